@@ -1,120 +1,17 @@
-"""Sentences about the traffic, limits and times of an API, as pure functions of its figures."""
+"""Sentences about the queue, traffic, times and limits of an API, as pure functions of its figures."""
 
 from __future__ import annotations
 
 from uncork_dispatcher import Estimate, HoldReason
-from uncork_gateway.pages.status.document import Limit
 from uncork_gateway.pages.status.figures import A_FEW, Figures
-from uncork_gateway.pages.status.formatting import (
-    Names,
-    are,
-    count,
-    ms,
-    number,
-    percent,
-    plus_minus,
-    times,
-    were,
-)
-from uncork_gateway.pages.status.health import state_of, what_failed
+from uncork_gateway.pages.status.formatting import Names, are, count, ms, plus_minus, were
+from uncork_gateway.pages.status.phrases import able, rate, rows, time_of_others, what_failed, workers
 from uncork_gateway.telemetry.recent import ENOUGH_REQUESTS, WINDOW_S
 
-# From this gain on, larger batches are worth recommending.
-_WORTH = 1.2
-_SOME_GAIN = 1.1
-MOSTLY = 0.5
-"""From this share on, something counts as the rule."""
-
-MANY_REQUESTS = 2
-"""From this many requests on, a mean batch does not count as small."""
-
-# Below this load, with requests run one at a time, the next request usually finds an idle worker.
-_THIN = 0.7
-_CLOSED = 0.9
 # A balance of fewer rows is not worth mentioning.
 _SOME_ROWS = 2
 # A smaller part of a batch's time is left out of the sentence.
 _NEGLIGIBLE = 0.02
-
-
-def rows(figures: Figures, value: float) -> str:
-    """Format rows, or units of cost."""
-    return count(value, "unit of cost", "units of cost") if figures.weighs else count(value, "row")
-
-
-def rate(figures: Figures, per_second: float) -> str:
-    """Format rows per second."""
-    return f"{number(per_second)} {'units of cost' if figures.weighs else 'rows'}/s"
-
-
-def workers(figures: Figures, names: Names) -> str:
-    """Format the number of workers."""
-    return count(figures.work.workers, names.worker, names.workers)
-
-
-def able(figures: Figures, names: Names) -> str:
-    """Describe the capacity; empty if it is unknown."""
-    if figures.capacity is None:
-        return ""
-    least = "at least " if figures.capacity_is_least else ""
-    return f"{workers(figures, names)} can answer {least}{rate(figures, figures.capacity)}"
-
-
-def load(figures: Figures, names: Names) -> str:
-    """Compare arrivals with the capacity; empty if either is unknown."""
-    if figures.recent.is_few or figures.capacity is None:
-        return ""
-    return (
-        f"{rate(figures, figures.recent.rate)} arrived, and {able(figures, names)}{_others(figures, names)}"
-    )
-
-
-def too_much(figures: Figures, names: Names) -> str:
-    """Explain why there were too many requests; empty if it is unknown."""
-    compared = load(figures, names)
-    in_bursts = figures.capacity is not None and figures.recent.rate <= figures.capacity
-    if compared and in_bursts and not _others(figures, names):
-        return f"they came in bursts: on average {compared}"
-    return compared
-
-
-def is_thin(figures: Figures) -> bool:
-    """Return True if a request usually finishes before the next one arrives."""
-    if not figures.recent.batches or not figures.work.workers:
-        return False
-    taken = figures.seconds(figures.recent.rows_per_request) / figures.recent.gap_s
-    return 0 < taken / figures.work.workers < _THIN
-
-
-def is_closed_loop(figures: Figures) -> bool:
-    """Return True if nearly all requests come from clients that mostly wait for answers."""
-    stats = figures.stats
-    if stats.returning_share < _CLOSED or not stats.clients:
-        return False
-    # Clients that wait at a time: arrival rate times the duration of an answer (Little's law).
-    return figures.recent.counts.duration.mean / figures.recent.gap_s >= MOSTLY * stats.clients
-
-
-def caps_batches(figures: Figures) -> bool:
-    """Return True if most batches reach the cap, and larger ones would increase throughput."""
-    if figures.recent.is_few or not figures.merges:
-        return False
-    return figures.recent.share_of_releases("full") >= MOSTLY and figures.gain_of_cap >= _SOME_GAIN
-
-
-def limited_by(figures: Figures) -> Limit:
-    """Return what keeps an API from answering more, or sooner."""
-    if not figures.work.workers:
-        return "workers"
-    if figures.is_out_of_reach and figures.recent.batches:
-        return "goal"
-    if figures.is_overloaded or figures.is_late:
-        if figures.gain_of_cap >= _WORTH and figures.merges:
-            return "cap"
-        if figures.gain_of_goal >= _WORTH and figures.merges:
-            return "goal"
-        return "workers"
-    return "cap" if caps_batches(figures) else "nothing"
 
 
 def waits_for(figures: Figures, names: Names) -> str:
@@ -248,13 +145,13 @@ def _balance(figures: Figures, names: Names) -> str:
 
 
 def _limit(figures: Figures, names: Names) -> str:
-    limit, can = limited_by(figures), able(figures, names)
+    limit, can = figures.limited_by, able(figures, names)
     if not figures.work.workers:
         return f"Nothing can be answered: {figures.not_ready_reason}."
     so = f", so {can}" if can else ""
     match limit:
         case "nothing":
-            if figures.recent.is_few or state_of(figures.recent) != "ok":
+            if figures.recent.is_few or figures.state != "ok":
                 return f"{can}." if can else ""
             return f"Nothing limits it{f': {can}' if can else ''}."
         case "goal" if figures.is_out_of_reach:
@@ -266,19 +163,4 @@ def _limit(figures: Figures, names: Names) -> str:
             return f"The batch cap limits it: a batch has at most {rows(figures, figures.whole_rows)}{so}."
         case "workers":
             can = can or f"{workers(figures, names)} cannot answer more"
-            return f"The {names.workers} limit it: {can}{_others(figures, names)}."
-
-
-def _others(figures: Figures, names: Names) -> str:
-    if figures.busiest_other is None or figures.others_share < 0.1:
-        return ""
-    return f", but spent {percent(figures.others_share)} of the time on other {names.api}s"
-
-
-def compared_with_goal(figures: Figures, names: Names) -> str:
-    """Compare the 99th percentile with the goal."""
-    p99 = f"p99 was {ms(figures.recent.p99_s)}"
-    if figures.goal_s is None:
-        return p99
-    ratio = times(figures.recent.p99_s / figures.goal_s)
-    return f"{p99}, {ratio} the goal ({names.goal} {ms(figures.goal_s)})"
+            return f"The {names.workers} limit it: {can}{time_of_others(figures, names)}."

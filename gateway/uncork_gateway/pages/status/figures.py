@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from uncork_dispatcher import ApiStats, Estimate, WorkStats
-from uncork_gateway.pages.status.document import Failure
+from uncork_gateway.pages.status.document import ApiState, Failure, Limit
 from uncork_gateway.telemetry.recent import Recent
 
 # Above this share of the capacity, bursts make queues grow without bound.
@@ -15,8 +15,19 @@ _FULL_LOAD = 0.95
 _HEADROOM = 0.8
 # Batch times are not extrapolated beyond this multiple of the largest batch seen.
 _FORESIGHT = 4
-# Up to this share of requests may be refused or late by chance.
+# From this gain on, larger batches are worth recommending.
+_WORTH = 1.2
+_SOME_GAIN = 1.1
+# Below this load, with requests run one at a time, the next request usually finds an idle worker.
+_THIN = 0.7
+_CLOSED = 0.9
+_HALF = 0.5
+
 A_FEW = 0.01
+"""Up to this share of requests may be refused or late by chance."""
+
+MOSTLY = 0.5
+"""From this share on, something counts as the rule."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,16 +35,11 @@ class Figures:
     """One API at one moment. Rows are units of cost where the API defines one.
 
     Attributes:
-        stats: the dispatcher's current state of the API.
-        recent: counts in its window.
-        work: the workers and the batches that they run.
-        goal_s: None if there is none.
         weighs: whether the API defines a cost.
         streams: whether answers are streamed, so that nothing can be merged.
         others_share: share of the workers' recent time that other APIs took.
         busiest_other: the API that took most of that; None if there is none.
-        draining: whether new requests are refused.
-        not_ready_reason: why no worker is ready, if none is.
+        not_ready_reason: empty if a worker is ready.
         failure: the last exception that the handler raised, if it is in the window.
     """
 
@@ -48,6 +54,14 @@ class Figures:
     draining: bool = False
     not_ready_reason: str = ""
     failure: Failure | None = None
+
+    @property
+    def state(self) -> ApiState:
+        """The state by the share of errors and refusals among the answers."""
+        share = self.recent.error_share + self.recent.refused_share
+        if share >= _HALF:
+            return "failing"
+        return "degraded" if share > A_FEW else "ok"
 
     @property
     def is_late(self) -> bool:
@@ -200,7 +214,45 @@ class Figures:
         now = self.throughput(self.best_rows)
         return self.throughput(rows) / now if now > 0 else 1.0
 
-    # Workers
+    # Traffic and limits
+
+    @property
+    def is_thin(self) -> bool:
+        """True if a request usually finishes before the next one arrives."""
+        if not self.recent.batches or not self.work.workers:
+            return False
+        taken = self.seconds(self.recent.rows_per_request) / self.recent.gap_s
+        return 0 < taken / self.work.workers < _THIN
+
+    @property
+    def is_closed_loop(self) -> bool:
+        """True if nearly all requests come from clients that mostly wait for answers."""
+        stats = self.stats
+        if stats.returning_share < _CLOSED or not stats.clients:
+            return False
+        # Clients that wait at a time: arrival rate times the duration of an answer (Little's law).
+        return self.recent.counts.duration.mean / self.recent.gap_s >= MOSTLY * stats.clients
+
+    @property
+    def caps_batches(self) -> bool:
+        """True if most batches reach the cap, and larger ones would increase throughput."""
+        if self.recent.is_few or not self.merges:
+            return False
+        return self.recent.share_of_releases("full") >= MOSTLY and self.gain_of_cap >= _SOME_GAIN
+
+    @property
+    def limited_by(self) -> Limit:
+        if not self.work.workers:
+            return "workers"
+        if self.is_out_of_reach and self.recent.batches:
+            return "goal"
+        if self.is_overloaded or self.is_late:
+            if self.gain_of_cap >= _WORTH and self.merges:
+                return "cap"
+            if self.gain_of_goal >= _WORTH and self.merges:
+                return "goal"
+            return "workers"
+        return "cap" if self.caps_batches else "nothing"
 
     @property
     def next_free_s(self) -> float:

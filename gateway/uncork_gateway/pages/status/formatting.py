@@ -107,12 +107,10 @@ def count(value: float, one: str, many: str | None = None) -> str:
 
 
 def are(number_of: int) -> str:
-    """Return "is" or "are" for a number of things."""
     return "is" if number_of == 1 else "are"
 
 
 def were(number_of: int) -> str:
-    """Return "was" or "were" for a number of things."""
     return "was" if number_of == 1 else "were"
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from uncork_gateway.pages.status.explain import (
-    MANY_REQUESTS,
-    MOSTLY,
-    is_closed_loop,
-    is_thin,
-    rows,
-    too_much,
-    workers,
-)
-from uncork_gateway.pages.status.figures import Figures
+from uncork_gateway.pages.status.figures import MOSTLY, Figures
 from uncork_gateway.pages.status.formatting import Names, are, count, ms, number, percent, were
+from uncork_gateway.pages.status.phrases import rows, thin_traffic, too_much, waiting_clients, workers
+
+MANY_REQUESTS = 2
+"""From this many requests on, a mean batch does not count as small."""
 
 
 def why_this_size(figures: Figures, names: Names) -> str:
@@ -56,20 +51,13 @@ def _cause_of_size(figures: Figures) -> str:
         return f"{size}: policy {figures.stats.rules.policy} runs each request by itself"
     if recent.share_of_releases("full") >= MOSTLY:
         return f"{size}: most batches are full"
-    if is_closed_loop(figures) and not figures.is_overloaded:
-        clients = count(figures.stats.clients, "client")
-        return (
-            f"{size}: about {clients} send a request each and wait for the answer, and a batch cannot have "
-            "more requests than there are clients"
-        )
+    if figures.is_closed_loop and not figures.is_overloaded:
+        clients = waiting_clients(figures)
+        return f"{size}: {clients}, and a batch cannot have more requests than there are clients"
     if figures.estimate is None:
         return size
-    if is_thin(figures) and recent.mean_requests < MANY_REQUESTS:
-        alone = ms(figures.seconds(recent.rows_per_request))
-        return (
-            f"{size}: requests come {ms(recent.gap_s)} apart on average, and one alone takes {alone}; small "
-            "batches are right"
-        )
+    if figures.is_thin and recent.mean_requests < MANY_REQUESTS:
+        return f"{size}: {thin_traffic(figures)}"
     if figures.goal_rows < figures.cap and recent.mean_rows > MOSTLY * figures.goal_rows:
         return f"{size}: a batch that meets the goal has at most {rows(figures, figures.whole_rows)}"
     return f"{size}: as many as gather while other batches run"

@@ -28,7 +28,6 @@ class BackendSlot:
 
 
 def describe_slots(slots: Sequence[BackendSlot], running: Sequence[RunningBatch]) -> list[document.Worker]:
-    """Describe each slot."""
     batches = {batch.worker: batch for batch in running}
     return [
         document.Worker(

@@ -11,10 +11,9 @@ from typing import NamedTuple, Protocol
 from uncork_dispatcher import ApiStats, WorkStats
 from uncork_gateway.pages.status import document
 from uncork_gateway.pages.status.advise import advise
-from uncork_gateway.pages.status.explain import limited_by, sentence, waits_for
+from uncork_gateway.pages.status.explain import sentence, waits_for
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import Names
-from uncork_gateway.pages.status.health import state_of
 from uncork_gateway.pages.status.reasons import why_refused, why_this_size
 from uncork_gateway.pages.status.slots import BackendSlot, describe_slots, overall
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
@@ -31,19 +30,14 @@ class ServedApi(NamedTuple):
 
 
 class Lifecycle(Protocol):
-    """The state of a front end.
-
-    Attributes:
-        draining: whether the server is stopping.
-        ready: set when the first batch can run.
-    """
+    """The state of a front end; ``ready`` is set when the first batch can run."""
 
     draining: bool
     ready: asyncio.Event
 
 
 class StatusSource(Protocol):
-    """A service, or the servers behind a proxy, as the pages show it."""
+    """A service, or the servers behind a proxy."""
 
     @property
     def any_ready(self) -> bool:
@@ -51,9 +45,7 @@ class StatusSource(Protocol):
         ...
 
     @property
-    def not_ready_reason(self) -> str:
-        """Why no worker or server is ready, if none is."""
-        ...
+    def not_ready_reason(self) -> str: ...
 
     @property
     def server(self) -> str | None:
@@ -69,9 +61,7 @@ class StatusSource(Protocol):
         """Return the last exception that the handler of an API raised; None if unknown."""
         ...
 
-    def served_apis(self) -> Mapping[str, ServedApi]:
-        """Return the served APIs by name."""
-        ...
+    def served_apis(self) -> Mapping[str, ServedApi]: ...
 
     def slots(self) -> Sequence[BackendSlot]:
         """Return the slots, including those that are not ready."""
@@ -81,23 +71,15 @@ class StatusSource(Protocol):
 class Dispatching(Protocol):
     """The part of a dispatcher that the status reads."""
 
-    def stats(self) -> list[ApiStats]:
-        """Return the state of each API."""
-        ...
+    def stats(self) -> list[ApiStats]: ...
 
-    def work(self) -> WorkStats:
-        """Return the workers and the batches that they run."""
-        ...
+    def work(self) -> WorkStats: ...
 
 
 class StatusBuilder:
     """Builds the status of a front end.
 
     Args:
-        front: the state of the front end.
-        source: what it serves.
-        dispatcher: its dispatcher.
-        recorder: its recent past.
         names: the names of its parts.
         has_goal: whether there is a latency goal.
         clock: monotonic seconds, the clock of dispatcher and recorder.
@@ -130,13 +112,13 @@ class StatusBuilder:
     def status(self) -> document.Status:
         """Return the current document. State is read once, so that all figures agree."""
         source, work, now = self._source, self._dispatcher.work(), self._clock()
-        time_, slots = self._wall_clock(), source.slots()
-        apis = [_api(*each, self._names) for each in self._figures(work, now, time_)]
+        epoch_s, slots = self._wall_clock(), source.slots()
+        apis = [_api(*each, self._names) for each in self._figures(work, now, epoch_s)]
         state = self._state(apis)
         return document.Status(
             version=VERSION,
             server=source.server,
-            time=time_,
+            time=epoch_s,
             uptime_s=now - self._made,
             window_s=WINDOW_S,
             state=state,
@@ -152,12 +134,10 @@ class StatusBuilder:
         if not self._source.any_ready:
             return "not_ready" if self._front.ready.is_set() else "starting"
         states = {api.state for api in apis}
-        if "failing" in states:
-            return "failing"
-        return "degraded" if "degraded" in states else "ready"
+        return "failing" if "failing" in states else "degraded" if "degraded" in states else "ready"
 
     def _figures(
-        self, work: WorkStats, now: float, time_: float
+        self, work: WorkStats, now: float, epoch_s: float
     ) -> Iterator[tuple[Figures, ServedApi, document.Failure | None]]:
         """Yield for each API its figures, the API as it is served, and its handler's last exception."""
         source, stats = self._source, {one.name: one for one in self._dispatcher.stats()}
@@ -167,7 +147,7 @@ class StatusBuilder:
                 continue
             others = _shares_of_others(name, recent, workers=work.workers)
             failure = source.failure(name)
-            is_recent = failure is not None and failure.last >= time_ - recent[name].seconds
+            is_recent = failure is not None and failure.last >= epoch_s - recent[name].seconds
             figures = Figures(
                 stats=stats[name],
                 recent=recent[name],
@@ -197,7 +177,7 @@ def _shares_of_others(name: str, recent: Mapping[str, Recent], *, workers: int) 
 
 
 def _api(figures: Figures, served: ServedApi, failure: document.Failure | None, names: Names) -> document.Api:
-    stats, recent = figures.stats, figures.recent
+    stats, recent, counts = figures.stats, figures.recent, figures.recent.counts
     return document.Api(
         name=stats.name,
         route=served.route,
@@ -206,32 +186,32 @@ def _api(figures: Figures, served: ServedApi, failure: document.Failure | None, 
         policy=stats.rules.policy,
         goal_ms=None if figures.goal_s is None else figures.goal_s * 1000,
         max_batch_rows=figures.cap,
-        state=state_of(recent),
+        state=figures.state,
         sentence=sentence(figures, names),
         waits_for=waits_for(figures, names),
         why_this_size=why_this_size(figures, names),
         why_refused=why_refused(figures, names),
-        limited_by=limited_by(figures),
+        limited_by=figures.limited_by,
         advice=advise(figures, names),
         window_s=recent.seconds,
         too_few_requests=recent.is_few,
         answered=recent.answered,
-        errors=_by_status(recent.counts.errors),
+        errors=_by_status(counts.errors),
         error_share=recent.error_share if recent.answered else None,
         refused=recent.refused,
         refused_share=recent.refused_share if recent.answered else None,
         failure=failure,
-        requests=_by_status(recent.counts.statuses),
-        releases=dict(recent.counts.releases),
-        sheds=dict(recent.counts.sheds),
+        requests=_by_status(counts.statuses),
+        releases=dict(counts.releases),
+        sheds=dict(counts.sheds),
         rate_rows=None if recent.is_few else recent.rate,
         capacity_rows=figures.capacity,
         capacity_is_least=figures.capacity_is_least,
         balanced_rows=figures.balanced_rows,
         estimate=_estimate(figures),
         mean_batch_rows=None if recent.is_few or not recent.batches else recent.mean_rows,
-        latency=None if recent.is_few else _latency(recent),
-        shares=None if recent.is_few else _shares(recent),
+        latency=_latency(recent),
+        shares=_shares(recent),
         queued_requests=stats.queued_requests,
         queued_rows=stats.queued_rows,
         queued_bytes=stats.queued_bytes,
@@ -240,7 +220,7 @@ def _api(figures: Figures, served: ServedApi, failure: document.Failure | None, 
 
 
 def _by_status(counts: Counter[int]) -> dict[str, int]:
-    return {str(status): times for status, times in sorted(counts.items())}
+    return {str(status): count for status, count in sorted(counts.items())}
 
 
 def _estimate(figures: Figures) -> document.Estimate | None:
@@ -255,13 +235,15 @@ def _estimate(figures: Figures) -> document.Estimate | None:
     )
 
 
-def _latency(recent: Recent) -> document.Latency:
+def _latency(recent: Recent) -> document.Latency | None:
+    if recent.is_few:
+        return None
     p50, p95, p99 = (recent.counts.duration.quantile(share) * 1000 for share in (0.5, 0.95, 0.99))
     return document.Latency(p50_ms=p50, p95_ms=p95, p99_ms=p99)
 
 
 def _shares(recent: Recent) -> document.TimeShares | None:
-    if not recent.counts.ran:
+    if recent.is_few or not recent.counts.ran:
         return None
     return document.TimeShares(
         queue_ms=recent.queue_s * 1000,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.pages.status.staged import FAILURE, figures, recent, stats, work
 from uncork_dispatcher import Estimate
-from uncork_gateway.pages.status.advise import CODES, advise
+from uncork_gateway.pages.status.advise import ADVICE, advise
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
 
@@ -107,15 +107,15 @@ def told(made: Figures, names: Names = SERVICE) -> dict[str, str]:
 
 
 def test_every_code_has_a_case() -> None:
-    assert tuple(CASES) == tuple(code for code in CASES if code in CODES)
-    assert set(CASES) == set(CODES)
+    assert tuple(CASES) == tuple(code for code in CASES if code in ADVICE)
+    assert set(CASES) == set(ADVICE)
 
 
 def test_the_page_lists_every_code() -> None:
     page = (Path(__file__).parents[4] / "docs/status.md").read_text()
     section = page.partition("## What should I set?")[2].partition("## ")[0]
 
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(CODES)
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(ADVICE)
 
 
 @pytest.mark.parametrize("code", CASES)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.gateway.pages.status.any_figures import NOT_READY, RELEASES, any_figures
 from tests.gateway.pages.status.staged import ESTIMATE, FAILURE, RUNNING, figures, recent, stats, work
 from uncork_dispatcher import Estimate, Holding
-from uncork_gateway.pages.status.advise import CODES, advise
-from uncork_gateway.pages.status.explain import limited_by, sentence, waits_for
+from uncork_gateway.pages.status.advise import ADVICE, advise
+from uncork_gateway.pages.status.explain import sentence, waits_for
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
 from uncork_gateway.pages.status.reasons import why_refused, why_this_size
@@ -31,7 +31,7 @@ def test_an_idle_api() -> None:
     assert waits_for(made, SERVICE) == "nothing is queued"
     assert why_this_size(made, SERVICE) == "No recent batch."
     assert why_refused(made, SERVICE) is None
-    assert limited_by(made) == "nothing"
+    assert made.limited_by == "nothing"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_few_requests_say_nothing(lately: Recent, says: str) -> None:
 
     assert sentence(made, SERVICE).startswith(f"{says} A batch takes")
     assert why_this_size(made, SERVICE) == "Too few requests to say."
-    assert (limited_by(made), advise(made, SERVICE)) == ("nothing", [])
+    assert (made.limited_by, advise(made, SERVICE)) == ("nothing", [])
     assert sentence(made, SERVICE).count("rows/s") == 1  # the capacity
 
 
@@ -260,7 +260,7 @@ CAP_4 = {"max_batch_rows": 4}
 )
 def test_what_limits(made: Figures, limit: str) -> None:
     """The one that, if it were lifted, would help."""
-    assert limited_by(made) == limit
+    assert made.limited_by == limit
 
 
 def test_policy_none_under_load_holds_nothing() -> None:
@@ -292,5 +292,5 @@ def test_whatever_the_figures_the_words_can_be_read(made: Figures, names: Names)
             assert not re.search(wrong, text.replace("mb_max", "")), text
     for text in filter(None, sentences):
         assert re.fullmatch(r"[A-Z0-9].*\.", text), text
-    assert [one.code for one in advice] == [code for code in CODES if code in {one.code for one in advice}]
-    assert limited_by(made) in ("nothing", "workers", "goal", "cap")
+    assert [one.code for one in advice] == [code for code in ADVICE if code in {one.code for one in advice}]
+    assert made.limited_by in ("nothing", "workers", "goal", "cap")

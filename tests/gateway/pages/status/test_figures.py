@@ -70,3 +70,26 @@ def test_overload_is_more_than_the_workers_can_do() -> None:
 def test_without_a_goal_any_batch_fits() -> None:
     assert figures(goal_s=None).goal_rows == math.inf
     assert figures(goal_s=None).best_rows == 32
+
+
+@pytest.mark.parametrize(
+    ("lately", "state"),
+    [
+        ({}, "ok"),
+        ({"batches": 100}, "ok"),
+        ({"batches": 99, "errors": {500: 1}}, "ok"),
+        ({"batches": 98, "errors": {500: 2}}, "degraded"),
+        ({"batches": 98, "sheds": {"deadline": 2}}, "degraded"),
+        ({"batches": 98, "errors": {500: 1}, "sheds": {"deadline": 1}}, "degraded"),
+        ({"batches": 51, "errors": {500: 49}}, "degraded"),
+        ({"batches": 50, "errors": {500: 50}}, "failing"),
+        ({"batches": 50, "errors": {502: 20}, "sheds": {"no_worker": 20, "client_deadline": 10}}, "failing"),
+        ({"batches": 1, "errors": {503: 1}}, "failing"),
+        ({"errors": {500: 1}}, "failing"),
+        ({"batches": 1, "statuses": {422: 99, 499: 9}}, "ok"),
+        ({"statuses": {422: 99}, "errors": {500: 1}}, "failing"),
+    ],
+)
+def test_the_state_is_the_share_that_got_no_answer(lately: dict[str, Any], state: str) -> None:
+    """From one in a hundred, and from half on; what clients did wrong makes no difference."""
+    assert figures(lately=recent(**lately)).state == state
