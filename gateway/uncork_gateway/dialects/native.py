@@ -51,7 +51,6 @@ class Native:
         return (*kept, (_ACCEPT, accept.encode()), (_TARGET, target))
 
     def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
-        """Read the body with the codec."""
         if not headers:
             return self._codec.decode(body, self._codec.accepts[0])
         assumed = self._codec.accepts[0]
@@ -81,7 +80,6 @@ class Native:
         return Reply(JSON, asked.json_answer(reply.body))
 
     def error(self, status: int, detail: str) -> Reply:
-        """Write a problem document."""
         return Reply(_PROBLEM, problem(status, detail))
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.gateway.codecs.bodies import mutated
 from tests.gateway.protocols.v2_bodies import HEADER, Written, body, ints, mergeable, read
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_gateway.protocols.v2_replies import InferReply, join, render, split
+from uncork_gateway.protocols.v2_message import write
+from uncork_gateway.protocols.v2_replies import InferReply, join, split
 from uncork_gateway.protocols.wire import Content, WrongReply
 
 
@@ -27,7 +28,7 @@ def answers(content: Content, *rows: int) -> list[dict[str, Any]]:
 
 def as_json(part: InferReply) -> dict[str, Any]:
     """A reply to one request without an id."""
-    result = json.loads(render(part.members, None, part.outputs).body)
+    result = json.loads(write(part.members, None, b"outputs", part.outputs).body)
     assert isinstance(result, dict)
     return result
 
@@ -257,13 +258,13 @@ def test_the_reply_of_a_model_of_our_own() -> None:
     ]
     named = {"model_name": '"mé"'.encode(), "model_version": b'"1"'}
 
-    content = render(named, rb'"\u0061"', outputs)
+    content = write(named, rb'"\u0061"', b"outputs", outputs)
     members, tensors = read(content, "outputs")
 
     assert members == {"model_name": "mé", "model_version": "1", "id": "a"}
     assert rb'"id":"\u0061"' in content.body
     assert [tensor.form for tensor in tensors] == ["flat", "binary"]
     assert dict(content.headers)[b"content-type"] == b"application/octet-stream"
-    plain = render({"model_name": b'"m"'}, None, outputs[:1])
+    plain = write({"model_name": b'"m"'}, None, b"outputs", outputs[:1])
     assert json.loads(plain.body).keys() == {"model_name", "outputs"}
     assert plain.headers == ((b"content-type", b"application/json"),)
