@@ -11,9 +11,9 @@ import hashlib
 import importlib.util
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -41,8 +41,7 @@ INSTALL_PAGES = "pip install 'uncork[pages]'"
 """The command that installs the packages whose files the pages load."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Packed:
+class _Packed(NamedTuple):
     """A compressed file. ``version`` changes with its content."""
 
     body: bytes
@@ -64,7 +63,6 @@ class Assets:
         self._packing = asyncio.Lock()
 
     def route(self) -> Route:
-        """Return the route that serves them."""
         return Route(f"{self._prefix}/{{name}}", self._serve)
 
     async def url(self, name: str) -> str:

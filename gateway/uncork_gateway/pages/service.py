@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.errors import problem
-from uncork_gateway.pages.docs import DocsPage
+from uncork_gateway.pages.docs import docs_routes
 from uncork_gateway.pages.health import Front, Pages
 from uncork_gateway.pages.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.models.metadata import PREFIXES, Model, ModelPages
@@ -31,11 +31,7 @@ _MOST_NAMED = 5
 
 
 class ServiceFront(Front, Protocol):
-    """The front end of a service.
-
-    Attributes:
-        routes: the routes of batched requests, those of the service's own APIs first.
-    """
+    """The front end of a service; ``routes`` are those of batched requests, the service's own APIs first."""
 
     routes: RouteTable
     metrics: Metrics
@@ -78,17 +74,16 @@ class ServicePages:
             settings,
             for_clients=[Route("/openapi.json", self._openapi), *triton.routes(), *models.routes()],
             operating=triton.statistics_routes(),
-            free=[*home.routes(), *DocsPage().routes()],
+            free=[*home.routes(), *docs_routes()],
             error=_error,
             on_http_error=self._http_error,
         )
 
     def _home(self) -> Home:
-        served, service = self._served, self._served.service
-        reason = self._front.unready()
-        models = sorted(name for name, model in served.models.items() if model.api.input["kind"] != "raw")
+        served, service, reason = self._served, self._served.service, self._front.unready()
         if service is None:
             return Home(None, not_ready_reason=reason)
+        models = sorted(name for name, model in served.models.items() if model.api.input["kind"] != "raw")
         return Home(service.name, service.doc, reason, apis=service.apis, models=models)
 
     async def _openapi(self, request: Request) -> Response:

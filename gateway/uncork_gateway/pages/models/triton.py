@@ -14,13 +14,13 @@ from starlette.routing import Route
 from uncork_gateway.dialects.v2 import VERSION
 from uncork_gateway.pages.models.metadata import Model, model_asked
 from uncork_gateway.pages.models.triton_config import config_of
-from uncork_gateway.pages.models.triton_statistics import statistics_of
-from uncork_gateway.telemetry.metrics import ApiTally
+from uncork_gateway.telemetry.metrics import FIRST_CLIENT_ERROR, ApiTally
 
 CONFIGURATION, STATISTICS = "model_configuration", "statistics"
 """Extensions in the server's metadata; the repository's is missing, because only its index is served."""
 
 _MOST_INDEX_BYTES = 1024
+_NS = 10**9
 
 
 class _IndexRequest(msgspec.Struct):
@@ -48,7 +48,6 @@ class TritonPages:
         self._unready = unready
 
     def routes(self) -> list[Route]:
-        """Return the routes for clients."""
         return [
             *[Route(f"{path}/config", self._config) for path in _PATHS],
             Route("/v2/repository/index", self._index, methods=["POST"]),
@@ -95,3 +94,41 @@ async def _read_index_request(request: Request) -> _IndexRequest:
     except (ValueError, msgspec.DecodeError) as error:
         accepted = 'send nothing, or {"ready": true} for the models that are ready'
         raise HTTPException(400, f"the body is not a request for the index: {error}; {accepted}") from error
+
+
+def statistics_of(model: str, tally: ApiTally) -> dict[str, Any]:
+    """Return the statistics of a model since the gateway started, from its API's counts.
+
+    The gateway only knows a worker's total time, reported as ``compute_infer``. Clients expect the same count
+    in all three ``compute`` fields.
+    """
+    inference = tally.inference
+    answered = sum(count for status, count in tally.statuses.items() if status < FIRST_CLIENT_ERROR)
+    return {
+        "name": model,
+        "version": VERSION,
+        "last_inference": round(inference.last_release * 1000),
+        "inference_count": inference.rows,
+        "execution_count": tally.endings["worked"],
+        "inference_stats": {
+            "success": _duration(answered, inference.succeeded_s),
+            "fail": _duration(tally.statuses.total() - answered, inference.failed_s),
+            "queue": _duration(tally.queue_wait.count, tally.queue_wait.sum),
+            **_compute(inference.ran, inference.run_s),
+            "cache_hit": _duration(0, 0.0),
+            "cache_miss": _duration(0, 0.0),
+        },
+        "batch_stats": [
+            {"batch_size": rows, **_compute(batches, inference.batches_s[rows])}
+            for rows, batches in sorted(inference.batches.items())
+        ],
+    }
+
+
+def _compute(count: int, seconds: float) -> dict[str, Any]:
+    nothing = _duration(count, 0.0)
+    return {"compute_input": nothing, "compute_infer": _duration(count, seconds), "compute_output": nothing}
+
+
+def _duration(count: int, seconds: float) -> dict[str, int]:
+    return {"count": count, "ns": round(seconds * _NS)}
