@@ -34,7 +34,6 @@ class Front(Protocol):
 
     def unready(self) -> str:
         """Return why requests cannot be answered now; empty if they can."""
-        ...
 
     def render_metrics(self) -> bytes: ...
 

@@ -43,12 +43,10 @@ class Served(StatusSource, Protocol):
     @property
     def service(self) -> ServiceDescription | None:
         """The service with its own settings; None until a worker has described it."""
-        ...
 
     @property
     def models(self) -> Mapping[str, Model]:
         """The models by name; another mapping after each reload."""
-        ...
 
 
 class ServicePages:

@@ -47,7 +47,12 @@ class Malformed(BadRequest):
     """A body violates the protocol: 400 if a client sent it, 502 if a model server did."""
 
 
-class Tensor(msgspec.Struct, frozen=True, kw_only=True):
+def malformed(tensor: str, text: str) -> Malformed:
+    """Return the error about a tensor of a name."""
+    return Malformed(f"tensor {tensor!r}: {text}")
+
+
+class Tensor(msgspec.Struct, frozen=True):
     """A named tensor.
 
     Attributes:
@@ -86,7 +91,7 @@ def check_values(tensor: Tensor) -> None:
     if tensor.form == "flat":
         text = _scalars_only(tensor)
         if b"[" in text:
-            raise Malformed(f"tensor {tensor.name!r}: some of the data is nested and some is not")
+            raise malformed(tensor.name, "some of the data is nested and some is not")
         got = text.count(b",") + 1 if text else 0
     elif tensor.datatype == "BYTES":
         got = len(element_ends(tensor))
@@ -94,9 +99,10 @@ def check_values(tensor: Tensor) -> None:
         wanted *= _ITEM_BYTES[tensor.datatype]
         got, unit = len(tensor.data), "byte"
     if got != wanted:
-        raise Malformed(
-            f"tensor {tensor.name!r}: shape {list(tensor.shape)} of {tensor.datatype} needs "
-            f"{plural(wanted, unit)}, the data has {got}"
+        raise malformed(
+            tensor.name,
+            f"shape {list(tensor.shape)} of {tensor.datatype} needs "
+            f"{plural(wanted, unit)}, the data has {got}",
         )
 
 
@@ -160,7 +166,7 @@ def element_ends(tensor: Tensor) -> list[int]:
         at += LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "little")
         ends.append(at)
     if at > len(data):
-        raise Malformed(f"tensor {tensor.name!r}: the last element of BYTES is cut short")
+        raise malformed(tensor.name, "the last element of BYTES is cut short")
     return ends
 
 
@@ -175,9 +181,9 @@ def _blocks(tensor: Tensor, stops: Sequence[int], width: int) -> list[bytes]:
 
 def _check_nested(tensor: Tensor) -> None:
     if not _is_nested_like(_scalars_only(tensor), tensor.shape):
-        raise Malformed(
-            f"tensor {tensor.name!r}: the data is not nested like its shape {list(tensor.shape)}; "
-            "it may also be one flat list"
+        raise malformed(
+            tensor.name,
+            f"the data is not nested like its shape {list(tensor.shape)}; it may also be one flat list",
         )
 
 
@@ -200,5 +206,5 @@ def _brackets(shape: Sequence[int]) -> bytes:
 def _scalars_only(tensor: Tensor) -> bytes:
     text = without_strings(tensor.data)
     if b"{" in text:
-        raise Malformed(f"tensor {tensor.name!r}: values are numbers, strings, true or false, not objects")
+        raise malformed(tensor.name, "values are numbers, strings, true or false, not objects")
     return text

@@ -33,7 +33,6 @@ class Source(Protocol):
 
     def batches_after(self, number: int) -> Sequence[FinishedBatch]:
         """Return the recorded batches with a higher number, in order."""
-        ...
 
 
 class Feed:

@@ -31,39 +31,27 @@ _ERRORS = {
     "503": "Refused: overloaded, no worker is ready, or the server is stopping.",
     "504": "The batch ran past its timeout, or the time in X-Request-Timeout-Ms passed.",
 }
+
+
+def _header(kind: str, description: str = "", *, required: bool = True, **limits: int) -> Schema:
+    return {
+        **({"description": description} if description else {}),
+        **({"required": True} if required else {}),
+        "schema": {"type": kind, **limits},
+    }
+
+
 REPLY_HEADERS = {
-    "X-Batch-Id": {
-        "description": "The batch that the request was in.",
-        "required": True,
-        "schema": {"type": "string"},
-    },
-    "X-Batch-Size": {
-        "description": "Rows in that batch.",
-        "required": True,
-        "schema": {"type": "integer", "minimum": 1},
-    },
-    "Server-Timing": {
-        "description": "Where the time went, in milliseconds: queue, batch.",
-        "required": True,
-        "schema": {"type": "string"},
-    },
+    "X-Batch-Id": _header("string", "The batch that the request was in."),
+    "X-Batch-Size": _header("integer", "Rows in that batch.", minimum=1),
+    "Server-Timing": _header("string", "Where the time went, in milliseconds: queue, batch."),
 }
+_ACCEPT_ENCODING = _header("string", "How bodies may be encoded, if that was what was wrong.", required=False)
 # Headers of errors besides content type and length.
 _ERROR_HEADERS: Mapping[str, Schema] = {
-    "401": {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}},
-    "415": {
-        "Accept-Encoding": {
-            "description": "How bodies may be encoded, if that was what was wrong.",
-            "schema": {"type": "string"},
-        }
-    },
-    "503": {
-        "Retry-After": {
-            "description": "Seconds.",
-            "required": True,
-            "schema": {"type": "integer", "minimum": 1},
-        }
-    },
+    "401": {"WWW-Authenticate": _header("string")},
+    "415": {"Accept-Encoding": _ACCEPT_ENCODING},
+    "503": {"Retry-After": _header("integer", "Seconds.", minimum=1)},
 }
 _REFUSED = "The handler refused this request, with a status of its choice."
 _OWN: Schema = {

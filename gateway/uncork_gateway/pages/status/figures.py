@@ -89,13 +89,8 @@ class Figures:
         """True if not even the smallest request can be answered within the goal."""
         return self.goal_s is not None and self.needed_s > self.goal_s
 
-    @property
-    def goal_rows(self) -> float:
-        """The rows of the largest batch that almost surely meets the goal; below 1 if none does."""
-        return self.rows_within(self.goal_s)
-
     def rows_within(self, goal_s: float | None) -> float:
-        """Return the same for another goal."""
+        """Return the rows of the largest batch that almost surely meets a goal; below 1 if none does."""
         if goal_s is None or self.estimate is None:
             return math.inf
         allowed_s = goal_s / (1 + 2 * self.estimate.spread) - self.estimate.intercept_s
@@ -120,11 +115,10 @@ class Figures:
 
     @property
     def whole_rows(self) -> int:
-        """The same in whole rows."""
         return math.floor(self.best_rows + 1e-9)
 
     def best_of(self, cap: float, goal_s: float | None) -> float:
-        """Return the same for another cap and goal."""
+        """Return the rows of the largest allowed batch for a cap and a goal."""
         fits = self.rows_within(goal_s)
         return max(1.0, min(cap, fits if fits >= 1 else cap))
 
@@ -143,7 +137,7 @@ class Figures:
 
     @property
     def capacity(self) -> float | None:
-        """The same for all workers together; None if unknown."""
+        """The rows per second of all workers together; None if unknown."""
         each = self.throughput_of_worker
         return self.work.workers * each if each > 0 else None
 

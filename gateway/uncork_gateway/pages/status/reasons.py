@@ -58,7 +58,8 @@ def _cause_of_size(figures: Figures) -> str:
         return size
     if figures.is_thin and recent.mean_requests < MANY_REQUESTS:
         return f"{size}: {thin_traffic(figures)}"
-    if figures.goal_rows < figures.cap and recent.mean_rows > MOSTLY * figures.goal_rows:
+    goal_rows = figures.rows_within(figures.goal_s)
+    if goal_rows < figures.cap and recent.mean_rows > MOSTLY * goal_rows:
         return f"{size}: a batch that meets the goal has at most {rows(figures, figures.whole_rows)}"
     return f"{size}: as many as gather while other batches run"
 

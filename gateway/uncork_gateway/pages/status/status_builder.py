@@ -42,7 +42,6 @@ class StatusSource(Protocol):
     @property
     def any_ready(self) -> bool:
         """Whether a worker or server can run a batch."""
-        ...
 
     @property
     def not_ready_reason(self) -> str: ...
@@ -50,22 +49,18 @@ class StatusSource(Protocol):
     @property
     def server(self) -> str | None:
         """The name of the service; None until it is known."""
-        ...
 
     @property
     def restarts(self) -> int:
         """The number of workers that were restarted."""
-        ...
 
     def failure(self, api: str) -> document.Failure | None:
         """Return the last exception that the handler of an API raised; None if unknown."""
-        ...
 
     def served_apis(self) -> Mapping[str, ServedApi]: ...
 
     def slots(self) -> Sequence[BackendSlot]:
         """Return the slots, including those that are not ready."""
-        ...
 
 
 class Dispatching(Protocol):

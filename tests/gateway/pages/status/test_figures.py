@@ -68,7 +68,7 @@ def test_overload_is_more_than_the_workers_can_do() -> None:
 
 
 def test_without_a_goal_any_batch_fits() -> None:
-    assert figures(goal_s=None).goal_rows == math.inf
+    assert figures(goal_s=None).rows_within(None) == math.inf
     assert figures(goal_s=None).best_rows == 32
 
 
