@@ -130,17 +130,14 @@ class Recorder:
         )
 
     def forget(self, api: str) -> None:
-        """Drop the record of an API."""
         self._apis.pop(api, None)
 
     # The dispatcher's observer
 
     def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
-        """Count a released batch."""
         self._note(start.api, self._clock(), leaving_rows=start.rows).running += 1
 
     def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
-        """Record a finished batch."""
         start, rows, started, seconds, waited_s = batch
         ended = started + seconds
         self._note(start.api, ended).running -= 1
@@ -162,7 +159,6 @@ class Recorder:
         )
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
-        """Note a shed request."""
         self._note(api, self._clock())
 
     def _note(self, api: str, now: float, *, leaving_rows: float = 0.0) -> _Api:

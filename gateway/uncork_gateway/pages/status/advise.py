@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from uncork_gateway.pages.status.document import Advice
-from uncork_gateway.pages.status.figures import A_FEW, MOSTLY, Figures
+from uncork_gateway.pages.status.figures import A_FEW, MANY_REQUESTS, MOSTLY, Figures
 from uncork_gateway.pages.status.formatting import Names, count, ms, number, percent, times
 from uncork_gateway.pages.status.phrases import (
     compared_with_goal,
@@ -17,7 +17,6 @@ from uncork_gateway.pages.status.phrases import (
     waiting_clients,
     what_failed,
 )
-from uncork_gateway.pages.status.reasons import MANY_REQUESTS
 
 # Below this gain batching is hardly worthwhile.
 _WORTH = 1.2

@@ -29,6 +29,9 @@ A_FEW = 0.01
 MOSTLY = 0.5
 """From this share on, something counts as the rule."""
 
+MANY_REQUESTS = 2
+"""From this many requests on, a mean batch does not count as small."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:

@@ -92,7 +92,6 @@ def ms(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Format a share of a whole."""
     if 0 < share < 0.01:
         return "under 1 %"
     if 0.99 < share < 1:
@@ -115,10 +114,8 @@ def were(number_of: int) -> str:
 
 
 def plus_minus(share: float) -> str:
-    """Format a relative deviation."""
     return f"±{max(1.0, 100 * share):.0f} %"
 
 
 def times(factor: float) -> str:
-    """Format a ratio."""
     return f"{factor:.1f} times" if factor < 10 else f"{number(round(factor))} times"

@@ -12,12 +12,10 @@ def rows(figures: Figures, value: float) -> str:
 
 
 def rate(figures: Figures, per_second: float) -> str:
-    """Format rows per second."""
     return f"{number(per_second)} {'units of cost' if figures.weighs else 'rows'}/s"
 
 
 def workers(figures: Figures, names: Names) -> str:
-    """Format the number of workers."""
     return count(figures.work.workers, names.worker, names.workers)
 
 

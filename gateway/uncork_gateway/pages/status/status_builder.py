@@ -11,10 +11,9 @@ from typing import NamedTuple, Protocol
 from uncork_dispatcher import ApiStats, WorkStats
 from uncork_gateway.pages.status import document
 from uncork_gateway.pages.status.advise import advise
-from uncork_gateway.pages.status.explain import sentence, waits_for
+from uncork_gateway.pages.status.explain import sentence, waits_for, why_refused, why_this_size
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import Names
-from uncork_gateway.pages.status.reasons import why_refused, why_this_size
 from uncork_gateway.pages.status.slots import BackendSlot, describe_slots, overall
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
 from uncork_gateway.telemetry.recorder import Recorder

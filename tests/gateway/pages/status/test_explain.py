@@ -14,10 +14,9 @@ from tests.gateway.pages.status.any_figures import NOT_READY, RELEASES, any_figu
 from tests.gateway.pages.status.staged import ESTIMATE, FAILURE, RUNNING, figures, recent, stats, work
 from uncork_dispatcher import Estimate, Holding
 from uncork_gateway.pages.status.advise import ADVICE, advise
-from uncork_gateway.pages.status.explain import sentence, waits_for
+from uncork_gateway.pages.status.explain import sentence, waits_for, why_refused, why_this_size
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
-from uncork_gateway.pages.status.reasons import why_refused, why_this_size
 from uncork_gateway.telemetry.recent import Recent
 
 
