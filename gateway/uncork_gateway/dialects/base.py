@@ -41,7 +41,7 @@ class Dialect(Protocol):
     """One protocol, for one API. The client receives its exceptions as :meth:`error` writes them."""
 
     def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
-        """Return what :meth:`read` needs of headers and target, with names in lower case.
+        """Return the headers and the target that :meth:`read` needs, with names in lower case.
 
         Raises:
             UnsupportedMediaType: if the API does not accept the body's type.

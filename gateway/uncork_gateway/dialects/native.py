@@ -99,7 +99,7 @@ def _charset(headers: Sequence[Header]) -> bool:
 
 
 def _meta(headers: Sequence[Header], assumed: str) -> Meta:
-    """Return what the handler may see of the request besides its body."""
+    """Return the headers and query that the handler may read."""
     target = next(value for name, value in headers if name == _TARGET)
     return Meta(
         content_type=_content_type(headers) or assumed,

@@ -1,6 +1,6 @@
 """JSON cut into the texts of its parts, and written from them, without changing a byte of a part.
 
-msgspec cuts. Python's ``json`` takes over for what model servers write but msgspec rejects: the bare tokens
+msgspec cuts. Python's ``json`` takes over for texts that model servers write but msgspec rejects: bare tokens
 NaN, Infinity and -Infinity, and escapes of half a surrogate pair. Both raise RecursionError on JSON that is
 nested too deeply.
 """

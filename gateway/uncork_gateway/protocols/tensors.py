@@ -71,7 +71,7 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 class TensorSpec(NamedTuple):
-    """What tensors of one name have in common; ``shape`` is that of a row, with -1 for any length."""
+    """The common properties of tensors with one name; ``shape`` is that of a row, with -1 for any length."""
 
     name: str
     datatype: str
@@ -188,7 +188,7 @@ def _check_nested(tensor: Tensor) -> None:
 
 
 def _is_nested_like(text: bytes, shape: tuple[int, ...]) -> bool:
-    # Commas are compared first: what is built from the shape is then no larger than the data.
+    # Commas are compared first, so that the brackets built from the shape are no larger than the data.
     if len(shape) < 2 or text.count(b",") + 1 != leaves(shape):
         return False
     brackets = _brackets(shape)

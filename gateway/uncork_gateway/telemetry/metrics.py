@@ -193,7 +193,7 @@ class Metrics(Collector):
     # The registry's collector
 
     def collect(self) -> Iterable[Metric]:
-        yield InfoMetricFamily("uncork_build", "What runs here.", {"version": VERSION})
+        yield InfoMetricFamily("uncork_build", "Version of the gateway.", {"version": VERSION})
         for name, text, label, counts in _COUNTERS:
             counter = CounterMetricFamily(name, text, labels=["api", label])
             for api, tally in self._apis.items():

@@ -61,7 +61,7 @@ class _Snapshot(NamedTuple):
 
 
 class _Api:
-    """What is recorded of one API."""
+    """The record of one API."""
 
     def __init__(self) -> None:
         self.last_event = -math.inf

@@ -27,7 +27,7 @@ _Viewer = asyncio.Queue[bytes | None]
 
 
 class Source(Protocol):
-    """What the feed reads."""
+    """The status and the batches that the feed sends."""
 
     def status(self) -> Status: ...
 

@@ -29,11 +29,11 @@ _HARDLY_ANY_MERGED = 1.5
 
 
 def advise(figures: Figures, names: Names) -> list[Advice]:
-    """Return all advice, the most urgent first; after too few requests only what rests on facts."""
+    """Return all advice, the most urgent first. Too few requests allow none from statistics."""
     return [
         Advice(code=code, text=text)
         for code, make_text in ADVICE.items()
-        if code in _RESTS_ON_FACTS or not figures.recent.is_few
+        if code in _NEEDS_NO_STATISTICS or not figures.recent.is_few
         if (text := make_text(figures, names)) is not None
     ]
 
@@ -244,4 +244,4 @@ ADVICE: dict[str, Callable[[Figures, Names], str | None]] = {
 }
 """By code, the most urgent first."""
 
-_RESTS_ON_FACTS = {"no_worker", "errors", "goal_out_of_reach", "policy_none", "client_deadline"}
+_NEEDS_NO_STATISTICS = {"no_worker", "errors", "goal_out_of_reach", "policy_none", "client_deadline"}

@@ -1,4 +1,4 @@
-"""Figures of any kind, for properties that must always hold."""
+"""Random figures for property tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ share = st.floats(0, 1)
 
 @st.composite
 def any_figures(draw: st.DrawFn) -> Figures:
-    """Whatever numbers there may be, also those that do not go together."""
+    """Draw any figures, including inconsistent ones."""
     limit = draw(st.integers(1, 10_000))
     held = draw(st.integers(0, 100))
     workers = draw(st.integers(0, 9))

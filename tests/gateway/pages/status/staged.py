@@ -1,4 +1,4 @@
-"""Figures that tests set as they need them."""
+"""Builders of figures for tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAILURE = Failure(
 
 
 def stats(rules: Mapping[str, Any] | None = None, **changes: Any) -> ApiStats:
-    """An api that holds nothing, of whose batches something is known."""
+    """Return an API with an empty queue and a known estimate."""
     made = ApiRules(**{"name": "predict", "max_batch_rows": 32, **(rules or {})})
     told: dict[str, Any] = {
         "name": made.name,
@@ -89,7 +89,7 @@ def recent(
 
 
 def work(workers: int = 1, *, running: Sequence[RunningBatch] = ()) -> WorkStats:
-    """Workers, of which some run batches."""
+    """Return workers, some of which run batches."""
     return WorkStats(workers, workers - len(running), list(running))
 
 
@@ -99,7 +99,7 @@ def figures(
     doing: WorkStats | None = None,
     **changes: Any,
 ) -> Figures:
-    """An api that nobody asks, with one idle worker and a goal of 300 ms."""
+    """Return an idle API with one worker and a goal of 300 ms."""
     given: dict[str, Any] = {
         "stats": api or stats(),
         "recent": lately or recent(),

@@ -1,4 +1,4 @@
-"""What happens, in words."""
+"""Sentences about an API."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_idle_api() -> None:
     ],
 )
 def test_few_requests_say_nothing(lately: Recent, says: str) -> None:
-    """No rate, no percentile, no mean, and nothing that follows from them."""
+    """Too few requests yield no rates, percentiles or means."""
     made = figures(stats({"max_batch_rows": 4}), lately, goal_s=0.014)
 
     assert sentence(made, SERVICE).startswith(f"{says} A batch takes")
@@ -63,7 +63,7 @@ def test_a_busy_api() -> None:
 
 
 def test_an_api_whose_every_answer_is_an_error() -> None:
-    """That comes first, and nothing else says that all is well."""
+    """The errors come first, and no sentence says that all is well."""
     made = figures(lately=recent(errors={500: 30}), failure=FAILURE)
 
     assert sentence(made, SERVICE).startswith(
@@ -100,7 +100,7 @@ def test_requests_that_wait_and_are_not_answered() -> None:
 
 
 def test_what_is_promised_is_not_far_from_what_was_seen() -> None:
-    """Batches of more than four times the rows of the largest so far may take any time."""
+    """Estimates are not extrapolated beyond four times the largest batch."""
     small = figures(stats(known_rows=(1.0, 5.0)))
 
     # 20 rows in 10 + 2 * 20 ms; the cap allows 32.
@@ -211,7 +211,7 @@ def test_why_a_request_was_refused(reason: str, says: str) -> None:
 
 
 def test_several_reasons_have_their_shares() -> None:
-    """Also that of bodies which found no room, of which the dispatcher has not heard."""
+    """Bodies without room are refused before they reach the dispatcher."""
     lately = recent(batches=10, sheds={"deadline": 60, "client_deadline": 20}, statuses={503: 20}, rate=100)
 
     assert why_refused(figures(lately=lately), SERVICE) == (
@@ -258,12 +258,12 @@ CAP_4 = {"max_batch_rows": 4}
     ],
 )
 def test_what_limits(made: Figures, limit: str) -> None:
-    """The one that, if it were lifted, would help."""
+    """The limit whose removal would help."""
     assert made.limited_by == limit
 
 
 def test_policy_none_under_load_holds_nothing() -> None:
-    """Its requests are queued, and the workers are why."""
+    """Its requests are queued because the workers are busy."""
     none = stats({"policy": "none"}, limit_rows=1)
     made = figures(none, recent(batches=600, queued_s=0.575, took_s=0.59, rate=66), goal_s=1.0)
 

@@ -25,7 +25,7 @@ from uncork_gateway.telemetry.recorder import FinishedBatch
 
 
 class Stage:
-    """A front end, a dispatcher and a recorder that say what a test wants."""
+    """A front end, a dispatcher and a recorder with the test's figures."""
 
     def __init__(self, *apis: Figures) -> None:
         self._apis = apis
@@ -41,7 +41,7 @@ class Stage:
         self.asked: list[float] = []
 
     def document(self, **options: Any) -> Status:
-        """What it shows."""
+        """Return the document."""
         builder = StatusBuilder(
             self,
             self,
@@ -61,31 +61,25 @@ class Stage:
     # The front end
 
     def served_apis(self) -> dict[str, ServedApi]:
-        """Each api as its figures have it."""
         return {one.stats.name: ServedApi(weighs=one.weighs, streams=one.streams) for one in self._apis}
 
     def failure(self, api: str) -> Failure | None:
-        """That of the figures."""
         return next(one.failure for one in self._apis if one.stats.name == api)
 
     def slots(self) -> Sequence[BackendSlot]:
-        """All idle."""
         return [BackendSlot(index, "idle") for index in range(self._work.workers)]
 
     # The dispatcher
 
     def stats(self) -> list[ApiStats]:
-        """Those of the figures."""
         return [one.stats for one in self._apis]
 
     def work(self) -> WorkStats:
-        """That of the first api."""
         return self._work
 
     # The recorder
 
     def recent(self, api: str, now: float) -> Recent:
-        """That of the figures."""
         self.asked.append(now)
         return next(one.recent for one in self._apis if one.stats.name == api)
 
@@ -95,7 +89,7 @@ class Stage:
 
 
 def named(name: str, lately: Recent, **changes: Any) -> Figures:
-    """An api of a name."""
+    """Return the figures of an API with a name."""
     return figures(stats({"name": name}), lately, **changes)
 
 
@@ -172,18 +166,18 @@ def test_time_that_other_apis_take_is_of_the_same_window() -> None:
 
 
 def one(text: str, pattern: str) -> Iterator[tuple[str, ...]]:
-    """What a pattern finds, as groups."""
+    """Yield the groups of each match."""
     for found in re.finditer(pattern, text):
         yield found.groups()
 
 
 def rows_of(value: float | None) -> str:
-    """As sentences have it; what is not known is in no sentence."""
+    """Format rows as sentences do; unknown figures appear in none."""
     return "unknown" if value is None else number(value)
 
 
 def time_of(part: msgspec.Struct | None, name: str) -> str:
-    """The same, of a part of the document that may be missing."""
+    """Format a time of an optional part of the document."""
     return "unknown" if part is None else ms(getattr(part, name) / 1000)
 
 
@@ -224,7 +218,7 @@ FIGURES: dict[str, Callable[[Api], tuple[str, ...]]] = {
 
 @given(made=any_figures(), other=any_figures())
 def test_no_two_figures_of_one_thing_differ(made: Figures, other: Figures) -> None:
-    """Whatever a sentence or an advice says of a figure is what its field says."""
+    """Every figure in a sentence or advice equals its field."""
     renamed = other.stats._replace(name="slow")
     document = Stage(made, figures(renamed, other.recent, other.work, goal_s=0.3)).document()
     for api in document.apis:
@@ -236,7 +230,7 @@ def test_no_two_figures_of_one_thing_differ(made: Figures, other: Figures) -> No
 
 
 def test_the_patterns_find_what_they_are_for() -> None:
-    """Else the property above would say nothing."""
+    """Otherwise the property above would check nothing."""
     lately = recent(
         batches=300, each=6, rows=2, reason="full", sheds={"deadline": 900, "client_deadline": 90},
         errors={500: 300}, rate=900, took_s=0.5,
@@ -253,7 +247,7 @@ def test_the_patterns_find_what_they_are_for() -> None:
 
 @given(made=any_figures())
 def test_what_is_too_few_is_none(made: Figures) -> None:
-    """A figure that would be chance is in no field."""
+    """Figures over too few requests are None."""
     [api] = Stage(made).document().apis
 
     chance = (api.rate_rows, api.mean_batch_rows, api.latency, api.shares, api.balanced_rows)
