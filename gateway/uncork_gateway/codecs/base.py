@@ -23,7 +23,7 @@ class Sink(Protocol):
     """Receives a streamed answer. It must not raise."""
 
     def started(self, batch: int, cancel: Callable[[], None]) -> None:
-        """A worker runs the request, as a batch of its own; ``cancel`` stops it."""
+        """Note that a worker runs the request, as a batch of its own; ``cancel`` stops it."""
 
     def piece(self, head: AnswerHead | None, data: bytes) -> None:
         """Receive the next bytes of the answer; the first come with a head."""

@@ -113,7 +113,7 @@ def package_folder(package: str) -> Path | None:
 
 
 async def not_installed(request: Request) -> Response:
-    """Answer for a page whose package is not installed."""
+    """Say how to install the package of a page."""
     detail = f"This page is not installed. On the server, run: {INSTALL_PAGES}"
     accept = [value for name, value in request.scope["headers"] if name == b"accept"]
     if choose(accept, [_PROBLEM, _HTML]) == _HTML:
@@ -123,7 +123,7 @@ async def not_installed(request: Request) -> Response:
 
 
 def html_page(html: str, status: int = 200) -> Response:
-    """A page that loads nothing but files of this server, and talks to nobody else."""
+    """Return a page that loads files and data from this server only."""
     headers = {
         "content-security-policy": _POLICY,
         "cache-control": "no-cache",

@@ -115,7 +115,6 @@ class ServicePages:
 
 
 def _error(path: str, status: int, detail: str, headers: dict[str, str]) -> Response:
-    """Write an error in the form that clients of a path expect."""
     if path.startswith(PREFIXES) or path == "/v2":
         return Response(error_body(detail), status, headers=headers, media_type="application/json")
     return Response(problem(status, detail), status, headers=headers, media_type="application/problem+json")

@@ -116,7 +116,6 @@ def as_rows(request: RowsRequest) -> list[bytes]:
 
 
 def error_body(detail: str) -> bytes:
-    """Write the body of an error."""
     return written({"error": quoted(detail)})
 
 

@@ -48,7 +48,6 @@ class Malformed(BadRequest):
 
 
 def malformed(tensor: str, text: str) -> Malformed:
-    """Return the error about a tensor of a name."""
     return Malformed(f"tensor {tensor!r}: {text}")
 
 

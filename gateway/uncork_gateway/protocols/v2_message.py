@@ -203,7 +203,6 @@ def _block_bytes(wire: WireTensor, size: bytes) -> int:
 
 
 def _described(tensor: Tensor) -> tuple[bytes, ...]:
-    """Return the JSON of a tensor in pieces."""
     parameters = tensor.parameters
     if tensor.form == "binary":
         parameters = {**parameters, _BINARY_SIZE: b"%d" % len(tensor.data)}

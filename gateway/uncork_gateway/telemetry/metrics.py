@@ -112,7 +112,6 @@ class ApiTally:
         return later
 
     def copy(self) -> ApiTally:
-        """Return a snapshot, without ``inference``."""
         return self.since(ApiTally())
 
     def answered(self, status: int, seconds: float, rows: int = 0, *, is_refusal: bool = False) -> None:

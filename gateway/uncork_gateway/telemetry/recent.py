@@ -103,7 +103,6 @@ class Recent(NamedTuple):
 
     @property
     def batches(self) -> int:
-        """The number of released batches."""
         return self.counts.releases.total()
 
     @property
@@ -117,7 +116,6 @@ class Recent(NamedTuple):
         return self.counts.released_rows / self.batches if self.batches else 0.0
 
     def share_of_releases(self, reason: str) -> float:
-        """Return the share of batches that were released for a reason."""
         return self.counts.releases[reason] / self.batches if self.batches else 0.0
 
     # Time

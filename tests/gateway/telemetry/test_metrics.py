@@ -201,7 +201,7 @@ async def test_batches_that_nobody_answered_are_counted() -> None:
         return await never
 
     dispatcher = AsyncDispatcher(TaskRunner(no_answer), observers=(metrics,))
-    dispatcher.set_api(ApiRules(name="echo", timeout_s=0.001))
+    dispatcher.set_api(ApiRules(name="echo", timeout_s=0.1))
     dispatcher.worker_ready(1)
     dispatcher.worker_ready(2)
     await asyncio.gather(dispatcher.call("echo", b""), return_exceptions=True)

@@ -95,7 +95,6 @@ class HomePage:
         return Template((_OURS / "home.html").read_text()).substitute(parts, **files)
 
     def _parts(self, home: Home, *, base_url: str) -> dict[str, str]:
-        """Return the parts of the page as HTML."""
         sections = [_api(api, base_url, wants_key=self._keys is not None) for api in home.apis]
         if home.models:
             sections.append(_models(home.models))

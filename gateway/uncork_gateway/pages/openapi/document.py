@@ -73,7 +73,6 @@ def _hoisted(api: str, schema: Schema, schemas: Schema) -> Schema:
 
 
 def _referring(value: Any, names: Mapping[str, str]) -> Any:
-    """Replace references."""
     if isinstance(value, dict):
         return {
             key: names.get(inner, inner)

@@ -25,7 +25,6 @@ _NEGLIGIBLE = 0.02
 
 
 def waits_for(figures: Figures, names: Names) -> str:
-    """Describe what the queue waits for now."""
     stats, work = figures.stats, figures.work
     if not stats.queued_requests:
         return "nothing is queued"
@@ -177,7 +176,6 @@ def _limit(figures: Figures, names: Names) -> str:
 
 
 def why_this_size(figures: Figures, names: Names) -> str:
-    """Explain the size of batches."""
     recent = figures.recent
     if not recent.batches:
         return "No recent batch."

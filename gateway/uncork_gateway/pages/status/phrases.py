@@ -52,7 +52,6 @@ def time_of_others(figures: Figures, names: Names) -> str:
 
 
 def compared_with_goal(figures: Figures, names: Names) -> str:
-    """Compare the 99th percentile with the goal."""
     p99 = f"p99 was {ms(figures.recent.p99_s)}"
     if figures.goal_s is None:
         return p99
@@ -61,12 +60,10 @@ def compared_with_goal(figures: Figures, names: Names) -> str:
 
 
 def waiting_clients(figures: Figures) -> str:
-    """Describe the clients of a closed loop."""
     return f"about {count(figures.stats.clients, 'client')} send a request each and wait for the answer"
 
 
 def thin_traffic(figures: Figures) -> str:
-    """Explain small batches by traffic that is thin."""
     gap, alone = ms(figures.recent.gap_s), ms(figures.seconds(figures.recent.rows_per_request))
     return f"requests come {gap} apart on average, and one alone takes {alone}; small batches are right"
 
@@ -84,7 +81,6 @@ def what_failed(figures: Figures, names: Names) -> str | None:
 
 
 def _cause(figures: Figures, names: Names, status: int) -> str:
-    """Describe why requests got an error status."""
     failure = figures.failure
     match status:
         case 500 if failure is not None:

@@ -51,7 +51,6 @@ def _doing(slot: BackendSlot, batch: RunningBatch | None) -> str:
 def overall(
     state: document.State, not_ready_reason: str, slots: Sequence[BackendSlot], apis: Sequence[document.Api]
 ) -> str:
-    """Describe the front end as a whole."""
     if state == "draining":
         return "The server is shutting down: it answers what it has accepted, and refuses the rest."
     if state in ("starting", "not_ready"):
