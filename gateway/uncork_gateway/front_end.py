@@ -16,7 +16,7 @@ from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.interfaces import BodyPool, Handler
 from uncork_gateway.pages.health import Pages
 from uncork_gateway.pages.status.formatting import Names
-from uncork_gateway.pages.status.status_builder import Board, Displayed
+from uncork_gateway.pages.status.status_builder import StatusBuilder, StatusSource
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.access_log import AccessLog, batch_observers
@@ -25,7 +25,7 @@ from uncork_gateway.telemetry.metrics import Metrics
 from uncork_gateway.telemetry.recorder import Recorder
 
 
-class Served(Displayed, Protocol):
+class Served(StatusSource, Protocol):
     """The service, or the servers behind the proxy."""
 
     def worker_states(self) -> Sequence[str]:
@@ -63,6 +63,7 @@ class FrontEnd:
 
     app: ASGIApp
     admin_app: ASGIApp | None
+    status_builder: StatusBuilder
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class FrontEnd:
         if settings.traces is not None:
             observers.append(settings.traces)
         self.dispatcher: AsyncDispatcher[Any, Any] = AsyncDispatcher(runner, observers=observers)
-        self.board = Board(
+        self.status_builder = StatusBuilder(
             self,
             served,
             dispatcher=self.dispatcher,

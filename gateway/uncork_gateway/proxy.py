@@ -22,7 +22,7 @@ from uncork_gateway.headers import path_of
 from uncork_gateway.interfaces import Tracing
 from uncork_gateway.pages.health import Pages
 from uncork_gateway.pages.status.formatting import PROXY
-from uncork_gateway.pages.status.status_builder import Shown
+from uncork_gateway.pages.status.status_builder import ServedApi
 from uncork_gateway.protocols.rows import RowsWire, error_body
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Wire
@@ -207,8 +207,8 @@ class Proxy:
         faults = "; ".join(f"{server.url}: {server.fault}" for server in self._servers.all)
         return f"no server is healthy: {faults}"
 
-    def shown(self) -> dict[str, Shown]:
-        return dict.fromkeys(self._models.names(), Shown())
+    def served_apis(self) -> dict[str, ServedApi]:
+        return dict.fromkeys(self._models.names(), ServedApi())
 
     def failure(self, api: str) -> None:
         """Return None: servers report no exceptions."""

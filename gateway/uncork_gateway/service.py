@@ -23,7 +23,7 @@ from uncork_gateway.pages.service import ServicePages
 from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.failures import Failures
 from uncork_gateway.pages.status.formatting import SERVICE
-from uncork_gateway.pages.status.status_builder import Shown
+from uncork_gateway.pages.status.status_builder import ServedApi
 from uncork_gateway.requests.batch_frames import from_frame, to_frame
 from uncork_gateway.worker_events import SupervisorActions, WorkerEvents
 from uncork_workers.wire.schema import ServiceDescription
@@ -157,9 +157,9 @@ class Gateway:
     def not_ready_reason(self) -> str:
         return f"no worker is ready: {self.events.failures.text()}"
 
-    def shown(self) -> dict[str, Shown]:
+    def served_apis(self) -> dict[str, ServedApi]:
         return {
-            name: Shown(api.route, weighs=api.settings.cost is not None, streams=api.streams)
+            name: ServedApi(api.route, weighs=api.settings.cost is not None, streams=api.streams)
             for name, api in self._apis.in_force.items()
         }
 

@@ -23,7 +23,7 @@ class Sink(Protocol):
     """Receives a streamed answer. It must not raise."""
 
     def started(self, batch: int, cancel: Callable[[], None]) -> None:
-        """A worker runs the request, as a batch of its own; ``cancel`` stops it."""
+        """Note that a worker runs the request, as a batch of its own; ``cancel`` stops it."""
 
     def piece(self, head: AnswerHead | None, data: bytes) -> None:
         """Receive the next bytes of the answer; the first come with a head."""
@@ -84,7 +84,6 @@ class Codec(Protocol):
     @property
     def accepts(self) -> tuple[str, ...]:
         """Accepted media types, ``*`` for any; the first applies to bodies without a content type."""
-        ...
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
         """Read a body.
@@ -92,7 +91,6 @@ class Codec(Protocol):
         Raises:
             BadRequest: if it is malformed, or its cost cannot be computed.
         """
-        ...
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
         """Read rows that are known to be valid JSON, at least one.
@@ -100,7 +98,6 @@ class Codec(Protocol):
         Raises:
             BadRequest: if their cost cannot be computed, or they cannot be rows of this input.
         """
-        ...
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
         """Read the rows of a tensor, which is JSON or binary.
@@ -108,7 +105,6 @@ class Codec(Protocol):
         Raises:
             BadRequest: as :meth:`marshal`.
         """
-        ...
 
 
 def raw_rows(tensor: Tensor, *, key: Hashable = None) -> Marshalled:

@@ -74,7 +74,7 @@ def first_repeated(names: Sequence[str]) -> str | None:
 def _count_plain(lines: bytes, width: int) -> int:
     """Return the number of rows if every line has ``width`` unquoted fields; else 0.
 
-    It is 0 for a single column too, where blank lines cannot be told from empty fields.
+    It is 0 for a single column too, where blank lines cannot be distinguished from empty fields.
     """
     marks = lines.translate(None, _CONTENT)
     rows = len(marks) // width

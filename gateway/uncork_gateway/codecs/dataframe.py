@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -14,6 +14,7 @@ from uncork_dispatcher.plural import plural
 from uncork_gateway.codecs.base import Marshalled
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.csv import Table, first_repeated, read_lines, read_table, write_header
+from uncork_gateway.codecs.json import decode_json
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, written
 from uncork_gateway.protocols.tensor_rows import json_rows
@@ -24,8 +25,6 @@ from uncork_workers.wire.schema import CSV, JSON
 _CSV = (CSV, "application/csv")
 _SPLIT = ({"columns", "data"}, {"columns", "data", "index"})
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-
-_T = TypeVar("_T")
 
 
 class _Split(msgspec.Struct):
@@ -63,9 +62,9 @@ class DataFrameCodec:
             return self._from_csv(read_table(body))
         body = body.strip(SPACE)
         if not body.startswith(b"{"):
-            listed = _decode(_list_decoder, body, "a list of rows, or an object")
+            listed = decode_json(_list_decoder, body, "a list of rows, or an object")
             return self._from_rows(body[1:-1], listed)
-        fields = _decode(_object_decoder, body, "an object")
+        fields = decode_json(_object_decoder, body, "an object")
         if fields.keys() in _SPLIT:
             names, rows = _rows_of_split(body)
             return self.marshal(rows)._replace(locate=partial(_in_split, names))
@@ -75,7 +74,6 @@ class DataFrameCodec:
         return self._from_rows(body, [body])._replace(single=True)
 
     def marshal(self, rows: Sequence[bytes | Raw]) -> Marshalled:
-        """Read rows, which must be objects with the expected columns."""
         return self._from_rows(b",".join(rows), rows)
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
@@ -123,15 +121,6 @@ def _check_utf8(body: bytes) -> None:
         raise BadRequest(f"the body is not valid UTF-8: {error.reason} at byte {error.start}") from error
 
 
-def _decode(decoder: msgspec.json.Decoder[_T], text: bytes | Raw, what: str) -> _T:
-    try:
-        return decoder.decode(text)
-    except msgspec.ValidationError as error:
-        raise BadRequest(f"the body must be {what}: {error}") from error
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise BadRequest(f"the body is not valid JSON: {error}") from error
-
-
 def _first_row(text: bytes | Raw) -> dict[str, Raw]:
     """Return the columns of the first row. Errors give no byte offset: the row may be part of a body."""
     try:
@@ -143,8 +132,7 @@ def _first_row(text: bytes | Raw) -> dict[str, Raw]:
 
 
 def _rows_of_split(body: bytes) -> tuple[list[str], list[bytes]]:
-    """Return the column names and the rows."""
-    split = _decode(_split_decoder, body, "'columns', a list of names, and 'data', a list of lists")
+    split = decode_json(_split_decoder, body, "'columns', a list of names, and 'data', a list of lists")
     names = split.columns
     if (twice := first_repeated(names)) is not None:
         raise BadRequest(f"'columns' has {twice!r} more than once")

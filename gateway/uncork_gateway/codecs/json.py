@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -13,7 +14,10 @@ from uncork_gateway.protocols.tensor_rows import json_rows
 from uncork_gateway.protocols.tensors import SPACE, Tensor
 from uncork_workers.wire.schema import JSON
 
-_decoder = msgspec.json.Decoder(msgspec.Raw)
+ANY_JSON = msgspec.json.Decoder(msgspec.Raw)
+"""Checks the syntax without building anything."""
+
+_T = TypeVar("_T")
 
 
 class JsonCodec:
@@ -25,12 +29,10 @@ class JsonCodec:
         self._weigh = weigh
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
-        """Check that the body is one JSON value."""
-        check_json(body)
+        decode_json(ANY_JSON, body, "JSON")
         return Marshalled(body, rows=1, cost=self._weigh([body.strip(SPACE)]))
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
-        """Accept any values."""
         return Marshalled(b",".join(rows), rows=len(rows), single=False, cost=self._weigh(rows))
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
@@ -40,13 +42,15 @@ class JsonCodec:
         return self.marshal(json_rows(tensor))
 
 
-def check_json(body: bytes) -> None:
-    """Check the syntax without building anything.
+def decode_json(decoder: msgspec.json.Decoder[_T], text: bytes | msgspec.Raw, expected: str) -> _T:
+    """Decode a body, or a part of one; ``expected`` describes it in errors.
 
     Raises:
-        BadRequest: if the body is not exactly one JSON value.
+        BadRequest: if it is not JSON, or JSON of another kind.
     """
     try:
-        _decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the body must be {expected}: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"the body is not valid JSON: {error}") from error

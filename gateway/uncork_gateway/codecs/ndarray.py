@@ -8,7 +8,7 @@ import msgspec
 
 from uncork_gateway.codecs.base import Marshalled, raw_rows
 from uncork_gateway.codecs.cost import Weigh, unweighed
-from uncork_gateway.codecs.json import check_json
+from uncork_gateway.codecs.json import ANY_JSON, decode_json
 from uncork_gateway.codecs.npy import decode_npy
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensor_rows import json_rows
@@ -35,47 +35,32 @@ class NdArrayCodec:
             return self.marshal_tensor(tensor)._replace(single=single)
         depth = _depth(body)
         if depth == len(self._shape):
-            check_json(body)
+            decode_json(ANY_JSON, body, "JSON")
             return Marshalled(body, rows=1, key=self._key(body), cost=self._weigh([body.strip(SPACE)]))
         if depth != len(self._shape) + 1:
-            check_json(body)
+            decode_json(ANY_JSON, body, "JSON")
             raise BadRequest(
                 f"a row is a list nested {len(self._shape)} deep, many rows are nested "
                 f"{len(self._shape) + 1} deep; this body is nested {depth} deep"
             )
-        try:
-            rows = _rows_decoder.decode(body)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise BadRequest(f"the body is not valid JSON: {error}") from error
+        rows = decode_json(_rows_decoder, body, "a list of rows")
         if not rows:
             raise BadRequest("the body has no rows")
-        return Marshalled(
-            body.strip(SPACE)[1:-1],
-            rows=len(rows),
-            key=self._key(rows[0]),
-            single=False,
-            cost=self._weigh(rows),
-        )
+        body = body.strip(SPACE)[1:-1]
+        return Marshalled(body, len(rows), self._key(rows[0]), single=False, cost=self._weigh(rows))
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
-        """Read rows. The first determines the lengths of open axes."""
-        return Marshalled(
-            b",".join(rows),
-            rows=len(rows),
-            key=self._key(rows[0]),
-            single=False,
-            cost=self._weigh(rows),
-        )
+        body = b",".join(rows)
+        return Marshalled(body, len(rows), self._key(rows[0]), single=False, cost=self._weigh(rows))
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
-        """Keep a binary tensor as it is, unless the API has a cost, which is computed from JSON.
-
-        A tensor of the wrong shape is rejected here, before it is queued.
-        """
+        """Keep a binary tensor as it is, unless the API has a cost, which is computed from JSON."""
         if tensor.form != "binary" or self._weigh is not unweighed:
             return self.marshal(json_rows(tensor))
         wanted, got = self._shape, tensor.shape[1:]
-        if len(got) != len(wanted) or any(map(_differ, wanted, got)):
+        if len(got) != len(wanted) or any(
+            length not in (None, given) for length, given in zip(wanted, got, strict=True)
+        ):
             raise BadRequest(f"a row must have shape {_shown(wanted)}, got rows of shape {_shown(got)}")
         open_lengths = tuple([length for each, length in zip(wanted, got, strict=True) if each is None])
         return raw_rows(tensor, key=open_lengths or None)
@@ -96,10 +81,6 @@ class NdArrayCodec:
                 raise BadRequest("a row has no values")
             row = items[0]
         return tuple(lengths)
-
-
-def _differ(wanted: int | None, got: int) -> bool:
-    return wanted is not None and wanted != got
 
 
 def _shown(shape: Sequence[int | None]) -> str:

@@ -50,7 +50,6 @@ class RawCodec:
         raise BadRequest(f"this api takes {' or '.join(map(_name, self._takes))}, only at its own route")
 
     def marshal_tensor(self, tensor: Tensor) -> NoReturn:
-        """Reject the tensor."""
         self.marshal(())
 
     def _accepted(self, media_type: str) -> bool:

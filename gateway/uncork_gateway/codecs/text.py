@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import codecs
-
 import msgspec
 from multipart import parse_options_header  # type: ignore[import-untyped]
 
 from uncork_gateway.codecs.base import Marshalled
-from uncork_gateway.codecs.json import JsonCodec
+from uncork_gateway.codecs.json import JsonCodec, decode_json
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import SPACE
+from uncork_workers.wire.charsets import decode_text
 from uncork_workers.wire.schema import JSON
 
 PLAIN = "text/plain"
-
-# Codecs of Python that are not charsets; some of them decode in quadratic time.
-_NO_CHARSETS = ("idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape")
+_UTF8 = ("utf-8", "utf8")
 _BYTE_ORDER_MARK = "\ufeff"
 _string_decoder = msgspec.json.Decoder(str)
 
@@ -30,7 +27,7 @@ class TextCodec(JsonCodec):
         """Check that the body is a text, and drop a byte order mark."""
         if media_type == JSON:
             row = body.strip(SPACE)
-            _check_string(row)
+            decode_json(_string_decoder, row, "a JSON string")
         else:
             try:
                 row = msgspec.json.encode(body.decode().removeprefix(_BYTE_ORDER_MARK))
@@ -49,21 +46,9 @@ def to_utf8(body: bytes, content_type: str) -> bytes:
         BadRequest: if the charset is unknown, or the body is not valid in it.
     """
     charset = parse_options_header(content_type)[1].get("charset", "utf-8")
+    if charset.lower() in _UTF8:
+        return body  # the codec checks it
     try:
-        name = codecs.lookup(charset).name
-        if name in _NO_CHARSETS:
-            raise LookupError
-        return body if name == "utf-8" else body.decode(charset).encode()
-    except UnicodeError as error:
-        raise BadRequest(f"the text is not valid {charset}: {error}") from error
-    except (LookupError, ValueError):
-        raise BadRequest(f"the charset {charset!r} is not known") from None
-
-
-def _check_string(body: bytes) -> None:
-    try:
-        _string_decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise BadRequest(f"the body must be a JSON string: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"the body is not valid JSON: {error}") from error
+        return decode_text(body, charset).encode()
+    except ValueError as error:
+        raise BadRequest(str(error)) from error

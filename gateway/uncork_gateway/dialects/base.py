@@ -41,12 +41,11 @@ class Dialect(Protocol):
     """One protocol, for one API. The client receives its exceptions as :meth:`error` writes them."""
 
     def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
-        """Return what :meth:`read` needs of headers and target, with names in lower case.
+        """Return the headers and the target that :meth:`read` needs, with names in lower case.
 
         Raises:
             UnsupportedMediaType: if the API does not accept the body's type.
         """
-        ...
 
     def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
         """Read a request.
@@ -54,7 +53,6 @@ class Dialect(Protocol):
         Raises:
             BadRequest: if it is malformed.
         """
-        ...
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
         """Write the answer to a request.
@@ -62,11 +60,9 @@ class Dialect(Protocol):
         Raises:
             GatewayError: if the protocol cannot express the handler's result.
         """
-        ...
 
     def error(self, status: int, detail: str) -> Reply:
         """Write an answer with a status other than 200."""
-        ...
 
 
 def require_rows(reply: HandlerResult) -> None:

@@ -51,7 +51,6 @@ class Native:
         return (*kept, (_ACCEPT, accept.encode()), (_TARGET, target))
 
     def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
-        """Read the body with the codec."""
         if not headers:
             return self._codec.decode(body, self._codec.accepts[0])
         assumed = self._codec.accepts[0]
@@ -81,7 +80,6 @@ class Native:
         return Reply(JSON, asked.json_answer(reply.body))
 
     def error(self, status: int, detail: str) -> Reply:
-        """Write a problem document."""
         return Reply(_PROBLEM, problem(status, detail))
 
 
@@ -101,7 +99,7 @@ def _charset(headers: Sequence[Header]) -> bool:
 
 
 def _meta(headers: Sequence[Header], assumed: str) -> Meta:
-    """Return what the handler may see of the request besides its body."""
+    """Return the headers and query that the handler may read."""
     target = next(value for name, value in headers if name == _TARGET)
     return Meta(
         content_type=_content_type(headers) or assumed,

@@ -59,7 +59,6 @@ class Rest:
         return Reply(JSON, written(fields))
 
     def error(self, status: int, detail: str) -> Reply:
-        """Write an object with the member ``error``."""
         return Reply(JSON, error_body(detail))
 
 

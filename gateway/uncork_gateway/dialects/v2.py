@@ -18,16 +18,13 @@ from uncork_gateway.protocols.tensor_rows import (
     tensors_from_rows,
 )
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_gateway.protocols.v2 import InferRequest, V2Wire
-from uncork_gateway.protocols.v2_message import JSON_LENGTH
-from uncork_gateway.protocols.v2_replies import render
+from uncork_gateway.protocols.v2 import InferRequest, parse_request
+from uncork_gateway.protocols.v2_message import JSON_LENGTH, write
 from uncork_gateway.protocols.wire import Content, Unmergeable
 from uncork_workers.wire.messages import RowPath, json_path
 
 VERSION = "1"
 """The version of every model."""
-
-_wire = V2Wire()
 
 
 class V2:
@@ -49,13 +46,12 @@ class V2:
         self._saw = saw
 
     def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
-        """Keep the length of the JSON."""
         return tuple((JSON_LENGTH, value) for name, value in headers if name.lower() == JSON_LENGTH)
 
     def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
         """Read rows from the only input, or rows that are objects with a value from each input."""
         try:
-            request = _wire.parse(Content(body, headers))
+            request = parse_request(Content(body, headers))
         except Unmergeable as error:
             raise BadRequest(f"this service cannot do that: {error}") from None
         if len(request.inputs) > 1:
@@ -76,11 +72,10 @@ class V2:
         if request.wanted:
             outputs = _chosen(outputs, request.wanted)
         members = {"model_name": quoted(self._model), "model_version": quoted(VERSION)}
-        content = render(members, request.id, outputs)
+        content = write(members, request.id, b"outputs", outputs)
         return Reply(header_lines(content.headers), content.body)
 
     def error(self, status: int, detail: str) -> Reply:
-        """Write an object with the member ``error``."""
         return Reply(JSON, error_body(detail))
 
     def _objects(self, inputs: Sequence[Tensor]) -> list[bytes]:

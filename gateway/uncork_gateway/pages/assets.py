@@ -11,9 +11,9 @@ import hashlib
 import importlib.util
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -41,8 +41,7 @@ INSTALL_PAGES = "pip install 'uncork[pages]'"
 """The command that installs the packages whose files the pages load."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Packed:
+class _Packed(NamedTuple):
     """A compressed file. ``version`` changes with its content."""
 
     body: bytes
@@ -64,7 +63,6 @@ class Assets:
         self._packing = asyncio.Lock()
 
     def route(self) -> Route:
-        """Return the route that serves them."""
         return Route(f"{self._prefix}/{{name}}", self._serve)
 
     async def url(self, name: str) -> str:
@@ -115,7 +113,7 @@ def package_folder(package: str) -> Path | None:
 
 
 async def not_installed(request: Request) -> Response:
-    """Answer for a page whose package is not installed."""
+    """Say how to install the package of a page."""
     detail = f"This page is not installed. On the server, run: {INSTALL_PAGES}"
     accept = [value for name, value in request.scope["headers"] if name == b"accept"]
     if choose(accept, [_PROBLEM, _HTML]) == _HTML:
@@ -125,7 +123,7 @@ async def not_installed(request: Request) -> Response:
 
 
 def html_page(html: str, status: int = 200) -> Response:
-    """A page that loads nothing but files of this server, and talks to nobody else."""
+    """Return a page that loads files and data from this server only."""
     headers = {
         "content-security-policy": _POLICY,
         "cache-control": "no-cache",

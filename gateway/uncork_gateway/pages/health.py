@@ -17,44 +17,39 @@ from uncork_gateway.auth import RequireKey
 from uncork_gateway.pages.dashboard.page import Dashboard
 from uncork_gateway.pages.home import FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.nearest import OF_ROUTER, methods_of, not_served
-from uncork_gateway.pages.status.status_builder import Board, Displayed
+from uncork_gateway.pages.status.status_builder import StatusBuilder, StatusSource
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.metrics import CONTENT_TYPE
 
 WriteError = Callable[[str, int, str, dict[str, str]], Response]
 """Makes an error from path, status, detail and headers, in the form that clients of the path expect."""
 
+OnHttpError = Callable[[Request, Exception], Any]
+
 
 class Front(Protocol):
     """A front end, as its pages see it."""
 
-    board: Board
+    status_builder: StatusBuilder
 
     def unready(self) -> str:
         """Return why requests cannot be answered now; empty if they can."""
-        ...
 
-    def render_metrics(self) -> bytes:
-        """Return the metrics in Prometheus's text format."""
-        ...
+    def render_metrics(self) -> bytes: ...
 
 
 class Pages:
     """The plain routes of a front end.
 
     Args:
-        front: the front end.
-        displayed: what it serves.
         settings: API keys, and whether operators have a port of their own.
         for_clients: more routes for clients.
         operating: more routes for operators.
         free: more routes for clients that need no key; their answers reveal nothing about the server.
-        error: writes errors.
         on_http_error: answers requests without a route; None if every path has one.
 
     Attributes:
-        app: for clients.
-        routes: those of ``app``.
+        app: for clients; ``routes`` are its routes.
         admin_app: for operators, who need no key; None if ``app`` serves everything.
         close: ends the streams of events.
     """
@@ -62,53 +57,38 @@ class Pages:
     def __init__(
         self,
         front: Front,
-        displayed: Displayed,
+        source: StatusSource,
         settings: ServerSettings,
         *,
         for_clients: Sequence[BaseRoute],
         operating: Sequence[BaseRoute] = (),
         free: Sequence[BaseRoute] = (),
         error: WriteError,
-        on_http_error: Callable[[Request, Exception], Any] | None = None,
+        on_http_error: OnHttpError | None = None,
     ) -> None:
         self._front = front
         self._error = error
-        health = [
-            Route("/livez", self._livez),
-            Route("/readyz", self._readyz),
-            Route("/healthz", self._readyz),
-        ]
-        dashboard = Dashboard(front.board, error=error, apart=settings.admin)
+        ready = [Route(path, self._readyz) for path in ("/readyz", "/healthz")]
+        health = [Route("/livez", self._livez), *ready]
+        dashboard = Dashboard(front.status_builder, error=error, apart=settings.admin)
         self.close = dashboard.close
-        operating = [
-            Route("/metrics", self._metrics),
-            Route("/status", self._status),
-            *dashboard.event_routes(),
-            *operating,
-        ]
+        status = [Route("/metrics", self._metrics), Route("/status", self._status)]
+        operating = [*status, *dashboard.event_routes(), *operating]
         # Neither a load balancer's health check nor a browser that opens a page sends a key.
         keyless = [*health, *dashboard.page_routes()]
-        free = [*health, *free] if settings.admin else [*keyless, *free]
-        app = Starlette(
-            routes=[*free, *([] if settings.admin else operating), *for_clients],
-            exception_handlers={HTTPException: on_http_error} if on_http_error else None,
-        )
-        # A redirect would put the client's Host header into a header of the answer.
-        app.router.redirect_slashes = False
-        self.routes: Sequence[BaseRoute] = app.routes
-        self.app: ASGIApp = app
-        if settings.keys is not None:
-            self.app = RequireKey(app, settings.keys, error, free=free)
         self.admin_app: ASGIApp | None = None
         if settings.admin:
-            home = HomePage(lambda: Home(displayed.server, trouble=front.unready()), FOR_OPERATORS, keys=None)
-            self.admin_app = self._make_admin_app([*home.routes(), *keyless, *operating])
-
-    def _make_admin_app(self, routes: Sequence[BaseRoute]) -> ASGIApp:
-        app = Starlette(routes=routes, exception_handlers={HTTPException: self._admin_error})
-        app.router.redirect_slashes = False
-        self._admin_methods = methods_of(app.routes)
-        return app
+            home = HomePage(
+                lambda: Home(source.server, not_ready_reason=front.unready()), FOR_OPERATORS, keys=None
+            )
+            self.admin_app = admin = _app([*home.routes(), *keyless, *operating], self._admin_error)
+            self._admin_methods = methods_of(admin.routes)
+            free, operating = [*health, *free], []
+        else:
+            free = [*keyless, *free]
+        app = _app([*free, *operating, *for_clients], on_http_error)
+        self.routes: Sequence[BaseRoute] = app.routes
+        self.app = app if settings.keys is None else RequireKey(app, settings.keys, error, free=free)
 
     async def _livez(self, request: Request) -> Response:
         return PlainTextResponse("alive\n")
@@ -123,7 +103,7 @@ class Pages:
         return Response(self._front.render_metrics(), media_type=CONTENT_TYPE)
 
     async def _status(self, request: Request) -> Response:
-        document = msgspec.json.format(msgspec.json.encode(self._front.board.status()), indent=2)
+        document = msgspec.json.format(msgspec.json.encode(self._front.status_builder.status()), indent=2)
         return Response(document, media_type="application/json", headers={"cache-control": "no-store"})
 
     async def _admin_error(self, request: Request, error: Exception) -> Response:
@@ -137,3 +117,12 @@ class Pages:
                 separator = "" if detail.endswith("?") else ";"
                 detail = f"{detail}{separator} routes for clients are on another port"
         return self._error(path, error.status_code, detail, dict(error.headers or {}))
+
+
+def _app(routes: Sequence[BaseRoute], on_http_error: OnHttpError | None) -> Starlette:
+    app = Starlette(
+        routes=routes, exception_handlers={HTTPException: on_http_error} if on_http_error else None
+    )
+    # A redirect would put the client's Host header into a header of the answer.
+    app.router.redirect_slashes = False
+    return app

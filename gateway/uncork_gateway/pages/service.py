@@ -13,14 +13,14 @@ from starlette.routing import Route
 
 from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.errors import problem
-from uncork_gateway.pages.docs import DocsPage
+from uncork_gateway.pages.docs import docs_routes
 from uncork_gateway.pages.health import Front, Pages
 from uncork_gateway.pages.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.models.metadata import PREFIXES, Model, ModelPages
 from uncork_gateway.pages.models.triton import CONFIGURATION, STATISTICS, TritonPages
 from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served
 from uncork_gateway.pages.openapi import make_openapi
-from uncork_gateway.pages.status.status_builder import Displayed
+from uncork_gateway.pages.status.status_builder import StatusSource
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.metrics import Metrics
@@ -31,28 +31,22 @@ _MOST_NAMED = 5
 
 
 class ServiceFront(Front, Protocol):
-    """The front end of a service.
-
-    Attributes:
-        routes: the routes of batched requests, those of the service's own APIs first.
-    """
+    """The front end of a service; ``routes`` are those of batched requests, the service's own APIs first."""
 
     routes: RouteTable
     metrics: Metrics
 
 
-class Served(Displayed, Protocol):
+class Served(StatusSource, Protocol):
     """A service, as its pages show it."""
 
     @property
     def service(self) -> ServiceDescription | None:
         """The service with its own settings; None until a worker has described it."""
-        ...
 
     @property
     def models(self) -> Mapping[str, Model]:
         """The models by name; another mapping after each reload."""
-        ...
 
 
 class ServicePages:
@@ -78,18 +72,17 @@ class ServicePages:
             settings,
             for_clients=[Route("/openapi.json", self._openapi), *triton.routes(), *models.routes()],
             operating=triton.statistics_routes(),
-            free=[*home.routes(), *DocsPage().routes()],
+            free=[*home.routes(), *docs_routes()],
             error=_error,
             on_http_error=self._http_error,
         )
 
     def _home(self) -> Home:
-        served, service = self._served, self._served.service
-        trouble = self._front.unready()
-        models = sorted(name for name, model in served.models.items() if model.api.input["kind"] != "raw")
+        served, service, reason = self._served, self._served.service, self._front.unready()
         if service is None:
-            return Home(None, trouble=trouble)
-        return Home(service.name, service.doc, trouble, apis=service.apis, models=models)
+            return Home(None, not_ready_reason=reason)
+        models = sorted(name for name, model in served.models.items() if model.api.input["kind"] != "raw")
+        return Home(service.name, service.doc, reason, apis=service.apis, models=models)
 
     async def _openapi(self, request: Request) -> Response:
         if self._served.service is None:
@@ -122,7 +115,6 @@ class ServicePages:
 
 
 def _error(path: str, status: int, detail: str, headers: dict[str, str]) -> Response:
-    """Write an error in the form that clients of a path expect."""
     if path.startswith(PREFIXES) or path == "/v2":
         return Response(error_body(detail), status, headers=headers, media_type="application/json")
     return Response(problem(status, detail), status, headers=headers, media_type="application/problem+json")

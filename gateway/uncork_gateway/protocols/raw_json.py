@@ -1,6 +1,6 @@
 """JSON cut into the texts of its parts, and written from them, without changing a byte of a part.
 
-msgspec cuts. Python's ``json`` takes over for what model servers write but msgspec rejects: the bare tokens
+msgspec cuts. Python's ``json`` takes over for texts that model servers write but msgspec rejects: bare tokens
 NaN, Infinity and -Infinity, and escapes of half a surrogate pair. Both raise RecursionError on JSON that is
 nested too deeply.
 """
@@ -87,12 +87,10 @@ def elements(text: Raw) -> list[Raw]:
 
 
 def is_list(text: Raw) -> bool:
-    """True if a checked text is a list."""
     return memoryview(text)[0] == _OPEN_LIST
 
 
 def is_object(text: Raw) -> bool:
-    """True if a checked text is an object."""
     return memoryview(text)[0] == _OPEN_OBJECT
 
 
@@ -118,14 +116,12 @@ def form_of(text: Raw) -> Hashable:
 
 
 def written(value: Parts) -> bytes:
-    """Write parts as one text."""
     pieces: list[bytes] = []
     _write(value, pieces)
     return b"".join(pieces)
 
 
 def quoted(text: str) -> bytes:
-    """Write a JSON string."""
     try:
         return msgspec.json.encode(text)
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can only escape

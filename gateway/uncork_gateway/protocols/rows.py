@@ -54,7 +54,6 @@ class RowsRequest:
 
     @property
     def rows(self) -> int:
-        """The number of rows, at least 1."""
         return len(self.lists[0])
 
     @property
@@ -71,8 +70,7 @@ def parse_rows(body: bytes) -> RowsRequest:
         Unmergeable: if it has no rows, or inputs other than lists of equal length, which some servers accept.
     """
     try:
-        rows = read_only_list(body, "instances")
-        if rows:
+        if rows := read_only_list(body, "instances"):
             return _only_instances(rows, size_bytes=len(body))
         fields = read_object(body)
         instances, inputs = fields.pop("instances", None), fields.pop("inputs", None)
@@ -118,7 +116,6 @@ def as_rows(request: RowsRequest) -> list[bytes]:
 
 
 def error_body(detail: str) -> bytes:
-    """Write the body of an error."""
     return written({"error": quoted(detail)})
 
 
@@ -128,37 +125,30 @@ class RowsWire:
     With ``add_batch_id`` an answer carries its batch id and an empty message, as KServe's batcher does.
     """
 
+    join = staticmethod(rows_replies.join)
+
     def __init__(self, *, add_batch_id: bool) -> None:
         self._add_batch_id = add_batch_id
 
     def parse(self, content: Content) -> RowsRequest:
-        """Parse a request; see :func:`parse_rows`."""
         return parse_rows(content.body)
 
     def cut(self, request: RowsRequest, most_rows: int) -> list[RowsRequest]:
-        """Cut a request into parts of at most ``most_rows`` rows, in order."""
         if request.rows <= most_rows:
             return [request]
         return [_part(request, start, start + most_rows) for start in range(0, request.rows, most_rows)]
 
     def merge(self, requests: Sequence[RowsRequest]) -> Content:
-        """Merge requests with one key into one call, their rows in order."""
         first = requests[0]
         lists = [list(chain(*parts)) for parts in zip(*(each.lists for each in requests), strict=True)]
         value = lists[0] if first.names is None else dict(zip(first.names, lists, strict=True))
         return Content(written({first.member: value, **dict(first.others)}), (JSON,))
 
     def split(self, reply: Content, requests: Sequence[RowsRequest]) -> list[RowsReply]:
-        """Split the reply to a merged call between its requests; see :func:`rows_replies.split`."""
         rows = [request.rows for request in requests]
         return rows_replies.split(reply.body, rows, drop_batch_id=self._add_batch_id)
 
-    def join(self, parts: Sequence[RowsReply]) -> RowsReply:
-        """Join the shares of the parts of one request; see :func:`rows_replies.join`."""
-        return rows_replies.join(parts)
-
     def render(self, reply: RowsReply, request: RowsRequest, *, batch_id: str) -> Content:
-        """Write the answer to one request."""
         fields: dict[str, Parts] = {}
         if self._add_batch_id:
             fields = {"message": quoted(""), "batchId": quoted(batch_id)}

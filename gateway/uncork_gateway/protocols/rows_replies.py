@@ -73,7 +73,6 @@ def _split(rows: list[Raw], counts: Sequence[int]) -> list[list[Raw]]:
 
 
 def _shares_of_member(name: str, text: Raw, counts: Sequence[int]) -> Sequence[Member]:
-    """Split a member of the reply between the requests."""
     if name == "predictions":
         return _shares_of_predictions(text, counts)
     if name == "outputs":
@@ -136,5 +135,5 @@ def _join_share(name: str, parts: Sequence[Member]) -> Share:
         return list(chain(*rows))
     texts = {written(part) for part in parts}
     if len(texts) > 1:
-        raise WrongReply(f"the parts of the reply differ in {name!r}, which is not dealt out by rows")
+        raise WrongReply(f"the parts of the reply differ in {name!r}, which is not split by rows")
     return Raw(texts.pop())

@@ -47,7 +47,11 @@ class Malformed(BadRequest):
     """A body violates the protocol: 400 if a client sent it, 502 if a model server did."""
 
 
-class Tensor(msgspec.Struct, frozen=True, kw_only=True):
+def malformed(tensor: str, text: str) -> Malformed:
+    return Malformed(f"tensor {tensor!r}: {text}")
+
+
+class Tensor(msgspec.Struct, frozen=True):
     """A named tensor.
 
     Attributes:
@@ -66,7 +70,7 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TensorSpec(NamedTuple):
-    """What tensors of one name have in common; ``shape`` is that of a row, with -1 for any length."""
+    """The common properties of tensors with one name; ``shape`` is that of a row, with -1 for any length."""
 
     name: str
     datatype: str
@@ -86,7 +90,7 @@ def check_values(tensor: Tensor) -> None:
     if tensor.form == "flat":
         text = _scalars_only(tensor)
         if b"[" in text:
-            raise Malformed(f"tensor {tensor.name!r}: some of the data is nested and some is not")
+            raise malformed(tensor.name, "some of the data is nested and some is not")
         got = text.count(b",") + 1 if text else 0
     elif tensor.datatype == "BYTES":
         got = len(element_ends(tensor))
@@ -94,9 +98,10 @@ def check_values(tensor: Tensor) -> None:
         wanted *= _ITEM_BYTES[tensor.datatype]
         got, unit = len(tensor.data), "byte"
     if got != wanted:
-        raise Malformed(
-            f"tensor {tensor.name!r}: shape {list(tensor.shape)} of {tensor.datatype} needs "
-            f"{plural(wanted, unit)}, the data has {got}"
+        raise malformed(
+            tensor.name,
+            f"shape {list(tensor.shape)} of {tensor.datatype} needs "
+            f"{plural(wanted, unit)}, the data has {got}",
         )
 
 
@@ -160,7 +165,7 @@ def element_ends(tensor: Tensor) -> list[int]:
         at += LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "little")
         ends.append(at)
     if at > len(data):
-        raise Malformed(f"tensor {tensor.name!r}: the last element of BYTES is cut short")
+        raise malformed(tensor.name, "the last element of BYTES is cut short")
     return ends
 
 
@@ -175,14 +180,14 @@ def _blocks(tensor: Tensor, stops: Sequence[int], width: int) -> list[bytes]:
 
 def _check_nested(tensor: Tensor) -> None:
     if not _is_nested_like(_scalars_only(tensor), tensor.shape):
-        raise Malformed(
-            f"tensor {tensor.name!r}: the data is not nested like its shape {list(tensor.shape)}; "
-            "it may also be one flat list"
+        raise malformed(
+            tensor.name,
+            f"the data is not nested like its shape {list(tensor.shape)}; it may also be one flat list",
         )
 
 
 def _is_nested_like(text: bytes, shape: tuple[int, ...]) -> bool:
-    # Commas are compared first: what is built from the shape is then no larger than the data.
+    # Commas are compared first, so that the brackets built from the shape are no larger than the data.
     if len(shape) < 2 or text.count(b",") + 1 != leaves(shape):
         return False
     brackets = _brackets(shape)
@@ -200,5 +205,5 @@ def _brackets(shape: Sequence[int]) -> bytes:
 def _scalars_only(tensor: Tensor) -> bytes:
     text = without_strings(tensor.data)
     if b"{" in text:
-        raise Malformed(f"tensor {tensor.name!r}: values are numbers, strings, true or false, not objects")
+        raise malformed(tensor.name, "values are numbers, strings, true or false, not objects")
     return text

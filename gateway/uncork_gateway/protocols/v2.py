@@ -71,42 +71,45 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.wanted.get(output, self.binary)
 
 
+def parse_request(content: Content) -> InferRequest:
+    """Parse a request.
+
+    Raises:
+        BadRequest: if it is malformed.
+        Unmergeable: if it belongs to a sequence, uses shared memory, has no rows, or its inputs have
+            different numbers of rows or unknown members.
+    """
+    if natural(content.header(JSON_LENGTH) or b"") == 0:
+        raise Unmergeable("the body is one raw tensor, without JSON")
+    message = read(content, "inputs")
+    parameters = _parameters(message.members)
+    binary = _boolean(parameters.get("binary_data_output", b"false"))
+    wanted = _wanted(message.members, binary)
+    inputs = _inputs(message)
+    rows = _rows(inputs)
+    for tensor in inputs:
+        # A single row without data carries parameters only.
+        if tensor.data or tensor.form == "binary" or rows > 1:
+            check_values(tensor)
+    return InferRequest(
+        id=message.id,
+        members=message.members,
+        inputs=inputs,
+        wanted=wanted,
+        binary=binary,
+        rows=rows,
+        key=(tuple([_tensor_key(tensor) for tensor in inputs]), frozenset(message.members.items())),
+        size_bytes=len(content.body),
+    )
+
+
 class V2Wire:
-    """Inference requests and replies."""
+    """Merges and splits along the first axis of tensors; see :class:`Wire`."""
 
-    def parse(self, content: Content) -> InferRequest:
-        """Parse a request.
-
-        Raises:
-            BadRequest: if it is malformed.
-            Unmergeable: if it belongs to a sequence, uses shared memory, has no rows, or its inputs have
-                different numbers of rows or unknown members.
-        """
-        if natural(content.header(JSON_LENGTH) or b"") == 0:
-            raise Unmergeable("the body is one raw tensor, without JSON")
-        message = read(content, "inputs")
-        parameters = _parameters(message.members)
-        binary = _boolean(parameters.get("binary_data_output", b"false"))
-        wanted = _wanted(message.members, binary)
-        inputs = _inputs(message)
-        rows = _rows(inputs)
-        for tensor in inputs:
-            # A single row without data carries parameters only.
-            if tensor.data or tensor.form == "binary" or rows > 1:
-                check_values(tensor)
-        return InferRequest(
-            id=message.id,
-            members=message.members,
-            inputs=inputs,
-            wanted=wanted,
-            binary=binary,
-            rows=rows,
-            key=(tuple([_tensor_key(tensor) for tensor in inputs]), frozenset(message.members.items())),
-            size_bytes=len(content.body),
-        )
+    parse = staticmethod(parse_request)
+    join = staticmethod(v2_replies.join)
 
     def cut(self, request: InferRequest, most_rows: int) -> list[InferRequest]:
-        """Cut a request into parts of at most ``most_rows`` rows, in order."""
         if request.rows <= most_rows:
             return [request]
         whole, rest = divmod(request.rows, most_rows)
@@ -123,7 +126,7 @@ class V2Wire:
         ]
 
     def merge(self, requests: Sequence[InferRequest]) -> Content:
-        """Merge requests with one key into one call, with a new id if there are several.
+        """Merge requests with one key, with a new id if there are several.
 
         KServe's server (0.21) answers 500 to binary inputs without an id.
         """
@@ -137,24 +140,11 @@ class V2Wire:
         return write(first.members, request_id, b"inputs", inputs)
 
     def split(self, reply: Content, requests: Sequence[InferRequest]) -> list[InferReply]:
-        """Split the reply to a merged call between its requests.
-
-        Raises:
-            WrongReply: if it cannot be read or is not for that many rows.
-        """
         return v2_replies.split(reply, [request.rows for request in requests])
-
-    def join(self, parts: Sequence[InferReply]) -> InferReply:
-        """Join the replies to the parts of one request.
-
-        Raises:
-            WrongReply: if they do not fit together.
-        """
-        return v2_replies.join(parts)
 
     def render(self, reply: InferReply, request: InferRequest, *, batch_id: str) -> Content:
         """Write the answer to one request, with its own id. The protocol has no member for the batch id."""
-        return v2_replies.render(reply.members, request.id, reply.outputs)
+        return write(reply.members, request.id, b"outputs", reply.outputs)
 
 
 def _inputs(message: Message) -> list[Tensor]:

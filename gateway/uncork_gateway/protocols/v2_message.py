@@ -8,7 +8,15 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from uncork_dispatcher.plural import plural
-from uncork_gateway.protocols.tensors import DATATYPES, MAX_AXES, SPACE, DataForm, Malformed, Tensor
+from uncork_gateway.protocols.tensors import (
+    DATATYPES,
+    MAX_AXES,
+    SPACE,
+    DataForm,
+    Malformed,
+    Tensor,
+    malformed,
+)
 from uncork_gateway.protocols.wire import JSON, Content
 
 JSON_LENGTH = b"inference-header-content-length"
@@ -108,20 +116,9 @@ def read_tensors(described: Sequence[WireTensor], blocks: memoryview) -> list[Te
         else:
             end = at + _block_bytes(wire, size)
             if end > len(blocks):
-                raise Malformed(
-                    f"tensor {wire.name!r}: its binary data ends at byte {end}, there are {len(blocks)}"
-                )
+                raise malformed(wire.name, f"its binary data ends at byte {end}, there are {len(blocks)}")
             form, data, at = "binary", bytes(blocks[at:end]), end
-        tensors.append(
-            Tensor(
-                name=wire.name,
-                datatype=wire.datatype,
-                shape=tuple(wire.shape),
-                form=form,
-                data=data,
-                parameters=parameters,
-            )
-        )
+        tensors.append(Tensor(wire.name, wire.datatype, tuple(wire.shape), form, data, parameters))
     if at != len(blocks):
         raise Malformed(
             f"expected {plural(at, 'byte')} of binary data, as the tensors say, got {len(blocks)}"
@@ -178,18 +175,12 @@ def _halves(content: Content) -> tuple[bytes, memoryview]:
 
 def _check_kind(wire: WireTensor) -> None:
     if wire.datatype not in DATATYPES:
-        raise Malformed(
-            f"tensor {wire.name!r}: datatype must be one of {', '.join(DATATYPES)}, got {wire.datatype!r}"
-        )
+        raise malformed(wire.name, f"datatype must be one of {', '.join(DATATYPES)}, got {wire.datatype!r}")
     if len(wire.shape) > MAX_AXES:
-        raise Malformed(
-            f"tensor {wire.name!r}: shape must have at most {MAX_AXES} axes, got {len(wire.shape)}"
-        )
+        raise malformed(wire.name, f"shape must have at most {MAX_AXES} axes, got {len(wire.shape)}")
     for length in wire.shape:
         if not 0 <= length <= _MOST_ROWS:
-            raise Malformed(
-                f"tensor {wire.name!r}: lengths in shape must be from 0 to {_MOST_ROWS}, got {length}"
-            )
+            raise malformed(wire.name, f"lengths in shape must be from 0 to {_MOST_ROWS}, got {length}")
 
 
 def _json_values(wire: WireTensor) -> tuple[DataForm, bytes]:
@@ -207,14 +198,11 @@ def _block_bytes(wire: WireTensor, size: bytes) -> int:
         raise Malformed(f"tensor {wire.name!r} has data and binary_data_size; only one of them can be")
     number = natural(size)
     if number is None:
-        raise Malformed(
-            f"tensor {wire.name!r}: binary_data_size must be a number of bytes from 0, got {excerpt(size)}"
-        )
+        raise malformed(wire.name, f"binary_data_size must be a number of bytes from 0, got {excerpt(size)}")
     return number
 
 
 def _described(tensor: Tensor) -> tuple[bytes, ...]:
-    """Return the JSON of a tensor in pieces."""
     parameters = tensor.parameters
     if tensor.form == "binary":
         parameters = {**parameters, _BINARY_SIZE: b"%d" % len(tensor.data)}

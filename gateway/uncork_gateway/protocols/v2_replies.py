@@ -14,7 +14,6 @@ from uncork_gateway.protocols.v2_message import (
     decode,
     read,
     read_tensors,
-    write,
 )
 from uncork_gateway.protocols.wire import Content, WrongReply
 
@@ -81,11 +80,6 @@ def join(parts: Sequence[InferReply]) -> InferReply:
     except Malformed as error:
         raise WrongReply(str(error)) from error
     return InferReply(members=first.members, outputs=outputs, rows=sum(rows))
-
-
-def render(members: dict[str, bytes], request_id: bytes | None, outputs: Sequence[Tensor]) -> Content:
-    """Write the answer to a request; members and id are raw JSON."""
-    return write(members, request_id, b"outputs", outputs)
 
 
 def _split_output(output: Tensor, rows: Sequence[int]) -> list[Tensor]:

@@ -41,17 +41,14 @@ class Mergeable(Protocol):
     @property
     def rows(self) -> int:
         """The number of rows, at least 1."""
-        ...
 
     @property
     def key(self) -> Hashable:
         """Everything that must be equal in requests that share a call."""
-        ...
 
     @property
     def size_bytes(self) -> int:
         """The size of the body."""
-        ...
 
 
 Q = TypeVar("Q", bound=Mergeable)
@@ -68,15 +65,12 @@ class Wire(Protocol[Q, R]):
             BadRequest: if it is malformed.
             Unmergeable: if it must be passed on unchanged, alone.
         """
-        ...
 
     def cut(self, request: Q, most_rows: int) -> list[Q]:
         """Cut a request into parts of at most ``most_rows`` rows, in order."""
-        ...
 
     def merge(self, requests: Sequence[Q]) -> Content:
         """Merge requests with one key into one call, their rows in order."""
-        ...
 
     def split(self, reply: Content, requests: Sequence[Q]) -> list[R]:
         """Split the reply to a merged call between its requests.
@@ -84,7 +78,6 @@ class Wire(Protocol[Q, R]):
         Raises:
             WrongReply: if it is not a reply to that many rows.
         """
-        ...
 
     def join(self, parts: Sequence[R]) -> R:
         """Join the shares of the parts of one request.
@@ -92,8 +85,6 @@ class Wire(Protocol[Q, R]):
         Raises:
             WrongReply: if they do not fit together.
         """
-        ...
 
     def render(self, reply: R, request: Q, *, batch_id: str) -> Content:
         """Write the answer to one request."""
-        ...

@@ -48,13 +48,8 @@ class Distribution:
         self._counts += np.bincount(self._bounds.searchsorted(values), minlength=len(self._counts))
         self._sum += float(values.sum())
 
-    def copy(self) -> Distribution:
-        copied = Distribution(self._bounds)
-        copied._sum, copied._counts = self.sum, self.counts.copy()
-        return copied
-
-    def since(self, earlier: Distribution) -> Distribution:
-        """Return the values counted since ``earlier``, a copy of this distribution."""
+    def __sub__(self, earlier: Distribution) -> Distribution:
+        """Return the values counted since ``earlier``, a snapshot of this distribution."""
         later = Distribution(self._bounds)
         later._sum, later._counts = self.sum - earlier.sum, self.counts - earlier.counts
         return later

@@ -46,14 +46,14 @@ class LiveState(Collector):
         for state, count in states.items():
             workers.add_metric([state], count)
         yield workers
-        restarts = CounterMetricFamily("uncork_worker_restarts", "Workers started again.")
+        restarts = CounterMetricFamily("uncork_worker_restarts", "Workers restarted.")
         restarts.add_metric([], self._restarts())
         yield restarts
 
 
 _GOAL = "uncork_goal_seconds"
 _READINGS: dict[str, tuple[str, Callable[[ApiStats], float]]] = {
-    _GOAL: ("Within which requests should be answered.", lambda api: api.rules.goal_s),
+    _GOAL: ("The latency goal.", lambda api: api.rules.goal_s),
     "uncork_max_batch_rows": (
         "Most rows in a batch; their cost, if the api gives one.",
         lambda api: api.rules.max_batch_rows,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -22,7 +22,6 @@ from prometheus_client.registry import Collector
 
 from uncork_dispatcher import BatchFacts, BatchStatus, ShedReason, Start
 from uncork_gateway.telemetry.distribution import Distribution
-from uncork_gateway.telemetry.inference_tally import InferenceTally
 from uncork_gateway.version import VERSION
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -34,13 +33,56 @@ _SECONDS = np.array(
 )
 _SIZES = np.array([2.0**power for power in range(13)])
 _MEASURED = ("worked", "failed")
-_FIRST_SERVER_ERROR = 500
+FIRST_CLIENT_ERROR, FIRST_SERVER_ERROR = 400, 500
+# Clients choose the rows of a request, and so the number of batch sizes.
+_MOST_SIZES = 1000
+
+
+class InferenceTally:
+    """Counts for Triton's statistics that ``/metrics`` lacks. Times in seconds.
+
+    Attributes:
+        last_release: time of the last release, since the epoch; 0 before the first.
+        rows, succeeded_s: rows, and time from request to reply, of requests answered without an error.
+        failed_s: time from request to reply of all others.
+        ran, run_s: requests in batches that succeeded, and the total time that they spent there.
+        batches, batches_s: batches that succeeded, and their execution time, by rows; sizes beyond the first
+            1000 are not counted.
+    """
+
+    def __init__(self) -> None:
+        self.last_release = 0.0
+        self.rows = 0
+        self.succeeded_s = 0.0
+        self.failed_s = 0.0
+        self.ran = 0
+        self.run_s = 0.0
+        self.batches: Counter[int] = Counter()
+        self.batches_s: defaultdict[int, float] = defaultdict(float)
+
+    def answered(self, status: int, seconds: float, rows: int) -> None:
+        if status < FIRST_CLIENT_ERROR:
+            self.succeeded_s += seconds
+            self.rows += rows
+        else:
+            self.failed_s += seconds
+
+    def worked(self, batch: BatchFacts) -> None:
+        requests = len(batch.start.requests)
+        self.ran += requests
+        self.run_s += requests * batch.seconds
+        if batch.rows in self.batches or len(self.batches) < _MOST_SIZES:
+            self.batches[batch.rows] += 1
+            self.batches_s[batch.rows] += batch.seconds
 
 
 class ApiTally:
-    """The counts of one API.
+    """The counts of one API. ``before_answer`` is called before an answer is counted.
 
-    ``before_answer`` is called before an answer is counted.
+    Attributes:
+        released_rows: of all released batches; in units of cost where the API defines one.
+        ran, ran_s: requests in batches that ended, and the sum of their batch times.
+        worked_rows, worked_s: rows (or cost) and batch times of the batches that succeeded.
     """
 
     def __init__(self, before_answer: Callable[[], object] = lambda: None) -> None:
@@ -55,14 +97,22 @@ class ApiTally:
         self.batch_rows = Distribution(_SIZES)
         self.batch_requests = Distribution(_SIZES)
         self.batch_duration = Distribution(_SECONDS)
+        self.released_rows = 0.0
+        self.ran = 0
+        self.ran_s = 0.0
+        self.worked_rows = 0.0
+        self.worked_s = 0.0
         self.inference = InferenceTally()
 
+    def since(self, earlier: ApiTally) -> ApiTally:
+        """Return what was counted since ``earlier``, without ``inference``: its tables may be long."""
+        later = ApiTally()
+        for name in vars(later).keys() - {"_before_answer", "inference"}:
+            setattr(later, name, getattr(self, name) - getattr(earlier, name))
+        return later
+
     def copy(self) -> ApiTally:
-        """Return a snapshot, without ``inference``: its tables by batch size may be long."""
-        copied = ApiTally()
-        for name in vars(copied).keys() - {"_before_answer", "inference"}:
-            setattr(copied, name, getattr(self, name).copy())
-        return copied
+        return self.since(ApiTally())
 
     def answered(self, status: int, seconds: float, rows: int = 0, *, is_refusal: bool = False) -> None:
         """Count the response to a request, ``seconds`` after its arrival; 499 if the client had disconnected.
@@ -72,7 +122,7 @@ class ApiTally:
         """
         self._before_answer()
         self.statuses[status] += 1
-        if status >= _FIRST_SERVER_ERROR and not is_refusal:
+        if status >= FIRST_SERVER_ERROR and not is_refusal:
             self.errors[status] += 1
         self.duration.observe(seconds)
         self.inference.answered(status, seconds, rows)
@@ -117,17 +167,23 @@ class Metrics(Collector):
     def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         tally = self.api(start.api)
         tally.releases[start.reason] += 1
+        tally.released_rows += start.rows
         tally.batch_rows.observe(rows)
         tally.batch_requests.observe(len(start.requests))
         tally.queue_wait.observe_all(queued_s)
         tally.inference.last_release = self._wall_clock()
 
     def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
-        tally = self.api(batch.start.api)
+        start, seconds = batch.start, batch.seconds
+        tally = self.api(start.api)
         tally.endings[status] += 1
+        tally.ran += len(start.requests)
+        tally.ran_s += len(start.requests) * seconds
         if status in _MEASURED:
-            tally.batch_duration.observe(batch.seconds)
+            tally.batch_duration.observe(seconds)
         if status == "worked":
+            tally.worked_rows += start.rows
+            tally.worked_s += seconds
             tally.inference.worked(batch)
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
@@ -136,7 +192,7 @@ class Metrics(Collector):
     # The registry's collector
 
     def collect(self) -> Iterable[Metric]:
-        yield InfoMetricFamily("uncork_build", "What runs here.", {"version": VERSION})
+        yield InfoMetricFamily("uncork_build", "Version of the gateway.", {"version": VERSION})
         for name, text, label, counts in _COUNTERS:
             counter = CounterMetricFamily(name, text, labels=["api", label])
             for api, tally in self._apis.items():

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import NamedTuple
 
 from uncork_dispatcher import Estimate
-from uncork_gateway.telemetry.distribution import Distribution
+from uncork_gateway.telemetry.metrics import FIRST_CLIENT_ERROR, FIRST_SERVER_ERROR, ApiTally
 
 WINDOW_S = 30.0
 """Length of the window of recent counts. A window may be a tenth longer."""
@@ -15,36 +14,22 @@ WINDOW_S = 30.0
 # Rates, means and percentiles over fewer requests, or a shorter time, are chance.
 ENOUGH_REQUESTS = 20
 _ENOUGH_S = 1.0
-_FIRST_CLIENT_ERROR, _FIRST_SERVER_ERROR = 400, 500
 
 
 class Recent(NamedTuple):
-    """Counts of one API in its window.
-
-    Counts and distributions are those of :class:`ApiTally`. Rows are units of cost where the API defines one.
+    """Counts of one API in its window. Rows are units of cost where the API defines one.
 
     Attributes:
         seconds: length of the window: :data:`WINDOW_S`, less if nothing happened before that.
+        counts: without those for Triton's statistics.
         arrived_rows: includes the rows of refused requests.
-        released_rows: of all released batches.
-        ran: number of requests in batches that ended; ``ran_s`` is the sum of their batch times.
         estimate: smoothed, includes transport to the worker and back, and scaled to the last batches; None
             if too few have run.
     """
 
     seconds: float
-    statuses: Counter[int]
-    errors: Counter[int]
-    releases: Counter[str]
-    sheds: Counter[str]
-    duration: Distribution
-    queue_wait: Distribution
-    batch_requests: Distribution
-    batch_duration: Distribution
+    counts: ApiTally
     arrived_rows: float
-    released_rows: float
-    ran: int
-    ran_s: float
     estimate: Estimate | None
 
     # Answers
@@ -52,7 +37,7 @@ class Recent(NamedTuple):
     @property
     def requests(self) -> int:
         """The number of answers of any status."""
-        return self.statuses.total()
+        return self.counts.statuses.total()
 
     @property
     def is_few(self) -> bool:
@@ -62,7 +47,7 @@ class Recent(NamedTuple):
     @property
     def client_errors(self) -> int:
         """The number of 4xx answers, including those whose client had disconnected."""
-        return self._answers_between(_FIRST_CLIENT_ERROR, _FIRST_SERVER_ERROR)
+        return self._answers_between(FIRST_CLIENT_ERROR, FIRST_SERVER_ERROR)
 
     @property
     def answered(self) -> int:
@@ -72,12 +57,12 @@ class Recent(NamedTuple):
     @property
     def failed(self) -> int:
         """The number of 5xx answers that are not refusals."""
-        return self.errors.total()
+        return self.counts.errors.total()
 
     @property
     def refused(self) -> int:
         """The number of requests not executed, because of load or for lack of workers."""
-        return max(0, self._answers_between(_FIRST_SERVER_ERROR, math.inf) - self.failed)
+        return max(0, self._answers_between(FIRST_SERVER_ERROR, math.inf) - self.failed)
 
     @property
     def error_share(self) -> float:
@@ -92,11 +77,11 @@ class Recent(NamedTuple):
     @property
     def refused_for_load(self) -> float:
         """The share of answers that were refusals because of load."""
-        because = self.sheds["deadline"] + self.sheds["queue_full"]
-        return self.refused_share * because / self.sheds.total() if because else 0.0
+        because = self.counts.sheds["deadline"] + self.counts.sheds["queue_full"]
+        return self.refused_share * because / self.counts.sheds.total() if because else 0.0
 
     def _answers_between(self, first: int, end: float) -> int:
-        return sum(times for status, times in self.statuses.items() if first <= status < end)
+        return sum(times for status, times in self.counts.statuses.items() if first <= status < end)
 
     # Traffic
 
@@ -108,8 +93,8 @@ class Recent(NamedTuple):
     @property
     def rows_per_request(self) -> float:
         """The mean; 1 if no request was released."""
-        requests = self.batch_requests.sum
-        return self.released_rows / requests if requests > 0 and self.released_rows > 0 else 1.0
+        requests = self.counts.batch_requests.sum
+        return self.counts.released_rows / requests if requests > 0 and self.counts.released_rows > 0 else 1.0
 
     @property
     def gap_s(self) -> float:
@@ -118,41 +103,39 @@ class Recent(NamedTuple):
 
     @property
     def batches(self) -> int:
-        """The number of released batches."""
-        return self.releases.total()
+        return self.counts.releases.total()
 
     @property
     def mean_requests(self) -> float:
         """Mean requests in a batch; 0 without one."""
-        return self.batch_requests.mean
+        return self.counts.batch_requests.mean
 
     @property
     def mean_rows(self) -> float:
         """Mean rows in a batch; 0 without one."""
-        return self.released_rows / self.batches if self.batches else 0.0
+        return self.counts.released_rows / self.batches if self.batches else 0.0
 
     def share_of_releases(self, reason: str) -> float:
-        """Return the share of batches that were released for a reason."""
-        return self.releases[reason] / self.batches if self.batches else 0.0
+        return self.counts.releases[reason] / self.batches if self.batches else 0.0
 
     # Time
 
     @property
     def p99_s(self) -> float:
         """The 99th percentile from request to reply; 0 without an answer."""
-        return self.duration.quantile(0.99)
+        return self.counts.duration.quantile(0.99)
 
     @property
     def queue_s(self) -> float:
         """The mean time of a request in the queue."""
-        return self.queue_wait.mean
+        return self.counts.queue_wait.mean
 
     @property
     def run_s(self) -> float:
         """The mean time of a request in its batch."""
-        return self.ran_s / self.ran if self.ran else 0.0
+        return self.counts.ran_s / self.counts.ran if self.counts.ran else 0.0
 
     @property
     def transport_s(self) -> float:
         """The rest of the mean time from request to reply."""
-        return max(0.0, self.duration.mean - self.queue_s - self.run_s)
+        return max(0.0, self.counts.duration.mean - self.queue_s - self.run_s)

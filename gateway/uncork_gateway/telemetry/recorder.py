@@ -10,7 +10,6 @@ import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -28,7 +27,7 @@ _BATCHES = 2000
 _ENOUGH_BATCHES = 20
 
 
-class FinishedBatch(msgspec.Struct, frozen=True, kw_only=True):
+class FinishedBatch(msgspec.Struct, frozen=True):
     """One finished batch, as the dashboard receives it.
 
     Attributes:
@@ -53,42 +52,28 @@ class FinishedBatch(msgspec.Struct, frozen=True, kw_only=True):
     worker: int
 
 
-@dataclass(slots=True)
-class _Sums:
-    """Totals of an API that no metric has; ``worked`` counts the batches that succeeded."""
-
-    released_rows: float = 0.0
-    ran: int = 0
-    ran_s: float = 0.0
-    worked: int = 0
-    worked_rows: float = 0.0
-    worked_s: float = 0.0
-
-
 class _Snapshot(NamedTuple):
     """The totals of an API at one time."""
 
     time: float
     tally: ApiTally
-    sums: _Sums
     arrived_rows: float
 
 
 class _Api:
-    """What is recorded of one API."""
+    """The record of one API."""
 
     def __init__(self) -> None:
         self.last_event = -math.inf
         self.running = 0
         self.sample_due = -math.inf
         self.copy_due = -math.inf
-        self.sums = _Sums()
         self.smooth = SmoothEstimate(WINDOW_S / 2)
         self.snapshots: deque[_Snapshot] = deque(maxlen=math.ceil(WINDOW_S / _STEP_S) + 2)
 
 
-# A batch that ended: the fields of FinishedBatch after the number, times in seconds. Building the named
-# structure would cost as much as everything else here, so it is left to the reader.
+# The fields of a FinishedBatch after the number, with the clock's time. Building the struct would cost as
+# much as everything else here, so the reader does it.
 _BatchRecord = tuple[float, str, int, float, int, str, float, float, float, bool, int]
 
 
@@ -127,58 +112,35 @@ class Recorder:
         new = max(0, min(self._number - number, kept))
         epoch, first = time.time() - self._clock(), self._number - new + 1
         ended = islice(self._batches, kept - new, None)
-        return [_batch(at, epoch, one) for at, one in enumerate(ended, first)]
+        return [FinishedBatch(at, epoch + one[0], *one[1:]) for at, one in enumerate(ended, first)]
 
     def recent(self, api: str, now: float) -> Recent:
         """Return the recent counts of an API at ``now``, by the clock."""
         known, tally, sample = self._apis[api], self._metrics.api(api), self._sample(api)
         since = now - WINDOW_S - _STEP_S
-        present = _Snapshot(now, tally, known.sums, sample.arrived_rows)
         # A snapshot is taken before anything new is counted, so the first one that is young enough misses
         # nothing recent.
+        present = _Snapshot(now, tally, sample.arrived_rows)
         base = next((past for past in known.snapshots if past.time >= since), present)
         return Recent(
             now - base.time,
-            tally.statuses - base.tally.statuses,
-            tally.errors - base.tally.errors,
-            tally.releases - base.tally.releases,
-            tally.sheds - base.tally.sheds,
-            tally.duration.since(base.tally.duration),
-            tally.queue_wait.since(base.tally.queue_wait),
-            tally.batch_requests.since(base.tally.batch_requests),
-            tally.batch_duration.since(base.tally.batch_duration),
+            tally.since(base.tally),
             sample.arrived_rows - base.arrived_rows,
-            known.sums.released_rows - base.sums.released_rows,
-            known.sums.ran - base.sums.ran,
-            known.sums.ran_s - base.sums.ran_s,
-            _estimate(known, sample),
+            _estimate(known, tally, sample),
         )
 
     def forget(self, api: str) -> None:
-        """Drop the record of an API."""
         self._apis.pop(api, None)
 
     # The dispatcher's observer
 
     def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
-        """Count a released batch."""
-        known = self._note(start.api, self._clock(), leaving_rows=start.rows)
-        known.running += 1
-        known.sums.released_rows += start.rows
+        self._note(start.api, self._clock(), leaving_rows=start.rows).running += 1
 
     def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
-        """Record a finished batch."""
         start, rows, started, seconds, queued_s = batch
-        ended, requests = started + seconds, len(start.requests)
-        known = self._note(start.api, ended)
-        known.running -= 1
-        sums = known.sums
-        sums.ran += requests
-        sums.ran_s += requests * seconds
-        if status == "worked":
-            sums.worked += 1
-            sums.worked_rows += start.rows
-            sums.worked_s += seconds
+        ended = started + seconds
+        self._note(start.api, ended).running -= 1
         self._number += 1
         self._batches.append(
             (
@@ -186,18 +148,17 @@ class Recorder:
                 start.api,
                 rows,
                 start.rows,
-                requests,
+                len(start.requests),
                 start.reason,
-                queued_s,
-                start.predicted_s,
-                seconds,
+                queued_s * 1000,
+                start.predicted_s * 1000,
+                seconds * 1000,
                 status == "worked",
                 self._index_of(start.worker),
             )
         )
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
-        """Note a shed request."""
         self._note(api, self._clock())
 
     def _note(self, api: str, now: float, *, leaving_rows: float = 0.0) -> _Api:
@@ -225,8 +186,7 @@ class Recorder:
         if not known.running and now - known.last_event > _STEP_S:
             # After a silence, everything queued has arrived since.
             arrived_rows -= sample.queued_rows + leaving_rows
-        tally = self._metrics.api(api).copy()
-        known.snapshots.append(_Snapshot(now, tally, replace(known.sums), arrived_rows))
+        known.snapshots.append(_Snapshot(now, self._metrics.api(api).copy(), arrived_rows))
 
 
 def _with_transport(sample: ApiSample) -> Estimate | None:
@@ -237,32 +197,14 @@ def _with_transport(sample: ApiSample) -> Estimate | None:
     return estimate._replace(intercept_s=estimate.intercept_s + sample.transport_s)
 
 
-def _estimate(known: _Api, sample: ApiSample) -> Estimate | None:
+def _estimate(known: _Api, now: ApiTally, sample: ApiSample) -> Estimate | None:
     """Return the displayed estimate. After a silence it rests on the last batches, however old."""
     smooth = known.smooth.value or _with_transport(sample)
     if smooth is None or not known.snapshots:
         return smooth
-    now, then = known.sums, known.snapshots[0].sums
-    batches = now.worked - then.worked
+    then = known.snapshots[0].tally
+    batches = now.endings["worked"] - then.endings["worked"]
     if batches < _ENOUGH_BATCHES:
         return smooth
     rows, seconds = now.worked_rows - then.worked_rows, now.worked_s - then.worked_s
     return calibrated(smooth, batches=batches, rows=rows, seconds=seconds)
-
-
-def _batch(number: int, epoch: float, batch: _BatchRecord) -> FinishedBatch:
-    ended, api, rows, cost, requests, reason, queued_s, predicted_s, seconds, worked, worker = batch
-    return FinishedBatch(
-        number=number,
-        ended=epoch + ended,
-        api=api,
-        rows=rows,
-        cost=cost,
-        requests=requests,
-        reason=reason,
-        waited_ms=queued_s * 1000,
-        predicted_ms=predicted_s * 1000,
-        actual_ms=seconds * 1000,
-        worked=worked,
-        worker=worker,
-    )

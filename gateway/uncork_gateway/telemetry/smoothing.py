@@ -25,7 +25,6 @@ class SmoothEstimate:
         """None before the first value."""
 
     def add(self, estimate: Estimate, *, now: float) -> None:
-        """Add the estimate made at ``now``, in seconds."""
         if self.value is not None and estimate.earned_rows > _GROWTH * self.value.earned_rows:
             self._values = 0
         self._values += 1

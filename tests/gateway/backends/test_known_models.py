@@ -136,7 +136,7 @@ async def test_a_model_that_comes_back_starts_from_nothing(monkeypatch: pytest.M
     on.count("m")
     on.now += 30
 
-    assert on.recorder.recent("m", on.now).statuses == {200: 1}
+    assert on.recorder.recent("m", on.now).counts.statuses == {200: 1}
 
 
 async def test_a_model_is_not_forgotten_while_it_has_requests() -> None:

@@ -11,13 +11,13 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=10,
 )
-# What a mutation puts in: everything that has a meaning in JSON, and some that has none.
+# Bytes that a mutation inserts: all characters with a meaning in JSON, and some others.
 _BYTES = st.sampled_from(list(b'[[[]]],,,{}::""\\/u0019.eE+-tfn \t\r\n\x00\x1f\x80\xff'))
 
 
 @st.composite
 def written(draw: st.DrawFn, value: object) -> bytes:
-    """The value as JSON text, with white space wherever it may be."""
+    """Return JSON text with random white space between tokens."""
     comma, colon = (draw(SPACES) + mark + draw(SPACES) for mark in ",:")
     text = json.dumps(value, separators=(comma, colon), ensure_ascii=draw(st.booleans()))
     return f"{draw(SPACES)}{text}{draw(SPACES)}".encode()
@@ -25,7 +25,7 @@ def written(draw: st.DrawFn, value: object) -> bytes:
 
 @st.composite
 def mutated(draw: st.DrawFn, bodies: st.SearchStrategy[bytes]) -> bytes:
-    """A body with some bytes changed, put in or taken out."""
+    """Return a body with some bytes changed, inserted or deleted."""
     body = bytearray(draw(bodies))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(body)))

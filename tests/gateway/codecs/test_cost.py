@@ -1,4 +1,4 @@
-"""What rows weigh."""
+"""The cost of rows."""
 
 import json
 import math
@@ -23,13 +23,13 @@ NO_NUMBER = r"the field 'n', by which a row is weighed, must be a number above 0
 
 
 def compact(value: Any) -> bytes:
-    """The value as JSON, without white space."""
+    """Return compact JSON."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 @pytest.mark.parametrize(("cost", "each"), [(1, 1), (3, 3), (2.5, 2.5), (0.1, 0.1), (1e-9, 2**-16)])
 def test_a_number_is_what_each_row_weighs(cost: float, each: float) -> None:
-    """Whatever is in it; to about 0.000015."""
+    """Costs are rounded to multiples of about 0.000015."""
     codec = NdArrayCodec(make_weigh(cost), shape=(2,))
 
     for body, rows in ((b"[1,2]", 1), (b"[[1,2]]", 1), (b"[[1,2],[3,4],[5,6]]", 3)):
@@ -40,7 +40,7 @@ def test_a_number_is_what_each_row_weighs(cost: float, each: float) -> None:
     ("body", "cost"), [(b" [1, 2]\n", 6), (b"[ [1,2] , [30, 40]\n]", 13), (b"[[1,2]]", 5)]
 )
 def test_a_row_weighs_its_bytes(body: bytes, cost: int) -> None:
-    """As it came; what is around rows and between them is nobody's."""
+    """The length of each row as it arrived; white space and commas between rows cost nothing."""
     assert NdArrayCodec(make_weigh("bytes"), shape=(2,)).decode(body).cost == cost
 
 
@@ -53,7 +53,7 @@ def test_a_value_weighs_its_bytes(value: object, data: st.DataObject) -> None:
 
 @given(row=OBJECTS)
 def test_a_field_says_what_a_row_weighs(row: dict[str, Any]) -> None:
-    """A number its value, text and what is nested its bytes, anything else is refused; the body stays."""
+    """Numbers cost their value, strings and nested values their bytes; anything else is rejected."""
     body, field = compact(row), row["n"]
     if isinstance(field, bool) or field is None or (isinstance(field, int | float) and not 0 < field <= 1e9):
         with pytest.raises(BadRequest, match=NO_NUMBER):
@@ -88,13 +88,13 @@ def test_a_field_says_what_a_row_weighs(row: dict[str, Any]) -> None:
     ],
 )
 def test_the_weight_of_a_field(body: bytes, cost: float) -> None:
-    """As it arrived: an escape is as long as it was written; of two fields the handler sees the last."""
+    """Escapes count as written; of a repeated field the last one counts, as for the handler."""
     assert BY_FIELD.decode(body).cost == cost
 
 
 @pytest.mark.parametrize("value", ["0", "-0.0", "-1", "1e999", "1000000001", "null", "true", "false"])
 def test_a_field_that_is_no_weight_is_refused(value: str) -> None:
-    """The message says which field, what it must be, and what it was."""
+    """The message names the field, the accepted values, and the offending value."""
     with pytest.raises(BadRequest, match=f"{NO_NUMBER}a string, a list or an object, got {value}$"):
         BY_FIELD.decode(b'{"n": %b}' % value.encode())
 
@@ -117,14 +117,13 @@ def test_a_number_without_end_is_refused() -> None:
     ],
 )
 def test_a_row_without_its_weight_is_refused(body: bytes, message: str) -> None:
-    """400 with the reason."""
     with pytest.raises(BadRequest, match=f"^{message}$"):
         BY_FIELD.decode(body)
 
 
 @given(body=st.binary(max_size=30) | mutated(OBJECTS.flatmap(written)))
 def test_whatever_is_accepted_weighs_something(body: bytes) -> None:
-    """Any bytes are refused with 400, or weigh a positive number that adds up without rounding."""
+    """Any body gets 400, or a positive cost that sums without rounding errors."""
     try:
         cost = BY_FIELD.decode(body).cost
     except BadRequest:
@@ -136,7 +135,7 @@ def test_whatever_is_accepted_weighs_something(body: bytes) -> None:
 
 @given(numbers=st.lists(st.floats(0, 1e9, exclude_min=True), max_size=100), order=st.randoms())
 def test_weights_that_are_taken_off_leave_nothing(numbers: list[float], order: Any) -> None:
-    """A total to which they were added is 0 again, in whatever order they go."""
+    """After all costs are subtracted, in any order, the total is exactly 0."""
     costs = [BY_FIELD.decode(b'{"n": %b}' % repr(number).encode()).cost or math.nan for number in numbers]
     total = 0.0
     for cost in costs:
@@ -150,7 +149,7 @@ def test_weights_that_are_taken_off_leave_nothing(numbers: list[float], order: A
 
 @pytest.mark.parametrize("cost", [None, 1, 2.5, 1e-9, "bytes", "n"])
 def test_a_worker_weighs_its_example_alike(cost: float | str | None) -> None:
-    """What it measures in the warm-up is what the dispatcher counts."""
+    """The worker's warm-up and the dispatcher use the same cost."""
     body = b'{"n":"some text","m":[1,2]}'
     example = Example(api="a", sample=Sample(body), settings=ApiSettings(cost=cost))
 

@@ -33,14 +33,14 @@ NAMES = st.lists(TEXTS.filter(bool), min_size=1, max_size=3, unique=True)
 
 @st.composite
 def tables(draw: st.DrawFn, *, plain: bool = False) -> tuple[list[str], list[list[str]], bytes]:
-    """Names, rows, and a body that has them, however it is spelled."""
+    """Draw column names, rows, and one of many ways to write them as CSV."""
     fields = st.text(alphabet="ab 1\u00e4", max_size=3) if plain else TEXTS
     names = draw(st.lists(fields.filter(bool), min_size=2 if plain else 1, max_size=3, unique=True))
     rows = draw(st.lists(st.tuples(*(fields for _ in names)).map(list), min_size=1, max_size=4))
     text = io.StringIO(newline="")
     end = draw(st.sampled_from(["\n", "\r\n"] if plain else ["\n", "\r\n", "\r"]))
     for row in (names, *rows):
-        # csv.writer quotes a line end only if it is that of the lines.
+        # csv.writer quotes only the line end that it writes itself.
         quoted = not plain and (draw(st.booleans()) or any("\r" in field or "\n" in field for field in row))
         style = csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL
         csv.writer(text, quoting=style, lineterminator=end).writerow(row)  # type: ignore[arg-type]
@@ -50,7 +50,7 @@ def tables(draw: st.DrawFn, *, plain: bool = False) -> tuple[list[str], list[lis
 
 
 def rows_in(marshalled: Marshalled) -> list[list[str]]:
-    """The fields of the rows that travel."""
+    """Return the fields of marshalled rows."""
     return read_lines(marshalled.body)
 
 
@@ -62,7 +62,7 @@ def rows_in(marshalled: Marshalled) -> list[list[str]]:
 def test_rows_are_counted_and_travel_with_their_fields(
     table: tuple[list[str], list[list[str]], bytes],
 ) -> None:
-    """Whatever the line ends and quotes; a spelling of the header is the key."""
+    """Line ends and quotes make no difference; the canonical header is the batch key."""
     names, rows, body = table
 
     marshalled = ANY.decode(body, CSV)
@@ -88,7 +88,7 @@ def test_rows_without_quotes_travel_as_they_came(table: tuple[list[str], list[li
 @example(body=b"a\n\xef\xbb\xbf1\n")
 @example(body=b"a\n#1\n")
 def test_whatever_is_accepted_shifts_no_other(body: bytes) -> None:
-    """Any bytes are refused with 400, or are as many rows among others as were counted."""
+    """Any body gets 400, or adds exactly the counted rows to a batch."""
     try:
         accepted = ANY.decode(body, CSV)
     except BadRequest:
@@ -135,13 +135,12 @@ def test_whatever_is_accepted_shifts_no_other(body: bytes) -> None:
     ],
 )
 def test_what_is_not_a_table_is_refused(body: bytes, reason: str) -> None:
-    """400 with what is wrong, and where."""
     with pytest.raises(BadRequest, match=f"^{reason}$"):
         ANY.decode(body, CSV)
 
 
 def test_one_spelling_of_a_header_is_one_key() -> None:
-    """Quotes make no difference, the order of columns does: the rows cannot be joined."""
+    """Quotes make no difference; the order of columns does, because rows share one header."""
     bodies = [b"a,b\n1,2\n", b'"a","b"\r\n1,2', b'\xef\xbb\xbfa,"b"\n1,2\n', b"b,a\n2,1\n", b"a;b\n1;2\n"]
     first, *others = [codec_key(body) for body in bodies]
 
@@ -149,12 +148,12 @@ def test_one_spelling_of_a_header_is_one_key() -> None:
 
 
 def codec_key(body: bytes) -> Any:
-    """The batch key of CSV."""
+    """Return the batch key of a CSV body."""
     return ANY.decode(body, CSV).key
 
 
 def test_a_large_field_is_fine() -> None:
-    """Larger than the csv module reads by default."""
+    """The csv module's default limit is 128 KiB."""
     assert ANY.decode(b'a\n"%b"\n' % (b"x\n" * 200_000), CSV).rows == 1
 
 
@@ -220,7 +219,7 @@ def test_rows_of_every_form_are_what_was_sent(data: st.DataObject, rows: list[li
 
 @given(body=mutated(st.sampled_from(FORMS)) | VALUES.flatmap(written))
 def test_json_that_is_accepted_shifts_no_other(body: bytes) -> None:
-    """Any bytes are refused with 400, or at the worker alone, or are as many rows as were counted."""
+    """Any body gets 400 here or from the worker, or adds exactly the counted rows."""
     try:
         accepted = AB.decode(body)
     except BadRequest:
@@ -263,7 +262,6 @@ def test_json_that_is_accepted_shifts_no_other(body: bytes) -> None:
     ],
 )
 def test_json_that_is_no_table_is_refused(body: bytes, reason: str) -> None:
-    """400 with what is wrong."""
     with pytest.raises(BadRequest, match=f"^{reason}$"):
         ANY.decode(body)
 
@@ -284,7 +282,7 @@ def test_other_columns_than_those_of_the_api_are_refused(body: bytes, reason: st
 
 
 def test_without_columns_of_the_api_each_set_is_a_batch_of_its_own() -> None:
-    """In its order: a handler may go by that."""
+    """Handlers may depend on the order of columns."""
     assert AB.decode(b'{"b":1,"a":1}').key == AB.decode(b'{"a":1,"b":1}').key
     keys = [ANY.decode(body).key for body in (b'{"a":1}', b'{"a":1,"b":1}', b'{"b":1,"a":1}')]
     assert len(set(keys)) == 3
@@ -304,7 +302,6 @@ def test_rows_of_other_protocols_are_rows() -> None:
 
 
 def test_rows_of_csv_are_weighed_as_those_of_json() -> None:
-    """A number is a number, anything else text."""
     body = b'n,text\n2.5,ab\n7,"c""d"\n'
 
     def cost(by: float | str) -> float | None:

@@ -18,7 +18,7 @@ BODIES = VALUES.flatmap(written)
 
 @given(body=BODIES)
 def test_any_value_is_one_row_and_travels_as_it_came(body: bytes) -> None:
-    """Not a byte is changed, so that big integers and the text of floats survive; all share batches."""
+    """Bodies are unchanged, so large integers and the digits of floats survive."""
     assert CODEC.decode(body) == Marshalled(body, rows=1, key=None, single=True)
 
 
@@ -49,20 +49,20 @@ def test_an_answer_is_one_value(value: object, data: st.DataObject) -> None:
     ],
 )
 def test_what_is_not_one_value_is_refused(body: bytes) -> None:
-    """400; also what would be two values among others."""
+    """Also bodies that would become two values in a batch."""
     with pytest.raises(BadRequest, match=r"^the body is not valid JSON: .+"):
         CODEC.decode(body)
 
 
 def test_nesting_without_end_is_refused() -> None:
-    """A body of brackets costs its sender a 400, and nobody anything else."""
+    """A body of nothing but brackets gets 400 and affects no other request."""
     with pytest.raises(BadRequest, match=r"the body is not valid JSON: .*recursion"):
         CODEC.decode(b"[" * 1_000_000)
 
 
 @given(body=st.binary(max_size=30) | mutated(BODIES))
 def test_whatever_is_accepted_stays_one_value_among_others(body: bytes) -> None:
-    """Any bytes are refused with 400, or at the worker alone, or are one value and shift no other."""
+    """Any body gets 400 here or from the worker, or is exactly one row."""
     try:
         accepted = CODEC.decode(body)
     except BadRequest:

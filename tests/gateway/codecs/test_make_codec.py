@@ -1,4 +1,4 @@
-"""From what an adapter says of itself to its codec."""
+"""Codecs built from the descriptions of adapters."""
 
 from typing import Any
 
@@ -43,6 +43,6 @@ def test_every_codec_weighs_rows_as_the_api_says() -> None:
 
 @pytest.mark.parametrize("description", [{}, {"kind": "image"}, {"kind": "ndarray"}, {"shape": [1]}])
 def test_an_unknown_kind_is_refused(description: dict[str, Any]) -> None:
-    """The message shows the description; a newer worker may have kinds that this gateway lacks."""
+    """A newer worker may have kinds that this gateway lacks."""
     with pytest.raises(ValueError, match="there is no codec for"):
         make_codec(description)

@@ -20,7 +20,7 @@ Shape = tuple[int | None, ...]
 
 
 class Case(NamedTuple):
-    """The shape that an api has, rows that fit it, whether they are one without the leading axis."""
+    """A shape, rows that fit it, and whether they are a single row without the leading axis."""
 
     shape: Shape
     rows: list[Any]
@@ -28,18 +28,17 @@ class Case(NamedTuple):
 
     @property
     def codec(self) -> NdArrayCodec:
-        """The codec of the api."""
         return NdArrayCodec(shape=self.shape)
 
     @property
     def value(self) -> Any:
-        """What the client sends."""
+        """The request body."""
         return self.rows[0] if self.single else self.rows
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Any shape, open here and there, and some rows of it."""
+    """Draw a shape with open axes, and rows that fit it."""
     lengths = draw(st.lists(st.integers(1, 3), max_size=3))
     shape = tuple(draw(st.sampled_from([length, None])) for length in lengths)
     rows: st.SearchStrategy[Any] = st.integers(-9, 9) | st.booleans() | st.floats(-1, 1)
@@ -51,7 +50,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 @given(case=cases(), data=st.data())
 def test_rows_are_counted_and_come_back_as_they_were(case: Case, data: st.DataObject) -> None:
-    """One row is told from many by its depth; an echo of the rows is the value that was sent."""
+    """The depth of nesting distinguishes one row from many; echoed rows equal the request."""
     marshalled = case.codec.decode(data.draw(written(case.value)))
 
     assert (marshalled.rows, marshalled.single) == (len(case.rows), case.single)
@@ -65,7 +64,7 @@ def test_rows_are_counted_and_come_back_as_they_were(case: Case, data: st.DataOb
     data=st.data(),
 )
 def test_requests_have_one_key_exactly_if_they_can_be_merged(shape: Shape, data: st.DataObject) -> None:
-    """Rows that differ where the shape is open cannot become one array; others can."""
+    """Rows that differ along an open axis cannot share a batch."""
     lengths = st.tuples(*(st.integers(1, 2) if length is None else st.just(length) for length in shape))
     bodies = [np.zeros(data.draw(lengths), dtype=int).tolist() for _ in range(2)]
     codec, adapter = NdArrayCodec(shape=shape), NdArray(shape=shape)
@@ -83,7 +82,7 @@ def test_requests_have_one_key_exactly_if_they_can_be_merged(shape: Shape, data:
 
 @given(case=cases())
 def test_a_tensor_shares_batches_with_json(case: Case) -> None:
-    """Of any datatype; it travels as it is."""
+    """A binary tensor is not converted, and has the batch key of JSON rows."""
     array = np.array(case.rows, "<f4")
     sent = Tensor(name="x", datatype="FP32", shape=array.shape, form="binary", data=array.tobytes())
     as_json = case.codec.decode(json.dumps(case.rows).encode())
@@ -107,7 +106,7 @@ def test_a_tensor_shares_batches_with_json(case: Case) -> None:
     ],
 )
 def test_a_tensor_of_another_shape_is_refused(shape: Shape, got: tuple[int, ...], message: str) -> None:
-    """Before it shares a batch: nobody else's rows are looked through for it."""
+    """Wrong shapes are rejected before they share a batch."""
     tensor = Tensor(name="x", datatype="INT8", shape=got, form="binary", data=bytes(int(np.prod(got))))
 
     with pytest.raises(BadRequest, match=message):
@@ -145,7 +144,7 @@ def test_white_space_means_nothing(shape: Shape, body: bytes, rows: int, *, sing
     [b"", b" ", b"[", b"[1,2", b"[1,2]]", b"[1,2],[3,4]", b"[[1,2]", b"[[1,2],]", b"[[1,2] [3,4]]", b"x"],
 )
 def test_what_is_not_json_is_refused(shape: Shape, body: bytes) -> None:
-    """400 with the place of the fault, whatever the depth."""
+    """The message gives the place of the error at any depth."""
     with pytest.raises(BadRequest, match=r"^the body is not valid JSON: .+"):
         NdArrayCodec(shape=shape).decode(body)
 
@@ -189,7 +188,7 @@ def test_a_wrong_depth_is_refused(shape: Shape, body: bytes, depth: int) -> None
     ],
 )
 def test_what_only_looks_like_rows_does_no_harm(shape: Shape, body: bytes, reason: str | None) -> None:
-    """Empty rows and rows that are deep enough only at first are refused here, or else by the worker."""
+    """Empty and unevenly nested rows are rejected here or by the worker."""
     if reason is not None:
         with pytest.raises(BadRequest, match=reason):
             NdArrayCodec(shape=shape).decode(body)
@@ -201,7 +200,7 @@ def test_what_only_looks_like_rows_does_no_harm(shape: Shape, body: bytes, reaso
 
 @pytest.mark.parametrize("shape", [(2,), (None,), (), (None, None)])
 def test_nesting_without_end_is_refused(shape: Shape) -> None:
-    """A body of brackets costs its sender a 400, and nobody anything else."""
+    """A body of nothing but brackets gets 400 and affects no other request."""
     for body in (b"[" * 100_000, b"[1," + b"[" * 100_000, b"[[1," + b"[" * 100_000):
         with pytest.raises(BadRequest):
             NdArrayCodec(shape=shape).decode(body)
@@ -209,7 +208,7 @@ def test_nesting_without_end_is_refused(shape: Shape) -> None:
 
 @given(case=cases(), data=st.data())
 def test_whatever_is_accepted_keeps_its_count_among_others(case: Case, data: st.DataObject) -> None:
-    """Any bytes are refused with 400, or at the worker alone, or are as many rows as were counted."""
+    """Any body gets 400 here or from the worker, or adds exactly the counted rows."""
     body = data.draw(mutated(written(case.value)) | st.binary(max_size=20))
     try:
         accepted = case.codec.decode(body)

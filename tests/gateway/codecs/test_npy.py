@@ -21,21 +21,21 @@ ARRAYS = npst.arrays(
 
 
 def saved(array: Any) -> bytes:
-    """An array as NumPy saves it."""
+    """Return an array as an .npy file."""
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()
 
 
 def file(header: str, data: bytes = b"", *, version: bytes = b"\1\0") -> bytes:
-    """A file with a header of one's own."""
+    """Return an .npy file with an arbitrary header."""
     text = header.encode("latin-1") + b"\n"
     return b"\x93NUMPY" + version + len(text).to_bytes(2 if version[0] == 1 else 4, "little") + text + data
 
 
 @given(array=ARRAYS, single=st.booleans(), fortran=st.booleans())
 def test_an_array_comes_back_as_it_was(array: np.ndarray[Any, Any], single: bool, fortran: bool) -> None:
-    """Of any byte order and layout; rows are little-endian, one after the other."""
+    """Rows become little-endian and contiguous, whatever the byte order and layout."""
     if array.ndim == 0 and not single:
         array = array.reshape(1)
     body = saved(np.asarray(array, order="F" if fortran else "C"))
@@ -54,7 +54,7 @@ def test_an_array_comes_back_as_it_was(array: np.ndarray[Any, Any], single: bool
     ("dtype", "datatype"), [("?", "BOOL"), ("i1", "INT8"), (">u2", "UINT16"), ("f2", "FP16"), (">f8", "FP64")]
 )
 def test_a_file_is_a_binary_tensor(dtype: str, datatype: str) -> None:
-    """As clients of V2 send it; no dtype is taken for bfloat16."""
+    """NumPy dtypes map to V2 datatypes; none maps to BF16."""
     tensor, single = decode_npy(saved(np.ones((2, 3), dtype)), row_axes=1)
 
     assert (tensor.datatype, tensor.shape, tensor.form, single) == (datatype, (2, 3), "binary", False)
@@ -62,7 +62,7 @@ def test_a_file_is_a_binary_tensor(dtype: str, datatype: str) -> None:
 
 
 def test_rows_without_values_can_be_answered() -> None:
-    """A handler may find nothing."""
+    """A handler may return empty rows."""
     many = encode_npy(b"", datatype="FP32", shape=(3, 0), single=False)
     one = encode_npy(b"", datatype="FP32", shape=(1, 0), single=True)
 
@@ -86,7 +86,7 @@ def test_rows_without_values_can_be_answered() -> None:
     ],
 )
 def test_other_arrays_are_refused(array: Any, reason: str) -> None:
-    """The message says why; nothing is unpickled."""
+    """Nothing is unpickled."""
     with pytest.raises(BadRequest, match=reason):
         decode_npy(saved(array), row_axes=1)
 
@@ -120,7 +120,7 @@ GOOD = "{'descr': '<f8', 'fortran_order': False, 'shape': %s}"
     ],
 )
 def test_what_is_no_such_file_is_refused(body: bytes) -> None:
-    """Nothing else is raised, and no memory is taken for what a header says."""
+    """Malformed files raise only BadRequest, and allocate nothing that their header claims."""
     with pytest.raises(BadRequest, match=r"^the body is not an array in the format \.npy: "):
         decode_npy(body, row_axes=1)
 
@@ -149,7 +149,7 @@ SHAPES = st.lists(st.integers(-1, 3) | st.just(True), max_size=3).map(lambda sha
     row_axes=st.integers(0, 2),
 )
 def test_any_bytes_are_read_or_refused(body: bytes, row_axes: int) -> None:
-    """Nothing else is raised."""
+    """Malformed input raises only BadRequest."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of headers that Python 2 wrote

@@ -1,4 +1,4 @@
-"""The codec of bodies that travel as they came."""
+"""The codec of raw bodies."""
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ def test_it_is_the_codec_of_all_whose_bodies_only_the_worker_reads(adapter: Adap
 
 @given(body=st.binary())
 def test_any_body_is_one_row_and_travels_as_it_came(body: bytes) -> None:
-    """All share batches; what the body is goes with it."""
+    """All bodies share batches; each keeps its content type."""
     assert RawCodec(accepts=["*"]).decode(body, "a/b") == Marshalled(
         body, rows=1, form=RawForm(), meta=Meta(content_type="a/b")
     )
@@ -38,14 +38,14 @@ def test_what_the_adapter_takes_is_accepted(media_type: str) -> None:
 
 @pytest.mark.parametrize("media_type", ["application/json", "multipart/mixed", "imagery/png", "", "text/*"])
 def test_other_media_types_are_refused(media_type: str) -> None:
-    """415, which says what is taken."""
+    """The error lists the accepted types."""
     with pytest.raises(UnsupportedMediaType, match=r"is not accepted; send image/\* or multipart/form-data$"):
         IMAGES.decode(b"", media_type)
 
 
 @pytest.mark.parametrize("accepts", [["*"], ["image/*", "multipart/form-data"], ["a/b", "*"]])
 def test_what_is_assumed_is_accepted(accepts: list[str]) -> None:
-    """The first is what the adapter says; dialects let everything pass, and keep what came with it."""
+    """The first type is the adapter's; the wildcard makes dialects keep all headers."""
     codec = RawCodec(accepts=accepts)
 
     assert codec.accepts[0] == accepts[0]
@@ -70,7 +70,7 @@ def test_rows_of_other_protocols_are_refused(accepts: list[str], named: str) -> 
 
 @pytest.mark.parametrize(("cost", "expected"), [(None, (None, None)), (2.5, (2.5, 2.5)), ("bytes", (4, 1))])
 def test_bodies_are_weighed(cost: float | str | None, expected: tuple[float | None, float | None]) -> None:
-    """By a number or their length; nothing can be had for nothing."""
+    """The cost is a number or the body's length, and never 0."""
     codec = RawCodec(make_weigh(cost), accepts=["*"])
 
     assert (codec.decode(b"1234", "a/b").cost, codec.decode(b"", "a/b").cost) == expected

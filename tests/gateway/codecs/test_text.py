@@ -22,7 +22,7 @@ TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 
 @given(text=TEXTS.filter(lambda text: not text.startswith("\ufeff")), data=st.data())
 def test_a_text_is_the_same_plain_and_as_json(text: str, data: st.DataObject) -> None:
-    """One row either way, with the same key, so that both share batches; the worker gets the text."""
+    """Plain and JSON texts share batches."""
     plain = CODEC.decode(text.encode(), PLAIN)
     as_json = CODEC.decode(data.draw(written(text)), JSON)
 
@@ -31,7 +31,7 @@ def test_a_text_is_the_same_plain_and_as_json(text: str, data: st.DataObject) ->
 
 
 def test_a_tensor_of_strings_shares_batches_with_other_texts() -> None:
-    """It travels as it is; to be weighed, it becomes JSON."""
+    """A tensor is converted to JSON only where the API has a cost."""
     tensor = Tensor(name="x", datatype="BYTES", shape=(2,), form="binary", data=b"\1\0\0\0a\0\0\0\0")
 
     asked = CODEC.marshal_tensor(tensor)
@@ -53,7 +53,6 @@ def test_a_byte_order_mark_is_no_part_of_a_text() -> None:
 
 @pytest.mark.parametrize("body", [b"1", b"null", b'["a"]', b"{}"])
 def test_other_json_than_a_string_is_refused(body: bytes) -> None:
-    """The message says what it must be."""
     with pytest.raises(BadRequest, match=r"^the body must be a JSON string: "):
         CODEC.decode(body, JSON)
 
@@ -92,7 +91,6 @@ def test_rows_of_other_protocols_travel_together() -> None:
 
 @pytest.mark.parametrize(("cost", "expected"), [(None, None), (2.5, 2.5), ("bytes", 4)])
 def test_texts_are_weighed_as_json(cost: float | str | None, expected: float | None) -> None:
-    """So that a client's spelling of its request makes no difference."""
     codec = TextCodec(make_weigh(cost))
 
     assert codec.decode(b"ab", PLAIN).cost == codec.decode(b' "ab" ', JSON).cost == expected
@@ -114,7 +112,6 @@ def test_texts_are_weighed_as_json(cost: float | str | None, expected: float | N
     ],
 )
 def test_any_charset_that_is_named_will_do(content_type: str, charset: str) -> None:
-    """Codecs see UTF-8 only."""
     text = "ab" if charset == "ascii" else "日本" if charset == "shift_jis" else "ßé"
 
     assert to_utf8(text.encode(charset), content_type).decode() == text

@@ -1,4 +1,4 @@
-"""What a client takes, of what there is."""
+"""Content negotiation."""
 
 import pytest
 from hypothesis import given
@@ -47,7 +47,7 @@ PNG, JPEG = "image/png", "image/jpeg"
     ],
 )
 def test_the_client_weighs(accept: str, chosen: str) -> None:
-    """The range that says most counts; who takes nothing of what there is gets the first."""
+    """The most specific range counts; a client that accepts no offer gets the first."""
     assert choose([accept.encode()], OFFERS) == chosen
 
 
@@ -75,7 +75,7 @@ ONES = st.tuples(RANGES, st.integers(0, 10)).map(lambda one: (one[0], f"{one[0]}
 
 @given(ones=st.lists(ONES, unique_by=lambda one: one[0], max_size=5), offers=st.permutations(OFFERS))
 def test_nothing_better_is_left(ones: list[tuple[str, str, int]], offers: list[str]) -> None:
-    """No other offer has a higher weight, nor an equal one that the client or the api puts first."""
+    """No other offer has a higher weight, or an equal one listed earlier."""
     weights = {media_range: weight for media_range, _, weight in ones}
     places = [media_range for media_range, _, _ in ones]
 

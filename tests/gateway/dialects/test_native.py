@@ -1,4 +1,4 @@
-"""Our own routes from end to end: media types in and out, responses of handlers, and who shares a batch."""
+"""Native routes end to end: media types in and out, handlers' responses, shared batches."""
 
 import asyncio
 import contextlib
@@ -75,7 +75,7 @@ class Kinds(Service):
 
 
 class Working:
-    """A gateway with one worker, which runs batches when it is told to."""
+    """A gateway with one worker that runs batches on demand."""
 
     def __init__(self, stage: GatewayStage, worker: FakeWorker) -> None:
         self._stage = stage
@@ -93,7 +93,7 @@ class Working:
         return done
 
     def ask(self, path: str, content: bytes, **headers: str) -> asyncio.Task[httpx.Response]:
-        """Send a request; underscores in the names of its headers are dashes."""
+        """Send a request; underscores in header names become dashes."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return asyncio.create_task(self._stage.http.post(path, content=content, headers=named))
 
@@ -104,7 +104,7 @@ class Working:
         return await asking
 
     async def counted(self, api: str) -> dict[str, float]:
-        """How many requests of an api were answered with each status."""
+        """Count the answers of an API by status."""
         start = f'uncork_requests_total{{api="{api}",status="'
         lines = (await self._stage.http.get("/metrics")).text.splitlines()
         found = [line.removeprefix(start).split('"} ') for line in lines if line.startswith(start)]
@@ -113,7 +113,6 @@ class Working:
 
 @contextlib.asynccontextmanager
 async def working(folder: Path) -> AsyncIterator[Working]:
-    """A gateway and its worker."""
     serves = ServiceDescription(
         name="Kinds", apis=[definition.description for definition in find_apis(Kinds)]
     )
@@ -122,21 +121,21 @@ async def working(folder: Path) -> AsyncIterator[Working]:
 
 
 def npy(values: Any, dtype: str = "<f4") -> bytes:
-    """An array as a file."""
+    """Return an array as an .npy file."""
     file = io.BytesIO()
     np.save(file, np.array(values, dtype))
     return file.getvalue()
 
 
 def loaded(reply: httpx.Response) -> np.ndarray[Any, Any]:
-    """The array of an answer."""
+    """Return the array in a response."""
     assert (reply.status_code, reply.headers["content-type"]) == (200, NPY)
     array: np.ndarray[Any, Any] = np.load(io.BytesIO(reply.content))
     return array
 
 
 async def test_arrays_come_and_go_as_files(tmp_path: Path) -> None:
-    """One row without the leading axis, and many with it; the answer has the form of the request."""
+    """A single row is sent and answered without the leading axis."""
     async with working(tmp_path) as on:
         one = loaded(await on.answer("/predict", npy([1, 2]), content_type=NPY, accept=NPY))
         many = loaded(await on.answer("/predict", npy([[1, 2], [3, 4]], ">f8"), content_type=NPY, accept=NPY))
@@ -176,7 +175,7 @@ async def test_files_are_answered_with_json_unless_files_are_asked_for(tmp_path:
 async def test_what_is_no_such_file_is_refused(
     tmp_path: Path, path: str, body: bytes, content_type: str, status: int
 ) -> None:
-    """At once: no worker hears of it."""
+    """The gateway rejects it; no worker receives it."""
     async with working(tmp_path) as on:
         detail = problem(await on.ask(path, body, content_type=content_type), status)
         if status == 415:
@@ -186,7 +185,7 @@ async def test_what_is_no_such_file_is_refused(
 
 
 async def test_a_file_of_another_shape_is_refused(tmp_path: Path) -> None:
-    """At once, so that it does not share a batch."""
+    """The gateway rejects it before it shares a batch."""
     async with working(tmp_path) as on:
         reply = await on.ask("/predict", npy([1, 2, 3]), content_type=NPY, accept=NPY)
 
@@ -202,7 +201,7 @@ async def test_an_api_may_give_arrays_first(tmp_path: Path, accept: str) -> None
 
 
 async def test_a_table_is_csv_or_json(tmp_path: Path) -> None:
-    """As the api gives first, or as the client asks; one header for each answer."""
+    """The API's first offer is the default; each response has one content type."""
     async with working(tmp_path) as on:
         busy = on.ask("/table", b"0")
         await turns(50)
@@ -239,7 +238,7 @@ async def test_images_are_files(tmp_path: Path, accept: str, media_type: str) ->
 
 
 async def test_several_rows_have_no_room_for_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """500 with an id; the log says why."""
+    """The client gets 500 with an error id; the log has the reason."""
     async with working(tmp_path) as on:
         detail = problem(await on.answer("/pictures", b"[3, 4]"), 500)
 
@@ -249,7 +248,7 @@ async def test_several_rows_have_no_room_for_images(tmp_path: Path, caplog: pyte
 
 
 async def test_a_response_reaches_only_its_client(tmp_path: Path) -> None:
-    """Status, headers and body; that status is counted."""
+    """The handler's status, headers and body are sent, and the status is counted."""
     async with working(tmp_path) as on:
         busy = on.ask("/responses", b'"row"')
         await turns(50)
@@ -291,7 +290,7 @@ async def test_a_response_reaches_only_its_client(tmp_path: Path) -> None:
 async def test_other_protocols_have_no_words_for_whole_answers(
     tmp_path: Path, version: str, api: str, body: bytes, kind: str
 ) -> None:
-    """500 as they say it, with the type."""
+    """Other protocols answer 500 and name the content type."""
     [row] = json.loads(body)["instances"]
     datatype = "BYTES" if isinstance(row, str) else "INT64"
     tensor = {"name": "x", "shape": [1], "datatype": datatype, "data": [row]}

@@ -1,4 +1,4 @@
-"""KServe V1 and TensorFlow Serving REST to an api of ours: rows and columns in, results out."""
+"""KServe V1 and TensorFlow Serving REST to our APIs: rows and columns in, results out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXPLAINS = Rest(CODEC, results="explanations", kserve=True)
 
 
 def said(dialect: Rest, body: bytes, *results: bytes) -> Any:
-    """What a client is told, if a handler returns this for its rows."""
+    """Return the answer for a handler's results."""
     asked = dialect.read(body, ())
     answer = dialect.write(HandlerResult(200, b",".join(results or [asked.body])), asked, batch_id="g-1")
     assert answer.head == b"content-type: application/json\r\n"
@@ -46,7 +46,7 @@ def said(dialect: Rest, body: bytes, *results: bytes) -> Any:
     ],
 )
 def test_an_answer_has_the_form_of_its_request(dialect: Rest, body: bytes, told: Any) -> None:
-    """KServe's name the batch; columns get columns."""
+    """KServe's answers carry the batch id; columns are answered with columns."""
     assert said(dialect, body) == told
 
 
@@ -59,7 +59,7 @@ def test_an_answer_has_the_form_of_its_request(dialect: Rest, body: bytes, told:
     ],
 )
 def test_columns_are_answered_with_columns_if_they_can_be(results: list[bytes], told: Any) -> None:
-    """Else with a list."""
+    """Other results are a list."""
     assert said(TF, b'{"inputs": {"a": [1, 2]}}', *results) == {"outputs": told}
 
 
@@ -102,7 +102,6 @@ def test_columns_are_not_touched(names: list[bytes], rows: list[bytes]) -> None:
     ],
 )
 def test_what_is_malformed_is_refused(body: bytes) -> None:
-    """With the reason."""
     with pytest.raises(BadRequest):
         KSERVE.read(body, ())
 
@@ -111,7 +110,7 @@ def test_what_is_malformed_is_refused(body: bytes) -> None:
     body=st.binary(max_size=40) | st.sampled_from(['{"instances": ', "["]).map(lambda t: t.encode() * 2000)
 )
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
-    """Nothing else is raised."""
+    """Malformed input raises only BadRequest."""
     try:
         asked = TF.read(body, ())
     except BadRequest:
@@ -119,11 +118,11 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     assert asked.rows >= 1
 
 
-# On the way
+# End to end
 
 
 async def test_the_batch_is_named_in_body_and_headers() -> None:
-    """The same, in every answer of the batch; requests that come together are one."""
+    """All answers of a batch carry its id."""
     stage = Stage(dialect=KSERVE)
     replies = await asyncio.gather(
         stage.reply(b'{"instances": [1, 2]}'), stage.reply(b'{"inputs": ["a"]}', headers=[])
@@ -142,7 +141,7 @@ async def test_the_batch_is_named_in_body_and_headers() -> None:
 @pytest.mark.parametrize("status", [400, 500])
 @pytest.mark.parametrize("dialect", [KSERVE, TF, EXPLAINS])
 async def test_an_error_is_said_with_its_true_status(dialect: Rest, status: int) -> None:
-    """And an object; not with 200, and not as a problem document."""
+    """Errors have their status and an object with the member ``error``."""
     stage = Stage(dialect=dialect)
     stage.runner.reply = lambda body: HandlerResult(status, b'no "rows" of that')
 
@@ -161,7 +160,7 @@ async def test_without_a_worker_it_is_503() -> None:
 
 @pytest.mark.parametrize("kind", [b"text/plain", b"application/x-www-form-urlencoded", b""])
 async def test_the_body_is_json_whatever_it_is_said_to_be(kind: bytes) -> None:
-    """curl says that it is a form, and KServe does not mind."""
+    """curl sends a form's content type by default, and KServe accepts it."""
     reply = await Stage(dialect=KSERVE).reply(
         b'{"instances": [1]}', headers=[(b"content-type", kind)] if kind else []
     )
@@ -170,7 +169,7 @@ async def test_the_body_is_json_whatever_it_is_said_to_be(kind: bytes) -> None:
 
 
 async def test_rows_are_those_of_the_input() -> None:
-    """An array of open length has its length for a key, as on the native route."""
+    """Lengths along open axes are the batch key, as on the native route."""
     codec = make_codec({"kind": "ndarray", "shape": [None]}, None)
     stage = Stage(dialect=Rest(codec, kserve=True))
     bodies = [b'{"instances": [[1], [2]]}', b'{"instances": [[1, 2]]}', b'{"instances": [[3]]}']
@@ -182,7 +181,7 @@ async def test_rows_are_those_of_the_input() -> None:
 
 
 async def test_rows_are_weighed() -> None:
-    """By the api's own rule; what cannot be weighed is refused."""
+    """Rows without a computable cost are rejected."""
     stage = Stage(dialect=Rest(make_codec({"kind": "json"}, "n"), kserve=True))
     await stage.reply(b'{"instances": [{"n": 2}, {"n": 3}]}')
 

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol V2 to an api of ours: tensors in, tensors out."""
+"""The Open Inference Protocol V2 to our APIs: tensors in, tensors out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LENGTH = v2_bodies.HEADER
 
 
 def dialect(*, shape: list[int | None] | None = None, cost: float | str | None = None) -> V2:
-    """That of an api which takes JSON, or arrays of a shape."""
+    """Return the dialect of an API that takes JSON, or arrays of a shape."""
     codec: Codec = make_codec(
         {"kind": "json"} if shape is None else {"kind": "ndarray", "shape": shape}, cost
     )
@@ -37,12 +37,12 @@ def dialect(*, shape: list[int | None] | None = None, cost: float | str | None =
 
 
 def read(speaks: V2, content: Content) -> Marshalled:
-    """A request, as the gateway reads it."""
+    """Read a request."""
     return speaks.read(content.body, speaks.keep(content.headers, b"/"))
 
 
 def answer(speaks: V2, asked: Marshalled, reply: bytes, form: RowsForm = None) -> tuple[Any, list[Written]]:
-    """What a client is told, if a handler returns this: other members, and the outputs."""
+    """Return the members and outputs of the answer for a handler's results."""
     head, body = speaks.write(HandlerResult(200, reply, form), asked, batch_id="g-1")
     headers = []
     for line in head.splitlines():
@@ -52,7 +52,7 @@ def answer(speaks: V2, asked: Marshalled, reply: bytes, form: RowsForm = None) -
 
 
 def outputs(*wanted: tuple[str, bool | None]) -> list[dict[str, Any]]:
-    """What a request says of the outputs that it wants."""
+    """Return the members of a request that ask for outputs."""
     return [
         {"name": name} if binary is None else {"name": name, "parameters": {"binary_data": binary}}
         for name, binary in wanted
@@ -70,7 +70,7 @@ def doubles(*values: float) -> Written:
 
 @pytest.mark.parametrize("form", ["flat", "nested"])
 def test_json_is_rows(form: str) -> None:
-    """Flat or nested, it is the body that other clients of the api send, so that they share a batch."""
+    """A JSON tensor, flat or nested, becomes the same body as a native request, so both share batches."""
     asked = read(dialect(shape=[2]), v2_bodies.request(ints(1, 2, 3, 4, inner=[2], form=form)))
 
     assert (asked.rows, asked.key, json.loads(b"[%b]" % asked.body)) == (2, None, [[1, 2], [3, 4]])
@@ -78,7 +78,7 @@ def test_json_is_rows(form: str) -> None:
 
 @given(data=st.data(), inner=st.lists(st.integers(1, 3), max_size=3), rows=st.integers(1, 4))
 def test_values_are_dealt_by_shape(data: st.DataObject, inner: list[int], rows: int) -> None:
-    """Row-major, whatever form they came in; numbers keep their text."""
+    """Rows are cut in row-major order; numbers keep their text."""
     size = rows * math.prod(inner)
     items = data.draw(
         st.lists(st.sampled_from(["9007199254740993", "-0.0", "1e400", "1.0"]), min_size=size, max_size=size)
@@ -94,7 +94,7 @@ def test_values_are_dealt_by_shape(data: st.DataObject, inner: list[int], rows: 
 
 @given(requests=mergeable())
 def test_what_is_read_is_what_was_sent(requests: list[list[Written]]) -> None:
-    """Whatever tensors: of one binary input the bytes, else rows; values that are no text are refused."""
+    """One binary input stays bytes; other inputs become rows; BYTES must be UTF-8."""
     for inputs in requests:
         content = v2_bodies.request(*inputs)
         try:
@@ -131,7 +131,7 @@ def test_a_binary_tensor_that_is_weighed_becomes_json() -> None:
 
 
 def test_several_inputs_are_objects() -> None:
-    """A row has the values of its place in each, JSON or binary; it can be weighed by a field."""
+    """Row i has value i of each input; its cost may come from a field."""
     inputs = (
         ints(1, 2, name="n"),
         Written(name="b", datatype="BYTES", inner=[], form="binary", items=[b"x", b"yy"]),
@@ -175,20 +175,20 @@ def test_several_inputs_are_objects() -> None:
     ],
 )
 def test_what_cannot_be_read_is_refused(content: Content, message: str) -> None:
-    """With the reason: what the protocol does not allow, and what this service cannot do."""
+    """Both malformed requests and unsupported features get 400."""
     with pytest.raises(BadRequest, match=message):
         read(dialect(), content)
 
 
 def test_an_array_takes_one_input() -> None:
-    """Nobody knows how several would be one array."""
+    """An array input takes one tensor."""
     with pytest.raises(BadRequest, match="this model takes one input, the request has 'x', 'y'"):
         read(dialect(shape=[]), v2_bodies.request(ints(1), ints(2, name="y")))
 
 
 @given(body=st.binary(max_size=60), length=st.none() | st.integers(0, 70))
 def test_any_bytes_are_read_or_refused(body: bytes, length: int | None) -> None:
-    """Nothing else is raised."""
+    """Malformed input raises only BadRequest."""
     headers = () if length is None else ((LENGTH, b"%d" % length),)
     try:
         asked = read(dialect(), Content(body, headers))
@@ -215,7 +215,7 @@ def test_any_bytes_are_read_or_refused(body: bytes, length: int | None) -> None:
     ],
 )
 def test_results_are_one_tensor(reply: bytes, form: RowsForm, told: tuple[str, list[int], list[str]]) -> None:
-    """Of the datatype and shape that the handler returned, if it returned an array."""
+    """An array keeps the handler's datatype and shape."""
     asked = read(dialect(), v2_bodies.request(ints(1, 2)))
 
     members, [output] = answer(dialect(), asked, reply, form)
@@ -234,7 +234,7 @@ def test_results_are_one_tensor(reply: bytes, form: RowsForm, told: tuple[str, l
     ],
 )
 def test_rows_of_an_array_are_binary_as_they_are(reply: bytes, form: TensorForm | ListForm) -> None:
-    """Numbers as the worker gave them, not finite ones too; text with its lengths."""
+    """Numbers stay as the worker wrote them, NaN and infinity included; strings are prefixed by length."""
     asked = read(dialect(), v2_bodies.request(ints(1), parameters={"binary_data_output": True}))
     text = '["é","","]"]'.encode()
 
@@ -264,7 +264,7 @@ def test_the_worker_is_asked_for_raw_rows_only_if_they_are_wanted(
 
 
 def test_objects_are_a_tensor_for_each_key() -> None:
-    """In the order in which the handler gave them; some are binary, if that is how they were wanted."""
+    """Outputs keep the handler's order; each is binary if the client asked for that."""
     wanted = outputs(("p", True), ("label", None))
     asked = read(dialect(), v2_bodies.request(ints(1, 2), outputs=wanted))
     reply = b'{"label": "a", "p": 0.5, "more": 1},{"label": "b", "p": 1, "more": 2}'
@@ -304,7 +304,7 @@ def test_an_output_that_there_is_not_is_refused() -> None:
 
 @pytest.mark.parametrize("name", [None, "", "7", 'é\u0000"', "😀"])
 def test_the_id_is_said_again(name: str | None) -> None:
-    """As it came; where there was none there is none."""
+    """The id is returned verbatim, and only if the request had one."""
     told = {} if name is None else {"id": name}
     asked = read(dialect(), v2_bodies.request(ints(1), **told))
 
@@ -313,11 +313,11 @@ def test_the_id_is_said_again(name: str | None) -> None:
     assert members.get("id") == name
 
 
-# On the way
+# End to end
 
 
 class Route(Stage):
-    """A route whose requests may be large."""
+    """Return a route with a high limit on bodies."""
 
     def __init__(self, speaks: V2) -> None:
         super().__init__(dialect=speaks)
@@ -325,7 +325,7 @@ class Route(Stage):
         self.server = Server({b"/": self.route})
 
     async def ask(self, *contents: Content) -> list[Reply]:
-        """Requests that come together; their replies."""
+        """Send requests at the same time and return their replies."""
         callers = [Caller(self.server) for _ in contents]
         for caller, content in zip(callers, contents, strict=True):
             caller.send(request(content.body, headers=content.headers))
@@ -372,7 +372,7 @@ async def test_a_binary_answer_says_where_its_json_ends() -> None:
 
 @pytest.mark.parametrize("status", [400, 500])
 async def test_an_error_is_an_object_with_its_true_status(status: int) -> None:
-    """Whoever finds it: the worker, the reader, the writer. Its neighbours are answered."""
+    """An error in the worker, the reader or the writer affects only its own request."""
     stage = Route(dialect())
     stage.runner.reply = lambda body: (
         HandlerResult(200, body) if body == b"1" else HandlerResult(status, b"no")

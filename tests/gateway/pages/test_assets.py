@@ -1,4 +1,4 @@
-"""The files of pages: compressed, kept by browsers for as long as they are the same, and safe to show."""
+"""The files of pages: compression, caching, safety headers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ SCRIPT = "console.log('grüße');\n" * 100
 
 
 def files(folder: Path) -> Assets:
-    """One script, and where it is."""
+    """Return one script and its folder."""
     (folder / "a.js").write_text(SCRIPT)
     return Assets("/page", {"script.js": folder / "a.js"})
 
 
 def client(assets: Assets) -> httpx.AsyncClient:
-    """Who asks for them."""
+    """Return a client for the files."""
     app = Starlette(routes=[assets.route()])
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway")
 
 
 async def test_a_file_comes_compressed_to_who_can_read_that(tmp_path: Path) -> None:
-    """And plain to others; caches keep the two apart."""
+    """Other clients get plain text; caches distinguish the two."""
     async with client(files(tmp_path)) as http:
         packed = await http.get("/page/script.js", headers={"accept-encoding": "br, gzip"})
         plain = await http.get("/page/script.js", headers={"accept-encoding": "identity"})
@@ -42,7 +42,7 @@ async def test_a_file_comes_compressed_to_who_can_read_that(tmp_path: Path) -> N
 
 
 async def test_a_browser_keeps_a_file_until_it_changes(tmp_path: Path) -> None:
-    """Under the page's own address for good; under any other it asks again, and hears that it has it."""
+    """URLs with a version are immutable; others are revalidated with the ETag."""
     assets = files(tmp_path)
     async with client(assets) as http:
         url = await assets.url("script.js")
@@ -70,7 +70,7 @@ async def test_a_file_is_read_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/page/a.js", "/page/..%2Fa.js", "/page/%2E%2E/a.js", "/page/"])
 async def test_only_the_files_that_a_page_needs_are_there(tmp_path: Path, path: str) -> None:
-    """Whatever else lies in the folder."""
+    """Other files in the folder are not served."""
     async with client(files(tmp_path)) as http:
         assert (await http.get(path)).status_code == 404
 
@@ -93,7 +93,7 @@ def test_a_page_may_load_nothing_from_elsewhere() -> None:
 
 
 async def test_the_version_of_a_file_is_the_same_in_every_process(tmp_path: Path) -> None:
-    """Two gateways behind one address serve one file."""
+    """Gateways behind one address serve the same file."""
     first, second = files(tmp_path), files(tmp_path)
     async with client(first) as one, client(second) as other:
         replies = [await http.get("/page/script.js") for http in (one, other)]

@@ -1,4 +1,4 @@
-"""What is at ``/``: a word for programs, a page for people."""
+"""``/``: liveness for programs, a page for browsers."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ SERVICE = ServiceDescription(
 
 
 def links(page: httpx.Response) -> list[str]:
-    """Where a page leads, without the files that it loads."""
+    """Return the links of a page, without its files."""
     assert page.status_code == 200
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     return re.findall(r'<a href="([^"]*)"', page.text)
 
 
 def commands(page: httpx.Response) -> list[str]:
-    """The commands that a page shows."""
+    """Return the commands on a page."""
     found = re.findall(r"<pre>(.*?)</pre>", page.text, re.DOTALL)
     return [html.unescape(re.sub(r"<[^>]*>", "", one)) for one in found]
 
 
 def operator(admin_app: object) -> httpx.AsyncClient:
-    """A client at the port for operators."""
+    """Return a client on the operators' port."""
     transport = httpx.ASGITransport(app=admin_app)  # type: ignore[arg-type]
     return httpx.AsyncClient(transport=transport, base_url="http://operators")
 
 
 @pytest.mark.parametrize("accept", [None, "*/*", "application/json", "application/json, text/html;q=0.5"])
 async def test_programs_are_told_that_the_server_is_alive(tmp_path: Path, accept: str | None) -> None:
-    """From the start, and while it stops; KServe's client asks without saying what it accepts."""
+    """It is alive from start to shutdown; KServe's client sends no Accept header."""
     async with gateway(tmp_path) as on:
         on.http.headers.pop("accept")
         headers = {} if accept is None else {"accept": accept}
@@ -73,7 +73,7 @@ async def test_programs_are_told_that_the_server_is_alive(tmp_path: Path, accept
 
 
 async def test_a_browser_gets_a_page_of_what_there_is(tmp_path: Path) -> None:
-    """Name and words of the service, a command for each api, its models, and where else to look."""
+    """The page has the service's name and text, a command for each API, models and links."""
     async with gateway(tmp_path) as on:
         await on.worker(serves=SERVICE)
         page = await on.http.get("/", headers=BROWSER)
@@ -125,7 +125,7 @@ async def test_the_page_tells_why_nothing_is_answered(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ['"><script>', "a b", "x'y", ""])
 async def test_a_host_that_is_none_is_not_shown(tmp_path: Path, host: str) -> None:
-    """The address in the commands is the client's word; what is no address is left out."""
+    """Commands use the Host header; a malformed one is left out."""
     async with gateway(tmp_path) as on:
         await on.worker(serves=SERVICE)
         page = await on.http.get("/", headers={**BROWSER, "host": host})
@@ -133,7 +133,7 @@ async def test_a_host_that_is_none_is_not_shown(tmp_path: Path, host: str) -> No
 
 
 async def test_without_a_key_the_page_tells_nothing(tmp_path: Path) -> None:
-    """But what it takes, and where it is asked for; that the server lives may be known to all."""
+    """Without a key the page says how to send one; liveness is public."""
     async with gateway(tmp_path, keys=KEYS) as on:
         await on.worker(serves=SERVICE)
         page = await on.http.get("/", headers=BROWSER)
@@ -166,7 +166,7 @@ async def test_operators_with_a_port_of_their_own_have_a_page_there(tmp_path: Pa
 
 @pytest.mark.parametrize("admin", [False, True])
 async def test_before_other_servers_the_path_is_theirs(admin: bool) -> None:
-    """Clients of a server behind the proxy get its answer; the port for operators has the proxy's page."""
+    """Clients get the server's own page; the operators' port has the proxy's."""
     model = Model(doubles)
     async with served(model) as url, proxy(url, admin=admin) as on:
         for headers in ({}, BROWSER):
@@ -182,7 +182,7 @@ async def test_before_other_servers_the_path_is_theirs(admin: bool) -> None:
 
 
 async def test_an_api_without_an_example_is_asked_with_a_file(tmp_path: Path) -> None:
-    """As what it takes says; an example that is long would hide the rest of the command."""
+    """Long examples would hide the rest of the command."""
 
     def raw(name: str, *accepts: str, parts: Sequence[str] = ()) -> ApiDescription:
         """An api whose bodies only the worker reads."""

@@ -1,4 +1,4 @@
-"""What is learned of the outputs of an api, and from which answers."""
+"""Outputs learned from answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUMBER = TensorSpec("output-0", "INT64", ())
     ],
 )
 def test_an_answer_without_results_that_can_be_read_teaches_nothing(reply: HandlerResult) -> None:
-    """Refusals, whole bodies, what is no JSON, and what takes long to read; the next answer counts."""
+    """Refusals, complete bodies, malformed JSON and large bodies are skipped."""
     outputs = Outputs()
     outputs.saw_results([reply])
 
@@ -36,7 +36,7 @@ def test_an_answer_without_results_that_can_be_read_teaches_nothing(reply: Handl
 
 
 def test_the_first_result_of_a_batch_is_enough() -> None:
-    """Others are read where V2 clients get them."""
+    """V2 answers report their own tensors."""
     outputs = Outputs()
     outputs.saw_results([HandlerResult(500, b"x"), HandlerResult(200, b"1,2"), HandlerResult(200, b'"text"')])
     outputs.saw_results([HandlerResult(200, b"1.5")])

@@ -1,4 +1,4 @@
-"""The apis of a service as models: where they are, what is told of them, and who shares a batch."""
+"""The APIs of a service as models: paths, metadata, shared batches."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def one_of_two() -> ServiceDescription:
     ],
 )
 def test_the_service_s_name_means_its_main_api(apis: list[str], models: dict[str, str]) -> None:
-    """That is predict, or the only one; every api has a name of its own."""
+    """The service's name means ``predict`` or the only API; every API also has its own name."""
     found = models_of(service(*map(json_api, apis), name="Fake"))
 
     assert {name: model.api.name for name, model in found.items()} == models
@@ -66,7 +66,7 @@ def test_the_service_s_name_means_its_main_api(apis: list[str], models: dict[str
 
 @pytest.mark.parametrize("explained", [False, True])
 def test_a_model_has_paths_in_every_protocol(explained: bool) -> None:
-    """To explain is only possible where an api does it, and only of the service."""
+    """Only a service with an ``explain`` API has ``:explain``."""
     apis = [json_api("predict"), *([json_api("explain")] if explained else [])]
     models = models_of(service(*apis, name="Fake"))
 
@@ -83,7 +83,7 @@ def test_a_model_has_paths_in_every_protocol(explained: bool) -> None:
 
 
 async def test_every_path_leads_to_the_worker_and_back(tmp_path: Path) -> None:
-    """With the api that it means, in the form of its protocol."""
+    """Each path runs its API in its own protocol."""
     apis = (json_api("embed"), json_api("predict"), json_api("explain"))
     v1, v2 = {"instances": [5]}, {"inputs": [{"name": "x", "shape": [1], "datatype": "INT64", "data": [5]}]}
     asked = [
@@ -107,24 +107,24 @@ async def test_every_path_leads_to_the_worker_and_back(tmp_path: Path) -> None:
             assert reply.headers["x-batch-size"] == "1"
 
 
-# What is told of them
+# Metadata
 
 
 def told(reply: httpx.Response, status: int = 200) -> Any:
-    """The JSON of a reply of that status."""
+    """Return the JSON of a reply with a status."""
     assert reply.status_code == status, reply.text
     assert reply.headers["content-type"] == "application/json"
     return reply.json()
 
 
 def tensor_info(name: str, dtype: str, *lengths: int) -> dict[str, Any]:
-    """A tensor as TensorFlow Serving describes it, in which lengths are texts."""
+    """Return a tensor as TensorFlow Serving describes it, with lengths as strings."""
     dims = [{"size": str(length), "name": ""} for length in lengths]
     return {"name": name, "dtype": dtype, "tensor_shape": {"dim": dims, "unknown_rank": False}}
 
 
 async def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
-    """Live at once; known with the first hello; ready until the last worker has gone."""
+    """Live at once, known after the first Hello, ready while a worker is."""
     paths = [
         "/v1/models/fake",
         "/v2/models/fake/ready",
@@ -200,13 +200,13 @@ async def test_metadata_says_what_a_model_takes(
 
 
 async def outputs_told(on: GatewayStage, model: str) -> list[dict[str, Any]]:
-    """The outputs in the metadata of a model."""
+    """Return the outputs in a model's metadata."""
     outputs: list[dict[str, Any]] = told(await on.http.get(f"/v2/models/{model}"))["outputs"]
     return outputs
 
 
 async def infer(on: GatewayStage, worker: FakeWorker, answer: bytes, *, rows: int = 1) -> None:
-    """A V2 request to ``fake``, and the worker's answer to it."""
+    """Send a V2 request to ``fake`` and have the worker answer it."""
     tensor = {"name": "x", "shape": [rows], "datatype": "INT64", "data": [1] * rows}
     asking = on.post("/v2/models/fake/infer", {"inputs": [tensor]})
     batch, _ = await worker.batch()
@@ -215,7 +215,7 @@ async def infer(on: GatewayStage, worker: FakeWorker, answer: bytes, *, rows: in
 
 
 async def test_metadata_says_what_the_first_answer_had(tmp_path: Path) -> None:
-    """Whatever protocol its client spoke; an answer without results teaches nothing."""
+    """Answers in any protocol count, unless they have no results."""
     async with gateway(tmp_path) as on:
         worker = await on.worker()
         assert await outputs_told(on, "fake") == []
@@ -250,7 +250,7 @@ async def test_metadata_says_what_the_first_answer_had(tmp_path: Path) -> None:
 async def test_metadata_knows_what_a_warm_up_returned(
     tmp_path: Path, result: RowResult, outputs: list[tuple[str, str, list[int]]]
 ) -> None:
-    """Before the first request; a result that is no JSON teaches nothing."""
+    """The warm-up's result counts before the first request, unless it is not JSON."""
     expected = [{"name": name, "datatype": datatype, "shape": shape} for name, datatype, shape in outputs]
 
     async with gateway(tmp_path) as on:
@@ -263,7 +263,7 @@ async def test_metadata_knows_what_a_warm_up_returned(
 
 
 async def test_metadata_holds_for_every_v2_answer_so_far(tmp_path: Path) -> None:
-    """Lengths that differ are -1; an output that is not always there, or not always the same, is left out."""
+    """Varying lengths are -1; outputs that are missing or change are dropped."""
     async with gateway(tmp_path) as on:
         worker = await on.worker()
         await infer(
@@ -285,7 +285,7 @@ async def test_metadata_holds_for_every_v2_answer_so_far(tmp_path: Path) -> None
 
 
 async def test_results_without_a_shape_are_bytes(tmp_path: Path) -> None:
-    """As the protocol answers them: the JSON text of each."""
+    """They become the JSON text of each row."""
     async with gateway(tmp_path) as on:
         worker = await on.worker()
         await infer(on, worker, b'[1,2],"text"', rows=2)
@@ -326,7 +326,7 @@ STRUCT = {
         ("json", {"type": "integer"}, [("input-0", "INT64", [-1])]),
         ("json", {"type": "array", "items": {"type": "number"}}, [("input-0", "FP64", [-1, -1])]),
         ("text", {"type": "string"}, [("input-0", "BYTES", [-1])]),
-        # A single tensor is a row of its own, not an object; and an object in an object is no tensor.
+        # A single tensor is the row itself, not an object; nested objects are no tensors.
         ("json", {"type": "object", "properties": {"a": {"type": "integer"}}}, []),
         ("json", {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "object"}}}, []),
         ("json", {"type": "array", "prefixItems": [{"type": "integer"}]}, []),
@@ -341,7 +341,7 @@ STRUCT = {
 async def test_inputs_are_those_of_the_rows(
     tmp_path: Path, kind: str, schema: dict[str, Any], inputs: list[tuple[str, str, list[int]]]
 ) -> None:
-    """A tensor for each field of an object; nothing where tensors cannot say what a row is."""
+    """Objects have a tensor for each field; rows that tensors cannot express have none."""
     api = ApiDescription(name="echo", route="/echo", input={"kind": kind}, schema=schema)
 
     async with gateway(tmp_path) as on:
@@ -432,7 +432,7 @@ async def test_a_wrong_method_is_405(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/models/fake:predict", "/v2/models/fake/infer"])
 async def test_without_a_worker_it_is_503(tmp_path: Path, path: str) -> None:
-    """Before the first hello, and before the first worker is ready: try again."""
+    """Clients get 503 with Retry-After before the first Hello and before a worker is ready."""
     body = {"instances": [1], "inputs": [{"name": "x", "shape": [1], "datatype": "INT64", "data": [1]}]}
     body.pop("inputs" if path.startswith("/v1") else "instances")
 
@@ -448,7 +448,7 @@ async def test_without_a_worker_it_is_503(tmp_path: Path, path: str) -> None:
 
 
 async def test_native_routes_keep_their_own_errors(tmp_path: Path) -> None:
-    """Problem documents, also where the path looks a little like that of a model."""
+    """Paths that only resemble a model's get problem documents."""
     async with gateway(tmp_path) as on:
         await on.worker()
         problem(await on.http.get("/echo"), 405)
@@ -456,11 +456,11 @@ async def test_native_routes_keep_their_own_errors(tmp_path: Path) -> None:
         problem(await on.http.post("/v2x"), 404)
 
 
-# Who shares a batch
+# Shared batches
 
 
 async def test_a_binary_batch_says_what_its_rows_are(tmp_path: Path) -> None:
-    """To the worker; a batch of JSON says nothing of the kind."""
+    """The frame names datatype and shape of the rows; a JSON batch has neither."""
     tensor = Written(
         name="x",
         datatype="FP32",
@@ -490,7 +490,7 @@ async def test_a_binary_batch_says_what_its_rows_are(tmp_path: Path) -> None:
 
 
 async def test_with_a_cost_binary_rows_are_weighed_with_the_others(tmp_path: Path) -> None:
-    """As JSON, so that they share a batch."""
+    """Binary rows become JSON, so that they share a batch."""
     tensor = Written(
         name="x",
         datatype="FP64",
@@ -518,7 +518,7 @@ async def test_with_a_cost_binary_rows_are_weighed_with_the_others(tmp_path: Pat
 
 
 class Asked:
-    """A request of some rows of two integers in one of the forms that there are, and its answer."""
+    """A request of rows of two integers in one of all forms, and its answer."""
 
     FORMS = (
         *("native", "lone", "file", "instances", "inputs", "tf", "columns"),
@@ -531,7 +531,7 @@ class Asked:
         self.id = f"id {number}"
 
     def send(self, front: Front) -> Caller:
-        """Ask."""
+        """Send the request."""
         rows = self.rows
         match self.form:
             case "native":
@@ -560,7 +560,7 @@ class Asked:
         return front.ask(content.body, b"/v2/models/fake/infer", *content.headers)
 
     def read(self, reply: Reply) -> Any:
-        """What it got, of a binary tensor the values."""
+        """Return the values of the answer."""
         if self.form == "file":
             return np.load(io.BytesIO(reply.body)).tolist()
         if self.form != "binary both":
@@ -573,7 +573,7 @@ class Asked:
         return told
 
     def answer(self, batch_id: str) -> Any:
-        """What it must get from a model that gives back its rows."""
+        """Return the values that an echo model answers."""
         match self.form:
             case "native" | "file":
                 return self.rows
@@ -591,7 +591,7 @@ class Asked:
 
 
 class Echo(Service):
-    """What a worker would serve."""
+    """Return the description of a service."""
 
     @api(input=NdArray(dtype="int64", shape=(2,)))
     def echo(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -600,14 +600,14 @@ class Echo(Service):
 
 
 def saved(rows: list[list[int]]) -> bytes:
-    """Rows in NumPy's file format."""
+    """Return rows as an .npy file."""
     file = io.BytesIO()
     np.save(file, np.array(rows, "<i8"))
     return file.getvalue()
 
 
 async def give_back(worker: FakeWorker) -> int:
-    """Answer a batch with the rows that it has, raw to those who want them so; how many requests it had."""
+    """Echo a batch, raw where requested; return its number of requests."""
     batch, payload = await worker.batch()
     bodies = split_payload(payload, batch.lengths)
     executor = Executor(Echo())
@@ -620,7 +620,7 @@ async def give_back(worker: FakeWorker) -> int:
 @settings(max_examples=25)
 @given(forms=st.lists(st.tuples(st.sampled_from(Asked.FORMS), st.integers(1, 3)), min_size=1, max_size=9))
 async def test_callers_of_all_protocols_share_a_batch(forms: list[tuple[str, int]]) -> None:
-    """Whatever form they send, and whatever they take; each gets its own rows in its own form."""
+    """Clients of every form share batches, and each gets its own rows in its own form."""
     asked = [
         Asked(form, [[number * 10 + at, -at] for at in range(count)], number)
         for number, (form, count) in enumerate(forms)

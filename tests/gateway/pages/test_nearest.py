@@ -1,4 +1,4 @@
-"""What a request is told whose path is not served: the nearest route, and its method."""
+"""Errors for unknown paths and methods: the nearest route and its method."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ SERVES = service(json_api("predict"), json_api("predict_proba"), name="Digits")
 
 
 async def told(on: Any, method: str, path: str) -> str:
-    """The detail of a 404, in whatever form the path has it."""
+    """Return the detail of a 404 in any form."""
     reply = await on.http.request(method, path)
     assert reply.status_code == 404, reply.text
     document = reply.json()
@@ -67,7 +67,7 @@ async def test_where_nothing_is_near_the_apis_are_named(tmp_path: Path, path: st
 async def test_a_wrong_method_is_told_with_the_right_one(
     tmp_path: Path, method: str, path: str, allowed: str
 ) -> None:
-    """405, with the header that says so."""
+    """The answer is 405 with Allow."""
     async with gateway(tmp_path) as on:
         await on.worker(serves=SERVES)
         reply = await on.http.request(method, path)

@@ -14,7 +14,7 @@ INSTALL = "pip install 'uncork[pages]'"
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
-    """Have packages look as if they were not installed."""
+    """Make packages appear not installed."""
     for package in packages:
         monkeypatch.setitem(sys.modules, package, None)
 
@@ -22,7 +22,7 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
 async def test_pages_without_their_packages_say_how_to_install_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everything else works: the events of the dashboard, too."""
+    """All other routes work, including the dashboard's events."""
     hide(monkeypatch, "plotly", "swagger_ui_bundle")
 
     async with gateway(tmp_path) as stage:

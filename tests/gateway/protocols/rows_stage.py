@@ -1,4 +1,4 @@
-"""Bodies of rows and columns, a parser of them that is not ours, and servers that answer them."""
+"""Bodies of rows and columns, an independent parser, and servers that answer them."""
 
 import json
 import re
@@ -35,7 +35,7 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{},:]|[^][{},:"\s]+')
 
 
 def parts(text: bytes) -> list[bytes]:
-    """What is between the commas of a list or an object, by counting brackets; fails if it is not JSON."""
+    """Split a list or an object at its commas by counting brackets; fail if it is not JSON."""
     json.loads(text, parse_int=str)
     depth, start, found = 0, 1, []
     for token in _TOKEN.finditer(text):
@@ -48,7 +48,7 @@ def parts(text: bytes) -> list[bytes]:
 
 
 def fields(text: bytes) -> dict[str, bytes]:
-    """The members of an object; fails if a name is there twice."""
+    """Return the members of an object; fail if a name is repeated."""
     found: dict[str, bytes] = {}
     for part in parts(text):
         name = _TOKEN.match(part)
@@ -59,12 +59,12 @@ def fields(text: bytes) -> dict[str, bytes]:
 
 
 def listed(texts: Sequence[bytes], comma: bytes = b",") -> bytes:
-    """A list with something between its brackets and elements."""
+    """Return a list with separators between brackets and elements."""
     return b"[ " + comma.join(texts) + b"\n]"
 
 
 def columns_body(names: Sequence[bytes], rows: Sequence[Sequence[bytes]]) -> bytes:
-    """A columnar request."""
+    """Return a columnar request."""
     columns = [
         name + b" :" + listed(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)
     ]
@@ -72,12 +72,12 @@ def columns_body(names: Sequence[bytes], rows: Sequence[Sequence[bytes]]) -> byt
 
 
 def predict(row: bytes) -> bytes:
-    """A model that sees the text of a row."""
+    """A model over the text of a row."""
     return b'{"saw": ' + row + b', "length": %d}' % len(row)
 
 
 def serve_rows(call: Content, explain: bool = False) -> Content:
-    """A server for rows, which repeats other members of the request."""
+    """Answer rows, and repeat the other members of the request."""
     members = fields(call.body)
     rows = [predict(row) for row in parts(members.pop("instances"))]
     texts = [b'"predictions" : ' + listed(rows, b" ,"), b'"version": "1.0"']
@@ -87,7 +87,7 @@ def serve_rows(call: Content, explain: bool = False) -> Content:
 
 
 def serve_columns(call: Content) -> Content:
-    """A server for columns, which answers with each of them, and with a constant."""
+    """Answer columns, with a column each and a constant."""
     columns = fields(fields(call.body)["inputs"])
     answers = [
         json.dumps(name).encode() + b":" + listed([predict(value) for value in parts(column)])

@@ -1,4 +1,4 @@
-"""KServe V1 and TensorFlow Serving REST: requests read, cut, merged; each gets what it would get alone."""
+"""KServe V1 and TensorFlow Serving REST: requests that are read, cut and merged."""
 
 import json
 import re
@@ -37,7 +37,7 @@ JSON_HEADERS = ((b"content-type", b"application/json"),)
 def answers(
     wire: RowsWire, requests: Sequence[RowsRequest], serve: Callable[[Content], Content]
 ) -> list[dict[str, bytes]]:
-    """What each request is answered with when all share one call."""
+    """Return the answers of requests that share one call."""
     replies = wire.split(serve(wire.merge(requests)), requests)
     rendered = [
         wire.render(reply, request, batch_id="b") for reply, request in zip(replies, requests, strict=True)
@@ -49,7 +49,7 @@ def answers(
 def answer_in_parts(
     request: RowsRequest, most_rows: int, serve: Callable[[Content], Content]
 ) -> dict[str, bytes]:
-    """What a request is answered with that is cut, each part in a call of its own."""
+    """Return the answer of a request whose parts are called separately."""
     cut = TFS.cut(request, most_rows)
     assert sum(part.rows for part in cut) == request.rows
     assert all(1 <= part.rows <= most_rows and part.key == request.key for part in cut)
@@ -78,7 +78,7 @@ def test_rows_that_share_a_call_get_what_they_would_get_alone(
 def test_columns_that_share_a_call_get_what_they_would_get_alone(
     names: list[bytes], data: st.DataObject
 ) -> None:
-    """Columns are put end to end by name, in whatever order they come; answers are dealt out."""
+    """Columns are joined by name, in any order, and the answers are split."""
     row = st.tuples(*(ROWS for _ in names))
     bodies = data.draw(st.lists(st.lists(row, min_size=1, max_size=3), min_size=1, max_size=4))
     requests = []
@@ -103,7 +103,7 @@ def test_columns_that_share_a_call_get_what_they_would_get_alone(
 def test_a_request_in_parts_is_answered_as_if_it_were_whole(
     rows: list[bytes], most_rows: int, explain: bool
 ) -> None:
-    """Rows and columns; what is given to all is there once."""
+    """Values for the whole request appear once."""
     whole = parse_rows(b'{"instances":' + listed(rows) + b"}")
     columns = parse_rows(columns_body([b'"x"', b'"y"'], [(row, b"1") for row in rows]))
 
@@ -119,7 +119,7 @@ def test_a_request_in_parts_is_answered_as_if_it_were_whole(
 
 
 def test_a_request_that_is_not_too_large_is_not_cut() -> None:
-    """And its size is that of its body; a part is smaller."""
+    """A request's size is that of its body; a part's is smaller."""
     body = b'{"instances": [[1, 2], [3, 4]]}'
     request = parse_rows(body)
 
@@ -164,14 +164,14 @@ def test_a_malformed_request_is_refused(body: bytes, says: str) -> None:
 
 @pytest.mark.parametrize("before", [b"", b"NaN, "])
 def test_nesting_without_end_is_refused(before: bytes) -> None:
-    """A body of brackets costs its sender a 400, and nobody anything else."""
+    """A body of nothing but brackets gets 400 and affects no other request."""
     with pytest.raises(BadRequest, match="the body is nested too deeply"):
         parse_rows(b'{"instances": [' + before + b"[" * 1_000_000)
 
 
 @given(body=st.binary(max_size=30) | mutated(GOOD_BODIES))
 def test_whatever_is_accepted_shifts_no_neighbour(body: bytes) -> None:
-    """Any bytes are refused, or are as many rows as they say among those of others."""
+    """Any body gets 400, or adds exactly the counted rows."""
     try:
         request = parse_rows(body)
     except (BadRequest, Unmergeable):
@@ -185,7 +185,7 @@ def test_whatever_is_accepted_shifts_no_neighbour(body: bytes) -> None:
 
 
 def test_only_the_last_of_two_members_of_one_name_counts() -> None:
-    """It is what the request is known by and what is sent on, so that nobody gets another's."""
+    """The last value is both the key and the value sent, so nobody gets another's answer."""
     twice = parse_rows(
         b'{"signature_name": "a", "instances": [1], "instances": [2, 3], "signature\\u005fname": "b"}'
     )
@@ -196,7 +196,7 @@ def test_only_the_last_of_two_members_of_one_name_counts() -> None:
 
 
 def test_requests_that_must_not_share_a_call_have_different_keys() -> None:
-    """They differ in form, names of columns or any other member; the order of members makes no difference."""
+    """Form, column names and other members must be equal; the order of members does not matter."""
     bodies = [
         b'{"instances": [1]}',
         b'{"inputs": [1]}',
@@ -240,7 +240,7 @@ ALIKE = [
 
 
 def test_rows_share_a_call_if_they_are_of_one_kind_and_shape() -> None:
-    """Others could not be one array, or would become something else in it: true would be 1 among numbers."""
+    """Other rows could not form one array, or would change in it: true would be 1."""
     keys = [{parse_rows(b'{"instances": [%b]}' % row).key for row in rows} for rows in ALIKE]
 
     assert [len(each) for each in keys] == [1] * len(ALIKE)
@@ -259,7 +259,7 @@ def test_rows_share_a_call_if_they_are_of_one_kind_and_shape() -> None:
     ],
 )
 def test_inputs_without_rows_go_alone(inputs: bytes, says: str) -> None:
-    """TensorFlow Serving takes them for some models."""
+    """TensorFlow Serving accepts them for some models."""
     with pytest.raises(Unmergeable, match=re.escape(says)):
         V1.parse(Content(b'{"inputs": %b}' % inputs))
 

@@ -1,4 +1,4 @@
-"""KServe V1 and TensorFlow Serving REST: replies dealt out, joined, refused."""
+"""KServe V1 and TensorFlow Serving REST: replies that are split, joined, rejected."""
 
 import re
 from collections.abc import Sequence
@@ -50,7 +50,6 @@ def test_a_reply_to_another_number_of_rows_is_wrong(reply: bytes, says: str) -> 
 
 
 def test_a_reply_of_nesting_without_end_is_wrong() -> None:
-    """It fails its own batch, and nothing else."""
     with pytest.raises(WrongReply, match="the reply is nested too deeply"):
         TFS.split(Content(b'{"predictions": ' + b"[" * 1_000_000), TWO_AND_ONE)
 
@@ -71,12 +70,12 @@ def test_any_reply_is_wrong_or_dealt_out(reply: bytes) -> None:
 
 
 def render(replies: Sequence[RowsReply], wire: RowsWire = TFS) -> list[bytes]:
-    """Answers without the spaces of the reply."""
+    """Return the answers as compact JSON."""
     return [wire.render(reply, TWO_AND_ONE[0], batch_id='"1"').body for reply in replies]
 
 
 def test_a_value_for_all_is_given_to_all() -> None:
-    """A list of one in ``outputs``, and any other member that is not one value for each row."""
+    """This applies to a list of one in ``outputs``, and to members without a value per row."""
     reply = b'{"outputs": {"y": [1,2,3], "z": [0], "\\u00e9": [4]}, "n": [1, 2], "e": [7,8,9], "s": "t"}'
 
     assert render(TFS.split(Content(reply), TWO_AND_ONE)) == [
@@ -89,7 +88,7 @@ def test_a_value_for_all_is_given_to_all() -> None:
 
 @pytest.mark.parametrize("outputs", [b"7", b"[1,2,3]", b"[]", b'{"y":[1,2,3],"z":null}', b'{"b64":"AQ=="}'])
 def test_a_request_that_was_alone_gets_all(outputs: bytes) -> None:
-    """There is nobody else whose it could be, so nothing is asked of its shape."""
+    """The reply belongs to one request, so its shape is not checked."""
     reply = b'{"outputs":' + outputs + b"}"
 
     assert render(TFS.split(Content(reply), TWO_AND_ONE[1:])) == [reply]
@@ -108,7 +107,7 @@ def test_a_request_that_was_alone_gets_all(outputs: bytes) -> None:
     ],
 )
 def test_parts_of_a_reply_that_do_not_fit_together_are_wrong(one: bytes, other: bytes) -> None:
-    """What is not dealt out by rows must be the same in all parts."""
+    """Values that are not split by rows must be equal in all parts."""
     parts_of_it = [
         TFS.split(Content(reply), [request])[0]
         for reply, request in zip((one, other), TWO_AND_ONE, strict=True)
@@ -118,7 +117,7 @@ def test_parts_of_a_reply_that_do_not_fit_together_are_wrong(one: bytes, other: 
 
 
 def test_the_batch_id_of_a_batcher_behind_us_gives_way_to_ours() -> None:
-    """Where we add one; else its own goes through."""
+    """The server's batch id is dropped only where the proxy adds one."""
     reply = Content(b'{"message": "", "batchId": "theirs", "predictions": [1, 2, 3]}')
 
     assert render(V1.split(reply, TWO_AND_ONE), V1)[0] == (

@@ -1,4 +1,4 @@
-"""Tensors are counted, cut and joined as they came, and are rows of JSON to services of our own."""
+"""Tensors that are counted, cut, joined, and converted to JSON rows."""
 
 import json
 import math
@@ -40,18 +40,18 @@ FINITE = {"allow_nan": False, "allow_infinity": False}
 
 
 def tensor(data: bytes, *shape: int, form: DataForm = "flat", datatype: str = "FP32") -> Tensor:
-    """A tensor of the name x."""
+    """Return a tensor named x."""
     return Tensor(name="x", datatype=datatype, shape=shape, form=form, data=data)
 
 
 def binary(array: Any, datatype: str) -> Tensor:
-    """A binary tensor of an array."""
+    """Return an array as a binary tensor."""
     return tensor(array.tobytes(), *array.shape, form="binary", datatype=datatype)
 
 
 @st.composite
 def arrays(draw: st.DrawFn) -> tuple[str, Any]:
-    """A datatype, and an array that NumPy made of it; JSON can say all its values."""
+    """Draw a datatype and an array whose values JSON can express."""
     datatype = draw(st.sampled_from(list(DTYPES)))
     elements = FINITE if datatype.startswith("FP") else {}
     return datatype, draw(hnp.arrays(np.dtype(DTYPES[datatype]), SHAPES, elements=elements))
@@ -59,7 +59,7 @@ def arrays(draw: st.DrawFn) -> tuple[str, Any]:
 
 @st.composite
 def forms(draw: st.DrawFn) -> tuple[Tensor, Any]:
-    """A tensor of any form and the array that it is."""
+    """Draw a tensor of any form, and its array."""
     datatype, array = draw(arrays())
     form: DataForm = draw(
         st.sampled_from(["flat", "nested", "binary"] if array.ndim > 1 else ["flat", "binary"])
@@ -103,7 +103,7 @@ def test_pieces_join_to_what_they_were(drawn: tuple[Tensor, Any], data: st.DataO
 @settings(max_examples=50)
 @given(drawn=forms(), data=st.data())
 def test_another_shape_is_refused(drawn: tuple[Tensor, Any], data: st.DataObject) -> None:
-    """Unless flat or binary values are just as many."""
+    """Flat and binary data must have the right number of values."""
     one, array = drawn
     shape = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=4).map(tuple))
     other = tensor(one.data, *shape, form=one.form, datatype=one.datatype)
@@ -120,7 +120,7 @@ def test_another_shape_is_refused(drawn: tuple[Tensor, Any], data: st.DataObject
     "text", [b"[1],[]", b"[1],[ ]", b"[1,2],[]", b"[[1]],[2]", b"[1],[{}]", b"[1],[2],[3]", b"1,2"]
 )
 def test_data_that_is_nested_otherwise_is_refused(text: bytes) -> None:
-    """Also where it has as many brackets, or commas, as it should."""
+    """Matching counts of brackets or commas do not suffice."""
     with pytest.raises(Malformed):
         check_values(tensor(text, 2, 1, form="nested"))
 
@@ -137,7 +137,7 @@ def test_strings_may_hold_what_means_something_elsewhere() -> None:
 
 
 def test_json_rows_keep_the_text_of_values() -> None:
-    """What no float and no 64-bit integer could hold."""
+    """Numbers beyond floats and 64-bit integers keep their text."""
     texts = [b"9007199254740993", b"18446744073709551616", b"1e400", b"-0.0", b"1.00", b"null"]
 
     assert json_rows(tensor(b" ,\n".join(texts), 6)) == texts
@@ -148,7 +148,7 @@ def test_json_rows_keep_the_text_of_values() -> None:
 
 
 def test_values_within_a_row_are_not_looked_at() -> None:
-    """They are cut where a list ends, not one by one: a row may have a million."""
+    """Data is cut at lists, not at values: a row may have a million."""
     text = b'1 ,"[,]", null,\n4'
 
     assert json_rows(tensor(text, 2, 2)) == [b'[1 ,"[,]"]', b"[ null,\n4]"]
@@ -271,14 +271,14 @@ def test_objects_become_a_tensor_for_each_key() -> None:
     ],
 )
 def test_binary_strings_have_their_lengths(rows: list[bytes], data: bytes) -> None:
-    """In four bytes each; also the texts of what is no tensor."""
+    """Each element has a 4-byte length, including JSON texts."""
     (one,) = tensors_from_rows(rows, binary=lambda name: True)
 
     assert one == Tensor(name="output-0", datatype="BYTES", shape=(2,), form="binary", data=data)
 
 
 def test_rows_of_objects_are_columns() -> None:
-    """If they have the same keys, in whatever order; their texts stay."""
+    """Objects need the same keys in any order; values keep their text."""
     assert columns_of([b'{"a":1.0,"b":[ ]}', b'{"b":"]","a":1e400}']) == {
         "a": [b"1.0", b"1e400"],
         "b": [b"[ ]", b'"]"'],

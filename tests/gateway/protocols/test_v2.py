@@ -1,4 +1,4 @@
-"""V2 requests share a call and get what they would have got alone."""
+"""V2 requests that share a call get the answers they would get alone."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,7 @@ X = b'{"name":"x","shape":[1],"datatype":"INT64","data":[1]}'
 def test_each_gets_what_it_would_have_got_alone(
     inputs: list[list[Written]], forms: list[str], with_bias: bool, data: st.DataObject
 ) -> None:
-    """Whatever the datatypes, shapes and forms, and with the id that it gave, or none."""
+    """For all datatypes, shapes and forms; each answer has its request's id, if any."""
     ids = data.draw(st.lists(st.none() | st.text(max_size=3), min_size=len(inputs), max_size=len(inputs)))
     contents = [
         request(*tensors, **({} if id_ is None else {"id": id_}))
@@ -88,7 +88,7 @@ def test_values_keep_their_text(data: str, shape: list[int]) -> None:
 
 
 def test_the_id_of_one_request_is_sent_and_several_get_one_together() -> None:
-    """An upstream cannot take them all, and some want one; no two calls have the same."""
+    """A merged call has an id of its own, and no two calls share one."""
     one, nameless = WIRE.parse(request(ints(1), id="a")), WIRE.parse(request(ints(1)))
 
     assert read(WIRE.merge([one]), "inputs")[0] == {"id": "a"}
@@ -98,7 +98,7 @@ def test_the_id_of_one_request_is_sent_and_several_get_one_together() -> None:
 
 
 def test_what_is_asked_of_the_whole_request_is_sent_once() -> None:
-    """Parameters and outputs are equal in requests that share a call, and so is what KServe's client adds."""
+    """The call has the members that its requests share, including those that KServe's client adds."""
     members = {"model_name": "m", "parameters": {"priority": 1.5}, "outputs": [{"name": "y"}]}
     one = WIRE.parse(request(ints(1), **members))
 
@@ -110,7 +110,7 @@ def test_what_is_asked_of_the_whole_request_is_sent_once() -> None:
 
 
 def merged_parameters(*parameters: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """What a call says of the input of requests with these parameters."""
+    """Return the parameters of the merged input."""
     requests = [WIRE.parse(request(ints(1, 2, parameters=own, **more))) for own in parameters]
     result = json.loads(WIRE.merge(requests).body)["inputs"][0].get("parameters", {})
     assert isinstance(result, dict)
@@ -118,7 +118,7 @@ def merged_parameters(*parameters: dict[str, Any], **more: Any) -> dict[str, Any
 
 
 def test_the_parameters_of_requests_become_lists() -> None:
-    """As the documents of MLServer have it: these two requests are theirs."""
+    """The two requests come from MLServer's documentation."""
     tensor = {"name": "parameters-np", "shape": [1], "datatype": "BYTES", "data": []}
     requests = [
         WIRE.parse(
@@ -142,7 +142,7 @@ def test_the_parameters_of_requests_become_lists() -> None:
 
 
 def test_parameters_that_some_requests_have_keep_their_places() -> None:
-    """null stands for those without; what belongs to the whole input stays as it is."""
+    """null marks requests without the parameter; parameters of the whole input stay as they are."""
     assert merged_parameters({"p": 1}, {}, {"p": [2], "q": "c"}) == {
         "p": [1, None, [2]],
         "q": [None, None, "c"],
@@ -199,7 +199,7 @@ def test_requests_that_differ_in_their_rows_share_a_call() -> None:
 
 
 def test_which_outputs_are_wanted_in_binary() -> None:
-    """What an output says of itself goes before what the request says of all."""
+    """An output's own parameter overrides the request's."""
     wanted = [{"name": "b", "parameters": {"binary_data": True}}, {"name": "d"}]
     neither = WIRE.parse(request(BASE))
     some = WIRE.parse(request(BASE, outputs=wanted))
@@ -221,7 +221,7 @@ def test_null_is_as_good_as_absent() -> None:
 def triton_request(
     *inputs: tuple[str, Any, str, bool], outputs: list[tuple[str, bool]], request_id: str = ""
 ) -> Content:
-    """The bytes that Triton's client would send."""
+    """Return the bytes that Triton's client sends."""
     described = []
     for name, array, datatype, binary in inputs:
         described.append(triton.InferInput(name, list(array.shape), datatype))
@@ -234,7 +234,7 @@ def triton_request(
 
 
 def triton_result(content: Content) -> Any:
-    """What Triton's client makes of a reply."""
+    """Read a reply with Triton's client."""
     length = content.header(HEADER)
     return triton.InferenceServerClient.parse_response_body(
         content.body, header_length=None if length is None else int(length)

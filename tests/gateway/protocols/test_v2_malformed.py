@@ -1,4 +1,4 @@
-"""V2 requests that are refused, or that share no call."""
+"""V2 requests that are rejected or cannot share a call."""
 
 import pytest
 from hypothesis import given
@@ -15,12 +15,12 @@ X = b'{"name":"x","shape":[1],"datatype":"INT64","data":[1]}'
 
 
 def with_header(text: bytes, blocks: bytes, header: bytes | None = None) -> Content:
-    """A body with bytes behind the JSON."""
+    """Return a body with bytes after the JSON."""
     return Content(text + blocks, ((HEADER, b"%d" % len(text) if header is None else header),))
 
 
 def binary_x(size: object, shape: str = "[2]", datatype: str = "INT16") -> bytes:
-    """The JSON of a request of one binary tensor."""
+    """Return the JSON of a request with one binary tensor."""
     parameters = f'"parameters":{{"binary_data_size":{size}}}'
     return f'{{"inputs":[{{"name":"x","shape":{shape},"datatype":"{datatype}",{parameters}}}]}}'.encode()
 
@@ -76,7 +76,6 @@ def binary_x(size: object, shape: str = "[2]", datatype: str = "INT16") -> bytes
     ],
 )
 def test_a_malformed_request_is_refused(text: bytes, message: str) -> None:
-    """400, and the message says what is wrong."""
     with pytest.raises(BadRequest, match=message):
         WIRE.parse(Content(text))
 
@@ -113,7 +112,6 @@ def test_a_malformed_request_is_refused(text: bytes, message: str) -> None:
     ],
 )
 def test_binary_data_that_is_not_what_the_request_says_is_refused(content: Content, message: str) -> None:
-    """400 for a wrong header, and for bytes too many or too few."""
     with pytest.raises(BadRequest, match=message):
         WIRE.parse(content)
 
@@ -147,14 +145,14 @@ def test_binary_data_that_is_not_what_the_request_says_is_refused(content: Conte
     ],
 )
 def test_what_an_upstream_must_see_as_it_came_shares_no_call(content: Content, message: str) -> None:
-    """An unbatched server may well accept it."""
+    """A server may accept it unbatched."""
     with pytest.raises(Unmergeable, match=message):
         WIRE.parse(content)
 
 
 @given(data=st.data())
 def test_any_bytes_are_a_request_or_refused(data: st.DataObject) -> None:
-    """Never another error; and what is accepted goes through a call of several as any other."""
+    """Any body is rejected, or can be merged like any other."""
     content = request(*data.draw(mergeable())[0], id="a")
     damaged = data.draw(st.binary(max_size=30) | mutated(st.just(content.body)))
     header = content.header(HEADER)

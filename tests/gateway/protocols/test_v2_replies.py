@@ -1,4 +1,4 @@
-"""Replies to V2 calls, dealt out and joined."""
+"""Replies to V2 calls that are split and joined."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.gateway.codecs.bodies import mutated
 from tests.gateway.protocols.v2_bodies import HEADER, Written, body, ints, mergeable, read
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_gateway.protocols.v2_replies import InferReply, join, render, split
+from uncork_gateway.protocols.v2_message import write
+from uncork_gateway.protocols.v2_replies import InferReply, join, split
 from uncork_gateway.protocols.wire import Content, WrongReply
 
 
@@ -21,30 +22,30 @@ def reply(*outputs: Written, **members: Any) -> Content:
 
 
 def answers(content: Content, *rows: int) -> list[dict[str, Any]]:
-    """What requests of so many rows get, as JSON."""
+    """Return the JSON answers of requests with the given rows."""
     return [as_json(part) for part in split(content, rows)]
 
 
 def as_json(part: InferReply) -> dict[str, Any]:
-    """A reply to one request without an id."""
-    result = json.loads(render(part.members, None, part.outputs).body)
+    """Return the JSON of a reply without an id."""
+    result = json.loads(write(part.members, None, b"outputs", part.outputs).body)
     assert isinstance(result, dict)
     return result
 
 
 def parameters(own: dict[str, Any], *rows: int) -> list[dict[str, Any]]:
-    """What requests of so many rows get of the parameters of an output."""
+    """Return the parameters of an output for requests with the given rows."""
     content = reply(ints(*range(sum(rows)), parameters=own))
     return [answer["outputs"][0].get("parameters", {}) for answer in answers(content, *rows)]
 
 
 def joined(*parts: tuple[int, Written]) -> dict[str, Any]:
-    """What a request gets whose parts have so many rows, and travelled alone."""
+    """Return the joined reply of parts with the given rows."""
     return as_json(join([part for rows, tensor in parts for part in split(reply(tensor), [rows])]))
 
 
 def test_the_reply_of_mlservers_documents() -> None:
-    """Lists of parameters are dealt out, also one that is too short; what is one for all is copied."""
+    """Lists of parameters are split, even short ones; other values are copied."""
     content = Content(
         b'{"model_name":"m","outputs":[{"name":"foo","datatype":"INT32","shape":[3,3],'
         b'"data":[1,2,3,4,5,6,7,8,9],"parameters":{"content_type":"np","foo":["foo_1","foo_2"],'
@@ -68,7 +69,7 @@ def test_the_reply_of_mlservers_documents() -> None:
 
 
 def test_parameters_of_requests_of_several_rows() -> None:
-    """A list for requests goes by request, one for rows by row; what is of neither length is copied."""
+    """Lists are split by request or by row; lists of other lengths are copied."""
     assert parameters({"p": ["a", "b"]}, 2, 3) == [{"p": "a"}, {"p": "b"}]
     assert parameters({"p": ["a"]}, 2, 3) == [{"p": "a"}, {}]
     assert parameters({"p": [None, "b"]}, 2, 3) == [{}, {"p": "b"}]
@@ -86,7 +87,7 @@ def test_one_request_gets_parameters_as_they_are(values: list[str]) -> None:
 
 
 def test_what_is_not_of_the_rows_is_copied() -> None:
-    """Model, version, parameters of the reply, and members that the protocol does not know; not the id."""
+    """All members but the id are copied, unknown ones included."""
     members = {"model_name": "m", "model_version": "3", "parameters": {"p": [1, 2]}, "new": 1.5}
 
     for answer in answers(reply(ints(1, 2), id="theirs", **members), 1, 1):
@@ -115,7 +116,7 @@ def test_rows_without_values_are_dealt_out(data: str, expected: list[str]) -> No
 
 
 def output(shape: str, data: str, datatype: str = "INT8") -> str:
-    """A reply of one output."""
+    """Return a reply with one output."""
     return f'{{"outputs":[{{"name":"x","shape":{shape},"datatype":"{datatype}","data":{data}}}]}}'
 
 
@@ -169,7 +170,7 @@ def test_a_binary_output_of_another_length_cannot_be_dealt_out(block: bytes) -> 
 
 @given(data=st.data())
 def test_any_bytes_are_dealt_out_or_are_a_wrong_reply(data: st.DataObject) -> None:
-    """Never another error, neither when they are dealt out nor when they are joined."""
+    """Malformed replies raise only WrongReply when split or joined."""
     outputs = data.draw(mergeable(least_rows=2))[0]
     content = reply(*outputs, parameters={"p": [1, 2]})
     damaged = Content(data.draw(st.binary(max_size=30) | mutated(st.just(content.body))), content.headers)
@@ -184,14 +185,14 @@ def test_any_bytes_are_dealt_out_or_are_a_wrong_reply(data: st.DataObject) -> No
 
 @pytest.mark.parametrize("shape", ["[]", "[1]", "[7]", "[3,9]"])
 def test_the_reply_to_one_request_stays_as_it_is(shape: str) -> None:
-    """Nothing is dealt out, so that it need not have its rows: the server would have said the same to it."""
+    """A reply to one request is not split, so its rows are not checked."""
     text = output(shape, "[1]")
 
     assert answers(Content(text.encode()), 2) == [json.loads(text)]
 
 
 def test_parts_are_joined_with_their_parameters() -> None:
-    """Equal ones stay, those of the rows become lists, of others the first's."""
+    """Equal parameters stay, those of rows become lists, of others the first stays."""
     own: list[dict[str, Any]] = [
         {"same": ["a"], "row": [1, 2], "first": 1, "content_type": "np"},
         {"same": ["a"], "row": [3, 4], "first": 2, "content_type": "hg", "late": 1},
@@ -239,7 +240,7 @@ def test_parts_that_do_not_fit_together(parts: list[Written], message: str) -> N
 
 
 def test_parts_with_values_missing_do_not_fit_together() -> None:
-    """Nobody has looked at the reply to a part that travelled alone."""
+    """The reply to a part was not checked when it was split."""
     short = Content(output("[2]", "[1]").encode())
 
     with pytest.raises(WrongReply, match="needs 2 values, the data has 1"):
@@ -250,20 +251,20 @@ def test_parts_with_values_missing_do_not_fit_together() -> None:
 
 
 def test_the_reply_of_a_model_of_our_own() -> None:
-    """It has the members, the client's id verbatim, and tensors in their own form."""
+    """The answer has the members, the client's id verbatim, and tensors in their form."""
     outputs = [
         Tensor(name="a", datatype="INT8", shape=(2,), form="flat", data=b"1,2"),
         Tensor(name="b", datatype="INT8", shape=(2,), form="binary", data=b"\1\2"),
     ]
     named = {"model_name": '"mé"'.encode(), "model_version": b'"1"'}
 
-    content = render(named, rb'"\u0061"', outputs)
+    content = write(named, rb'"\u0061"', b"outputs", outputs)
     members, tensors = read(content, "outputs")
 
     assert members == {"model_name": "mé", "model_version": "1", "id": "a"}
     assert rb'"id":"\u0061"' in content.body
     assert [tensor.form for tensor in tensors] == ["flat", "binary"]
     assert dict(content.headers)[b"content-type"] == b"application/octet-stream"
-    plain = render({"model_name": b'"m"'}, None, outputs[:1])
+    plain = write({"model_name": b'"m"'}, None, b"outputs", outputs[:1])
     assert json.loads(plain.body).keys() == {"model_name", "outputs"}
     assert plain.headers == ((b"content-type", b"application/json"),)

@@ -1,4 +1,4 @@
-"""Requests in the Open Inference Protocol V2, and a server that reads them by means of its own."""
+"""Requests of the Open Inference Protocol V2, and an independent server."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from uncork_gateway.protocols.wire import Content
 
 HEADER = b"inference-header-content-length"
 ITEM_BYTES = {"BOOL": 1, "INT8": 1, "INT16": 2, "BF16": 2, "FP32": 4, "INT64": 8, "UINT64": 8, "FP64": 8}
-# Numbers that do not survive being read and written again.
+# Numbers that parsing and rewriting would change.
 _NUMBERS = [
     "0",
     "-0.0",
@@ -32,14 +32,14 @@ _STRINGS = st.text(alphabet='ab,[]{}"\\é\n ', max_size=4).flatmap(
 
 
 class Number(NamedTuple):
-    """A number as it is written."""
+    """A number with its text."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """A tensor whose ``items`` are JSON texts, or, where the form is binary, the bytes of elements."""
+    """A tensor; ``items`` are JSON texts, or bytes of elements if the form is binary."""
 
     name: str
     datatype: str
@@ -71,7 +71,7 @@ class Written:
         return "{" + ",".join(members) + "}"
 
     def block(self) -> bytes:
-        """The bytes of the tensor behind the JSON."""
+        """The bytes of the tensor after the JSON."""
         if self.form != "binary":
             return b""
         if self.datatype == "BYTES":
@@ -111,7 +111,7 @@ def ints(*values: Any, inner: Sequence[int] = (), form: str = "flat", **others: 
 
 
 def read(content: Content, key: str) -> tuple[dict[str, Any], list[Written]]:
-    """All members but the tensors, and the tensors; numbers stay as they are written."""
+    """Return the other members, and the tensors; numbers keep their text."""
     length = int(content.header(HEADER) or len(content.body))
     members = _loads(content.body[:length].decode())
     blocks = content.body[length:]

@@ -1,4 +1,4 @@
-"""What the gateway counts and measures."""
+"""The gateway's metrics."""
 
 import asyncio
 import math
@@ -41,7 +41,7 @@ Reading = dict[Series, float]
 
 
 def read(metrics: Metrics) -> Reading:
-    """The exposition as Prometheus reads it."""
+    """Return the metrics as Prometheus parses them."""
     families = text_string_to_metric_families(metrics.render().decode())
     return {
         Series(sample.name, frozenset(sample.labels.items())): sample.value
@@ -51,12 +51,12 @@ def read(metrics: Metrics) -> Reading:
 
 
 def value(reading: Reading, name: str, **labels: str) -> float | None:
-    """The value of one series, None if there is no such series."""
+    """Return the value of a series; None if it does not exist."""
     return reading.get(Series(name, frozenset(labels.items())))
 
 
 async def traffic() -> Reading:
-    """One refused, a batch of one row, a full one of 2 + 3, one that still runs, and 4 rows that wait."""
+    """Produce one refusal, batches of 1 and 2 + 3 rows, one running batch, and 4 queued rows."""
     metrics = Metrics()
     gate = asyncio.Semaphore(2)
 
@@ -94,7 +94,7 @@ async def traffic() -> Reading:
 
 @pytest.fixture(scope="module")
 def reading() -> Reading:
-    """Give what is exposed in the middle of some traffic."""
+    """Return the metrics during some traffic."""
     return asyncio.run(traffic())
 
 
@@ -167,7 +167,7 @@ def test_durations_of_requests_are_measured(reading: Reading) -> None:
 
 
 def test_batches_are_counted(reading: Reading) -> None:
-    """When they are released: by reason, by rows, by requests."""
+    """Released batches are counted by reason, rows and requests."""
     assert value(reading, "uncork_releases_total", **API, reason="idle") == 2
     assert value(reading, "uncork_releases_total", **API, reason="full") == 1
     assert value(reading, "uncork_batch_rows_count", **API) == 3
@@ -178,7 +178,7 @@ def test_batches_are_counted(reading: Reading) -> None:
 
 
 def test_waits_are_measured_when_a_request_is_released(reading: Reading) -> None:
-    """One per request, not per batch; those still held have none yet."""
+    """Each request counts once; queued ones do not count yet."""
     assert value(reading, "uncork_queue_wait_seconds_count", **API) == 4
 
 
@@ -191,7 +191,7 @@ def test_batches_are_measured_when_they_come_back(reading: Reading) -> None:
 
 
 async def test_batches_that_nobody_answered_are_counted() -> None:
-    """Those that went with their worker and those past their timeout; they have no duration."""
+    """Lost and timed-out batches have no duration."""
     metrics = Metrics()
 
     async def no_answer(job: Job[bytes]) -> BatchResult[bytes]:
@@ -201,7 +201,7 @@ async def test_batches_that_nobody_answered_are_counted() -> None:
         return await never
 
     dispatcher = AsyncDispatcher(TaskRunner(no_answer), observers=(metrics,))
-    dispatcher.set_api(ApiRules(name="echo", timeout_s=0.001))
+    dispatcher.set_api(ApiRules(name="echo", timeout_s=0.1))
     dispatcher.worker_ready(1)
     dispatcher.worker_ready(2)
     await asyncio.gather(dispatcher.call("echo", b""), return_exceptions=True)
@@ -214,7 +214,7 @@ async def test_batches_that_nobody_answered_are_counted() -> None:
 
 
 def test_refusals_are_counted_by_reason(reading: Reading) -> None:
-    """Each reason by itself; none that did not occur."""
+    """Only reasons that occurred have a series."""
     sheds = {series.labels for series in reading if series.name == "uncork_shed_total"}
 
     assert sheds == {frozenset({("api", "echo"), ("reason", "no_worker")})}
@@ -248,13 +248,13 @@ def test_workers_are_counted_by_state(reading: Reading) -> None:
 
 
 def test_limits_are_shown(reading: Reading) -> None:
-    """So that latency and batches can be drawn beside what they should be."""
+    """Charts compare latency and batch sizes with these limits."""
     assert value(reading, "uncork_goal_seconds", **API) == 50
     assert value(reading, "uncork_max_batch_rows", **API) == 5
 
 
 def test_who_has_no_goal_shows_none() -> None:
-    """As a proxy that was given none; all else is there."""
+    """A proxy without a goal lacks only the goal's gauge."""
     metrics = Metrics()
     stats = Api(ApiRules(name="echo")).stats(0.0)
     metrics.registry.register(
@@ -279,12 +279,12 @@ def test_two_gateways_do_not_share_their_counts() -> None:
 
 
 def test_the_content_type_is_that_of_the_text_format() -> None:
-    """Prometheus looks at it before it reads."""
+    """Prometheus checks the content type before it parses."""
     assert CONTENT_TYPE.startswith("text/plain; version=")
 
 
 def test_a_quantile_is_read_from_the_buckets() -> None:
-    """Within one, values are taken to lie evenly; beyond the last they count as its bound."""
+    """Values are spread evenly within a bucket; above the last bound they count as the bound."""
     counted = Distribution(np.array([1.0, 2.0, 4.0]))
     assert (counted.quantile(0.5), counted.mean, counted.count) == (0, 0, 0)
     counted.observe_all([0.5, 1.5, 1.6, 3.0])
@@ -317,8 +317,8 @@ def test_what_was_counted_since_a_copy_is_the_difference() -> None:
     before = tally.copy()
     tally.answered(503, 0.2)
 
-    assert tally.statuses - before.statuses == {503: 1}
-    later = tally.duration.since(before.duration)
-    assert later.count == 1
-    assert later.sum == pytest.approx(0.2)
+    later = tally.since(before)
+    assert later.statuses == {503: 1}
+    assert later.duration.count == 1
+    assert later.duration.sum == pytest.approx(0.2)
     assert (before.duration.count, tally.duration.count) == (1, 2)

@@ -1,4 +1,4 @@
-"""What follows from what was counted in a window."""
+"""Figures derived from the counts of a window."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.gateway.pages.status.staged import recent
 
 
 def test_answers_are_told_apart() -> None:
-    """Errors, refusals, and what is the client's doing; shares are of the others."""
+    """4xx answers are excluded from the shares of errors and refusals."""
     lately = recent(
         batches=50, statuses={422: 10, 499: 5, 503: 1}, errors={500: 20, 503: 4}, sheds={"deadline": 25}
     )
@@ -37,7 +37,7 @@ def test_few_requests_have_no_rate(batches: int, seconds: float, is_few: bool) -
 
 
 def test_rows_are_counted_as_the_limits_count_them() -> None:
-    """In cost, where there is one: requests of three."""
+    """Rows are units of cost where the API has one; here 3 per request."""
     lately = recent(batches=30, each=2, rows=3, rate=60)
 
     assert (lately.mean_rows, lately.mean_requests, lately.rows_per_request) == (6, 2, 3)
@@ -45,6 +45,6 @@ def test_rows_are_counted_as_the_limits_count_them() -> None:
 
 
 def test_time_on_the_way_is_what_is_left() -> None:
-    """It is never negative, though refusals are answered sooner than batches run."""
+    """The rest is never negative, though refusals take less time than batches."""
     assert recent(batches=4).transport_s == pytest.approx(0.002)
     assert recent(batches=4, took_s=0.001).transport_s == 0

@@ -1,4 +1,4 @@
-"""The recent past."""
+"""The recorder of the recent past."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from uncork_gateway.telemetry.recorder import Recorder
 
 
 class Told:
-    """A recorder and metrics that hear of batches, at times that the test sets."""
+    """A recorder and metrics with a clock and batches that the test controls."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -28,16 +28,16 @@ class Told:
         self.batches = 0
 
     def recent(self, api: str = "a") -> Recent:
-        """What is recent now."""
+        """Return the recent counts."""
         return self.recorder.recent(api, self.now)
 
     def queue(self, rows: float) -> None:
-        """Rows arrive."""
+        """Add arriving rows to the queue."""
         arrived, queued = self.sample.arrived_rows + rows, self.sample.queued_rows + rows
         self.sample = self.sample._replace(arrived_rows=arrived, queued_rows=queued)
 
     def start(self, requests: int = 2, *, api: str = "a") -> Start:
-        """A batch is released, of rows that were queued; if none were, they arrive now."""
+        """Release a batch of queued rows, or of rows that arrive now if too few are queued."""
         self.batches += 1
         if self.sample.queued_rows < 3 * requests:
             self.queue(3 * requests)
@@ -49,7 +49,7 @@ class Told:
         return start
 
     def end(self, start: Start, *, after_s: float = 0.005, status: BatchStatus = "worked") -> None:
-        """It comes back, and its requests are answered."""
+        """Finish a batch and answer its requests."""
         self.now += after_s
         rows = 3 * len(start.requests)
         for observer in (self.recorder, self.metrics):
@@ -58,18 +58,18 @@ class Told:
             self.metrics.api(start.api).answered(200, 0.001 + after_s)
 
     def batch(self, requests: int = 2, *, api: str = "a") -> None:
-        """A batch, from release to end."""
+        """Release and finish a batch."""
         self.end(self.start(requests, api=api))
 
     def shed(self) -> None:
-        """A request is refused."""
+        """Shed a request."""
         for observer in (self.recorder, self.metrics):
             observer.request_shed("a", "deadline")
 
 
 @pytest.fixture
 def told() -> Told:
-    """Nothing has been heard yet."""
+    """An empty recorder."""
     return Told()
 
 
@@ -83,7 +83,7 @@ def test_a_batch_is_kept_as_it_ended(told: Told) -> None:
 
 
 def test_batches_are_numbered_as_they_end(told: Told) -> None:
-    """Who asks for those after a number misses none, though they ended in another order than they began."""
+    """Numbers follow the order of completion, so no batch is missed."""
     slow, quick = told.start(1), told.start(2)
     told.end(quick)
     [first] = told.recorder.batches_after(0)
@@ -96,7 +96,7 @@ def test_batches_are_numbered_as_they_end(told: Told) -> None:
 
 
 def test_only_the_last_batches_are_kept(told: Told) -> None:
-    """A year of them would be too many."""
+    """Memory is bounded."""
     for _ in range(2100):
         told.batch(1)
 
@@ -106,20 +106,21 @@ def test_only_the_last_batches_are_kept(told: Told) -> None:
 
 
 def test_what_is_recent_is_what_metrics_count(told: Told) -> None:
-    """While nothing is older than the window."""
+    """This holds while nothing is older than the window."""
     for requests in (1, 2, 3):
         told.batch(requests)
         told.now += 1
     told.shed()
 
     recent, tally = told.recent(), told.metrics.api("a")
-    assert recent.statuses == tally.statuses == {200: 6}
-    assert recent.releases == tally.releases == {"idle": 3}
-    assert recent.sheds == tally.sheds == {"deadline": 1}
-    assert (recent.released_rows, recent.arrived_rows) == (18, 18)
-    assert (recent.duration.count, recent.queue_wait.count, recent.batch_duration.count) == (6, 6, 3)
-    assert recent.ran == 6
-    assert recent.ran_s == pytest.approx(6 * 0.005)
+    counts = recent.counts
+    assert counts.statuses == tally.statuses == {200: 6}
+    assert counts.releases == tally.releases == {"idle": 3}
+    assert counts.sheds == tally.sheds == {"deadline": 1}
+    assert (counts.released_rows, recent.arrived_rows) == (18, 18)
+    assert (counts.duration.count, counts.queue_wait.count, counts.batch_duration.count) == (6, 6, 3)
+    assert counts.ran == 6
+    assert counts.ran_s == pytest.approx(6 * 0.005)
 
 
 def test_what_is_older_than_the_window_is_forgotten(told: Told) -> None:
@@ -127,28 +128,28 @@ def test_what_is_older_than_the_window_is_forgotten(told: Told) -> None:
     told.now += WINDOW_S / 2
     told.batch(1)
     told.now += WINDOW_S / 2 - 0.1
-    assert told.recent().ran == 6
+    assert told.recent().counts.ran == 6
     told.now += WINDOW_S / 10 + 0.2
-    assert told.recent().ran == 1
+    assert told.recent().counts.ran == 1
     assert told.metrics.api("a").batch_requests.sum == 6
 
 
 def test_after_a_long_silence_nothing_is_recent(told: Told) -> None:
     told.batch(5)
     told.now += 3600
-    assert told.recent().releases == {}
+    assert told.recent().counts.releases == {}
     told.now += 3600
     told.batch(2)
-    assert told.recent().statuses == {200: 2}
+    assert told.recent().counts.statuses == {200: 2}
 
 
 def test_a_steady_load_is_seen_as_it_is(told: Told) -> None:
-    """One batch a second: the window has 30 to 33 of them, whenever one looks."""
+    """At one batch per second, the window always has 30 to 33."""
     seen = []
     for _ in range(200):
         told.batch(1)
         told.now += 0.995
-        seen.append(told.recent().ran)
+        seen.append(told.recent().counts.ran)
 
     assert set(seen[40:]) <= set(range(30, 35))
 
@@ -157,18 +158,18 @@ def test_apis_do_not_mix(told: Told) -> None:
     told.batch(2)
     told.batch(3, api="b")
 
-    assert told.recent().ran == 2
-    assert told.recent("b").ran == 3
-    assert told.recent("c").ran == 0
+    assert told.recent().counts.ran == 2
+    assert told.recent("b").counts.ran == 3
+    assert told.recent("c").counts.ran == 0
 
 
 def test_what_is_answered_without_a_batch_is_recent_too(told: Told) -> None:
-    """A malformed request for example, also the first that ever came."""
+    """A malformed request for example, even as the first one."""
     told.metrics.api("a").answered(400, 0.001)
-    assert told.recent().statuses == {400: 1}
+    assert told.recent().counts.statuses == {400: 1}
     told.now += 3600
     told.metrics.api("a").answered(502, 0.001)
-    assert (told.recent().statuses, told.recent().errors) == ({502: 1}, {502: 1})
+    assert (told.recent().counts.statuses, told.recent().counts.errors) == ({502: 1}, {502: 1})
 
 
 def test_a_batch_longer_than_the_window_is_answered_in_it(told: Told) -> None:
@@ -178,12 +179,12 @@ def test_a_batch_longer_than_the_window_is_answered_in_it(told: Told) -> None:
         told.metrics.api("a").answered(200, 90.0)
     told.end(start)
 
-    assert told.recent().statuses == {200: 4}
-    assert told.recent().ran == 2
+    assert told.recent().counts.statuses == {200: 4}
+    assert told.recent().counts.ran == 2
 
 
 def test_arrivals_are_counted_from_the_first_after_a_silence(told: Told) -> None:
-    """All rows of a burst that is queued before its first batch is released, and the window begins there."""
+    """The window begins with the first arrival of a burst and counts all its rows."""
     told.batch(1)
     told.now += 100
     told.queue(300)
@@ -198,7 +199,7 @@ def test_arrivals_are_counted_from_the_first_after_a_silence(told: Told) -> None
 
 
 def test_arrivals_at_a_steady_load_are_those_of_the_window(told: Told) -> None:
-    """Rows that were queued when it began are not among them, also where a batch takes long."""
+    """Rows already queued at the start of the window are excluded, even with long batches."""
     for _ in range(20):
         start = told.start(2)
         told.now += 4.9
@@ -211,17 +212,17 @@ def test_arrivals_at_a_steady_load_are_those_of_the_window(told: Told) -> None:
 
 
 def test_rows_are_their_cost_where_there_is_one(told: Told) -> None:
-    """As limits, arrivals and the estimate count them; only the batches that are kept know both."""
+    """Limits, arrivals and the estimate count cost; only finished batches have both."""
     start = Start(1, 10, "a", None, (1,), 50.0, "idle", 0.004)
     for observer in (told.recorder, told.metrics):
         observer.batch_started(start, 2, [0.001])
 
-    assert told.recent().released_rows == 50
+    assert told.recent().counts.released_rows == 50
     assert told.recent().mean_rows == 50
 
 
 def test_who_asks_changes_nothing(told: Told) -> None:
-    """Figures are the same for one who has looked all the time as for one who looks for the first time."""
+    """Figures do not depend on how often they are read."""
     other = Told()
     for second in range(100):
         for one in (told, other):
@@ -231,7 +232,11 @@ def test_who_asks_changes_nothing(told: Told) -> None:
         told.recent()
 
     seen, fresh = told.recent(), other.recent()
-    assert (seen.seconds, seen.ran, seen.arrived_rows) == (fresh.seconds, fresh.ran, fresh.arrived_rows)
+    assert (seen.seconds, seen.counts.ran, seen.arrived_rows) == (
+        fresh.seconds,
+        fresh.counts.ran,
+        fresh.arrived_rows,
+    )
     assert seen.estimate == fresh.estimate
 
 
@@ -240,7 +245,7 @@ SLOW = Estimate(0.020, 0.001, 0.2, earned_rows=64)
 
 
 def test_the_estimate_does_not_move_much_within_a_second(told: Told) -> None:
-    """Though the dispatcher's own moves by half; it is scaled to what batches took."""
+    """The dispatcher's own estimate moves by half; the displayed one is smoothed and scaled."""
     seen = []
     for batch in range(600):
         told.sample = told.sample._replace(estimate=(QUICK, SLOW)[batch // 10 % 2], transport_s=0.001)
@@ -258,7 +263,7 @@ def test_the_estimate_does_not_move_much_within_a_second(told: Told) -> None:
 
 
 def test_an_estimate_that_rests_on_too_few_batches_is_none(told: Told) -> None:
-    """From the fifth on there is one, which stays when nobody asks any more."""
+    """Once known, the estimate remains after traffic stops."""
     told.sample = told.sample._replace(estimate=QUICK._replace(earned_rows=0))
     told.batch()
     assert told.recent().estimate is None

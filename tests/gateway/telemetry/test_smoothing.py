@@ -1,4 +1,4 @@
-"""The estimate as people see it."""
+"""The displayed estimate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SLOW = Estimate(intercept_s=0.015, slope_s=0.003, spread=0.3, earned_rows=64)
 
 
 def test_an_estimate_that_jumps_to_and_fro_is_shown_as_its_mean() -> None:
-    """Every second by half; nobody sees more than a few percent, from the tenth second on."""
+    """The input moves by half every second; from second 10 on the output moves by a few percent."""
     smooth = SmoothEstimate(15)
     seen = []
     for second in range(120):
@@ -28,7 +28,7 @@ def test_an_estimate_that_jumps_to_and_fro_is_shown_as_its_mean() -> None:
 
 
 def test_a_change_that_lasts_is_followed() -> None:
-    """Two thirds of the way in one span, and nearly all of it in three."""
+    """The mean moves two thirds of the way in one span, and nearly all of it in three."""
     smooth = SmoothEstimate(15)
     for second in range(60):
         smooth.add(QUICK, now=float(second))
@@ -44,7 +44,7 @@ def test_a_change_that_lasts_is_followed() -> None:
 
 
 def test_after_a_long_silence_what_was_before_counts_for_nothing() -> None:
-    """The machine may be another one then."""
+    """Conditions may have changed by then."""
     smooth = SmoothEstimate(15)
     smooth.add(QUICK, now=0.0)
     smooth.add(QUICK, now=1.0)
@@ -54,7 +54,7 @@ def test_after_a_long_silence_what_was_before_counts_for_nothing() -> None:
 
 
 def test_an_estimate_that_knows_larger_batches_replaces_what_was_before() -> None:
-    """What single rows had told of batches was a guess."""
+    """Batches of one row say little about larger ones."""
     smooth = SmoothEstimate(15)
     for second in range(60):
         smooth.add(QUICK._replace(earned_rows=2), now=float(second))
@@ -73,7 +73,7 @@ positive = st.floats(1e-4, 1e3)
 def test_a_calibrated_estimate_predicts_what_was_measured(
     intercept: float, slope: float, batches: int, rows: float, seconds: float
 ) -> None:
-    """For the mean batch; the shape of the line stays."""
+    """The scaled line matches the mean batch and keeps its shape."""
     made = calibrated(Estimate(intercept, slope, 0.1), batches=batches, rows=rows, seconds=seconds)
 
     assert made.seconds(rows / batches) == pytest.approx(seconds / batches)

@@ -1,4 +1,4 @@
-"""Spans of requests and batches, and what they are linked by."""
+"""Spans of requests and batches, and their links."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNSAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203332-00"
 
 
 class Seen:
-    """What was exported."""
+    """The exported spans."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -30,12 +30,12 @@ class Seen:
         self.traces = Traces(provider.get_tracer("test"))
 
     def named(self, name: str) -> list[ReadableSpan]:
-        """Spans of a name, in the order in which they ended."""
+        """Return the spans with a name, in order of their ends."""
         return [span for span in self._exporter.get_finished_spans() if span.name == name]
 
 
 async def ask_two(on: GatewayStage, *, second: str, status: int = 200) -> tuple[Batch, list[int]]:
-    """A batch of two requests, the first without a trace and the second with what its client says."""
+    """Run a batch of two requests; only the second has a client's trace."""
     worker = await on.worker()
     first = on.post("/echo", 0)
     running, _ = await worker.batch()
@@ -54,7 +54,7 @@ async def ask_two(on: GatewayStage, *, second: str, status: int = 200) -> tuple[
 
 
 async def test_a_batch_is_linked_to_all_its_requests(tmp_path: Path) -> None:
-    """And they to it; it is in the trace of the first, which its worker is told."""
+    """Links go both ways; the batch and its worker are in the first request's trace."""
     seen = Seen()
 
     async with gateway(tmp_path, traces=seen.traces) as on:
@@ -106,7 +106,7 @@ async def test_a_client_that_is_not_sampled_has_no_span(tmp_path: Path) -> None:
 
 
 async def test_a_batch_that_went_with_its_worker_is_an_error(tmp_path: Path) -> None:
-    """And so is the request, which was tried twice."""
+    """The retried request is an error too."""
     seen = Seen()
 
     async with gateway(tmp_path, traces=seen.traces) as on:
@@ -130,7 +130,7 @@ async def test_nobody_is_traced_by_default(tmp_path: Path) -> None:
 
 
 async def test_a_server_behind_a_proxy_is_told_of_the_batch() -> None:
-    """Not of the first request: its trace goes on through the batch."""
+    """The call carries the trace of the batch, which continues that of the sampled request."""
     seen = Seen()
 
     async with merging(traces=seen.traces) as (on, model):

@@ -22,28 +22,23 @@ _MOST_BATCHES = 10
 _MOST_PAST_BATCHES = 600
 # A viewer with this many unread events does not read; its queue must not grow.
 _MOST_UNREAD = 8
+_Viewer = asyncio.Queue[bytes | None]
+"""The unread frames of one viewer; None ends the stream."""
 
 
 class Source(Protocol):
-    """What the feed reads."""
+    """The status and the batches that the feed sends."""
 
-    def status(self) -> Status:
-        """Return the current status."""
-        ...
+    def status(self) -> Status: ...
 
     def batches_after(self, number: int) -> Sequence[FinishedBatch]:
         """Return the recorded batches with a higher number, in order."""
-        ...
 
 
 class Feed:
-    """Sends events to viewers, as frames of server-sent events.
+    """Sends events to viewers, as frames of server-sent events, one every ``interval_s`` seconds.
 
     A viewer may receive a batch twice, in its first frame and in the next.
-
-    Args:
-        source: the status and the batches.
-        interval_s: seconds between events.
     """
 
     def __init__(self, source: Source, *, interval_s: float = _INTERVAL_S) -> None:
@@ -67,7 +62,7 @@ class Feed:
         """Yield the frames of one viewer, until it disconnects, stops reading, or the feed is closed."""
         if self.why_no_more:
             return
-        viewer = _Viewer()
+        viewer: _Viewer = asyncio.Queue()
         self._viewers.add(viewer)
         try:
             yield self._first()
@@ -87,7 +82,7 @@ class Feed:
             self._send()
         self._closed = True
         for viewer in self._viewers:
-            viewer.end()
+            viewer.put_nowait(None)
 
     async def _tick(self) -> None:
         while not self._closed:
@@ -95,7 +90,6 @@ class Feed:
             self._send()
 
     def _first(self) -> bytes:
-        """Return the first frame of a new viewer."""
         batches = self._source.batches_after(-1)
         if len(self._viewers) == 1:
             self._number = _last(batches, self._number)
@@ -111,24 +105,7 @@ class Feed:
             return
         self._number = _last(batches, self._number)
         for viewer in self._viewers:
-            viewer.put(frame)
-
-
-class _Viewer:
-    """The unread frames of one viewer; None ends the stream."""
-
-    def __init__(self) -> None:
-        self._frames: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self.get = self._frames.get
-
-    def put(self, frame: bytes) -> None:
-        if self._frames.qsize() < _MOST_UNREAD:
-            self._frames.put_nowait(frame)
-        else:
-            self.end()
-
-    def end(self) -> None:
-        self._frames.put_nowait(None)
+            viewer.put_nowait(frame if viewer.qsize() < _MOST_UNREAD else None)
 
 
 def _last(batches: Sequence[FinishedBatch], before: int) -> int:

@@ -29,8 +29,7 @@ class Dashboard:
     reveal anything about the server.
 
     Args:
-        source: the status and the batches to show.
-        error: writes an answer from path, status, detail and headers.
+        error: writes an error from path, status, detail and headers.
         apart: whether the page is on another port than the APIs.
     """
 
@@ -53,13 +52,12 @@ class Dashboard:
         """End the streams of events after a last one."""
 
     def page_routes(self) -> list[Route]:
-        """What tells nothing of the server."""
+        """Return the routes that reveal nothing about the server."""
         if self._assets is None:
             return [Route(PREFIX, not_installed)]
         return [Route(PREFIX, partial(self._page, self._assets)), self._assets.route()]
 
     def event_routes(self) -> list[Route]:
-        """Return the route of the events."""
         return [Route(f"{PREFIX}/events", self._events)]
 
     async def _page(self, assets: Assets, request: Request) -> Response:

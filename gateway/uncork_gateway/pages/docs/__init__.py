@@ -18,58 +18,28 @@ PACKAGE = "swagger_ui_bundle"
 _OURS = Path(__file__).parent
 
 
-class DocsPage:
-    """Swagger UI over ``/openapi.json`` and its files, the same for every service.
+def docs_routes() -> list[Route]:
+    """Return the routes of Swagger UI over ``/openapi.json`` and its files, the same for every service.
 
     A browser that opens a page sends no API key. So the page itself requires none; it asks for the key and
     sends it with the request for the document.
     """
-
-    def __init__(self) -> None:
-        self._assets: Assets | None = None
-        package = package_folder(PACKAGE)
-        if package is None:
-            return
-        [swagger] = package.glob("vendor/swagger-ui-*")
-        self._assets = Assets(
-            PREFIX,
-            {
-                "swagger-ui.css": swagger / "swagger-ui.css",
-                "swagger-ui-bundle.js": swagger / "swagger-ui-bundle.js",
-                "icon.png": swagger / "favicon-32x32.png",
-                "docs.css": _OURS / "docs.css",
-                "docs.js": _OURS / "docs.js",
-            },
-        )
-
-    def routes(self) -> list[Route]:
-        """Where it is."""
-        if self._assets is None:
-            return [Route(PREFIX, not_installed)]
-        return [Route(PREFIX, partial(_page, self._assets)), self._assets.route()]
+    package = package_folder(PACKAGE)
+    if package is None:
+        return [Route(PREFIX, not_installed)]
+    [swagger] = package.glob("vendor/swagger-ui-*")
+    assets = Assets(
+        PREFIX,
+        {
+            "swagger-ui.css": swagger / "swagger-ui.css",
+            "swagger-ui-bundle.js": swagger / "swagger-ui-bundle.js",
+            "icon.png": swagger / "favicon-32x32.png",
+            "docs.css": _OURS / "docs.css",
+            "docs.js": _OURS / "docs.js",
+        },
+    )
+    return [Route(PREFIX, partial(_page, assets)), assets.route()]
 
 
 async def _page(assets: Assets, request: Request) -> Response:
-    return html_page(Template(_PAGE).substitute(await assets.urls()))
-
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>API</title>
-<link rel="icon" href="$icon_png">
-<link rel="stylesheet" href="$swagger_ui_css">
-<link rel="stylesheet" href="$docs_css">
-<form id="key" hidden>
-  <label for="key-text">API key</label>
-  <input id="key-text" type="password" autocomplete="off" required>
-  <button>Show</button>
-</form>
-<p id="message" role="status">Loading …</p>
-<div id="api"></div>
-<noscript>This page needs JavaScript. What it shows is at <a href="openapi.json">openapi.json</a>.</noscript>
-<script src="$swagger_ui_bundle_js"></script>
-<script src="$docs_js"></script>
-</html>
-"""
+    return html_page(Template((_OURS / "docs.html").read_text()).substitute(await assets.urls()))

@@ -1,5 +1,5 @@
-// Shows openapi.json, which lies beside this page, with Swagger UI. Where API keys are wanted it asks for one
-// and keeps it for as long as the page is open.
+// Shows openapi.json with Swagger UI. If the server requires an API key, the page asks for one and keeps it
+// while it is open.
 "use strict";
 
 const RETRY_MS = 1000;
@@ -28,7 +28,7 @@ async function load(key) {
   show(await reply.json(), key);
 }
 
-// No document yet; there will be one when a worker has started.
+// There is no document until a worker has started.
 function tell(text, key) {
   message.textContent = text;
   setTimeout(() => load(key), RETRY_MS);
@@ -53,12 +53,12 @@ function show(api, key) {
 }
 
 // The packaged Swagger UI reads OpenAPI 3.0, where a value has one type, and fills its forms only with a body's
-// single example. Nothing but what is shown depends on it.
+// single example. This affects only the display.
 function readable(api) {
   const { paths, components } = simpler(api);
   for (const { responses } of Object.values(paths).flatMap((path) => Object.values(path))) {
     for (const status of Object.keys(responses).filter((status) => status >= "400" && status < "600")) {
-      // All look alike, as the description says; a page of copies would hide what differs.
+      // All have the same form, as the description says; copies would hide the differences.
       delete responses[status].content;
     }
   }

@@ -41,11 +41,11 @@ _LOCKED = (
 
 
 class Home(NamedTuple):
-    """The content of the page; ``trouble`` is why requests cannot be answered now, empty if they can."""
+    """The content of the page; ``not_ready_reason`` is empty if requests can be answered."""
 
     name: str | None
     text: str = ""
-    trouble: str = ""
+    not_ready_reason: str = ""
     apis: Sequence[ApiDescription] = ()
     models: Sequence[str] = ()
 
@@ -95,15 +95,14 @@ class HomePage:
         return Template((_OURS / "home.html").read_text()).substitute(parts, **files)
 
     def _parts(self, home: Home, *, base_url: str) -> dict[str, str]:
-        """Return the parts of the page as HTML."""
         sections = [_api(api, base_url, wants_key=self._keys is not None) for api in home.apis]
         if home.models:
             sections.append(_models(home.models))
-        tone, state = ("warn", "not ready") if home.trouble else ("good", "ready")
+        tone, state = ("warn", "not ready") if home.not_ready_reason else ("good", "ready")
         return {
             "name": escape(home.name or _NAME),
             "state": f'<span class="pill" data-tone="{tone}">{state}</span>',
-            "text": escape(home.trouble or _first_line(home.text)),
+            "text": escape(home.not_ready_reason or _first_line(home.text)),
             "links": self._links,
             "sections": "".join(sections),
         }

@@ -103,7 +103,6 @@ class ModelPages:
         self._extensions = ["binary_tensor_data", *extensions]
 
     def routes(self) -> list[Route]:
-        """Return the routes."""
         v1, v2 = "/v1/models/{model}", "/v2/models/{model}"
         named = f"/versions/{VERSION}"
         return [

@@ -62,7 +62,6 @@ def form_fields(schema: Schema) -> list[str]:
 
 
 def _describe_rows(api: ApiDescription, media_type: str, row: Schema) -> Schema:
-    """Describe a body of rows."""
     several = api.input["kind"] in ONE_OR_MANY
     many = {"type": "array", "items": row, "minItems": 1}
     content = media_content(media_type, schema={"anyOf": [row, many]} if several else row)

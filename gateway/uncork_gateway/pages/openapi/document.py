@@ -21,7 +21,7 @@ _KEYS: Schema = {
     "ApiKey": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
     "Bearer": {"type": "http", "scheme": "bearer"},
 }
-_ERRORS_ARE = "Errors are problem documents (RFC 9457), where an api is called at its own route."
+_ABOUT_ERRORS = "At an api's own route, errors are problem documents (RFC 9457)."
 
 
 def make_openapi(
@@ -36,10 +36,10 @@ def make_openapi(
         "info": {
             "title": service.name,
             "version": version,
-            "description": f"{service.doc}\n\n{_ERRORS_ARE}".lstrip(),
+            "description": f"{service.doc}\n\n{_ABOUT_ERRORS}".lstrip(),
         },
         "tags": [
-            {"name": service.name, "description": "What the service offers"},
+            {"name": service.name, "description": "The service's APIs"},
             *(TAGS if of_models else []),
         ],
         "paths": paths | of_models,
@@ -73,7 +73,6 @@ def _hoisted(api: str, schema: Schema, schemas: Schema) -> Schema:
 
 
 def _referring(value: Any, names: Mapping[str, str]) -> Any:
-    """Replace references."""
     if isinstance(value, dict):
         return {
             key: names.get(inner, inner)

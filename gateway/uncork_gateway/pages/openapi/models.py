@@ -18,7 +18,7 @@ TAGS = [
     {"name": _V2, "description": "The same apis, for clients of this protocol"},
 ]
 _ERROR: Schema = {
-    "description": "An error; the status is as at the api's own route.",
+    "description": "An error, with the same status as at the api's own route.",
     "content": {
         JSON: {
             "schema": {
@@ -82,7 +82,7 @@ def _get(tag: str, name: str, summary: str, known: Mapping[str, ApiDescription])
 
 
 def _metadata(known: Mapping[str, ApiDescription], models: Mapping[str, Model]) -> Schema:
-    described = _get(_V2, "v2.model", "What a model takes and returns", known)
+    described = _get(_V2, "v2.model", "Inputs and outputs of a model", known)
     examples = {name: {"value": metadata_of(models[name])} for name in known}
     described["get"]["responses"]["200"]["content"][JSON]["examples"] = examples
     return described

@@ -20,59 +20,49 @@ PROBLEM: Schema = {
 }
 _ERRORS = {
     "400": "Malformed input; only this request fails.",
-    "401": "The server wants an API key, and none that it knows came.",
-    "408": "The request came too slowly.",
+    "401": "The API key is missing or unknown.",
+    "408": "The client sent the request too slowly.",
     "413": "The body is over the limit.",
     "414": "The target is too long.",
-    "415": "The content type is not one that the api takes, or the encoding of the body is not known.",
+    "415": "The api does not accept the content type, or the content encoding is unknown.",
     "431": "The header section is too large.",
-    "500": "The handler failed on this request; the answer has an id, under which the log has more.",
-    "502": "The worker died, and running the request again failed or was not allowed.",
+    "500": "The handler failed on this request; the log has the traceback under the error id in the answer.",
+    "502": "The worker died, and a retry failed or was not allowed.",
     "503": "Refused: overloaded, no worker is ready, or the server is stopping.",
     "504": "The batch ran past its timeout, or the time in X-Request-Timeout-Ms passed.",
 }
+
+
+def _header(kind: str, description: str = "", *, required: bool = True, **limits: int) -> Schema:
+    return {
+        **({"description": description} if description else {}),
+        **({"required": True} if required else {}),
+        "schema": {"type": kind, **limits},
+    }
+
+
 REPLY_HEADERS = {
-    "X-Batch-Id": {
-        "description": "The batch that the request was in.",
-        "required": True,
-        "schema": {"type": "string"},
-    },
-    "X-Batch-Size": {
-        "description": "Rows in that batch.",
-        "required": True,
-        "schema": {"type": "integer", "minimum": 1},
-    },
-    "Server-Timing": {
-        "description": "Where the time went, in milliseconds: queue, batch.",
-        "required": True,
-        "schema": {"type": "string"},
-    },
+    "X-Batch-Id": _header("string", "The batch that the request was in."),
+    "X-Batch-Size": _header("integer", "Rows in that batch.", minimum=1),
+    "Server-Timing": _header("string", "Time in milliseconds: queue, batch."),
 }
+_ACCEPT_ENCODING = _header(
+    "string", "The accepted content encodings, if the encoding was unknown.", required=False
+)
 # Headers of errors besides content type and length.
 _ERROR_HEADERS: Mapping[str, Schema] = {
-    "401": {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}},
-    "415": {
-        "Accept-Encoding": {
-            "description": "How bodies may be encoded, if that was what was wrong.",
-            "schema": {"type": "string"},
-        }
-    },
-    "503": {
-        "Retry-After": {
-            "description": "Seconds.",
-            "required": True,
-            "schema": {"type": "integer", "minimum": 1},
-        }
-    },
+    "401": {"WWW-Authenticate": _header("string")},
+    "415": {"Accept-Encoding": _ACCEPT_ENCODING},
+    "503": {"Retry-After": _header("integer", "Seconds.", minimum=1)},
 }
 _REFUSED = "The handler refused this request, with a status of its choice."
 _OWN: Schema = {
-    "description": "What the handler answers: JSON, text, bytes, or what its type says.",
+    "description": "The handler's own answer: JSON, text, bytes, or any other content type.",
     "headers": REPLY_HEADERS,
     "content": {"*/*": {}},
 }
 _STREAM: Schema = {
-    "description": "Sent piece by piece while it is made: text, bytes, lines of JSON, or what its type says. "
+    "description": "A stream of text, bytes, lines of JSON, or any other content type. "
     "If it ends before its last chunk, the handler failed.",
     "headers": REPLY_HEADERS,
     "content": {"*/*": {}},

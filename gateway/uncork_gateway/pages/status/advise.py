@@ -6,21 +6,17 @@ import math
 from collections.abc import Callable
 
 from uncork_gateway.pages.status.document import Advice
-from uncork_gateway.pages.status.explain import (
-    MANY_REQUESTS,
-    MOSTLY,
-    caps_batches,
+from uncork_gateway.pages.status.figures import A_FEW, MANY_REQUESTS, MOSTLY, Figures
+from uncork_gateway.pages.status.formatting import Names, count, ms, number, percent, times
+from uncork_gateway.pages.status.phrases import (
     compared_with_goal,
-    is_closed_loop,
-    is_thin,
-    limited_by,
     load,
     rows,
+    thin_traffic,
     too_much,
+    waiting_clients,
+    what_failed,
 )
-from uncork_gateway.pages.status.figures import A_FEW, Figures
-from uncork_gateway.pages.status.formatting import Names, count, ms, number, percent, times
-from uncork_gateway.pages.status.health import what_failed
 
 # Below this gain batching is hardly worthwhile.
 _WORTH = 1.2
@@ -28,27 +24,29 @@ _NOISY = 0.5
 # A full batch below this share of the row cap is full of bytes.
 _NOT_FULL = 0.9
 _ENOUGH_BATCHES = 20
+# Below this mean, most batches are a single request.
+_HARDLY_ANY_MERGED = 1.5
 
 
 def advise(figures: Figures, names: Names) -> list[Advice]:
-    """Return all advice, the most urgent first; after too few requests only what rests on facts."""
-    given = [
-        (code, say(figures, names))
-        for code, say in _ADVICE.items()
-        if code in _RESTS_ON_FACTS or not figures.recent.is_few
+    """Return all advice, the most urgent first. Too few requests allow none from statistics."""
+    return [
+        Advice(code=code, text=text)
+        for code, make_text in ADVICE.items()
+        if code in _NEEDS_NO_STATISTICS or not figures.recent.is_few
+        if (text := make_text(figures, names)) is not None
     ]
-    return [Advice(code=code, text=text) for code, text in given if text is not None]
 
 
 def _no_worker(figures: Figures, names: Names) -> str | None:
-    return None if figures.work.workers else figures.trouble
+    return None if figures.work.workers else figures.not_ready_reason
 
 
 def _errors(figures: Figures, names: Names) -> str | None:
     failed = what_failed(figures, names)
     if failed is None:
         return None
-    errors, failure = figures.recent.errors, figures.failure
+    errors, failure = figures.recent.counts.errors, figures.failure
     remedies = []
     if errors[500] and failure is not None:
         remedies.append(f"Fix the handler: the log has the traceback under error id {failure.error_id}")
@@ -91,8 +89,8 @@ def _time_spent(figures: Figures) -> str:
 def _raise_cap(figures: Figures, names: Names) -> str | None:
     if figures.stats.limit_rows < figures.stats.rules.max_batch_rows:
         return None  # the policy has a limit of its own
-    reached = caps_batches(figures) and not _is_full_of_bytes(figures)
-    if not reached and limited_by(figures) != "cap":
+    reached = figures.caps_batches and not _is_full_of_bytes(figures)
+    if not reached and figures.limited_by != "cap":
         return None
     most = min(2 * figures.cap, max(figures.best_of(math.inf, figures.goal_s), figures.cap + 1))
     why = f"batches of at most {rows(figures, figures.cap)} are too small for this rate"
@@ -122,7 +120,7 @@ def _is_full_of_bytes(figures: Figures) -> bool:
 
 
 def _raise_goal(figures: Figures, names: Names) -> str | None:
-    if limited_by(figures) != "goal" or figures.is_out_of_reach or figures.goal_s is None:
+    if figures.limited_by != "goal" or figures.is_out_of_reach or figures.goal_s is None:
         return None
     return (
         f"a batch that meets {names.goal} ({ms(figures.goal_s)}) has at most "
@@ -133,7 +131,7 @@ def _raise_goal(figures: Figures, names: Names) -> str | None:
 
 def _raise_queue(figures: Figures, names: Names) -> str | None:
     capacity = figures.capacity
-    refused = figures.recent.sheds["queue_full"]
+    refused = figures.recent.counts.sheds["queue_full"]
     if not refused or capacity is None or figures.recent.rate > capacity:
         return None
     return (
@@ -143,10 +141,10 @@ def _raise_queue(figures: Figures, names: Names) -> str | None:
 
 
 def _client_deadline(figures: Figures, names: Names) -> str | None:
-    passed, recent = figures.recent.sheds["client_deadline"], figures.recent
+    passed, recent = figures.recent.counts.sheds["client_deadline"], figures.recent
     if passed <= A_FEW * recent.answered:
         return None
-    took = "" if recent.is_few else f", while p50 latency was {ms(recent.duration.quantile(0.5))}"
+    took = "" if recent.is_few else f", while p50 latency was {ms(recent.counts.duration.quantile(0.5))}"
     return (
         f"the time in X-Request-Timeout-Ms passed for {count(passed, 'request')}{took}: have clients allow "
         "more time"
@@ -173,7 +171,7 @@ def _fixed_window(figures: Figures, names: Names) -> str | None:
     policy, recent = figures.stats.rules.policy, figures.recent
     if not policy.startswith("fixed") or not recent.batches or recent.queue_s <= recent.run_s:
         return None
-    if recent.mean_requests >= 1.5 or figures.is_overloaded:
+    if recent.mean_requests >= _HARDLY_ANY_MERGED or figures.is_overloaded:
         return None
     return (
         f"requests spent {ms(recent.queue_s)} queued under policy {policy}, and a batch has "
@@ -182,27 +180,24 @@ def _fixed_window(figures: Figures, names: Names) -> str | None:
 
 
 def _closed_loop(figures: Figures, names: Names) -> str | None:
-    if not is_closed_loop(figures) or figures.is_overloaded or not figures.recent.batches:
+    if not figures.is_closed_loop or figures.is_overloaded or not figures.recent.batches:
         return None
     most = figures.stats.clients * figures.recent.rows_per_request
     if most >= MOSTLY * figures.best_rows or not figures.merges:
         return None
     return (
-        f"about {count(figures.stats.clients, 'client')} send a request each and wait for the answer, so a "
-        f"batch has at most {count(figures.stats.clients, 'request')}: for larger ones, send more at once"
+        f"{waiting_clients(figures)}, so a batch has at most {count(figures.stats.clients, 'request')}: for "
+        "larger ones, send more at once"
     )
 
 
 def _thin_traffic(figures: Figures, names: Names) -> str | None:
     recent = figures.recent
-    if recent.mean_requests >= MANY_REQUESTS or is_closed_loop(figures) or not is_thin(figures):
+    if recent.mean_requests >= MANY_REQUESTS or figures.is_closed_loop or not figures.is_thin:
         return None
     if not figures.merges or figures.is_out_of_reach:
         return None
-    return (
-        f"traffic is thin: requests come {ms(recent.gap_s)} apart on average, and one alone takes "
-        f"{ms(figures.seconds(recent.rows_per_request))}; small batches are right"
-    )
+    return f"traffic is thin: {thin_traffic(figures)}"
 
 
 def _slope_dominated(figures: Figures, names: Names) -> str | None:
@@ -229,7 +224,7 @@ def _noisy(figures: Figures, names: Names) -> str | None:
     )
 
 
-_ADVICE: dict[str, Callable[[Figures, Names], str | None]] = {
+ADVICE: dict[str, Callable[[Figures, Names], str | None]] = {
     "no_worker": _no_worker,
     "errors": _errors,
     "goal_out_of_reach": _goal_out_of_reach,
@@ -247,6 +242,6 @@ _ADVICE: dict[str, Callable[[Figures, Names], str | None]] = {
     "closed_loop": _closed_loop,
     "thin_traffic": _thin_traffic,
 }
-_RESTS_ON_FACTS = {"no_worker", "errors", "goal_out_of_reach", "policy_none", "client_deadline"}
-CODES = tuple(_ADVICE)
-"""All codes."""
+"""By code, the most urgent first."""
+
+_NEEDS_NO_STATISTICS = {"no_worker", "errors", "goal_out_of_reach", "policy_none", "client_deadline"}

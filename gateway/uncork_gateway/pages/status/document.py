@@ -82,7 +82,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do, and why; ``code`` is stable, for programs."""
+    """A recommendation with its reason; ``code`` is stable, for programs."""
 
     code: str
     text: str

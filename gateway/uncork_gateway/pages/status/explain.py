@@ -1,129 +1,35 @@
-"""Sentences about the traffic, limits and times of an API, as pure functions of its figures."""
+"""Sentences that explain what an API does, as pure functions of its figures."""
 
 from __future__ import annotations
 
 from uncork_dispatcher import Estimate, HoldReason
-from uncork_gateway.pages.status.document import Limit
-from uncork_gateway.pages.status.figures import A_FEW, Figures
-from uncork_gateway.pages.status.formatting import (
-    Names,
-    are,
-    count,
-    ms,
-    number,
-    percent,
-    plus_minus,
-    times,
-    were,
+from uncork_gateway.pages.status.figures import A_FEW, MANY_REQUESTS, MOSTLY, Figures
+from uncork_gateway.pages.status.formatting import Names, are, count, ms, number, percent, plus_minus, were
+from uncork_gateway.pages.status.phrases import (
+    able,
+    rate,
+    rows,
+    thin_traffic,
+    time_of_others,
+    too_much,
+    waiting_clients,
+    what_failed,
+    workers,
 )
-from uncork_gateway.pages.status.health import state_of, what_failed
 from uncork_gateway.telemetry.recent import ENOUGH_REQUESTS, WINDOW_S
 
-# From this gain on, larger batches are worth recommending.
-_WORTH = 1.2
-_SOME_GAIN = 1.1
-MOSTLY = 0.5
-"""From this share on, something counts as the rule."""
-
-MANY_REQUESTS = 2
-"""From this many requests on, a mean batch does not count as small."""
-
-# Below this load, with requests run one at a time, the next request usually finds an idle worker.
-_THIN = 0.7
-_CLOSED = 0.9
 # A balance of fewer rows is not worth mentioning.
 _SOME_ROWS = 2
 # A smaller part of a batch's time is left out of the sentence.
 _NEGLIGIBLE = 0.02
 
 
-def rows(figures: Figures, value: float) -> str:
-    """Format rows, or units of cost."""
-    return count(value, "unit of cost", "units of cost") if figures.weighs else count(value, "row")
-
-
-def rate(figures: Figures, per_second: float) -> str:
-    """Format rows per second."""
-    return f"{number(per_second)} {'units of cost' if figures.weighs else 'rows'}/s"
-
-
-def workers(figures: Figures, names: Names) -> str:
-    """Format the number of workers."""
-    return count(figures.work.workers, names.worker, names.workers)
-
-
-def able(figures: Figures, names: Names) -> str:
-    """Describe the capacity; empty if it is unknown."""
-    if figures.capacity is None:
-        return ""
-    least = "at least " if figures.capacity_is_least else ""
-    return f"{workers(figures, names)} can answer {least}{rate(figures, figures.capacity)}"
-
-
-def load(figures: Figures, names: Names) -> str:
-    """Compare arrivals with the capacity; empty if either is unknown."""
-    if figures.recent.is_few or figures.capacity is None:
-        return ""
-    return (
-        f"{rate(figures, figures.recent.rate)} arrived, and {able(figures, names)}{_others(figures, names)}"
-    )
-
-
-def too_much(figures: Figures, names: Names) -> str:
-    """Explain why there were too many requests; empty if it is unknown."""
-    compared = load(figures, names)
-    in_bursts = figures.capacity is not None and figures.recent.rate <= figures.capacity
-    if compared and in_bursts and not _others(figures, names):
-        return f"they came in bursts: on average {compared}"
-    return compared
-
-
-def is_thin(figures: Figures) -> bool:
-    """Return True if a request usually finishes before the next one arrives."""
-    if not figures.recent.batches or not figures.work.workers:
-        return False
-    taken = figures.seconds(figures.recent.rows_per_request) / figures.recent.gap_s
-    return 0 < taken / figures.work.workers < _THIN
-
-
-def is_closed_loop(figures: Figures) -> bool:
-    """Return True if nearly all requests come from clients that mostly wait for answers."""
-    stats = figures.stats
-    if stats.returning_share < _CLOSED or not stats.clients:
-        return False
-    # Clients that wait at a time: arrival rate times the duration of an answer (Little's law).
-    return figures.recent.duration.mean / figures.recent.gap_s >= MOSTLY * stats.clients
-
-
-def caps_batches(figures: Figures) -> bool:
-    """Return True if most batches reach the cap, and larger ones would increase throughput."""
-    if figures.recent.is_few or not figures.merges:
-        return False
-    return figures.recent.share_of_releases("full") >= MOSTLY and figures.gain_of_cap >= _SOME_GAIN
-
-
-def limited_by(figures: Figures) -> Limit:
-    """Return what keeps an API from answering more, or sooner."""
-    if not figures.work.workers:
-        return "workers"
-    if figures.is_out_of_reach and figures.recent.batches:
-        return "goal"
-    if figures.is_overloaded or figures.is_late:
-        if figures.gain_of_cap >= _WORTH and figures.merges:
-            return "cap"
-        if figures.gain_of_goal >= _WORTH and figures.merges:
-            return "goal"
-        return "workers"
-    return "cap" if caps_batches(figures) else "nothing"
-
-
 def waits_for(figures: Figures, names: Names) -> str:
-    """Describe what the queue waits for now."""
     stats, work = figures.stats, figures.work
     if not stats.queued_requests:
         return "nothing is queued"
     if not work.workers:
-        return f"{names.free}: {figures.trouble}"
+        return f"{names.free}: {figures.not_ready_reason}"
     if not work.idle:
         return f"{names.free}: {_busy(figures, names)}; {_next_free(figures)}"
     if figures.draining or stats.holding is None:
@@ -213,7 +119,7 @@ def _where_time_goes(figures: Figures) -> str:
         return ""
     goal = "" if figures.goal_s is None else f" (goal {ms(figures.goal_s)})"
     p99 = f"p99 latency was {ms(recent.p99_s)}{goal}."
-    if not recent.ran:
+    if not recent.counts.ran:
         return f"The {p99}"
     return f"A request spent {ms(recent.queue_s)} queued and {ms(recent.run_s)} in its batch; {p99}"
 
@@ -248,13 +154,13 @@ def _balance(figures: Figures, names: Names) -> str:
 
 
 def _limit(figures: Figures, names: Names) -> str:
-    limit, can = limited_by(figures), able(figures, names)
+    limit, can = figures.limited_by, able(figures, names)
     if not figures.work.workers:
-        return f"Nothing can be answered: {figures.trouble}."
+        return f"Nothing can be answered: {figures.not_ready_reason}."
     so = f", so {can}" if can else ""
     match limit:
         case "nothing":
-            if figures.recent.is_few or state_of(figures.recent) != "ok":
+            if figures.recent.is_few or figures.state != "ok":
                 return f"{can}." if can else ""
             return f"Nothing limits it{f': {can}' if can else ''}."
         case "goal" if figures.is_out_of_reach:
@@ -266,19 +172,104 @@ def _limit(figures: Figures, names: Names) -> str:
             return f"The batch cap limits it: a batch has at most {rows(figures, figures.whole_rows)}{so}."
         case "workers":
             can = can or f"{workers(figures, names)} cannot answer more"
-            return f"The {names.workers} limit it: {can}{_others(figures, names)}."
+            return f"The {names.workers} limit it: {can}{time_of_others(figures, names)}."
 
 
-def _others(figures: Figures, names: Names) -> str:
-    if figures.busiest_other is None or figures.others_share < 0.1:
-        return ""
-    return f", but spent {percent(figures.others_share)} of the time on other {names.api}s"
+def why_this_size(figures: Figures, names: Names) -> str:
+    recent = figures.recent
+    if not recent.batches:
+        return "No recent batch."
+    if recent.is_few:
+        return "Too few requests to say."
+    if not figures.merges:
+        return f"{_cause_of_size(figures)}."
+    mix = "; ".join(
+        f"{percent(recent.share_of_releases(reason))} because {_released(figures, names, reason)}"
+        for reason, _ in recent.counts.releases.most_common()
+    )
+    return f"{_cause_of_size(figures)}. Batches were released: {mix}."
 
 
-def compared_with_goal(figures: Figures, names: Names) -> str:
-    """Compare the 99th percentile with the goal."""
-    p99 = f"p99 was {ms(figures.recent.p99_s)}"
-    if figures.goal_s is None:
-        return p99
-    ratio = times(figures.recent.p99_s / figures.goal_s)
-    return f"{p99}, {ratio} the goal ({names.goal} {ms(figures.goal_s)})"
+def _released(figures: Figures, names: Names, reason: str) -> str:
+    match reason:
+        case "full":
+            limit = rows(figures, figures.cap)
+            return f"they were full ({limit}{', or their bytes' if names.cap_bytes else ''})"
+        case "deadline":
+            window = f" ({names.window})" if names.window else ""
+            return f"a longer hold would have missed the goal, or the longest hold was reached{window}"
+        case "not_worth_waiting":
+            return "the next requests were not worth the wait"
+        case "idle":
+            return f"there was {names.free}, and a hold would have gained nothing"
+        case _:
+            return "the server was shutting down"
+
+
+def _cause_of_size(figures: Figures) -> str:
+    recent = figures.recent
+    size = f"A batch has {rows(figures, recent.mean_rows)} on average"
+    if figures.streams:
+        return f"{size}: streamed answers are made one at a time"
+    if not figures.merges:
+        return f"{size}: policy {figures.stats.rules.policy} runs each request by itself"
+    if recent.share_of_releases("full") >= MOSTLY:
+        return f"{size}: most batches are full"
+    if figures.is_closed_loop and not figures.is_overloaded:
+        clients = waiting_clients(figures)
+        return f"{size}: {clients}, and a batch cannot have more requests than there are clients"
+    if figures.estimate is None:
+        return size
+    if figures.is_thin and recent.mean_requests < MANY_REQUESTS:
+        return f"{size}: {thin_traffic(figures)}"
+    goal_rows = figures.rows_within(figures.goal_s)
+    if goal_rows < figures.cap and recent.mean_rows > MOSTLY * goal_rows:
+        return f"{size}: a batch that meets the goal has at most {rows(figures, figures.whole_rows)}"
+    return f"{size}: as many as gather while other batches run"
+
+
+def why_refused(figures: Figures, names: Names) -> str | None:
+    """Explain why requests were refused with 503, or 504 at their client's deadline; None if none was."""
+    recent = figures.recent
+    if not recent.refused:
+        return None
+    reasons = recent.counts.sheds.most_common()
+    # Bodies without room are refused before they reach the dispatcher.
+    if recent.refused > recent.counts.sheds.total():
+        reasons.append(("no_room", recent.refused - recent.counts.sheds.total()))
+    total = sum(times for _, times in reasons)
+    parts = [
+        f"{f'{percent(times / total)} ' if len(reasons) > 1 else ''}with {_refusal(figures, names, reason)}"
+        for reason, times in reasons
+    ]
+    colon = ":" if len(reasons) > 1 else ""
+    of_all = f"{recent.refused} of {count(recent.answered, 'request')} ({percent(recent.refused_share)})"
+    return f"{of_all} {were(recent.refused)} refused{colon} {'; '.join(parts)}."
+
+
+def _refusal(figures: Figures, names: Names, reason: str) -> str:
+    match reason:
+        case "deadline":
+            goal = "their clients' deadlines"
+            if figures.goal_s is not None:
+                goal = f"the goal of {ms(figures.goal_s)}"
+            compared = too_much(figures, names)
+            because = f" ({compared})" if compared else ""
+            return f"503 (deadline), because they could not have met {goal}{because}"
+        case "client_deadline":
+            return "504 (client_deadline), because the time in their X-Request-Timeout-Ms had passed"
+        case "queue_full":
+            rules = figures.stats.rules
+            return (
+                f"503 (queue_full), because the queue holds {rows(figures, rules.max_queue_rows)} "
+                f"(--max-queue-rows) and {number(rules.max_queue_bytes / 2**20)} MiB (--max-queue-bytes)"
+            )
+        case "no_worker":
+            now = figures.not_ready_reason
+            if figures.work.workers:
+                now = f"{workers(figures, names)} {are(figures.work.workers)} ready now"
+            return f"503 (no_worker), because nothing was ready to run them ({now})"
+        case "no_room":
+            return "503, because too many large bodies were being received at once"
+        case _:
+            return "503 (draining), because the server is shutting down"

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from uncork_gateway.pages.status.document import Failure
 from uncork_workers.wire.messages import ExceptionReport
 
 # Kinds kept for each API; the least recently raised one is dropped.
 _MOST_KINDS = 16
-
-
-@dataclass(slots=True)
-class _Kind:
-    """The exceptions of one class at one place."""
-
-    latest: ExceptionReport
-    requests: int
-    first: float
-    last: float
 
 
 class Failures:
@@ -34,35 +24,30 @@ class Failures:
     def __init__(self, *, show_messages: bool, clock: Callable[[], float] = time.time) -> None:
         self._show_messages = show_messages
         self._clock = clock
-        self._kinds: dict[str, dict[tuple[str, str], _Kind]] = {}
+        self._kinds: defaultdict[str, dict[tuple[str, str], Failure]] = defaultdict(dict)
 
     def note(self, api: str, raised: Sequence[ExceptionReport]) -> None:
         """Count the exceptions of a batch, except those for which no request got 500."""
         for one in raised:
             if one.requests:
-                self._count(self._kinds.setdefault(api, {}), one, self._clock())
+                self._count(self._kinds[api], one, self._clock())
 
-    def _count(self, kinds: dict[tuple[str, str], _Kind], raised: ExceptionReport, now: float) -> None:
+    def _count(self, kinds: dict[tuple[str, str], Failure], raised: ExceptionReport, now: float) -> None:
         key = (raised.error, raised.place)
-        kind = kinds.pop(key, None) or _Kind(raised, 0, now, now)
-        kind.latest, kind.last = raised, now
-        kind.requests += raised.requests
-        kinds[key] = kind  # at the end: the most recent
+        before = kinds.pop(key, None)
+        # Added at the end, as the most recent.
+        kinds[key] = Failure(
+            error=raised.error,
+            place=raised.place,
+            message=raised.message if self._show_messages else None,
+            error_id=raised.id,
+            requests=raised.requests + (before.requests if before else 0),
+            first=before.first if before else now,
+            last=now,
+        )
         if len(kinds) > _MOST_KINDS:
             del kinds[next(iter(kinds))]
 
     def last(self, api: str) -> Failure | None:
         """Return the last exception that the handler of an API raised; None if it raised none."""
-        kinds = self._kinds.get(api)
-        if not kinds:
-            return None
-        kind = next(reversed(kinds.values()))
-        return Failure(
-            error=kind.latest.error,
-            place=kind.latest.place,
-            message=kind.latest.message if self._show_messages else None,
-            error_id=kind.latest.id,
-            requests=kind.requests,
-            first=kind.first,
-            last=kind.last,
-        )
+        return next(reversed(self._kinds[api].values()), None)

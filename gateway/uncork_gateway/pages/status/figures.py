@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from uncork_dispatcher import ApiStats, Estimate, WorkStats
-from uncork_gateway.pages.status.document import Failure
+from uncork_gateway.pages.status.document import ApiState, Failure, Limit
 from uncork_gateway.telemetry.recent import Recent
 
 # Above this share of the capacity, bursts make queues grow without bound.
@@ -15,8 +15,22 @@ _FULL_LOAD = 0.95
 _HEADROOM = 0.8
 # Batch times are not extrapolated beyond this multiple of the largest batch seen.
 _FORESIGHT = 4
-# Up to this share of requests may be refused or late by chance.
+# From this gain on, larger batches are worth recommending.
+_WORTH = 1.2
+_SOME_GAIN = 1.1
+# Below this load, with requests run one at a time, the next request usually finds an idle worker.
+_THIN = 0.7
+_CLOSED = 0.9
+_HALF = 0.5
+
 A_FEW = 0.01
+"""Up to this share of requests may be refused or late by chance."""
+
+MOSTLY = 0.5
+"""From this share on, something counts as the rule."""
+
+MANY_REQUESTS = 2
+"""From this many requests on, a mean batch does not count as small."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,16 +38,11 @@ class Figures:
     """One API at one moment. Rows are units of cost where the API defines one.
 
     Attributes:
-        stats: the dispatcher's current state of the API.
-        recent: counts in its window.
-        work: the workers and the batches that they run.
-        goal_s: None if there is none.
         weighs: whether the API defines a cost.
         streams: whether answers are streamed, so that nothing can be merged.
         others_share: share of the workers' recent time that other APIs took.
         busiest_other: the API that took most of that; None if there is none.
-        draining: whether new requests are refused.
-        trouble: why no worker is ready, if none is.
+        not_ready_reason: empty if a worker is ready.
         failure: the last exception that the handler raised, if it is in the window.
     """
 
@@ -46,8 +55,16 @@ class Figures:
     others_share: float = 0.0
     busiest_other: str | None = None
     draining: bool = False
-    trouble: str = ""
+    not_ready_reason: str = ""
     failure: Failure | None = None
+
+    @property
+    def state(self) -> ApiState:
+        """The state by the share of errors and refusals among the answers."""
+        share = self.recent.error_share + self.recent.refused_share
+        if share >= _HALF:
+            return "failing"
+        return "degraded" if share > A_FEW else "ok"
 
     @property
     def is_late(self) -> bool:
@@ -75,13 +92,8 @@ class Figures:
         """True if not even the smallest request can be answered within the goal."""
         return self.goal_s is not None and self.needed_s > self.goal_s
 
-    @property
-    def goal_rows(self) -> float:
-        """The rows of the largest batch that almost surely meets the goal; below 1 if none does."""
-        return self.rows_within(self.goal_s)
-
     def rows_within(self, goal_s: float | None) -> float:
-        """Return the same for another goal."""
+        """Return the rows of the largest batch that almost surely meets a goal; below 1 if none does."""
         if goal_s is None or self.estimate is None:
             return math.inf
         allowed_s = goal_s / (1 + 2 * self.estimate.spread) - self.estimate.intercept_s
@@ -106,11 +118,10 @@ class Figures:
 
     @property
     def whole_rows(self) -> int:
-        """The same in whole rows."""
         return math.floor(self.best_rows + 1e-9)
 
     def best_of(self, cap: float, goal_s: float | None) -> float:
-        """Return the same for another cap and goal."""
+        """Return the rows of the largest allowed batch for a cap and a goal."""
         fits = self.rows_within(goal_s)
         return max(1.0, min(cap, fits if fits >= 1 else cap))
 
@@ -129,7 +140,7 @@ class Figures:
 
     @property
     def capacity(self) -> float | None:
-        """The same for all workers together; None if unknown."""
+        """The rows per second of all workers together; None if unknown."""
         each = self.throughput_of_worker
         return self.work.workers * each if each > 0 else None
 
@@ -200,7 +211,45 @@ class Figures:
         now = self.throughput(self.best_rows)
         return self.throughput(rows) / now if now > 0 else 1.0
 
-    # Workers
+    # Traffic and limits
+
+    @property
+    def is_thin(self) -> bool:
+        """True if a request usually finishes before the next one arrives."""
+        if not self.recent.batches or not self.work.workers:
+            return False
+        taken = self.seconds(self.recent.rows_per_request) / self.recent.gap_s
+        return 0 < taken / self.work.workers < _THIN
+
+    @property
+    def is_closed_loop(self) -> bool:
+        """True if nearly all requests come from clients that mostly wait for answers."""
+        stats = self.stats
+        if stats.returning_share < _CLOSED or not stats.clients:
+            return False
+        # Clients that wait at a time: arrival rate times the duration of an answer (Little's law).
+        return self.recent.counts.duration.mean / self.recent.gap_s >= MOSTLY * stats.clients
+
+    @property
+    def caps_batches(self) -> bool:
+        """True if most batches reach the cap, and larger ones would increase throughput."""
+        if self.recent.is_few or not self.merges:
+            return False
+        return self.recent.share_of_releases("full") >= MOSTLY and self.gain_of_cap >= _SOME_GAIN
+
+    @property
+    def limited_by(self) -> Limit:
+        if not self.work.workers:
+            return "workers"
+        if self.is_out_of_reach and self.recent.batches:
+            return "goal"
+        if self.is_overloaded or self.is_late:
+            if self.gain_of_cap >= _WORTH and self.merges:
+                return "cap"
+            if self.gain_of_goal >= _WORTH and self.merges:
+                return "goal"
+            return "workers"
+        return "cap" if self.caps_batches else "nothing"
 
     @property
     def next_free_s(self) -> float:

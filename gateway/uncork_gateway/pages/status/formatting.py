@@ -92,7 +92,6 @@ def ms(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Format a share of a whole."""
     if 0 < share < 0.01:
         return "under 1 %"
     if 0.99 < share < 1:
@@ -107,20 +106,16 @@ def count(value: float, one: str, many: str | None = None) -> str:
 
 
 def are(number_of: int) -> str:
-    """Return "is" or "are" for a number of things."""
     return "is" if number_of == 1 else "are"
 
 
 def were(number_of: int) -> str:
-    """Return "was" or "were" for a number of things."""
     return "was" if number_of == 1 else "were"
 
 
 def plus_minus(share: float) -> str:
-    """Format a relative deviation."""
     return f"±{max(1.0, 100 * share):.0f} %"
 
 
 def times(factor: float) -> str:
-    """Format a ratio."""
     return f"{factor:.1f} times" if factor < 10 else f"{number(round(factor))} times"

@@ -12,7 +12,6 @@ from uncork_gateway.pages.status.formatting import are, count, ms, percent
 
 
 def describe_slots(slots: Sequence[BackendSlot], running: Sequence[RunningBatch]) -> list[document.Worker]:
-    """Describe each slot."""
     batches = {batch.worker: batch for batch in running}
     return [
         document.Worker(
@@ -34,13 +33,12 @@ def _doing(slot: BackendSlot, batch: RunningBatch | None) -> str:
 
 
 def overall(
-    state: document.State, trouble: str, slots: Sequence[BackendSlot], apis: Sequence[document.Api]
+    state: document.State, not_ready_reason: str, slots: Sequence[BackendSlot], apis: Sequence[document.Api]
 ) -> str:
-    """Describe the front end as a whole."""
     if state == "draining":
         return "The server is shutting down: it answers what it has accepted, and refuses the rest."
     if state in ("starting", "not_ready"):
-        return f"Nothing can be answered: {trouble}."
+        return f"Nothing can be answered: {not_ready_reason}."
     lost = [slot for slot in slots if slot.state in ("lost", "starting")]
     parts = [_ready(slots, lost)]
     parts += [f"{_fault(slot)}." for slot in lost if slot.fault]

@@ -12,18 +12,16 @@ from uncork_dispatcher import ApiStats, WorkStats
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status import document
 from uncork_gateway.pages.status.advise import advise
-from uncork_gateway.pages.status.explain import limited_by, sentence, waits_for
+from uncork_gateway.pages.status.explain import sentence, waits_for, why_refused, why_this_size
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import Names
-from uncork_gateway.pages.status.health import state_of
-from uncork_gateway.pages.status.reasons import why_refused, why_this_size
 from uncork_gateway.pages.status.slots import describe_slots, overall
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
 from uncork_gateway.telemetry.recorder import Recorder
 from uncork_gateway.version import VERSION
 
 
-class Shown(NamedTuple):
+class ServedApi(NamedTuple):
     """An API's own route, if it has one, and whether it defines a cost and streams."""
 
     route: str | None = None
@@ -32,73 +30,51 @@ class Shown(NamedTuple):
 
 
 class Lifecycle(Protocol):
-    """The state of a front end.
-
-    Attributes:
-        draining: whether the server is stopping.
-        ready: set when the first batch can run.
-    """
+    """The state of a front end; ``ready`` is set when the first batch can run."""
 
     draining: bool
     ready: asyncio.Event
 
 
-class Displayed(Protocol):
-    """A service, or the servers behind a proxy, as the pages show it."""
+class StatusSource(Protocol):
+    """A service, or the servers behind a proxy."""
 
     @property
     def any_ready(self) -> bool:
         """Whether a worker or server can run a batch."""
-        ...
 
     @property
-    def not_ready_reason(self) -> str:
-        """Why no worker or server is ready, if none is."""
-        ...
+    def not_ready_reason(self) -> str: ...
 
     @property
     def server(self) -> str | None:
         """The name of the service; None until it is known."""
-        ...
 
     @property
     def restarts(self) -> int:
         """The number of workers that were restarted."""
-        ...
 
     def failure(self, api: str) -> document.Failure | None:
         """Return the last exception that the handler of an API raised; None if unknown."""
-        ...
 
-    def shown(self) -> Mapping[str, Shown]:
-        """Return the served APIs by name."""
-        ...
+    def served_apis(self) -> Mapping[str, ServedApi]: ...
 
     def slots(self) -> Sequence[BackendSlot]:
         """Return the slots, including those that are not ready."""
-        ...
 
 
 class Dispatching(Protocol):
     """The part of a dispatcher that the status reads."""
 
-    def stats(self) -> list[ApiStats]:
-        """Return the state of each API."""
-        ...
+    def stats(self) -> list[ApiStats]: ...
 
-    def work(self) -> WorkStats:
-        """Return the workers and the batches that they run."""
-        ...
+    def work(self) -> WorkStats: ...
 
 
-class Board:
+class StatusBuilder:
     """Builds the status of a front end.
 
     Args:
-        front: the state of the front end.
-        displayed: what it serves.
-        dispatcher: its dispatcher.
-        recorder: its recent past.
         names: the names of its parts.
         has_goal: whether there is a latency goal.
         clock: monotonic seconds, the clock of dispatcher and recorder.
@@ -108,7 +84,7 @@ class Board:
     def __init__(
         self,
         front: Lifecycle,
-        displayed: Displayed,
+        source: StatusSource,
         *,
         dispatcher: Dispatching,
         recorder: Recorder,
@@ -118,7 +94,7 @@ class Board:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._front = front
-        self._displayed = displayed
+        self._source = source
         self._dispatcher = dispatcher
         self._recorder = recorder
         self._names = names
@@ -130,19 +106,19 @@ class Board:
 
     def status(self) -> document.Status:
         """Return the current document. State is read once, so that all figures agree."""
-        displayed, work, now = self._displayed, self._dispatcher.work(), self._clock()
-        time_, slots = self._wall_clock(), displayed.slots()
-        apis = [_api(*each, self._names) for each in self._figures(work, now, time_)]
+        source, work, now = self._source, self._dispatcher.work(), self._clock()
+        epoch_s, slots = self._wall_clock(), source.slots()
+        apis = [_api(*each, self._names) for each in self._figures(work, now, epoch_s)]
         state = self._state(apis)
         return document.Status(
             version=VERSION,
-            server=displayed.server,
-            time=time_,
+            server=source.server,
+            time=epoch_s,
             uptime_s=now - self._made,
             window_s=WINDOW_S,
             state=state,
-            sentence=overall(state, displayed.not_ready_reason, slots, apis),
-            restarts=displayed.restarts,
+            sentence=overall(state, source.not_ready_reason, slots, apis),
+            restarts=source.restarts,
             workers=describe_slots(slots, work.running),
             apis=apis,
         )
@@ -150,92 +126,87 @@ class Board:
     def _state(self, apis: Sequence[document.Api]) -> document.State:
         if self._front.draining:
             return "draining"
-        if not self._displayed.any_ready:
+        if not self._source.any_ready:
             return "not_ready" if self._front.ready.is_set() else "starting"
         states = {api.state for api in apis}
-        if "failing" in states:
-            return "failing"
-        return "degraded" if "degraded" in states else "ready"
+        return "failing" if "failing" in states else "degraded" if "degraded" in states else "ready"
 
     def _figures(
-        self, work: WorkStats, now: float, time_: float
-    ) -> Iterator[tuple[Figures, Shown, document.Failure | None]]:
-        """Yield for each API its figures, how it is shown, and its handler's last exception."""
-        displayed, stats = self._displayed, {one.name: one for one in self._dispatcher.stats()}
+        self, work: WorkStats, now: float, epoch_s: float
+    ) -> Iterator[tuple[Figures, ServedApi, document.Failure | None]]:
+        """Yield for each API its figures, the API as it is served, and its handler's last exception."""
+        source, stats = self._source, {one.name: one for one in self._dispatcher.stats()}
         recent = {name: self._recorder.recent(name, now) for name in stats}
-        busy = {name: (one.batch_duration.sum, one.seconds) for name, one in recent.items() if one.batches}
-        for name, shown in displayed.shown().items():
+        for name, served in source.served_apis().items():
             if name not in stats:
                 continue
-            others = _shares_of_others(name, recent[name].seconds, busy, workers=work.workers)
-            failure = displayed.failure(name)
-            is_recent = failure is not None and failure.last >= time_ - recent[name].seconds
+            others = _shares_of_others(name, recent, workers=work.workers)
+            failure = source.failure(name)
+            is_recent = failure is not None and failure.last >= epoch_s - recent[name].seconds
             figures = Figures(
                 stats=stats[name],
                 recent=recent[name],
                 work=work,
                 goal_s=stats[name].rules.goal_s if self._has_goal else None,
-                weighs=shown.weighs,
-                streams=shown.streams,
+                weighs=served.weighs,
+                streams=served.streams,
                 others_share=min(1.0, sum(others.values())),
                 busiest_other=max(others, key=lambda other: others[other], default=None),
                 draining=self._front.draining,
-                trouble=displayed.not_ready_reason,
+                not_ready_reason=source.not_ready_reason,
                 failure=failure if is_recent else None,
             )
-            yield figures, shown, failure
+            yield figures, served, failure
 
 
-def _shares_of_others(
-    name: str, window_s: float, busy: Mapping[str, tuple[float, float]], *, workers: int
-) -> dict[str, float]:
-    """Return the shares of the workers' time that other APIs took; ``busy`` has the time and window of each.
+def _shares_of_others(name: str, recent: Mapping[str, Recent], *, workers: int) -> dict[str, float]:
+    """Return the shares of the workers' time that other APIs took.
 
     Each is a share of the longer window: an API that began a second ago has not used the last thirty.
     """
     return {
-        other: busy_s / (max(window_s, others_s) * workers)
-        for other, (busy_s, others_s) in busy.items()
-        if other != name and others_s > 0 and workers
+        other: one.counts.batch_duration.sum / (max(recent[name].seconds, one.seconds) * workers)
+        for other, one in recent.items()
+        if other != name and one.batches and one.seconds > 0 and workers
     }
 
 
-def _api(figures: Figures, shown: Shown, failure: document.Failure | None, names: Names) -> document.Api:
-    stats, recent = figures.stats, figures.recent
+def _api(figures: Figures, served: ServedApi, failure: document.Failure | None, names: Names) -> document.Api:
+    stats, recent, counts = figures.stats, figures.recent, figures.recent.counts
     return document.Api(
         name=stats.name,
-        route=shown.route,
-        streams=shown.streams,
-        counts="cost" if shown.weighs else "rows",
+        route=served.route,
+        streams=served.streams,
+        counts="cost" if served.weighs else "rows",
         policy=stats.rules.policy,
         goal_ms=None if figures.goal_s is None else figures.goal_s * 1000,
         max_batch_rows=figures.cap,
-        state=state_of(recent),
+        state=figures.state,
         sentence=sentence(figures, names),
         waits_for=waits_for(figures, names),
         why_this_size=why_this_size(figures, names),
         why_refused=why_refused(figures, names),
-        limited_by=limited_by(figures),
+        limited_by=figures.limited_by,
         advice=advise(figures, names),
         window_s=recent.seconds,
         too_few_requests=recent.is_few,
         answered=recent.answered,
-        errors=_by_status(recent.errors),
+        errors=_by_status(counts.errors),
         error_share=recent.error_share if recent.answered else None,
         refused=recent.refused,
         refused_share=recent.refused_share if recent.answered else None,
         failure=failure,
-        requests=_by_status(recent.statuses),
-        releases=dict(recent.releases),
-        sheds=dict(recent.sheds),
+        requests=_by_status(counts.statuses),
+        releases=dict(counts.releases),
+        sheds=dict(counts.sheds),
         rate_rows=None if recent.is_few else recent.rate,
         capacity_rows=figures.capacity,
         capacity_is_least=figures.capacity_is_least,
         balanced_rows=figures.balanced_rows,
         estimate=_estimate(figures),
         mean_batch_rows=None if recent.is_few or not recent.batches else recent.mean_rows,
-        latency=None if recent.is_few else _latency(recent),
-        shares=None if recent.is_few else _shares(recent),
+        latency=_latency(recent),
+        shares=_shares(recent),
         queued_requests=stats.queued_requests,
         queued_rows=stats.queued_rows,
         queued_bytes=stats.queued_bytes,
@@ -244,7 +215,7 @@ def _api(figures: Figures, shown: Shown, failure: document.Failure | None, names
 
 
 def _by_status(counts: Counter[int]) -> dict[str, int]:
-    return {str(status): times for status, times in sorted(counts.items())}
+    return {str(status): count for status, count in sorted(counts.items())}
 
 
 def _estimate(figures: Figures) -> document.Estimate | None:
@@ -259,13 +230,15 @@ def _estimate(figures: Figures) -> document.Estimate | None:
     )
 
 
-def _latency(recent: Recent) -> document.Latency:
-    p50, p95, p99 = (recent.duration.quantile(share) * 1000 for share in (0.5, 0.95, 0.99))
+def _latency(recent: Recent) -> document.Latency | None:
+    if recent.is_few:
+        return None
+    p50, p95, p99 = (recent.counts.duration.quantile(share) * 1000 for share in (0.5, 0.95, 0.99))
     return document.Latency(p50_ms=p50, p95_ms=p95, p99_ms=p99)
 
 
 def _shares(recent: Recent) -> document.TimeShares | None:
-    if not recent.ran:
+    if recent.is_few or not recent.counts.ran:
         return None
     return document.TimeShares(
         queue_ms=recent.queue_s * 1000,

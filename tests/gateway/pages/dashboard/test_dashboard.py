@@ -1,4 +1,4 @@
-"""The routes of the dashboard: the page, its files, its events, and who may have them."""
+"""The routes of the dashboard: page, files, events, and the keys they require."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVENTS = "/dashboard/events"
 
 
 async def events(reply: httpx.Response) -> AsyncIterator[Event]:
-    """What a stream tells, until it ends."""
+    """Return the events of a stream until it ends."""
     async for line in reply.aiter_lines():
         if line:
             name, _, data = line.partition(": ")
@@ -33,19 +33,19 @@ async def events(reply: httpx.Response) -> AsyncIterator[Event]:
 
 
 def on_admin_port(front: Any) -> httpx.AsyncClient:
-    """An operator."""
+    """A client on the operators' port."""
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(front.front_end.admin_app), base_url="http://operators"
     )
 
 
 def ticking() -> bool:
-    """Whether events are being made."""
+    """True while the feed creates events."""
     return any("Feed._tick" in repr(task) for task in asyncio.all_tasks())
 
 
 async def test_the_page_and_all_that_it_loads_is_here(tmp_path: Path) -> None:
-    """Nothing of another server is named, and browsers are told to load nothing from one."""
+    """The page names no other server, and its policy forbids loading from one."""
     async with gateway(tmp_path) as stage:
         page = await stage.http.get("/dashboard")
         assert page.headers["content-type"] == "text/html; charset=utf-8"
@@ -70,7 +70,7 @@ async def test_the_page_and_all_that_it_loads_is_here(tmp_path: Path) -> None:
 
 
 async def test_events_tell_what_happens(tmp_path: Path) -> None:
-    """The status, and a batch that has ended, in the same figures as the metrics."""
+    """Events carry the status and finished batches, with the same figures as the metrics."""
     async with gateway(tmp_path) as stage:
         worker = await stage.worker()
         await stage.echo(worker, "/echo", {"a": 1})
@@ -86,7 +86,7 @@ async def test_events_tell_what_happens(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_made_after_the_last_viewer_has_left(tmp_path: Path) -> None:
-    """One leaves, the other goes on; then nobody is there."""
+    """One viewer leaves and the other still gets events; then none is left."""
     async with gateway(tmp_path) as stage:
         async with stage.http.stream("GET", EVENTS) as one:
             seen = events(one)
@@ -101,14 +101,14 @@ async def test_nothing_is_made_after_the_last_viewer_has_left(tmp_path: Path) ->
 
 
 async def test_a_look_at_the_head_of_the_events_costs_nothing(tmp_path: Path) -> None:
-    """The page asks so why it got none."""
+    """The page sends HEAD to learn why it got no events."""
     async with gateway(tmp_path) as stage:
         reply = await stage.http.head(EVENTS)
         assert (reply.status_code, ticking()) == (200, False)
 
 
 async def drained(stage: GatewayStage) -> list[Event]:
-    """What a viewer sees of a shutdown."""
+    """Return the events that a viewer gets during a shutdown."""
     async with stage.http.stream("GET", EVENTS) as reply:
         seen = events(reply)
         await anext(seen)
@@ -117,7 +117,7 @@ async def drained(stage: GatewayStage) -> list[Event]:
 
 
 async def test_a_gateway_that_drains_ends_its_events(tmp_path: Path) -> None:
-    """The last tells why; who asks again is refused, and told when to come back."""
+    """The last event reports the shutdown; new viewers get 503 with Retry-After."""
     async with gateway(tmp_path) as stage:
         await stage.worker()
         [last] = await drained(stage)
@@ -130,7 +130,7 @@ async def test_a_gateway_that_drains_ends_its_events(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/dashboard", "/dashboard/files/view.js"])
 async def test_the_page_needs_no_key_but_its_events_do(tmp_path: Path, path: str) -> None:
-    """A browser sends no key when it opens a page, and the page tells nothing of the server."""
+    """A browser sends no key when it opens a page, and the page reveals nothing about the server."""
     async with gateway(tmp_path, keys=KEYS) as stage:
         assert (await stage.http.get(path)).status_code == 200
         assert "API key" in problem(await stage.http.get(EVENTS), 401)
@@ -138,7 +138,7 @@ async def test_the_page_needs_no_key_but_its_events_do(tmp_path: Path, path: str
 
 
 async def test_operators_have_it_on_their_port_alone(tmp_path: Path) -> None:
-    """Without a key; commands on the page do not name their port, where no api is."""
+    """Operators need no key; commands on the page do not name their port, which serves no API."""
     async with gateway(tmp_path, keys=KEYS, admin=True) as stage, on_admin_port(stage.gateway) as http:
         await stage.worker()
         for path in ("/dashboard", EVENTS, "/dashboard/files/view.js"):

@@ -18,21 +18,21 @@ pytestmark = pytest.mark.virtual_time
 
 
 class Gateway:
-    """A source: batches that a test has run, and how often it was asked."""
+    """A source with the test's batches; it counts its calls."""
 
     def __init__(self) -> None:
         self.asked = 0
         self.broken = False
-        """Whether asking how things are fails."""
+        """Makes status() fail."""
         self._batches: list[FinishedBatch] = []
 
     def run(self, count: int, *, api: str = "predict") -> None:
-        """End some batches."""
+        """Finish some batches."""
         first = len(self._batches) + 1
         self._batches += [batch(number, api) for number in range(first, first + count)]
 
     def status(self) -> Status:
-        """How things are."""
+        """Return a status."""
         self.asked += 1
         if self.broken:
             raise ZeroDivisionError
@@ -50,12 +50,12 @@ class Gateway:
         )
 
     def batches_after(self, number: int) -> list[FinishedBatch]:
-        """What was run since."""
+        """Return the later batches."""
         return [one for one in self._batches if one.number > number]
 
 
 def batch(number: int, api: str) -> FinishedBatch:
-    """Of no interest but for what it is called."""
+    """Return a batch with a number and an API."""
     return FinishedBatch(
         number=number,
         ended=0.0,
@@ -73,7 +73,7 @@ def batch(number: int, api: str) -> FinishedBatch:
 
 
 def numbers(frame: bytes) -> list[int]:
-    """Of the batches in a frame, which is one whole event of a stream."""
+    """Return the numbers of the batches in a frame, which must be one whole event."""
     assert frame.startswith(b"data: {")
     assert frame.endswith(b"}\n\n")
     assert frame.count(b"\n") == 2
@@ -81,12 +81,12 @@ def numbers(frame: bytes) -> list[int]:
 
 
 def has_room(feed: Feed) -> bool:
-    """Whether one more may look."""
+    """True if another viewer is admitted."""
     return feed.why_no_more is None
 
 
 async def leave(*viewers: AsyncIterator[bytes]) -> None:
-    """End streams as their clients do."""
+    """Close streams as disconnecting clients do."""
     for viewer in viewers:
         await viewer.aclose()  # type: ignore[attr-defined]
 
@@ -126,7 +126,7 @@ async def test_nothing_is_made_when_nobody_looks() -> None:
 
 
 async def test_viewers_share_their_frames() -> None:
-    """Each is encoded once; one who comes later has its own first."""
+    """Events are encoded once for all viewers; a later viewer gets its own first event."""
     gateway = Gateway()
     feed = Feed(gateway)
     one, other = feed.frames(), feed.frames()
@@ -143,7 +143,7 @@ async def test_viewers_share_their_frames() -> None:
 
 
 async def test_one_who_does_not_read_is_left_behind() -> None:
-    """Its stream ends after what it could have read; the other goes on."""
+    """The stream of a viewer that does not read ends; other streams continue."""
     feed = Feed(Gateway())
     reader, sleeper = feed.frames(), feed.frames()
     await anext(sleeper)
@@ -155,7 +155,7 @@ async def test_one_who_does_not_read_is_left_behind() -> None:
 
 
 async def test_many_batches_are_thinned_for_each_api() -> None:
-    """Evenly, with the latest of each; what is rare is kept whole."""
+    """Batches are thinned evenly and include the latest of each API; rare ones are all kept."""
     gateway = Gateway()
     feed = Feed(gateway)
     viewer = feed.frames()
@@ -180,7 +180,7 @@ async def test_the_past_is_thinned_too() -> None:
 
 
 async def test_viewers_are_bounded() -> None:
-    """One too many gets nothing, until somebody leaves."""
+    """A viewer over the limit gets nothing until another leaves."""
     feed = Feed(Gateway())
     viewers = [feed.frames() for _ in range(16)]
     for viewer in viewers:
@@ -195,7 +195,7 @@ async def test_viewers_are_bounded() -> None:
 
 
 async def test_a_closed_feed_tells_the_last_and_ends() -> None:
-    """Whoever looks sees how it ended; nobody can begin to look."""
+    """Current viewers get a last event; new ones are not admitted."""
     gateway = Gateway()
     feed = Feed(gateway)
     viewer = feed.frames()
@@ -209,7 +209,7 @@ async def test_a_closed_feed_tells_the_last_and_ends() -> None:
 
 
 async def test_an_event_that_cannot_be_made_is_missed(caplog: pytest.LogCaptureFixture) -> None:
-    """Viewers get the next one, with the batches of both; later viewers get events, too."""
+    """The next event has the batches of both."""
     gateway = Gateway()
     feed = Feed(gateway)
     viewer = feed.frames()

@@ -33,7 +33,7 @@ from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 
 def document_of(service: ServiceDescription, *, version: str, wants_keys: bool = False) -> dict[str, Any]:
-    """The document of a service, of whose outputs nothing is known."""
+    """Return the document of a service whose outputs are unknown."""
     return make_openapi(service, models_of(service), version=version, wants_keys=wants_keys)
 
 
@@ -58,7 +58,7 @@ def test_it_is_valid_and_says_what_the_apis_take() -> None:
     validate(document)
 
     assert (document["info"]["title"], document["info"]["version"]) == ("Flowers", "7")
-    assert document["info"]["description"].startswith("Two apis.\n\nErrors are")
+    assert document["info"]["description"].startswith("Two apis.\n\nAt an api's own route, errors are")
     predict = document["paths"]["/ask/here"]["post"]
     assert (predict["operationId"], predict["summary"]) == ("predict", "Say what it is.")
     assert predict["description"] == "At some length."
@@ -93,7 +93,7 @@ def test_it_says_what_errors_look_like(status: int) -> None:
 
 
 def test_it_says_which_headers_answers_have() -> None:
-    """Those that are always there are required; a client may rely on them."""
+    """Headers that are always sent are declared as required."""
     responses = document_of(describe_service(Flowers), version="1")["paths"]["/anything"]["post"]["responses"]
 
     required = {
@@ -113,7 +113,7 @@ def test_it_says_which_headers_answers_have() -> None:
 
 
 def test_handlers_may_answer_with_other_statuses() -> None:
-    """With a refusal as a problem; where each answer is the handler's own, with whatever it makes."""
+    """Refusals are problem documents, unless the handler makes complete answers."""
 
     class Whatever(Service):
         @api(input=Requests())
@@ -174,14 +174,14 @@ class Inputs(Service):
 
 
 def content_of(path: str) -> Any:
-    """What bodies there are at a path of that service, whose document is valid."""
+    """Return the bodies of a path; the document must be valid."""
     document = document_of(describe_service(Inputs), version="1")
     validate(document)
     return document["paths"][path]["post"]["requestBody"]["content"]
 
 
 def test_bodies_have_examples_that_can_be_sent_as_they_are() -> None:
-    """The service's own, or one that is made; each in its form."""
+    """Examples come from the service, or are generated from the schema."""
     rows = content_of("/predict")["application/json"]["examples"]
     assert [one["value"] for one in rows.values()] == [[3, 4], [[3, 4], [3, 4]]]
     table = content_of("/table")
@@ -197,7 +197,7 @@ def test_bodies_have_examples_that_can_be_sent_as_they_are() -> None:
 
 
 def test_what_is_no_text_is_a_file_to_choose() -> None:
-    """In forms, too; what would be too large to read has no example."""
+    """A form has a file field for each part."""
     file = {"type": "string", "format": "binary"}
 
     image = content_of("/image")
@@ -213,7 +213,7 @@ def test_what_is_no_text_is_a_file_to_choose() -> None:
 
 
 def test_models_of_other_protocols_have_one_path_with_an_example_for_each() -> None:
-    """Those whose bodies only the worker reads are none; an example is there if one can be said."""
+    """APIs with raw bodies are no models; others have an example if tensors can express it."""
     document = document_of(describe_service(Inputs), version="1")
     paths = document["paths"]
 
@@ -281,7 +281,7 @@ def test_it_says_whether_a_key_is_wanted(wants_keys: bool) -> None:
 
 
 def test_definitions_of_a_schema_become_components() -> None:
-    """Of each api its own: two may use one name for different things."""
+    """Definitions are prefixed by the API, because two may use one name."""
     schema = {
         "$ref": "#/$defs/Row",
         "$defs": {"Row": {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}, "A": {}},

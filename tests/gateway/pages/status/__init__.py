@@ -1,1 +1,1 @@
-"""What /status tells."""
+"""Tests of /status."""

@@ -1,4 +1,4 @@
-"""Figures of any kind, for properties that must always hold."""
+"""Random figures for property tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.gateway.pages.status.staged import FAILURE, RUNNING, figures, recent,
 from uncork_dispatcher import Estimate, Holding
 from uncork_gateway.pages.status.figures import Figures
 
-TROUBLE = "no worker is ready: worker 0 was killed by SIGKILL"
+NOT_READY = "no worker is ready: worker 0 was killed by SIGKILL"
 RELEASES = ("full", "deadline", "not_worth_waiting", "idle", "drain")
 _HOLDS = ("balance", "returns", "goal", "next", "window", "quarantine")
 _SHEDS = ("deadline", "client_deadline", "queue_full", "no_worker", "draining")
@@ -20,7 +20,7 @@ share = st.floats(0, 1)
 
 @st.composite
 def any_figures(draw: st.DrawFn) -> Figures:
-    """Whatever numbers there may be, also those that do not go together."""
+    """Draw any figures, including inconsistent ones."""
     limit = draw(st.integers(1, 10_000))
     held = draw(st.integers(0, 100))
     workers = draw(st.integers(0, 9))
@@ -65,6 +65,6 @@ def any_figures(draw: st.DrawFn) -> Figures:
         others_share=draw(share),
         busiest_other=draw(st.sampled_from([None, "slow"])),
         draining=draw(st.booleans()),
-        trouble=TROUBLE,
+        not_ready_reason=NOT_READY,
         failure=draw(st.sampled_from([None, FAILURE])),
     )

@@ -1,8 +1,7 @@
-"""Figures that tests set as they need them."""
+"""Builders of figures for tests."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ FAILURE = Failure(
 
 
 def stats(rules: Mapping[str, Any] | None = None, **changes: Any) -> ApiStats:
-    """An api that holds nothing, of whose batches something is known."""
+    """Return an API with an empty queue and a known estimate."""
     made = ApiRules(**{"name": "predict", "max_batch_rows": 32, **(rules or {})})
     told: dict[str, Any] = {
         "name": made.name,
@@ -80,30 +79,17 @@ def recent(
         for _ in range(times):
             tally.answered(status, took_s)
     tally.statuses.update(statuses or {})
-    refused = Counter(sheds or {})
-    tally.statuses[504] += refused["client_deadline"]
-    tally.statuses[503] += refused.total() - refused["client_deadline"]
-    ran, released = batches * each, float(batches * each * rows)
-    return Recent(
-        seconds,
-        +tally.statuses,
-        tally.errors,
-        tally.releases,
-        +refused,
-        tally.duration,
-        tally.queue_wait,
-        tally.batch_requests,
-        tally.batch_duration,
-        released if rate is None else rate * seconds,
-        released,
-        ran,
-        ran * ran_s,
-        estimate,
-    )
+    tally.sheds.update(sheds or {})
+    tally.statuses[504] += tally.sheds["client_deadline"]
+    tally.statuses[503] += tally.sheds.total() - tally.sheds["client_deadline"]
+    tally.ran, tally.released_rows = batches * each, float(batches * each * rows)
+    tally.ran_s = tally.ran * ran_s
+    arrived_rows = tally.released_rows if rate is None else rate * seconds
+    return Recent(seconds, tally.copy(), arrived_rows, estimate)
 
 
 def work(workers: int = 1, *, running: Sequence[RunningBatch] = ()) -> WorkStats:
-    """Workers, of which some run batches."""
+    """Return workers, some of which run batches."""
     return WorkStats(workers, workers - len(running), list(running))
 
 
@@ -113,7 +99,7 @@ def figures(
     doing: WorkStats | None = None,
     **changes: Any,
 ) -> Figures:
-    """An api that nobody asks, with one idle worker and a goal of 300 ms."""
+    """Return an idle API with one worker and a goal of 300 ms."""
     given: dict[str, Any] = {
         "stats": api or stats(),
         "recent": lately or recent(),

@@ -1,4 +1,4 @@
-"""What to do about it."""
+"""Advice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.pages.status.staged import FAILURE, figures, recent, stats, work
 from uncork_dispatcher import Estimate
-from uncork_gateway.pages.status.advise import CODES, advise
+from uncork_gateway.pages.status.advise import ADVICE, advise
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
 
@@ -20,7 +20,7 @@ CAP_4 = {"max_batch_rows": 4}
 
 CASES: dict[str, tuple[Figures, str]] = {
     "no_worker": (
-        figures(doing=work(0), trouble="no worker is ready: worker 0 was killed by SIGKILL"),
+        figures(doing=work(0), not_ready_reason="no worker is ready: worker 0 was killed by SIGKILL"),
         "no worker is ready: worker 0 was killed by SIGKILL",
     ),
     "errors": (
@@ -102,20 +102,20 @@ CASES: dict[str, tuple[Figures, str]] = {
 
 
 def told(made: Figures, names: Names = SERVICE) -> dict[str, str]:
-    """The advice, by code."""
+    """Return the advice by code."""
     return {one.code: one.text for one in advise(made, names)}
 
 
 def test_every_code_has_a_case() -> None:
-    assert tuple(CASES) == tuple(code for code in CASES if code in CODES)
-    assert set(CASES) == set(CODES)
+    assert tuple(CASES) == tuple(code for code in CASES if code in ADVICE)
+    assert set(CASES) == set(ADVICE)
 
 
 def test_the_page_lists_every_code() -> None:
     page = (Path(__file__).parents[4] / "docs/status.md").read_text()
     section = page.partition("## What should I set?")[2].partition("## ")[0]
 
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(CODES)
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(ADVICE)
 
 
 @pytest.mark.parametrize("code", CASES)
@@ -148,7 +148,7 @@ def test_refusals_ask_for_workers() -> None:
 
 
 def test_refusals_below_all_capacity_are_of_bursts() -> None:
-    """On average there would be room."""
+    """The average rate is below the capacity."""
     made = figures(lately=recent(batches=10, each=32, sheds={"deadline": 80}, rate=100))
 
     assert told(made)["add_workers"] == (
@@ -158,7 +158,7 @@ def test_refusals_below_all_capacity_are_of_bursts() -> None:
 
 
 def test_workers_that_others_use_are_not_there() -> None:
-    """Half of one worker is gone; its capacity is the same number everywhere."""
+    """Other APIs take half of a worker's time; the stated capacity does not change."""
     busy = recent(batches=10, each=20, rate=300)
     made = figures(lately=busy, others_share=0.5, busiest_other="b")
 
@@ -169,7 +169,7 @@ def test_workers_that_others_use_are_not_there() -> None:
 
 
 def test_a_queue_that_is_full_for_want_of_workers_is_not_to_grow() -> None:
-    """It would fill all the same."""
+    """A larger queue would fill too."""
     made = figures(lately=recent(batches=90, sheds={"queue_full": 9}, rate=900))
 
     assert "raise_queue" not in told(made)

@@ -1,4 +1,4 @@
-"""What happens, in words."""
+"""Sentences about an API."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.gateway.pages.status.any_figures import RELEASES, TROUBLE, any_figures
+from tests.gateway.pages.status.any_figures import NOT_READY, RELEASES, any_figures
 from tests.gateway.pages.status.staged import ESTIMATE, FAILURE, RUNNING, figures, recent, stats, work
 from uncork_dispatcher import Estimate, Holding
-from uncork_gateway.pages.status.advise import CODES, advise
-from uncork_gateway.pages.status.explain import limited_by, sentence, waits_for
+from uncork_gateway.pages.status.advise import ADVICE, advise
+from uncork_gateway.pages.status.explain import sentence, waits_for, why_refused, why_this_size
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
-from uncork_gateway.pages.status.reasons import why_refused, why_this_size
 from uncork_gateway.telemetry.recent import Recent
 
 
@@ -31,7 +30,7 @@ def test_an_idle_api() -> None:
     assert waits_for(made, SERVICE) == "nothing is queued"
     assert why_this_size(made, SERVICE) == "No recent batch."
     assert why_refused(made, SERVICE) is None
-    assert limited_by(made) == "nothing"
+    assert made.limited_by == "nothing"
 
 
 @pytest.mark.parametrize(
@@ -43,12 +42,12 @@ def test_an_idle_api() -> None:
     ],
 )
 def test_few_requests_say_nothing(lately: Recent, says: str) -> None:
-    """No rate, no percentile, no mean, and nothing that follows from them."""
+    """Too few requests yield no rates, percentiles or means."""
     made = figures(stats({"max_batch_rows": 4}), lately, goal_s=0.014)
 
     assert sentence(made, SERVICE).startswith(f"{says} A batch takes")
     assert why_this_size(made, SERVICE) == "Too few requests to say."
-    assert (limited_by(made), advise(made, SERVICE)) == ("nothing", [])
+    assert (made.limited_by, advise(made, SERVICE)) == ("nothing", [])
     assert sentence(made, SERVICE).count("rows/s") == 1  # the capacity
 
 
@@ -64,7 +63,7 @@ def test_a_busy_api() -> None:
 
 
 def test_an_api_whose_every_answer_is_an_error() -> None:
-    """That comes first, and nothing else says that all is well."""
+    """The errors come first, and no sentence says that all is well."""
     made = figures(lately=recent(errors={500: 30}), failure=FAILURE)
 
     assert sentence(made, SERVICE).startswith(
@@ -101,7 +100,7 @@ def test_requests_that_wait_and_are_not_answered() -> None:
 
 
 def test_what_is_promised_is_not_far_from_what_was_seen() -> None:
-    """Batches of more than four times the rows of the largest so far may take any time."""
+    """Estimates are not extrapolated beyond four times the largest batch."""
     small = figures(stats(known_rows=(1.0, 5.0)))
 
     # 20 rows in 10 + 2 * 20 ms; the cap allows 32.
@@ -134,7 +133,7 @@ ELSEWHERE = RUNNING._replace(api="slow", left_s=-0.003)
 @pytest.mark.parametrize(
     ("doing", "changes", "says"),
     [
-        (work(0), {}, f"an idle worker: {TROUBLE}"),
+        (work(0), {}, f"an idle worker: {NOT_READY}"),
         (
             work(1, running=[RUNNING]),
             {},
@@ -161,7 +160,9 @@ ELSEWHERE = RUNNING._replace(api="slow", left_s=-0.003)
     ids=["no worker", "one busy", "all busy", "window", "returns", "nothing"],
 )
 def test_what_is_waited_for(doing: Any, changes: dict[str, Any], says: str) -> None:
-    assert waits_for(figures(stats(**HELD, **changes), doing=doing, trouble=TROUBLE), SERVICE) == says
+    assert (
+        waits_for(figures(stats(**HELD, **changes), doing=doing, not_ready_reason=NOT_READY), SERVICE) == says
+    )
 
 
 def test_a_proxy_has_other_names() -> None:
@@ -210,7 +211,7 @@ def test_why_a_request_was_refused(reason: str, says: str) -> None:
 
 
 def test_several_reasons_have_their_shares() -> None:
-    """Also that of bodies which found no room, of which the dispatcher has not heard."""
+    """Bodies without room are refused before they reach the dispatcher."""
     lately = recent(batches=10, sheds={"deadline": 60, "client_deadline": 20}, statuses={503: 20}, rate=100)
 
     assert why_refused(figures(lately=lately), SERVICE) == (
@@ -227,7 +228,7 @@ CAP_4 = {"max_batch_rows": 4}
 @pytest.mark.parametrize(
     ("made", "limit"),
     [
-        (figures(doing=work(0), trouble=TROUBLE), "workers"),
+        (figures(doing=work(0), not_ready_reason=NOT_READY), "workers"),
         (figures(stats(smallest_rows=200.0), recent(batches=30)), "goal"),
         (figures(lately=recent(batches=30, each=32, reason="full", rate=700)), "workers"),
         (figures(stats(CAP_4), recent(batches=30, each=4, reason="full", rate=300)), "cap"),
@@ -257,12 +258,12 @@ CAP_4 = {"max_batch_rows": 4}
     ],
 )
 def test_what_limits(made: Figures, limit: str) -> None:
-    """The one that, if it were lifted, would help."""
-    assert limited_by(made) == limit
+    """The limit whose removal would help."""
+    assert made.limited_by == limit
 
 
 def test_policy_none_under_load_holds_nothing() -> None:
-    """Its requests are queued, and the workers are why."""
+    """Its requests are queued because the workers are busy."""
     none = stats({"policy": "none"}, limit_rows=1)
     made = figures(none, recent(batches=600, queued_s=0.575, took_s=0.59, rate=66), goal_s=1.0)
 
@@ -290,5 +291,5 @@ def test_whatever_the_figures_the_words_can_be_read(made: Figures, names: Names)
             assert not re.search(wrong, text.replace("mb_max", "")), text
     for text in filter(None, sentences):
         assert re.fullmatch(r"[A-Z0-9].*\.", text), text
-    assert [one.code for one in advice] == [code for code in CODES if code in {one.code for one in advice}]
-    assert limited_by(made) in ("nothing", "workers", "goal", "cap")
+    assert [one.code for one in advice] == [code for code in ADVICE if code in {one.code for one in advice}]
+    assert made.limited_by in ("nothing", "workers", "goal", "cap")

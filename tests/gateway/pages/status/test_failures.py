@@ -1,4 +1,4 @@
-"""What handlers raised."""
+"""Exceptions that handlers raise."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from uncork_workers.wire.messages import ExceptionReport
 
 
 class Told:
-    """Failures at times that the test sets."""
+    """Failures with a clock that the test sets."""
 
     def __init__(self, *, show_messages: bool = True) -> None:
         self.now = 1000.0
         self.failures = Failures(show_messages=show_messages, clock=lambda: self.now)
 
     def raised(self, error: str = "KeyError", *, place: str = "a.py:1", requests: int = 1) -> None:
-        """A batch of the api ``a`` fails; a second passes."""
+        """Fail a batch of the API ``a``, a second later."""
         self.failures.note(
             "a", [ExceptionReport(error, place, f"{error} of a client", f"id{self.now:g}", requests)]
         )
@@ -23,7 +23,7 @@ class Told:
 
 
 def test_the_last_is_told_with_how_often_and_since_when() -> None:
-    """It is counted by class and place; another one does not begin its count anew."""
+    """Exceptions are counted by class and place, whatever happens between them."""
     told = Told()
     told.raised(requests=3)
     told.raised("TypeError")
@@ -42,7 +42,7 @@ def test_the_last_is_told_with_how_often_and_since_when() -> None:
 
 
 def test_the_message_is_told_to_operators_only() -> None:
-    """It may quote what a client sent; class and place do not."""
+    """Messages may quote requests; class and place do not."""
     told = Told(show_messages=False)
     told.raised()
 

@@ -1,4 +1,4 @@
-"""What follows from the figures on an api."""
+"""Figures derived from the state of an API."""
 
 import math
 from typing import Any
@@ -20,12 +20,12 @@ def test_balanced_batches_are_those_with_which_workers_just_keep_up() -> None:
 
 @pytest.mark.parametrize("rate", [0.0, 500.0, 1000.0])
 def test_there_is_no_balance_without_arrivals_or_beyond_all_capacity(rate: float) -> None:
-    """Rows alone take all of one worker's time at 500 a second."""
+    """At 500 rows/s, the slope alone takes all of one worker's time."""
     assert figures(lately=recent(batches=30, rate=rate)).balanced_rows is None
 
 
 def test_capacity_is_that_of_the_largest_batch_that_is_allowed() -> None:
-    """By the cap, and by the goal with room for the spread."""
+    """The cap or the goal, with a margin for the spread, limits the batch."""
     assert figures(doing=work(3)).capacity == pytest.approx(3 * 32 / 0.074)
     tight = figures(goal_s=0.060)
     assert tight.best_rows == pytest.approx((0.060 / 1.2 - 0.010) / 0.002)
@@ -33,7 +33,7 @@ def test_capacity_is_that_of_the_largest_batch_that_is_allowed() -> None:
 
 
 def test_a_goal_out_of_reach_does_not_make_batches_smaller() -> None:
-    """Everything is late anyway."""
+    """All answers are late anyway."""
     assert figures(goal_s=0.001).best_rows == 32
 
 
@@ -46,7 +46,7 @@ def test_nothing_is_known_before_the_first_batch() -> None:
 
 @pytest.mark.parametrize(("rate", "workers"), [(300.0, 1), (1000.0, 2), (5000.0, 4)])
 def test_the_missing_workers_carry_the_rate_with_a_fifth_to_spare(rate: float, workers: int) -> None:
-    """Not one fewer would."""
+    """One worker fewer would not suffice."""
     made = figures(lately=recent(batches=30, rate=rate), doing=work(workers))
 
     each = made.throughput(made.best_rows)
@@ -68,5 +68,28 @@ def test_overload_is_more_than_the_workers_can_do() -> None:
 
 
 def test_without_a_goal_any_batch_fits() -> None:
-    assert figures(goal_s=None).goal_rows == math.inf
+    assert figures(goal_s=None).rows_within(None) == math.inf
     assert figures(goal_s=None).best_rows == 32
+
+
+@pytest.mark.parametrize(
+    ("lately", "state"),
+    [
+        ({}, "ok"),
+        ({"batches": 100}, "ok"),
+        ({"batches": 99, "errors": {500: 1}}, "ok"),
+        ({"batches": 98, "errors": {500: 2}}, "degraded"),
+        ({"batches": 98, "sheds": {"deadline": 2}}, "degraded"),
+        ({"batches": 98, "errors": {500: 1}, "sheds": {"deadline": 1}}, "degraded"),
+        ({"batches": 51, "errors": {500: 49}}, "degraded"),
+        ({"batches": 50, "errors": {500: 50}}, "failing"),
+        ({"batches": 50, "errors": {502: 20}, "sheds": {"no_worker": 20, "client_deadline": 10}}, "failing"),
+        ({"batches": 1, "errors": {503: 1}}, "failing"),
+        ({"errors": {500: 1}}, "failing"),
+        ({"batches": 1, "statuses": {422: 99, 499: 9}}, "ok"),
+        ({"statuses": {422: 99}, "errors": {500: 1}}, "failing"),
+    ],
+)
+def test_the_state_is_the_share_that_got_no_answer(lately: dict[str, Any], state: str) -> None:
+    """The thresholds are 1 % and 50 %; 4xx answers do not count."""
+    assert figures(lately=recent(**lately)).state == state

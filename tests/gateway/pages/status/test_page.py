@@ -1,4 +1,4 @@
-"""The page: who may see it, and what a gateway and a proxy put into it."""
+"""The page /status of a gateway and of a proxy, and who may read it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ KEY = "sixteen letters or more"
 
 
 async def status(http: httpx.AsyncClient, **headers: str) -> Any:
-    """The document."""
+    """Return the document."""
     reply = await http.get("/status", headers=headers)
     assert (reply.status_code, reply.headers["content-type"]) == (200, "application/json")
     return reply.json()
 
 
 async def told(on: GatewayStage) -> list[tuple[int, str, str]]:
-    """Index, state and doing of each worker."""
+    """Return index, state and activity of each worker."""
     workers = (await status(on.http))["workers"]
     return [(one["index"], one["state"], one["doing"].split(", for")[0]) for one in workers]
 
@@ -96,12 +96,12 @@ async def test_an_api_is_shown_with_its_settings_and_its_batches(tmp_path: Path)
         assert (shown["requests"], sum(shown["releases"].values())) == ({"200": 1}, 1)
         assert (shown["too_few_requests"], shown["latency"], shown["rate_rows"]) == (True, None, None)
         assert (other["requests"], other["latency"], other["capacity_rows"]) == ({}, None, None)
-        [batch] = on.gateway.front_end.board.batches_after(0)
+        [batch] = on.gateway.front_end.status_builder.batches_after(0)
         assert (batch.api, batch.rows, batch.worker) == ("second", 1, 0)
 
 
 async def test_an_api_says_what_it_counts_and_whether_it_streams(tmp_path: Path) -> None:
-    """For programs, which cannot read it off the sentences."""
+    """Programs cannot parse the sentences."""
     apis = [
         json_api("plain"),
         json_api("weighed", ApiSettings(cost=2.0)),
@@ -150,7 +150,7 @@ async def test_it_is_for_operators(tmp_path: Path) -> None:
 
 
 async def test_a_proxy_shows_models_and_calls() -> None:
-    """A model is there once a server has answered for it; it has no goal unless it was given one."""
+    """A model appears once a server has answered for it; it has a goal only if one was set."""
     async with merging(concurrency=2) as (on, _):
         [reply] = await on.replies([on.front.ask(rows_body(1))])
         assert reply.status == 200
@@ -167,7 +167,7 @@ async def test_a_proxy_shows_models_and_calls() -> None:
 
 
 async def test_a_proxy_tells_of_servers_that_are_not_healthy() -> None:
-    """With what is wrong; and what runs, with where."""
+    """Slots say why a server is unhealthy, and where a call runs."""
     model = Model(doubles)
     async with served(model) as url, proxy(url, "http://127.0.0.1:9") as on:
         await on.front.ask(rows_body(1)).reply()

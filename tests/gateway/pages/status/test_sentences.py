@@ -118,7 +118,9 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
     "no worker": (
         SERVICE,
         figures(
-            lately=recent(batches=20, sheds={"no_worker": 44}, rate=3), doing=work(0), trouble=NO_WEIGHTS
+            lately=recent(batches=20, sheds={"no_worker": 44}, rate=3),
+            doing=work(0),
+            not_ready_reason=NO_WEIGHTS,
         ),
         """
         44 of 64 requests were refused. In the last 30 s, 3 rows/s arrived, in batches of 1 row on average.

@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.gateway.pages.status.any_figures import TROUBLE, any_figures
+from tests.gateway.pages.status.any_figures import NOT_READY, any_figures
 from tests.gateway.pages.status.staged import FAILURE, figures, recent, stats, work
 from uncork_dispatcher import ApiStats, WorkStats
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status.document import Api, Failure, Status
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import SERVICE, ms, number, percent
-from uncork_gateway.pages.status.status_builder import Board, Shown
+from uncork_gateway.pages.status.status_builder import ServedApi, StatusBuilder
 from uncork_gateway.telemetry.recent import Recent
 from uncork_gateway.telemetry.recorder import FinishedBatch
 
 
 class Stage:
-    """A front end, a dispatcher and a recorder that say what a test wants."""
+    """A front end, a dispatcher and a recorder with the test's figures."""
 
     def __init__(self, *apis: Figures) -> None:
         self._apis = apis
@@ -34,15 +34,15 @@ class Stage:
         self.ready = asyncio.Event()
         self.ready.set()
         self.any_ready = self._work.workers > 0
-        self.not_ready_reason = TROUBLE
+        self.not_ready_reason = NOT_READY
         self.server = "S"
         self.restarts = 0
         self.now = 5000.0
         self.asked: list[float] = []
 
     def document(self, **options: Any) -> Status:
-        """What it shows."""
-        board = Board(
+        """Return the document."""
+        builder = StatusBuilder(
             self,
             self,
             dispatcher=self,
@@ -52,7 +52,7 @@ class Stage:
             wall_clock=lambda: 1030.0,
             **options,
         )
-        return board.status()
+        return builder.status()
 
     def _clock(self) -> float:
         self.now += 1
@@ -60,32 +60,26 @@ class Stage:
 
     # The front end
 
-    def shown(self) -> dict[str, Shown]:
-        """Each api as its figures have it."""
-        return {one.stats.name: Shown(weighs=one.weighs, streams=one.streams) for one in self._apis}
+    def served_apis(self) -> dict[str, ServedApi]:
+        return {one.stats.name: ServedApi(weighs=one.weighs, streams=one.streams) for one in self._apis}
 
     def failure(self, api: str) -> Failure | None:
-        """That of the figures."""
         return next(one.failure for one in self._apis if one.stats.name == api)
 
     def slots(self) -> Sequence[BackendSlot]:
-        """All idle."""
         return [BackendSlot(index, "idle") for index in range(self._work.workers)]
 
     # The dispatcher
 
     def stats(self) -> list[ApiStats]:
-        """Those of the figures."""
         return [one.stats for one in self._apis]
 
     def work(self) -> WorkStats:
-        """That of the first api."""
         return self._work
 
     # The recorder
 
     def recent(self, api: str, now: float) -> Recent:
-        """That of the figures."""
         self.asked.append(now)
         return next(one.recent for one in self._apis if one.stats.name == api)
 
@@ -95,7 +89,7 @@ class Stage:
 
 
 def named(name: str, lately: Recent, **changes: Any) -> Figures:
-    """An api of a name."""
+    """Return the figures of an API with a name."""
     return figures(stats({"name": name}), lately, **changes)
 
 
@@ -172,18 +166,18 @@ def test_time_that_other_apis_take_is_of_the_same_window() -> None:
 
 
 def one(text: str, pattern: str) -> Iterator[tuple[str, ...]]:
-    """What a pattern finds, as groups."""
+    """Yield the groups of each match."""
     for found in re.finditer(pattern, text):
         yield found.groups()
 
 
 def rows_of(value: float | None) -> str:
-    """As sentences have it; what is not known is in no sentence."""
+    """Format rows as sentences do; unknown figures appear in none."""
     return "unknown" if value is None else number(value)
 
 
 def time_of(part: msgspec.Struct | None, name: str) -> str:
-    """The same, of a part of the document that may be missing."""
+    """Format a time of an optional part of the document."""
     return "unknown" if part is None else ms(getattr(part, name) / 1000)
 
 
@@ -224,7 +218,7 @@ FIGURES: dict[str, Callable[[Api], tuple[str, ...]]] = {
 
 @given(made=any_figures(), other=any_figures())
 def test_no_two_figures_of_one_thing_differ(made: Figures, other: Figures) -> None:
-    """Whatever a sentence or an advice says of a figure is what its field says."""
+    """Every figure in a sentence or advice equals its field."""
     renamed = other.stats._replace(name="slow")
     document = Stage(made, figures(renamed, other.recent, other.work, goal_s=0.3)).document()
     for api in document.apis:
@@ -236,7 +230,7 @@ def test_no_two_figures_of_one_thing_differ(made: Figures, other: Figures) -> No
 
 
 def test_the_patterns_find_what_they_are_for() -> None:
-    """Else the property above would say nothing."""
+    """Otherwise the property above would check nothing."""
     lately = recent(
         batches=300, each=6, rows=2, reason="full", sheds={"deadline": 900, "client_deadline": 90},
         errors={500: 300}, rate=900, took_s=0.5,
@@ -253,7 +247,7 @@ def test_the_patterns_find_what_they_are_for() -> None:
 
 @given(made=any_figures())
 def test_what_is_too_few_is_none(made: Figures) -> None:
-    """A figure that would be chance is in no field."""
+    """Figures over too few requests are None."""
     [api] = Stage(made).document().apis
 
     chance = (api.rate_rows, api.mean_batch_rows, api.latency, api.shares, api.balanced_rows)

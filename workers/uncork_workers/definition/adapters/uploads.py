@@ -1,6 +1,5 @@
 """Decoding of text in a charset and of multipart forms."""
 
-import codecs
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,13 +11,11 @@ from multipart import (  # type: ignore[import-untyped]
 )
 
 from uncork_workers.definition.adapters.base import InvalidInput
+from uncork_workers.wire import charsets
 
 MULTIPART = "multipart/form-data"
 # Limits the memory of a form with many tiny parts or fields.
 MOST_PARTS = 1000
-
-# Python codecs that are not charsets; decoding some of them takes quadratic time.
-_NO_CHARSETS = ("idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +93,9 @@ def decode_text(data: bytes, charset: str) -> str:
         InvalidInput: if the charset is unknown, or the data is not valid in it.
     """
     try:
-        if codecs.lookup(charset).name in _NO_CHARSETS:
-            raise LookupError
-        text = data.decode(charset)
-        text.encode()  # some charsets, such as UTF-7, can encode lone surrogates
-    except UnicodeError as error:
-        raise InvalidInput(f"the text is not valid {charset}: {error}") from error
-    except (LookupError, ValueError):
-        raise InvalidInput(f"the charset {charset!r} is not known") from None
-    return text
+        return charsets.decode_text(data, charset)
+    except ValueError as error:
+        raise InvalidInput(str(error)) from error
 
 
 def _part(segment: MultipartSegment, data: bytes) -> Part:

@@ -1,4 +1,4 @@
-// The charts, drawn by Plotly once it has come, and what they say in words.
+// The charts, drawn by Plotly once it has loaded, and their captions.
 
 import { counted, msText, number, percent } from "./format.js";
 import { POINTS_S, SERIES_S } from "./history.js";
@@ -15,7 +15,7 @@ export class Charts {
     this.#page = page;
   }
 
-  /** Draw what is known of an api at a time (seconds since 1970). */
+  /** Draw an api's charts at a time (seconds since 1970). */
   draw(api, past, now) {
     const colors = palette();
     keep(this.#page.querySelector("[data-f=sizesLegend]"), Object.values(RELEASES), "li", (item, { label, color }) => {
@@ -66,7 +66,7 @@ function latency({ api, past, now, colors }) {
   const known = [...past.p50, ...past.p99].filter((value) => value > 0);
   const ends = goal === null ? known : [...known, goal];
   const top = ends.length ? Math.log10(Math.max(...ends)) + 0.2 : 3;
-  // A decade at least: less would make much of little.
+  // At least a decade: a shorter axis would exaggerate small changes.
   const range = [ends.length ? Math.min(Math.log10(Math.min(...ends)) - 0.15, top - 1) : 0, top];
   const recent = api.latency;
   const text = (recent ? `p50 ${msText(recent.p50_ms)}, p95 ${msText(recent.p95_ms)}, p99 ${msText(recent.p99_ms)}` : "Too few requests to say")
@@ -139,7 +139,7 @@ function times({ api, past, colors }) {
 
 const label = (reason) => RELEASES[reason]?.label ?? reason;
 
-/** A line needs two points; one is shown as such. */
+/** A line needs two points; a single one is drawn as a marker. */
 const mode = (values) => (values.filter((value) => value !== null).length > 1 ? "lines" : "markers");
 
 function told(batch) {
@@ -148,7 +148,7 @@ function told(batch) {
     + `<br>${label(batch.reason)}, after ${msText(batch.waited_ms)}<br>took ${msText(batch.actual_ms)}, predicted ${msText(batch.predicted_ms)}${failed}`;
 }
 
-/** An axis of so many seconds up to now. */
+/** An axis of the last seconds up to now. */
 function ago(seconds) {
   const step = seconds > 240 ? 60 : seconds > 120 ? 30 : 15;
   const tickvals = Array.from({ length: Math.floor(seconds / step) + 1 }, (_, index) => -index * step);
@@ -156,7 +156,7 @@ function ago(seconds) {
   return { range: [-seconds, 0.01 * seconds], tickvals, ticktext: tickvals.map((value) => (value ? told(value) : "now")) };
 }
 
-/** An axis that grows with what is known, up to where it is forgotten. */
+/** An axis that grows with the history, up to its limit. */
 const span = (past, now) => ago(Math.min(SERIES_S, Math.max(LEAST_SPAN_S, now - past.time[0])));
 
 /** Ticks at 1, 2 and 5 times powers of ten. */
@@ -196,7 +196,7 @@ function merged(first, second) {
   return { ...first, ...second, xaxis: { ...first.xaxis, ...second.xaxis }, yaxis: { ...first.yaxis, ...second.yaxis } };
 }
 
-/** Colours as dashboard.css has them now: it knows of light and dark. */
+/** The current colours of dashboard.css, which follow the light or dark scheme. */
 function palette() {
   const style = getComputedStyle(document.documentElement);
   return (name) => style.getPropertyValue(name).trim();

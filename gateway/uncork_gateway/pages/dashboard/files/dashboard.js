@@ -1,14 +1,14 @@
-// Listens to the gateway, and has what it says shown.
+// Receives the gateway's events and updates the page.
 
 import { Charts } from "./charts.js";
 import { History } from "./history.js";
 import { View } from "./view.js";
 
-// Without an event for so long the connection is taken for dead: the gateway sends one a second.
+// Without an event for this long the connection counts as lost: the gateway sends one per second.
 const SILENCE_MS = 8000;
 const FIRST_RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 5000;
-// A page in the background lets go of the gateway, which then does nothing for it.
+// A hidden page disconnects after this time, so that it costs the gateway nothing.
 const HIDDEN_MS = 60_000;
 
 const history = new History();
@@ -53,7 +53,7 @@ function receive(event) {
   show();
 }
 
-/** The gateway has gone, or refuses: say so, and try again for as long as it takes. */
+/** Report that the gateway is gone or refuses, and keep retrying. */
 async function lose() {
   disconnect();
   lostSince ||= Date.now();
@@ -92,7 +92,7 @@ document.addEventListener("visibilitychange", () => {
 });
 window.addEventListener("pagehide", disconnect);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
-// The page says in words and numbers what it can before the chart library has come.
+// Texts and numbers appear before the chart library has loaded.
 document.getElementById("plotly").addEventListener("load", show);
 
 connect();

@@ -3,16 +3,16 @@
 const SHORT = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
-// A rate that fades away never gets to 0 by itself.
+// A decaying rate never reaches 0 by itself.
 const NOTHING = 0.00005;
 
-/** Three digits that matter; all of those before the point. */
+/** Three significant digits, or all digits before the point. */
 export function number(value) {
   if (Math.abs(value) < NOTHING) return "0";
   return Math.abs(value) >= 1000 ? WHOLE.format(value) : SHORT.format(value);
 }
 
-/** A number and its unit, the unit apart so that it can be set smaller. */
+/** A number and its unit, separate so that the unit can be smaller. */
 export function ms(value) {
   return value >= 10_000 ? [number(value / 1000), "s"] : [number(value), "ms"];
 }

@@ -1,4 +1,4 @@
-// What the page remembers. All of it is bounded, since a page may be left open for days.
+// The page's history. It is bounded, because a page may stay open for days.
 
 const SERIES = ["p50", "p95", "p99", "rate", "capacity", "errors", "refused"];
 export const SERIES_S = 300;
@@ -18,7 +18,7 @@ export class History {
     this.apis = new Map();
   }
 
-  /** Take in an event; what was known of another gateway at this address is forgotten. */
+  /** Add an event; the history of another gateway at this address is dropped. */
   add({ status, batches }) {
     const began = status.time - status.uptime_s;
     if (this.status && Math.abs(began - (this.status.time - this.status.uptime_s)) > 2) this.clear();

@@ -10,7 +10,7 @@ export class View {
   #since = 0;
   #ticking = 0;
 
-  /** `changed` is called when another api is to be shown. */
+  /** `changed` is called when the reader selects another api. */
   constructor(page, changed) {
     for (const element of page.querySelectorAll("[data-f]")) this.#fields[element.dataset.f] = element;
     this.#changed = changed;
@@ -41,7 +41,7 @@ export class View {
     this.#tone("live", "lost", "bad");
   }
 
-  /** Show a status; returns the api that is looked at, if there is one to look at. */
+  /** Show a status; returns the selected api, if there is any. */
   show(status) {
     const alarm = status.state === "ready" ? "" : `${STATES[status.state][0]}: `;
     document.title = `${alarm}${status.server ?? "Uncork"} · Uncork`;
@@ -60,7 +60,7 @@ export class View {
     return api;
   }
 
-  // What an api does
+  // One api
 
   #api(api, now) {
     this.#text("name", api.name);
@@ -114,7 +114,7 @@ export class View {
     this.#share("refused", api.refused_share, api.refused, api.answered);
   }
 
-  /** A tile of what was not answered. */
+  /** A tile of errors or refusals. */
   #share(name, share, count, answered) {
     this.#tile(name, share === null ? null : [percent(share), ""], share === null ? "no request" : `${number(count)} of ${counted(answered, "request")}`);
     this.#tone(`${name}Sub`, null, count ? "bad" : "muted");
@@ -160,7 +160,7 @@ export class View {
     table(this.#fields.answers, [...rows, ...refusals]);
   }
 
-  // What is not of one api
+  // The whole gateway
 
   #choice(apis, shown) {
     this.#fields.apis.hidden = apis.length < 2;
@@ -242,12 +242,12 @@ function chosen() {
   }
 }
 
-/** Set a text, if it is another: what does not change is not drawn again, and stays selected. */
+/** Set a text if it differs: unchanged text is not redrawn, and stays selected. */
 function put(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Have an element hold one child for each item, and use those that it has. */
+/** Give an element one child per item, and reuse its children. */
 export function keep(parent, items, name, fill) {
   while (parent.childElementCount > items.length) parent.lastElementChild.remove();
   while (parent.childElementCount < items.length) parent.append(document.createElement(name));

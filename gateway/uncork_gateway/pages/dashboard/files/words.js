@@ -1,7 +1,7 @@
-// Reasons and states: what they are called, and how they look. Colours are names of properties in dashboard.css.
-// What goes on is said by the gateway itself, in the sentences of its status.
+// Labels and colours of reasons and states. Colours are names of properties in dashboard.css.
+// All sentences come from the gateway's status.
 
-/** Why batches were released, in the order in which they are listed. */
+/** Reasons of releases, in the order of the list. */
 export const RELEASES = {
   idle: { label: "idle", color: "--idle", symbol: "circle" },
   not_worth_waiting: { label: "not worth waiting", color: "--worth", symbol: "diamond" },
@@ -10,7 +10,7 @@ export const RELEASES = {
   drain: { label: "drain", color: "--drain", symbol: "x" },
 };
 
-/** Why requests were refused. */
+/** Reasons of refusals. */
 export const SHEDS = {
   deadline: "the goal could not have been met",
   client_deadline: "the client's own deadline could not have been met",
@@ -37,21 +37,21 @@ const LIMITS = {
   cap: ["limited by the batch cap", "warn"],
 };
 
-/** What to say of an api at one glance, and how it looks: that it fails, else what limits it. */
+/** Label and tone of an api: its state if it is not ok, else its limit. */
 export function verdict({ state, limited_by, requests, too_few_requests }) {
   if (state !== "ok") return STATES[state];
   if (limited_by !== "nothing" || !too_few_requests) return LIMITS[limited_by];
   return [Object.keys(requests).length ? "too few requests to say" : "idle", "muted"];
 }
 
-/** What an answer's status says of it. */
+/** The tone of an answer's status. */
 export function tone(status) {
   if (status < "300") return "good";
   return status < "500" ? "warn" : "bad";
 }
 
-/** Advice on what keeps requests from being answered. */
+/** Advice about requests that fail. */
 export const GRAVE = new Set(["no_worker", "errors"]);
 
-/** Advice that says that nothing is to be done. */
+/** Advice that needs no action. */
 export const CALM = new Set(["thin_traffic", "closed_loop"]);

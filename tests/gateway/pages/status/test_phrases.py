@@ -1,37 +1,12 @@
-"""Whether an api answers."""
+"""Phrases about errors."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from tests.gateway.pages.status.staged import FAILURE, figures, recent
 from uncork_gateway.pages.status.formatting import PROXY, SERVICE
-from uncork_gateway.pages.status.health import state_of, what_failed
-
-
-@pytest.mark.parametrize(
-    ("lately", "state"),
-    [
-        ({}, "ok"),
-        ({"batches": 100}, "ok"),
-        ({"batches": 99, "errors": {500: 1}}, "ok"),
-        ({"batches": 98, "errors": {500: 2}}, "degraded"),
-        ({"batches": 98, "sheds": {"deadline": 2}}, "degraded"),
-        ({"batches": 98, "errors": {500: 1}, "sheds": {"deadline": 1}}, "degraded"),
-        ({"batches": 51, "errors": {500: 49}}, "degraded"),
-        ({"batches": 50, "errors": {500: 50}}, "failing"),
-        ({"batches": 50, "errors": {502: 20}, "sheds": {"no_worker": 20, "client_deadline": 10}}, "failing"),
-        ({"batches": 1, "errors": {503: 1}}, "failing"),
-        ({"errors": {500: 1}}, "failing"),
-        ({"batches": 1, "statuses": {422: 99, 499: 9}}, "ok"),
-        ({"statuses": {422: 99}, "errors": {500: 1}}, "failing"),
-    ],
-)
-def test_the_state_is_the_share_that_got_no_answer(lately: dict[str, Any], state: str) -> None:
-    """From one in a hundred, and from half on; what clients did wrong makes no difference."""
-    assert state_of(recent(**lately)) == state
+from uncork_gateway.pages.status.phrases import what_failed
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,26 @@
+"""Decoding of text in the charset that a client names, the same in gateway and worker."""
+
+from __future__ import annotations
+
+import codecs
+
+# Python codecs that are not charsets; decoding some of them takes quadratic time.
+_NO_CHARSETS = ("idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape")
+
+
+def decode_text(data: bytes, charset: str) -> str:
+    """Decode text.
+
+    Raises:
+        ValueError: if the charset is unknown, or the data is not valid in it.
+    """
+    try:
+        if codecs.lookup(charset).name in _NO_CHARSETS:
+            raise LookupError
+        text = data.decode(charset)
+        text.encode()  # some charsets, such as UTF-7, can encode lone surrogates
+    except UnicodeError as error:
+        raise ValueError(f"the text is not valid {charset}: {error}") from error
+    except (LookupError, ValueError):
+        raise ValueError(f"the charset {charset!r} is not known") from None
+    return text
