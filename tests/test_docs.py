@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from tests.markdown_pages import DOCS, ROOT, Block, all_pages, anchors, blocks, links, name_of, target_of
 from uncork.cli.app import app
-from uncork.cli.configurable import COMMANDS
+from uncork.cli.configurable import CONFIGURABLE
 from uncork.config.errors import WrongUsage
 from uncork.config.file import read_file
 
@@ -95,8 +95,8 @@ def test_configurations_have_settings_that_there_are(page: Path, tmp_path: Path)
     file = tmp_path / "uncork.toml"
     for block in blocks(page, "toml"):
         file.write_text(block.code)
-        wrong = [complaint for command in COMMANDS if (complaint := complaint_of(file, command))]
-        assert len(wrong) < len(COMMANDS), f"{block}: {wrong}"
+        wrong = [complaint for command in CONFIGURABLE if (complaint := complaint_of(file, command))]
+        assert len(wrong) < len(CONFIGURABLE), f"{block}: {wrong}"
 
 
 @EACH_PAGE
@@ -123,7 +123,7 @@ def is_of_another_system(block: Block) -> bool:
 def complaint_of(file: Path, command: str) -> str:
     """What is said against a configuration; empty if nothing."""
     try:
-        read_file(file, command, COMMANDS)
+        read_file(file, command, CONFIGURABLE)
     except WrongUsage as wrong:
         return str(wrong)
     return ""

@@ -14,7 +14,7 @@ from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.interfaces import BodyPool, Handler
-from uncork_gateway.pages.health import Pages
+from uncork_gateway.pages.plain_pages import Pages
 from uncork_gateway.pages.status.formatting import Names
 from uncork_gateway.pages.status.status_builder import StatusBuilder, StatusSource
 from uncork_gateway.requests.batch_headers import BatchHeaders

@@ -20,7 +20,7 @@ from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.headers import path_of
 from uncork_gateway.interfaces import Tracing
-from uncork_gateway.pages.health import Pages
+from uncork_gateway.pages.plain_pages import Pages
 from uncork_gateway.pages.status.formatting import PROXY
 from uncork_gateway.pages.status.status_builder import ServedApi
 from uncork_gateway.protocols.rows import RowsWire, error_body

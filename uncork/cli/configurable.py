@@ -22,7 +22,7 @@ from uncork.config.sources import Configuration, Kind, Source
 
 Options = TypeVar("Options", bound=ServerOptions)
 
-COMMANDS: Mapping[str, type[ServerOptions]] = {"serve": ServeOptions, "proxy": ProxyOptions}
+CONFIGURABLE: Mapping[str, type[ServerOptions]] = {"serve": ServeOptions, "proxy": ProxyOptions}
 """The commands that can be configured, by name."""
 
 
@@ -55,12 +55,12 @@ def _configure(
     Raises:
         WrongUsage: if file or environment are wrong.
     """
-    command = next(name for name, one in COMMANDS.items() if one is options)
+    command = next(name for name, one in CONFIGURABLE.items() if one is options)
     flags = {name for name in given(context) if values.get(name) not in (None, [], ())}
     path = values[CONFIG] or environment.get(variable_of(CONFIG))
     layers = [
-        read_file(Path(path), command, COMMANDS) if path else Configuration(),
-        read_environment(environment, command, COMMANDS),
+        read_file(Path(path), command, CONFIGURABLE) if path else Configuration(),
+        read_environment(environment, command, CONFIGURABLE),
     ]
     settings = layers[0].settings | layers[1].settings
     in_force = {**values, CONFIG: Path(path) if path else None}

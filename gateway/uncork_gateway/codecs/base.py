@@ -79,7 +79,15 @@ class AcceptKey(NamedTuple):
 
 
 class Codec(Protocol):
-    """One kind of input."""
+    """One kind of input.
+
+    Attributes:
+        summary: one or two sentences about the body, for the OpenAPI document.
+        one_or_many: whether JSON may be one row, or many with a leading axis.
+    """
+
+    summary: str
+    one_or_many: bool
 
     @property
     def accepts(self) -> tuple[str, ...]:

@@ -50,6 +50,11 @@ class DataFrameCodec:
     """
 
     accepts = (JSON, *_CSV)
+    summary = (
+        "A table: CSV with a header, or JSON. That may be one row, a list of rows, an object of columns, or "
+        "one of `columns` and `data`."
+    )
+    one_or_many = True
 
     def __init__(self, weigh: Weigh = unweighed, *, columns: Sequence[str] | None) -> None:
         self._weigh = weigh

@@ -24,6 +24,8 @@ class JsonCodec:
     """Takes one JSON value as one row, unchanged. The worker checks its content."""
 
     accepts: tuple[str, ...] = (JSON,)
+    summary = "One JSON value."
+    one_or_many = False
 
     def __init__(self, weigh: Weigh = unweighed) -> None:
         self._weigh = weigh

@@ -26,6 +26,9 @@ class RawCodec:
             bodies without a content type.
     """
 
+    summary = ""
+    one_or_many = False
+
     def __init__(self, weigh: Weigh = unweighed, *, accepts: Sequence[str]) -> None:
         self._weigh = weigh
         self._takes = tuple(accepts)

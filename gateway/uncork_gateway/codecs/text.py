@@ -22,6 +22,7 @@ class TextCodec(JsonCodec):
     """Takes one text, plain or as a JSON string, and passes it on as a JSON string."""
 
     accepts = (PLAIN, JSON)
+    summary = "One text."
 
     def decode(self, body: bytes, media_type: str = PLAIN) -> Marshalled:
         """Check that the body is a text, and drop a byte order mark."""

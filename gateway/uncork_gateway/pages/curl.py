@@ -6,7 +6,8 @@ import shlex
 
 import msgspec
 
-from uncork_gateway.pages.openapi.bodies import MULTIPART, ONE_OR_MANY, form_fields
+from uncork_gateway.codecs import make_codec
+from uncork_gateway.pages.openapi.bodies import MULTIPART, form_fields
 from uncork_workers.wire.schema import JSON, ApiDescription
 
 # Longer examples are impractical to copy from a terminal.
@@ -51,4 +52,4 @@ def _example(api: ApiDescription) -> str:
     if api.example_type.startswith("text/"):
         return str(msgspec.json.decode(api.example))
     text = api.example.decode()
-    return f"[{text}]" if api.input["kind"] in ONE_OR_MANY else text
+    return f"[{text}]" if make_codec(api.input).one_or_many else text

@@ -14,12 +14,12 @@ from starlette.routing import Route
 from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.errors import problem
 from uncork_gateway.pages.docs import docs_routes
-from uncork_gateway.pages.health import Front, Pages
 from uncork_gateway.pages.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.models.metadata import PREFIXES, Model, ModelPages
 from uncork_gateway.pages.models.triton import CONFIGURATION, STATISTICS, TritonPages
 from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served
 from uncork_gateway.pages.openapi import make_openapi
+from uncork_gateway.pages.plain_pages import Front, Pages
 from uncork_gateway.pages.status.status_builder import StatusSource
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.settings import ServerSettings

@@ -27,7 +27,9 @@ def test_every_kind_of_adapter_has_its_codec() -> None:
     kinds = {one.kind for one in exported if issubclass(one, adapters.Adapter) and hasattr(one, "kind")}
     assert kinds == ADAPTERS.keys()
     for adapter, codec in ADAPTERS.values():
-        assert type(make_codec(adapter.describe())) is codec
+        made = make_codec(adapter.describe())
+        assert type(made) is codec
+        assert bool(made.summary) == (adapter.kind != "raw")  # any file needs no explanation
 
 
 def test_the_codec_of_arrays_knows_the_shape_of_a_row() -> None:

@@ -252,6 +252,8 @@ class BrokenCodec:
     """A codec that fails."""
 
     accepts = (JSON_TYPE,)
+    summary = ""
+    one_or_many = False
 
     def decode(self, body: bytes, media_type: str = JSON_TYPE) -> Marshalled:
         """Fail."""

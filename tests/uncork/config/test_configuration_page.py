@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from uncork.cli.configurable import COMMANDS
+from uncork.cli.configurable import CONFIGURABLE
 from uncork.cli.serve.server_options import ServerOptions
 from uncork.config.environment import read_environment, variable_of
 from uncork.config.file import read_file
@@ -26,10 +26,10 @@ FENCED = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 def rows() -> Iterator[str]:
     """The lines of the tables, of settings of both commands once."""
     both = {*option_parameters(ServerOptions), *option_parameters(ListenerOptions)}
-    yield from (row(name, one) for name, one in settings_of(COMMANDS["serve"]).items() if name in both)
-    for command in COMMANDS:
+    yield from (row(name, one) for name, one in settings_of(CONFIGURABLE["serve"]).items() if name in both)
+    for command in CONFIGURABLE:
         yield from (
-            row(name, one) for name, one in settings_of(COMMANDS[command]).items() if name not in both
+            row(name, one) for name, one in settings_of(CONFIGURABLE[command]).items() if name not in both
         )
     for argument in ARGUMENTS:
         yield f"| `{argument}` | `UNCORK_API_PREDICT_{argument.upper()}` | {default_of(argument)} |"
@@ -81,21 +81,23 @@ def test_its_files_can_be_read(number: int, tmp_path: Path) -> None:
     text = [content for language, content in FENCED.findall(PAGE) if language == "toml"][number]
     file = tmp_path / "uncork.toml"
     file.write_text(text)
-    commands = [name for name in COMMANDS if f"[{name}]" in text] or ["serve"]
+    commands = [name for name in CONFIGURABLE if f"[{name}]" in text] or ["serve"]
 
     for command in commands:
-        found = read_file(file, command, COMMANDS)
+        found = read_file(file, command, CONFIGURABLE)
         assert found.settings or found.overrides
 
 
 def test_its_variables_can_be_read() -> None:
     variables = dict(re.findall(r"^(UNCORK_\w+)=(\S+)$", PAGE, re.MULTILINE))
 
-    found = read_environment({name: text.strip("'\"") for name, text in variables.items()}, "serve", COMMANDS)
+    found = read_environment(
+        {name: text.strip("'\"") for name, text in variables.items()}, "serve", CONFIGURABLE
+    )
     assert len(found.settings) + len(found.overrides) == len(variables) > 1
 
 
 def test_kinds_of_all_settings_are_known() -> None:
     """What a file may give for them."""
-    kinds = {kind_of(one) for command in COMMANDS for one in settings_of(COMMANDS[command]).values()}
+    kinds = {kind_of(one) for command in CONFIGURABLE for one in settings_of(CONFIGURABLE[command]).values()}
     assert kinds == {bool, int, float, list, str}

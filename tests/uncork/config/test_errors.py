@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tests.uncork.config.asking import refused
 from uncork.cli.app import app
-from uncork.cli.configurable import COMMANDS
+from uncork.cli.configurable import CONFIGURABLE
 from uncork.config.environment import read_environment
 from uncork.config.errors import WrongUsage
 from uncork.config.file import read_file
@@ -189,12 +189,12 @@ def test_whatever_a_file_says_it_is_read_or_refused(
     file = tmp_path_factory.getbasetemp() / "any.toml"
     file.write_text(text, encoding="utf-8", errors="replace")
 
-    told = complaint(lambda: read_file(file, "serve", COMMANDS))
+    told = complaint(lambda: read_file(file, "serve", CONFIGURABLE))
     assert told is None or str(file) in told
 
 
 @given(environment=st.dictionaries(VARIABLES, st.text()))
 def test_whatever_the_environment_says_it_is_read_or_refused(environment: dict[str, str]) -> None:
-    told = complaint(lambda: read_environment(environment, "serve", COMMANDS))
+    told = complaint(lambda: read_environment(environment, "serve", CONFIGURABLE))
 
     assert told is None or told.startswith(tuple(environment))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.uncork.config.asking import options_of
-from uncork.cli.configurable import COMMANDS
+from uncork.cli.configurable import CONFIGURABLE
 from uncork.config.environment import read_environment
 from uncork_workers.wire.overrides import ARGUMENTS, Override, apply_overrides
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, DefinitionError, ServiceDescription
@@ -107,7 +107,7 @@ def test_the_order_of_the_places(argument: str, tmp_path: Path) -> None:
 def test_a_variable_says_what_the_file_would(cost: float | str) -> None:
     texts = [cost, f'"{cost}"'] if isinstance(cost, str) else [repr(cost)]
     for text in texts:
-        [(_, found)] = read_environment({"UNCORK_API_A_B_COST": text}, "serve", COMMANDS).overrides
+        [(_, found)] = read_environment({"UNCORK_API_A_B_COST": text}, "serve", CONFIGURABLE).overrides
         assert (found.api, found.argument, found.value) == ("A_B", "cost", cost)
 
 

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from tests.uncork.config.asking import options_of
-from uncork.cli.configurable import COMMANDS
+from uncork.cli.configurable import CONFIGURABLE
 from uncork.config.environment import LOCUST_VARIABLES, variable_of
 from uncork.config.names import settings_of
 from uncork.config.option_fields import kind_of
 from uncork.config.sources import Kind
 from uncork_loadtests.locust.options import VARIABLES
 
-EVERY = [(command, name) for command in COMMANDS for name in settings_of(COMMANDS[command])]
+EVERY = [(command, name) for command in CONFIGURABLE for name in settings_of(CONFIGURABLE[command])]
 # For texts that are not just any text; of each kind of others one value will do.
 TEXTS = {
     "policy": "aimd",
@@ -33,9 +33,9 @@ OF_KIND: dict[type, Any] = {int: 7, float: 7.5, list: ["x-one", "x-two"]}
 
 def sample(command: str, name: str) -> Any:
     """A value of a setting that is not its default."""
-    kind = kind_of(settings_of(COMMANDS[command])[name])
+    kind = kind_of(settings_of(CONFIGURABLE[command])[name])
     if kind is bool:
-        return not settings_of(COMMANDS[command])[name].default
+        return not settings_of(CONFIGURABLE[command])[name].default
     return TEXTS.get(name, OF_KIND.get(kind, "some text"))
 
 
@@ -101,7 +101,7 @@ def test_the_command_line_comes_before_the_environment_before_the_file(
         },
     )
 
-    default = settings_of(COMMANDS["serve"])[name].default
+    default = settings_of(CONFIGURABLE["serve"])[name].default
     expected = next((values[n] for n in (2, 1, 0) if places[n]), default)
     source = options.sources.get(name)
     assert getattr(options, name) == expected

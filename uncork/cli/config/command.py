@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from uncork.cli.command import Command
-from uncork.cli.configurable import COMMANDS, takes_options
+from uncork.cli.configurable import CONFIGURABLE, takes_options
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.server_options import ServerOptions
@@ -73,7 +73,7 @@ def proxy(options: ProxyOptions, json: AsJson = False) -> None:
 
 
 def _settings(options: ServerOptions, command: str) -> Iterator[tuple[str, Setting]]:
-    for name, parameter in settings_of(COMMANDS[command]).items():
+    for name, parameter in settings_of(CONFIGURABLE[command]).items():
         value = getattr(options, name)
         source = options.sources.get(name)
         info = parameter_info(parameter.annotation)

@@ -15,26 +15,16 @@ Schema = dict[str, Any]
 
 _BINARY: Schema = {"type": "string", "format": "binary"}
 MULTIPART = "multipart/form-data"
-ONE_OR_MANY = ("ndarray", "dataframe")
-"""Kinds of input whose JSON may be one row, or many with a leading axis."""
-
-_KINDS = {
-    "ndarray": "One row, or a list of rows: as JSON, or as a file of NumPy's.",
-    "dataframe": "A table: CSV with a header, or JSON. That may be one row, a list of rows, an object of "
-    "columns, or one of `columns` and `data`.",
-    "text": "One text.",
-    "json": "One JSON value.",
-}
 
 
 def body_of(api: ApiDescription, row: Schema) -> Schema:
     """Describe the body of requests at the API's own route; ``row`` is the schema of a row."""
     describes = _describe_raw if api.input["kind"] == "raw" else _describe_rows
-    accepts = api.input.get("accepts") or make_codec(api.input).accepts
-    description = _KINDS.get(api.input["kind"])
+    codec = make_codec(api.input)
+    accepts = api.input.get("accepts") or codec.accepts
     return {
         "required": True,
-        **({"description": description} if description else {}),
+        **({"description": codec.summary} if codec.summary else {}),
         "content": {
             media_type if "/" in media_type else "*/*": describes(api, media_type, row)
             for media_type in accepts
@@ -62,7 +52,7 @@ def form_fields(schema: Schema) -> list[str]:
 
 
 def _describe_rows(api: ApiDescription, media_type: str, row: Schema) -> Schema:
-    several = api.input["kind"] in ONE_OR_MANY
+    several = make_codec(api.input).one_or_many
     many = {"type": "array", "items": row, "minItems": 1}
     content = media_content(media_type, schema={"anyOf": [row, many]} if several else row)
     example = example_of(api)
