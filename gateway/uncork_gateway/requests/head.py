@@ -11,7 +11,10 @@ from uncork_gateway.headers import Header
 
 
 class Head(NamedTuple):
-    """The head of a request on the fast path. Requests with the same head share it.
+    """The head of a request on the fast path.
+
+    It is cached by the bytes of the head, so every field must follow from the headers alone, never from the
+    time of arrival.
 
     Attributes:
         timeout_s: the time that the client waits; infinite if it does not say.

@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, I
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from uncork_dispatcher import BatchFacts, BatchStatus, ShedReason, Start
+from uncork_dispatcher import BatchFacts, BatchStatus, Reason, ShedReason, Start
 from uncork_gateway.telemetry.distribution import Distribution
 from uncork_gateway.version import VERSION
 
@@ -89,9 +89,9 @@ class ApiTally:
         self._before_answer = before_answer
         self.statuses: Counter[int] = Counter()
         self.errors: Counter[int] = Counter()
-        self.releases: Counter[str] = Counter()
+        self.releases: Counter[Reason] = Counter()
         self.endings: Counter[str] = Counter()
-        self.sheds: Counter[str] = Counter()
+        self.sheds: Counter[ShedReason] = Counter()
         self.duration = Distribution(_SECONDS)
         self.queue_wait = Distribution(_SECONDS)
         self.batch_rows = Distribution(_SIZES)

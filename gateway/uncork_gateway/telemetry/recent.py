@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from uncork_dispatcher import Estimate
+from uncork_dispatcher import Estimate, Reason
 from uncork_gateway.telemetry.metrics import FIRST_CLIENT_ERROR, FIRST_SERVER_ERROR, ApiTally
 
 WINDOW_S = 30.0
@@ -115,7 +115,7 @@ class Recent(NamedTuple):
         """Mean rows in a batch; 0 without one."""
         return self.counts.released_rows / self.batches if self.batches else 0.0
 
-    def share_of_releases(self, reason: str) -> float:
+    def share_of_releases(self, reason: Reason) -> float:
         return self.counts.releases[reason] / self.batches if self.batches else 0.0
 
     # Time

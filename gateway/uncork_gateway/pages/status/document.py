@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from uncork_dispatcher import Reason, ShedReason
 from uncork_gateway.telemetry.recorder import FinishedBatch
 
 ApiState = Literal["ok", "degraded", "failing"]
@@ -142,8 +143,8 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     refused_share: float | None
     failure: Failure | None
     requests: dict[str, int]
-    releases: dict[str, int]
-    sheds: dict[str, int]
+    releases: dict[Reason, int]
+    sheds: dict[ShedReason, int]
     rate_rows: float | None
     capacity_rows: float | None
     capacity_is_least: bool

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from uncork_dispatcher import Estimate, HoldReason
+from typing import Literal, assert_never
+
+from uncork_dispatcher import Estimate, HoldReason, Reason, ShedReason
 from uncork_gateway.pages.status.figures import A_FEW, MANY_REQUESTS, MOSTLY, Figures
 from uncork_gateway.pages.status.formatting import Names, are, count, ms, number, percent, plus_minus, were
 from uncork_gateway.pages.status.phrases import (
@@ -190,7 +192,7 @@ def why_this_size(figures: Figures, names: Names) -> str:
     return f"{_cause_of_size(figures)}. Batches were released: {mix}."
 
 
-def _released(figures: Figures, names: Names, reason: str) -> str:
+def _released(figures: Figures, names: Names, reason: Reason) -> str:
     match reason:
         case "full":
             limit = rows(figures, figures.cap)
@@ -202,8 +204,10 @@ def _released(figures: Figures, names: Names, reason: str) -> str:
             return "the next requests were not worth the wait"
         case "idle":
             return f"there was {names.free}, and a hold would have gained nothing"
-        case _:
+        case "drain":
             return "the server was shutting down"
+        case _:
+            assert_never(reason)
 
 
 def _cause_of_size(figures: Figures) -> str:
@@ -233,7 +237,7 @@ def why_refused(figures: Figures, names: Names) -> str | None:
     recent = figures.recent
     if not recent.refused:
         return None
-    reasons = recent.counts.sheds.most_common()
+    reasons: list[tuple[ShedReason | Literal["no_room"], int]] = [*recent.counts.sheds.most_common()]
     # Bodies without room are refused before they reach the dispatcher.
     if recent.refused > recent.counts.sheds.total():
         reasons.append(("no_room", recent.refused - recent.counts.sheds.total()))
@@ -247,7 +251,7 @@ def why_refused(figures: Figures, names: Names) -> str | None:
     return f"{of_all} {were(recent.refused)} refused{colon} {'; '.join(parts)}."
 
 
-def _refusal(figures: Figures, names: Names, reason: str) -> str:
+def _refusal(figures: Figures, names: Names, reason: ShedReason | Literal["no_room"]) -> str:
     match reason:
         case "deadline":
             goal = "their clients' deadlines"
@@ -271,5 +275,7 @@ def _refusal(figures: Figures, names: Names, reason: str) -> str:
             return f"503 (no_worker), because nothing was ready to run them ({now})"
         case "no_room":
             return "503, because too many large bodies were being received at once"
-        case _:
+        case "draining":
             return "503 (draining), because the server is shutting down"
+        case _:
+            assert_never(reason)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from hypothesis import strategies as st
 
 from tests.gateway.pages.status.staged import FAILURE, RUNNING, figures, recent, stats, work
-from uncork_dispatcher import Estimate, Holding
+from uncork_dispatcher import POLICIES, Estimate, Holding, HoldReason, Reason, ShedReason
 from uncork_gateway.pages.status.figures import Figures
 
 NOT_READY = "no worker is ready: worker 0 was killed by SIGKILL"
-RELEASES = ("full", "deadline", "not_worth_waiting", "idle", "drain")
-_HOLDS = ("balance", "returns", "goal", "next", "window", "quarantine")
-_SHEDS = ("deadline", "client_deadline", "queue_full", "no_worker", "draining")
-_POLICIES = ("cork", "cork-classic", "fixed:5", "fixed:5:8", "aimd", "none")
+RELEASES = get_args(Reason)
+_HOLDS = get_args(HoldReason)
+_SHEDS = get_args(ShedReason)
+_POLICIES = (*POLICIES, "fixed:5", "fixed:5:8")
 
 positive = st.floats(0, 1e6, allow_nan=False)
 share = st.floats(0, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from uncork_dispatcher import ApiRules, ApiStats, Estimate, RunningBatch, WorkStats
+from uncork_dispatcher import ApiRules, ApiStats, Estimate, Reason, RunningBatch, ShedReason, WorkStats
 from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.telemetry.metrics import ApiTally
@@ -52,8 +52,8 @@ def recent(
     each: int = 1,
     rows: int = 1,
     rate: float | None = None,
-    reason: str = "idle",
-    sheds: Mapping[str, int] | None = None,
+    reason: Reason = "idle",
+    sheds: Mapping[ShedReason, int] | None = None,
     statuses: Mapping[int, int] | None = None,
     errors: Mapping[int, int] | None = None,
     queued_s: float = 0.001,

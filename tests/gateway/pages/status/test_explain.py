@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.gateway.pages.status.any_figures import NOT_READY, RELEASES, any_figures
 from tests.gateway.pages.status.staged import ESTIMATE, FAILURE, RUNNING, figures, recent, stats, work
-from uncork_dispatcher import Estimate, Holding
+from uncork_dispatcher import Estimate, Holding, ShedReason
 from uncork_gateway.pages.status.advise import ADVICE, advise
 from uncork_gateway.pages.status.explain import sentence, waits_for, why_refused, why_this_size
 from uncork_gateway.pages.status.figures import Figures
@@ -204,7 +204,7 @@ def test_every_reason_of_a_release_has_words(reason: str) -> None:
         ("draining", "503 (draining), because the server is shutting down."),
     ],
 )
-def test_why_a_request_was_refused(reason: str, says: str) -> None:
+def test_why_a_request_was_refused(reason: ShedReason, says: str) -> None:
     made = figures(lately=recent(batches=60, sheds={reason: 40}, rate=900))
 
     assert why_refused(made, SERVICE) == f"40 of 100 requests (40 %) were refused with {says}"
