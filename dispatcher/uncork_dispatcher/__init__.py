@@ -28,7 +28,7 @@ from uncork_dispatcher.jobs import (
     Waiter,
 )
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_dispatcher.policies import POLICIES, make_policy
+from uncork_dispatcher.policies import POLICIES, POLICY_USAGE, make_policy
 from uncork_dispatcher.policies.base import HoldReason, Reason
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, Holding, RunningBatch, WorkStats
@@ -36,6 +36,7 @@ from uncork_dispatcher.tasks import TaskRunner
 
 __all__ = [
     "POLICIES",
+    "POLICY_USAGE",
     "ApiRules",
     "ApiSample",
     "ApiStats",

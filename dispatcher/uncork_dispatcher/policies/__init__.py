@@ -11,6 +11,8 @@ for _module in pkgutil.iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
 POLICIES = tuple(sorted(REGISTERED, key=lambda name: (REGISTERED[name].rank, name)))
+POLICY_USAGE = "; ".join([", ".join(POLICIES), *filter(None, [REGISTERED[name].usage for name in POLICIES])])
+"""The names of all policies, and the arguments that some take: for help texts and errors."""
 
 
 def make_policy(name: str, *, limit_rows: int) -> Policy:
@@ -25,6 +27,5 @@ def make_policy(name: str, *, limit_rows: int) -> Policy:
     policy = REGISTERED.get(kind)
     made = policy.from_arguments(arguments, limit_rows=limit_rows) if policy is not None else None
     if made is None:
-        usage = "; ".join(filter(None, [REGISTERED[each].usage for each in POLICIES]))
-        raise ValueError(f"there is no policy {name!r}; there are {', '.join(POLICIES)} (and {usage})")
+        raise ValueError(f"there is no policy {name!r}; there are {POLICY_USAGE}")
     return made

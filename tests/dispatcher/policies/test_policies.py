@@ -78,9 +78,7 @@ def test_the_wait_stands_behind_the_colon_in_milliseconds(name: str, until: floa
     ],
 )
 def test_an_unknown_name_is_refused(name: str) -> None:
-    with pytest.raises(
-        ValueError, match=r"cork, cork-classic, fixed, aimd, none .*fixed:MS or fixed:MS:ROWS"
-    ):
+    with pytest.raises(ValueError, match=f"{', '.join(POLICIES)}; .*fixed:MS or fixed:MS:ROWS"):
         make_policy(name, limit_rows=1)
 
 

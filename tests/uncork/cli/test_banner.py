@@ -73,9 +73,9 @@ def test_it_says_what_is_served_and_where_to_look(listeners: Listeners) -> None:
 @pytest.mark.parametrize(
     ("api", "line"),
     [
-        (described(example=b"{}", input={"kind": "raw"}), "-d '{}'"),
+        (described(example=b"{}", input={"kind": "raw", "accepts": ["*"]}), "-d '{}'"),
         (described(example=b"{}", input={"kind": "json"}), "-d '{}'"),
-        (described(example=b"{}", input={"kind": "dataframe"}), "-d '[{}]'"),
+        (described(example=b"{}", input={"kind": "dataframe", "columns": None}), "-d '[{}]'"),
         (
             described(example=b'"it\'s"', example_type="text/plain"),
             "-H 'content-type: text/plain' -d 'it'\"'\"'s'",

@@ -20,7 +20,7 @@ from uncork.cli.serve.server_options import ServerOptions, read_header_name, rea
 from uncork.cli.usage import flags, in_options
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import argument, option
-from uncork_dispatcher import POLICIES
+from uncork_dispatcher import POLICY_USAGE
 from uncork_gateway.proxy import ProxySettings
 from uncork_gateway.requests.proxy_route import HeaderRules
 
@@ -75,7 +75,7 @@ class ProxyOptions(ServerOptions):
     )
     policy: str | None = option(
         None,
-        f"When to release a call: {', '.join(POLICIES)}, fixed:MS or fixed:MS:ROWS.",
+        f"When to release a call: {POLICY_USAGE}.",
         show_default=_DEFAULTS.policy,
     )
     concurrency: int = option(1, "Calls that each server runs at a time.", min=1)

@@ -12,7 +12,7 @@ from uncork.config.errors import WrongUsage
 from uncork.config.names import check_policy
 from uncork.config.option_fields import argument, option
 from uncork.config.sources import Kind, Source
-from uncork_dispatcher import POLICIES
+from uncork_dispatcher import POLICY_USAGE
 from uncork_workers.supervision.gpus import read_gpus
 from uncork_workers.supervision.recycling import RecyclingLimits
 from uncork_workers.wire.overrides import Override
@@ -30,7 +30,7 @@ class ServeOptions(ServerOptions):
     workers: int = option(1, "Worker processes; each holds its own copy of the model.", min=1)
     policy: str | None = option(
         None,
-        f"When to release a batch, for all apis: {', '.join(POLICIES)}, fixed:MS or fixed:MS:ROWS.",
+        f"When to release a batch, for all apis: {POLICY_USAGE}.",
         show_default="as each api says, else cork",
         callback=readable(check_policy),
     )
