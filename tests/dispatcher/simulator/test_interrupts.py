@@ -12,7 +12,8 @@ from uncork_dispatcher.simulator.matrix import _end_on_interrupt, _interrupt_lat
 
 @pytest.fixture(autouse=True)
 def handler() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGINT)
+    # A shell starts background jobs with SIGINT ignored, and the tests may be one.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
