@@ -11,10 +11,12 @@ variant to policy: above 1, the mechanism is worth something.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from itertools import product
 from statistics import geometric_mean
 from typing import Annotated, NamedTuple
@@ -33,11 +35,13 @@ from uncork_dispatcher.simulator import matrix
 from uncork_dispatcher.simulator.cells import Cell, requests_to_measure
 from uncork_dispatcher.simulator.compare import ratio
 from uncork_dispatcher.simulator.measure import Measured, measure
+from uncork_dispatcher.simulator.run import Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 
 _FULL = "cork"
 _FIRST_SEED = 101
 _NO_GOAL_MS = 1e6
+_LARGE_ROWS, _LARGE_SHARE = 60, 0.01
 _UNLIKE_SPEEDS = ((1.0, 3.0), (1.0, 1.0, 1.0, 3.0), (1.0, 1.0, 2.0, 2.0))
 
 
@@ -75,6 +79,32 @@ def unlike_cells() -> list[Cell]:
     return cells
 
 
+@dataclass(frozen=True, kw_only=True)
+class MixedCell(Cell):
+    """A cell in which one of a hundred requests has 60 rows."""
+
+    @property
+    def capacity(self) -> float:
+        """Requests per second of all workers with full batches."""
+        return super().capacity / (1 + _LARGE_SHARE * (_LARGE_ROWS - 1))
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} some large"
+
+
+def mixed_rows(random_: random.Random) -> float:
+    """Draw the rows of a request."""
+    return _LARGE_ROWS if random_.random() < _LARGE_SHARE else 1
+
+
+def mixed_cells() -> list[Cell]:
+    """Return cells in which a few requests keep a worker much longer than the others do."""
+    return [
+        MixedCell(intercept_ms=intercept, slope_ms=slope, noise_cv=0.1, workers=workers, load=load)
+        for (intercept, slope), workers, load in product(matrix.MODELS, (2, 4), (0.2, 0.5))
+    ]
+
+
 def pool_cells() -> list[Cell]:
     """Return cells with independent arrivals that share a pool of connections: they look like returns."""
     cells = matrix.open_cells(arrivals=("poisson",), workers=(1, 2, 4), loads=(0.2, 0.5, 0.8), noises=(0.1,))
@@ -99,6 +129,7 @@ MATRICES: dict[str, Callable[[], list[Cell]]] = {
         workers=(2, 8), loads=(0.2, 0.5, 0.8), arrivals=("gamma:4",), noises=(0.1,)
     ),
     "pool": pool_cells,
+    "mixed": mixed_cells,
 }
 
 
@@ -293,12 +324,15 @@ def tasks_of(
 def run(task: Task) -> Measured:
     """Measure one policy in one cell with one seed."""
     cell = task.cell
-    # As many requests as with workers that are alike: the formula covers no others.
+    # As many requests as with workers and requests that are alike: the formula covers no others.
     alike = Cell(**{each.name: getattr(cell, each.name) for each in fields(Cell)})
+    requests = requests_to_measure(alike, batches=task.batches)
     with ExitStack() as stack:
         if task.policy == variant_of("speeds"):
             stack.enter_context(patch.object(SpeedFactors, "slowdown", lambda factors, worker: 1.0))
-        requests = requests_to_measure(alike, batches=task.batches)
+        if isinstance(cell, MixedCell):
+            scenario = partial(Scenario, rows=mixed_rows)
+            stack.enter_context(patch("uncork_dispatcher.simulator.measure.Scenario", scenario))
         return measure(cell, task.policy, task.seed, requests=requests)
 
 

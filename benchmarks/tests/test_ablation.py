@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.ablation import MATRICES, MECHANISMS, Task, UnlikeCell, run, sheet_of, tasks_of, variant_of
+from benchmarks.ablation import (
+    MATRICES,
+    MECHANISMS,
+    MixedCell,
+    Task,
+    UnlikeCell,
+    run,
+    sheet_of,
+    tasks_of,
+    variant_of,
+)
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.measure import Measured
 
@@ -96,3 +106,15 @@ def test_means_are_geometric_over_seeds_and_cells() -> None:
     (row,) = sheet_of("bursts", seen, ["goal"]).rows
 
     assert row == ["goal", "1.122", "2.000", str(OPEN), "0.707", "1.000", "1.000"]
+
+
+def test_some_requests_of_a_mixed_cell_are_large() -> None:
+    """One of a hundred has 60 rows: on average a request has 1.59, and the offered load stays the same."""
+    plain = Cell(intercept_ms=5, slope_ms=1, workers=2, load=0.5)
+    mixed = MixedCell(intercept_ms=5, slope_ms=1, workers=2, load=0.5)
+    alike, unlike = measured("fixed:0", plain), measured("fixed:0", mixed)
+
+    assert mixed.rate == pytest.approx(plain.rate / 1.59)
+    assert unlike.rows_per_s == pytest.approx(alike.rows_per_s / 1.59, rel=0.1)
+    assert unlike.utilisation == pytest.approx(alike.utilisation, rel=0.15)
+    assert unlike.p99_ms > 60
