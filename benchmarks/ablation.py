@@ -29,7 +29,7 @@ from rich.progress import track
 from benchmarks.harness.cli import JsonFile, MarkdownFile, choose, write_json
 from benchmarks.harness.sheets import Sheet, markdown, output, show
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
-from uncork_dispatcher.policies.base import View, register
+from uncork_dispatcher.policies.base import Release, View, register
 from uncork_dispatcher.policies.cork import CorkPolicy, Horizons, Load
 from uncork_dispatcher.simulator import matrix
 from uncork_dispatcher.simulator.cells import Cell, requests_to_measure
@@ -167,6 +167,14 @@ def returning(cell: Cell) -> bool:
     return cell.clients is not None or cell.sources == "pool"
 
 
+@without("everything", applies=lambda cell: True)
+class WithoutEverything(CorkPolicy):
+    """Release when free: all queued rows as soon as a worker is idle."""
+
+    def decide(self, view: View) -> Release:
+        return Release(self.limit_rows, "idle")
+
+
 @without("balance", applies=several)
 class WithoutBalance(CorkPolicy):
     def _for_balance(self, view: View, load: Load, horizons: Horizons) -> float:
@@ -187,6 +195,13 @@ class WithoutScarce(CorkPolicy):
     """Balance holds as long as there is any capacity left."""
 
     scarce_rho = 1.0
+    scarce_batch = math.inf
+
+
+@without("scarce-batch", applies=several)
+class WithoutScarceBatch(CorkPolicy):
+    """Only rho makes capacity scarce, however near the average batch is to the largest."""
+
     scarce_batch = math.inf
 
 
@@ -244,6 +259,13 @@ class WithoutMerge(CorkPolicy):
     """Groups of clients that alternate stay apart."""
 
     merge = 0.0
+
+
+@without("merge-margin", applies=lambda cell: returning(cell) and one(cell))
+class WithoutMergeMargin(CorkPolicy):
+    """Merging two groups pays up to the very intercept."""
+
+    merge = 1.0
 
 
 @without("independent", applies=lambda cell: returning(cell) and one(cell))
