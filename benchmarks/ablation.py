@@ -10,7 +10,6 @@ variant to policy: above 1, the mechanism is worth something.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -26,11 +25,10 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
+from benchmarks.ablation_variants import FULL, MECHANISMS, variant_of
 from benchmarks.harness.cli import JsonFile, MarkdownFile, choose, write_json
 from benchmarks.harness.sheets import Sheet, markdown, output, show
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
-from uncork_dispatcher.policies.base import Release, View, register
-from uncork_dispatcher.policies.cork import CorkPolicy, Horizons, Load
 from uncork_dispatcher.simulator import matrix
 from uncork_dispatcher.simulator.cells import Cell, requests_to_measure
 from uncork_dispatcher.simulator.compare import ratio
@@ -38,7 +36,6 @@ from uncork_dispatcher.simulator.measure import Measured, measure
 from uncork_dispatcher.simulator.run import Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 
-_FULL = "cork"
 _FIRST_SEED = 101
 _NO_GOAL_MS = 1e6
 _LARGE_ROWS, _LARGE_SHARE = 60, 0.01
@@ -133,179 +130,6 @@ MATRICES: dict[str, Callable[[], list[Cell]]] = {
 }
 
 
-# Mechanisms
-
-MECHANISMS: dict[str, Callable[[Cell], bool]] = {}
-"""By name: whether the mechanism can have an effect in a cell."""
-
-
-def without(name: str, *, applies: Callable[[Cell], bool]) -> Callable[[type[CorkPolicy]], type[CorkPolicy]]:
-    """Register a variant of the policy as ``cork-without-NAME``."""
-
-    def decorate(variant: type[CorkPolicy]) -> type[CorkPolicy]:
-        MECHANISMS[name] = applies
-        return register(variant_of(name))(variant)
-
-    return decorate
-
-
-def variant_of(mechanism: str) -> str:
-    """Return the name of the policy without a mechanism."""
-    return f"{_FULL}-without-{mechanism}"
-
-
-def one(cell: Cell) -> bool:
-    return cell.workers == 1
-
-
-def several(cell: Cell) -> bool:
-    return cell.workers > 1
-
-
-def returning(cell: Cell) -> bool:
-    """Whether the dispatcher expects answered clients back."""
-    return cell.clients is not None or cell.sources == "pool"
-
-
-@without("everything", applies=lambda cell: True)
-class WithoutEverything(CorkPolicy):
-    """Release when free: all queued rows as soon as a worker is idle."""
-
-    def decide(self, view: View) -> Release:
-        return Release(self.limit_rows, "idle")
-
-
-@without("balance", applies=several)
-class WithoutBalance(CorkPolicy):
-    def _for_balance(self, view: View, load: Load, horizons: Horizons) -> float:
-        return 0.0
-
-
-@without("price", applies=several)
-class WithoutPrice(CorkPolicy):
-    """Idle time has no price."""
-
-    def _for_balance(self, view: View, load: Load, horizons: Horizons) -> float:
-        certain = view.estimate._replace(spread=0.0)
-        return super()._for_balance(view._replace(estimate=certain), load, horizons)
-
-
-@without("scarce", applies=several)
-class WithoutScarce(CorkPolicy):
-    """Balance holds as long as there is any capacity left."""
-
-    scarce_rho = 1.0
-    scarce_batch = math.inf
-
-
-@without("scarce-batch", applies=several)
-class WithoutScarceBatch(CorkPolicy):
-    """Only rho makes capacity scarce, however near the average batch is to the largest."""
-
-    scarce_batch = math.inf
-
-
-@without("enough", applies=several)
-class WithoutEnough(CorkPolicy):
-    """Balance holds queues of any length."""
-
-    enough = math.inf
-
-
-@without("releases", applies=several)
-class WithoutReleases(CorkPolicy):
-    """A fast worker counts once until a slow one is free, as any other."""
-
-    def _busy_horizons(self, view: View) -> Horizons:
-        return super()._busy_horizons(view._replace(slowdown=1.0))
-
-
-@without("speeds", applies=several)
-class WithoutSpeeds(CorkPolicy):
-    """All workers count as average; see :func:`measure_task`."""
-
-
-@without("returns", applies=returning)
-class WithoutReturns(CorkPolicy):
-    def _for_returns(self, view: View, load: Load, horizons: Horizons) -> float:
-        return 0.0
-
-
-@without("trickle", applies=lambda cell: returning(cell) and several(cell))
-class WithoutTrickle(CorkPolicy):
-    """Holds for complete groups only, not for clients that trickle in within half of the gap."""
-
-    trickle_rho = 0.0
-
-
-@without("others", applies=lambda cell: returning(cell) and several(cell))
-class WithoutOthers(CorkPolicy):
-    """Holds for returning clients even if the other idle workers could take their share."""
-
-    def _for_returns(self, view: View, load: Load, horizons: Horizons) -> float:
-        return super()._for_returns(view._replace(idle_workers=1), load, horizons)
-
-
-@without("hold", applies=returning)
-class WithoutHold(CorkPolicy):
-    """Expects every hold to last to its end."""
-
-    def _mean_hold(self, delay_s: float, expected: float) -> float:
-        return delay_s
-
-
-@without("merge", applies=lambda cell: returning(cell) and one(cell))
-class WithoutMerge(CorkPolicy):
-    """Groups of clients that alternate stay apart."""
-
-    merge = 0.0
-
-
-@without("merge-margin", applies=lambda cell: returning(cell) and one(cell))
-class WithoutMergeMargin(CorkPolicy):
-    """Merging two groups pays up to the very intercept."""
-
-    merge = 1.0
-
-
-@without("independent", applies=lambda cell: returning(cell) and one(cell))
-class WithoutIndependent(CorkPolicy):
-    """One worker counts every row expected, as several do."""
-
-    def _independent_rate(self, view: View) -> float:
-        return 0.0
-
-
-@without("variation", applies=lambda cell: returning(cell) and one(cell))
-class WithoutVariation(CorkPolicy):
-    """One worker takes the whole rate for independent, however regularly clients return."""
-
-    def _independent_rate(self, view: View) -> float:
-        return view.load_rate
-
-
-@without("share", applies=several)
-class WithoutShare(CorkPolicy):
-    def _share(self, view: View, load: Load) -> int:
-        return math.ceil(view.rows)
-
-
-@without("return-probability", applies=lambda cell: returning(cell) and several(cell))
-class WithoutReturnProbability(CorkPolicy):
-    """Shares are dealt as if the clients of running batches did not return."""
-
-    def _share(self, view: View, load: Load) -> int:
-        return super()._share(view._replace(running_rows=(0.0,) * len(view.running_rows)), load)
-
-
-@without("goal", applies=several)
-class WithoutGoal(CorkPolicy):
-    """A goal that is about to bind is not used to the last moment; deadlines still end holds."""
-
-    def _goal_is_binding(self, view: View, load: Load) -> bool:
-        return False
-
-
 # Runs
 
 
@@ -337,7 +161,7 @@ def tasks_of(
     """Yield the runs: the policy, and each variant where it can differ from the policy."""
     for name in matrices:
         for cell, seed in product(MATRICES[name](), range(_FIRST_SEED, _FIRST_SEED + seeds)):
-            yield Task(name, cell, _FULL, seed, batches)
+            yield Task(name, cell, FULL, seed, batches)
             for mechanism in mechanisms:
                 if MECHANISMS[mechanism](cell):
                     yield Task(name, cell, variant_of(mechanism), seed, batches)
@@ -362,7 +186,7 @@ def losses(name: str, seen: Seen, mechanism: str) -> list[Loss]:
     """Return what the policy loses without the mechanism, in each cell of the matrix ``name``."""
     found = []
     for cell, by_policy in seen.items():
-        full = by_policy[_FULL]
+        full = by_policy[FULL]
         variant = by_policy.get(variant_of(mechanism), full)
         figure = ratio(
             [cost(name, cell, each) for each in variant], [cost(name, cell, each) for each in full]

@@ -15,7 +15,7 @@ rho))`` the smallest average batch with which they keep up.
    An idle worker that is much faster than the k-th busy one counts once for each batch that it finishes
    before. The second term is the price of idle time when batch times scatter: capacity that is lost now is
    missing later, the more so the less slack there is. With no busy worker there is nothing to balance: one
-   worker never holds for this reason. Nor does any when capacity is scarce (rho or n* high).
+   worker never holds for this reason. Nor does any when capacity is scarce (rho of 0.6 and more).
 
 2. Returns. Clients that were answered together return together (``learning/returns.py``). For each time ``d``
    from now at which a group should be complete, with ``x`` rows expected until then: hold while::
@@ -76,15 +76,11 @@ class CorkPolicy(Policy):
 
     rank = 0
 
-    # Balance: capacity is scarce above this rho, or when n* is above this share of the largest batch; and a
-    # queue of this multiple of n* is never held.
+    # Balance: capacity is scarce above this rho; and a queue of this multiple of n* is never held.
     scarce_rho = 0.6
-    scarce_batch = 0.75
     enough = 1.5
-    # Returns: below this rho, clients that trickle in are looked for within half of the gap; and merging two
-    # groups that alternate must pay by a margin.
+    # Returns: below this rho, clients that trickle in are looked for within half of the gap.
     trickle_rho = 0.6
-    merge = 0.95
     # Goal: the margin of deadlines as a share of the goal, for errors of the estimate; and the share of the
     # goal that the slowest percent may take before the goal counts as binding.
     margin = 0.02
@@ -134,9 +130,7 @@ class CorkPolicy(Policy):
         """Return the seconds for which holding keeps batches even, if no request arrives meanwhile."""
         if not horizons or view.new_client_rate <= 0:
             return 0.0
-        if load.rho >= self.scarce_rho or load.batch > self.scarce_batch * self.limit_rows:
-            return 0.0
-        if view.rows >= self.enough * load.batch:
+        if load.rho >= self.scarce_rho or view.rows >= self.enough * load.batch:
             return 0.0
         price = view.estimate.spread * load.batch * (1 + load.rho) / (1 - load.rho)
         return max(
@@ -173,7 +167,7 @@ class CorkPolicy(Policy):
         ratio = (gap - delay_s) / self._mean_hold(delay_s, expected)
         if load.workers == 1:
             expected -= independent_rate * delay_s
-            if ratio < 1 and delay_s < self.merge * view.estimate.intercept_s:
+            if ratio < 1 and delay_s < view.estimate.intercept_s:
                 ratio = 1 / ratio
         return expected * ratio > view.rows
 
