@@ -15,7 +15,7 @@ from uncork_dispatcher.learning.returns import ReturnForecast
 
 Reason = Literal["full", "deadline", "not_worth_waiting", "idle", "drain"]
 HoldReason = Literal["balance", "returns", "goal", "next", "window", "quarantine"]
-"""Why requests are held while a worker is idle: to keep batches even, for answered clients to return, to use
+"""Why the policy holds although a worker is idle: to keep batches even, for clients to return, to use
 the goal to the last moment, for one more request, until a fixed time has passed, or because a quarantined
 request is being retried."""
 

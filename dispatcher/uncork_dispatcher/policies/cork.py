@@ -15,7 +15,7 @@ rho))`` the smallest average batch with which they keep up.
    An idle worker that is much faster than the k-th busy one counts once for each batch that it finishes
    before. The second term is the price of idle time when batch times scatter: capacity that is lost now is
    missing later, the more so the less slack there is. With no busy worker there is nothing to balance: one
-   worker never holds for this reason. Nor does any when capacity is scarce (rho or n* high).
+   worker never holds for this reason. Nor does any when capacity is scarce (rho of 0.6 and more).
 
 2. Returns. Clients that were answered together return together (``learning/returns.py``). For each time ``d``
    from now at which a group should be complete, with ``x`` rows expected until then: hold while::
@@ -57,23 +57,11 @@ from typing import NamedTuple
 
 from uncork_dispatcher.policies.base import Hold, Policy, Release, View, register
 
-# Balance: capacity is scarce above this rho, or when n* is above this share of the largest batch; and a
-# queue of this multiple of n* is never held.
-_SCARCE_RHO = 0.6
-_SCARCE_BATCH = 0.75
-_ENOUGH = 1.5
-# Returns: merging two groups that alternate must pay by a margin.
-_MERGE = 0.95
-# Goal: the margin of deadlines as a share of the goal, for errors of the estimate; and the share of the goal
-# that the slowest percent may take before the goal counts as binding.
-_MARGIN = 0.02
-_BINDING = 0.6
-
-_Horizons = list[tuple[float, int]]
+Horizons = list[tuple[float, int]]
 """Seconds until each busy worker is free, and the releases from now to then if one is made now."""
 
 
-class _Load(NamedTuple):
+class Load(NamedTuple):
     """The demand of the traffic on the workers."""
 
     workers: int
@@ -84,129 +72,143 @@ class _Load(NamedTuple):
 
 @register("cork")
 class CorkPolicy(Policy):
-    """The adaptive rule described at the top of this file."""
+    """The adaptive rule described at the top of this file. ``benchmarks/ablation.py`` varies its parts."""
 
     rank = 0
+
+    # Balance: capacity is scarce above this rho; and a queue of this multiple of n* is never held.
+    scarce_rho = 0.6
+    enough = 1.5
+    # Returns: below this rho, clients that trickle in are looked for within half of the gap.
+    trickle_rho = 0.6
+    # Goal: the margin of deadlines as a share of the goal, for errors of the estimate; and the share of the
+    # goal that the slowest percent may take before the goal counts as binding.
+    margin = 0.02
+    binding = 0.6
 
     def decide(self, view: View) -> Release | Hold:
         """Release when full, due, or not worth waiting; else hold until the first of these."""
         if view.full:
             return Release(self.limit_rows, "full")
         load = _load(view)
-        share = _share(view, load)
+        share = self._share(view, load)
         if share < view.rows:
             return Release(share, "not_worth_waiting")
-        horizons = _busy_horizons(view)
-        balance_s, returns_s = self._for_balance(view, load, horizons), _for_returns(view, load, horizons)
+        horizons = self._busy_horizons(view)
+        balance_s, returns_s = (
+            self._for_balance(view, load, horizons),
+            self._for_returns(view, load, horizons),
+        )
         until = view.now + max(balance_s, returns_s)
-        binds = _goal_is_binding(view, load)
+        binds = self._goal_is_binding(view, load)
         if until <= view.now and not binds:
             return Release(self.limit_rows, "not_worth_waiting" if view.busy_until else "idle")
         # One more request like the queued ones must fit as well, otherwise waiting for it is pointless.
         next_rows = view.rows * (1 + 1 / view.requests)
-        latest = view.deadline - view.slowdown * view.estimate.upper(next_rows) - _MARGIN * view.goal_s
+        latest = view.deadline - view.slowdown * view.estimate.upper(next_rows) - self.margin * view.goal_s
         if latest <= view.now:
             return Release(self.limit_rows, "deadline")
         if binds or latest < until:
             return Hold(latest, "goal")
         return Hold(until, "returns" if returns_s >= balance_s else "balance")
 
-    def _for_balance(self, view: View, load: _Load, horizons: _Horizons) -> float:
+    def _busy_horizons(self, view: View) -> Horizons:
+        """Count the releases of idle workers and of those free before, repeatedly of a much faster one."""
+        horizons = []
+        for k, (finish, rows) in enumerate(zip(view.busy_until, view.running_rows, strict=True)):
+            until = finish - view.now
+            releases = view.idle_workers + k
+            if (
+                view.slowdown < 1
+                and (own_s := view.slowdown * view.estimate.seconds(max(rows, view.rows))) > 0
+            ):
+                releases += max(0, math.ceil(until / own_s) - 1)
+            horizons.append((until, releases))
+        return horizons
+
+    def _for_balance(self, view: View, load: Load, horizons: Horizons) -> float:
         """Return the seconds for which holding keeps batches even, if no request arrives meanwhile."""
         if not horizons or view.new_client_rate <= 0:
             return 0.0
-        if load.rho >= _SCARCE_RHO or load.batch > _SCARCE_BATCH * self.limit_rows:
-            return 0.0
-        if view.rows >= _ENOUGH * load.batch:
+        if load.rho >= self.scarce_rho or view.rows >= self.enough * load.batch:
             return 0.0
         price = view.estimate.spread * load.batch * (1 + load.rho) / (1 - load.rho)
         return max(
-            until - (view.rows + price) * releases / view.new_client_rate for until, releases in horizons
+            [until - (view.rows + price) * releases / view.new_client_rate for until, releases in horizons]
         )
 
+    def _for_returns(self, view: View, load: Load, horizons: Horizons) -> float:
+        """Return the seconds until the answered clients are back for which holding pays; 0 if none are."""
+        times = view.returns.return_times()
+        if not times:
+            return 0.0
+        gap = view.estimate.seconds(view.rows) / load.workers
+        if horizons:
+            gap = max([gap, *[until / releases for until, releases in horizons]])
+            # Clients that trickle in, rather than return in groups, are like new ones: look less far.
+            if load.rho < self.trickle_rho:
+                times = [*times, gap / 4, gap / 2]
+        others = view.idle_workers - 1
+        if others and view.rows * others >= view.returns.expected_rows(gap):
+            return 0.0  # the share of the returning clients fits on the other idle workers
+        independent_rate = self._independent_rate(view) if load.workers == 1 else 0.0
+        for delay_s in sorted(times, reverse=True):
+            if delay_s < gap and self._pays(view, load, delay_s, gap, independent_rate):
+                return delay_s
+        return 0.0
 
-def _load(view: View) -> _Load:
+    def _independent_rate(self, view: View) -> float:
+        """Return the rows per second that arrive whether or not clients were answered."""
+        return min(1.0, view.returns.squared_variation()) * view.load_rate
+
+    def _pays(self, view: View, load: Load, delay_s: float, gap: float, independent_rate: float) -> bool:
+        """Whether the rows expected within ``delay_s`` seconds gain more than the queued rows lose."""
+        expected = view.returns.expected_rows(delay_s)
+        ratio = (gap - delay_s) / self._mean_hold(delay_s, expected)
+        if load.workers == 1:
+            expected -= independent_rate * delay_s
+            if ratio < 1 and delay_s < view.estimate.intercept_s:
+                ratio = 1 / ratio
+        return expected * ratio > view.rows
+
+    def _mean_hold(self, delay_s: float, expected: float) -> float:
+        """Return the mean seconds until ``expected`` rows are back, or ``delay_s`` have passed."""
+        return delay_s * (expected / (expected + 1) if expected > 1 else 1 - expected / 2)
+
+    def _share(self, view: View, load: Load) -> int:
+        """Return the rows that one worker should take of those queued and those to come."""
+        slope_s = view.estimate.slope_s
+        if view.rows <= 1 or slope_s <= 0 or load.workers == 1 or view.load_rate <= 0:
+            return math.ceil(view.rows)
+        return_probability = view.returns.return_probability() if any(view.running_rows) else 0.0
+        batch = max(1.0, min(load.batch, 1e6))
+        apart = min(1.0, view.new_client_rate / view.load_rate) * view.estimate.seconds(batch) / load.workers
+        rows = view.rows + view.returns.expected_rows(view.estimate.seconds(view.rows))
+        level, total_s = 2 * slope_s * rows, 0.0
+        for i in range(1, load.workers):
+            start_s = apart * i
+            if i >= view.idle_workers:
+                start_s = max(start_s, view.busy_until[i - view.idle_workers] - view.now)
+                rows += return_probability * view.running_rows[i - view.idle_workers]
+            if level <= start_s:
+                break
+            total_s += start_s
+            level = (2 * slope_s * (rows + view.new_client_rate * start_s) + total_s) / (i + 1)
+        return max(1, math.ceil(level / (2 * slope_s)))
+
+    def _goal_is_binding(self, view: View, load: Load) -> bool:
+        """Whether some requests will miss the goal unless batches are as large as it allows."""
+        if not view.busy_until or load.rho >= 1:
+            return False
+        batch = view.new_client_rate / view.load_rate * load.batch if view.load_rate else 0.0
+        slowest = view.estimate.seconds(batch) / load.workers + view.estimate.seconds(
+            batch + 2.33 * math.sqrt(batch)
+        )
+        return slowest > self.binding * view.goal_s
+
+
+def _load(view: View) -> Load:
     workers = view.idle_workers + len(view.busy_until)
     rho = view.load_rate * view.estimate.slope_s / workers
     batch = view.load_rate * view.estimate.intercept_s / workers / (1 - rho) if rho < 1 else math.inf
-    return _Load(workers, rho, batch)
-
-
-def _goal_is_binding(view: View, load: _Load) -> bool:
-    """Whether some requests will miss the goal unless batches are as large as it allows."""
-    if not view.busy_until or load.rho >= 1:
-        return False
-    batch = view.new_client_rate / view.load_rate * load.batch if view.load_rate else 0.0
-    slowest = view.estimate.seconds(batch) / load.workers + view.estimate.seconds(
-        batch + 2.33 * math.sqrt(batch)
-    )
-    return slowest > _BINDING * view.goal_s
-
-
-def _busy_horizons(view: View) -> _Horizons:
-    """Count the releases of idle workers and of those free before, repeatedly of a much faster one."""
-    horizons = []
-    for k, (finish, rows) in enumerate(zip(view.busy_until, view.running_rows, strict=True)):
-        until = finish - view.now
-        releases = view.idle_workers + k
-        if view.slowdown < 1 and (own_s := view.slowdown * view.estimate.seconds(max(rows, view.rows))) > 0:
-            releases += max(0, math.ceil(until / own_s) - 1)
-        horizons.append((until, releases))
-    return horizons
-
-
-def _for_returns(view: View, load: _Load, horizons: _Horizons) -> float:
-    """Return the seconds until the answered clients are back for which holding pays; 0 if none are."""
-    times = view.returns.return_times()
-    if not times:
-        return 0.0
-    gap = view.estimate.seconds(view.rows) / load.workers
-    if horizons:
-        gap = max(gap, *(until / releases for until, releases in horizons))
-        # Clients that trickle in, rather than return in groups, are like new ones: look less far.
-        if load.rho < _SCARCE_RHO:
-            times = [*times, gap / 4, gap / 2]
-    others = view.idle_workers - 1
-    if others and view.rows * others >= view.returns.expected_rows(gap):
-        return 0.0  # the share of the returning clients fits on the other idle workers
-    independent_rate = 0.0
-    if load.workers == 1:
-        independent_rate = min(1.0, view.returns.squared_variation()) * view.load_rate
-    for delay_s in sorted(times, reverse=True):
-        if delay_s < gap and _pays(view, load, delay_s, gap, independent_rate):
-            return delay_s
-    return 0.0
-
-
-def _pays(view: View, load: _Load, delay_s: float, gap: float, independent_rate: float) -> bool:
-    """Whether the rows expected within ``delay_s`` seconds gain more than the queued rows lose."""
-    expected = view.returns.expected_rows(delay_s)
-    hold = delay_s * (expected / (expected + 1) if expected > 1 else 1 - expected / 2)
-    ratio = (gap - delay_s) / hold
-    if load.workers == 1:
-        expected -= independent_rate * delay_s
-        if ratio < 1 and delay_s < _MERGE * view.estimate.intercept_s:
-            ratio = 1 / ratio
-    return expected * ratio > view.rows
-
-
-def _share(view: View, load: _Load) -> int:
-    """Return the rows that one worker should take of those queued and those to come."""
-    slope_s = view.estimate.slope_s
-    if view.rows <= 1 or slope_s <= 0 or load.workers == 1 or view.load_rate <= 0:
-        return math.ceil(view.rows)
-    return_probability = view.returns.return_probability() if any(view.running_rows) else 0.0
-    batch = max(1.0, min(load.batch, 1e6))
-    apart = min(1.0, view.new_client_rate / view.load_rate) * view.estimate.seconds(batch) / load.workers
-    rows = view.rows + view.returns.expected_rows(view.estimate.seconds(view.rows))
-    level, total_s = 2 * slope_s * rows, 0.0
-    for i in range(1, load.workers):
-        start_s = apart * i
-        if i >= view.idle_workers:
-            start_s = max(start_s, view.busy_until[i - view.idle_workers] - view.now)
-            rows += return_probability * view.running_rows[i - view.idle_workers]
-        if level <= start_s:
-            break
-        total_s += start_s
-        level = (2 * slope_s * (rows + view.new_client_rate * start_s) + total_s) / (i + 1)
-    return max(1, math.ceil(level / (2 * slope_s)))
+    return Load(workers, rho, batch)

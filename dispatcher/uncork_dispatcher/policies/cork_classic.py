@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Collection
+from statistics import fmean, linear_regression
 
 from uncork_dispatcher.policies.base import BatchDone, Hold, Policy, Release, View, register
 
@@ -63,18 +64,14 @@ class CorkClassicPolicy(Policy):
             return
         self._fitted_at = done.now
         self._slope_s = max(1e-6, _slope(self._batches))
-        self._queued_s = sum(batch.queued_s for batch in self._batches) / len(self._batches)
+        self._queued_s = fmean(batch.queued_s for batch in self._batches)
 
 
 def _slope(batches: Collection[BatchDone]) -> float:
-    """Slope of the least-squares line of smallest norm through (requests, seconds)."""
-    count = len(batches)
-    x = sum(batch.requests for batch in batches)
-    y = sum(batch.seconds for batch in batches)
-    xx = sum(batch.requests**2 for batch in batches)
-    xy = sum(batch.requests * batch.seconds for batch in batches)
-    determinant = count * xx - x * x
-    if determinant > 0:
-        return (count * xy - x * y) / determinant
+    """Return the slope of the least-squares line of smallest norm through (requests, seconds)."""
+    requests = [batch.requests for batch in batches]
+    seconds = [batch.seconds for batch in batches]
+    if len(set(requests)) > 1:
+        return linear_regression(requests, seconds).slope
     # All of one size, k: of all lines through (k, mean) the one of smallest norm, k * mean / (k * k + 1).
-    return (x / count) * (y / count) / ((x / count) ** 2 + 1)
+    return requests[0] * fmean(seconds) / (requests[0] ** 2 + 1)

@@ -56,7 +56,7 @@ def group(returns: Returns, clients: int = 10, *, rows: float = 1.0, now: float 
 
 
 def test_before_anybody_has_come_back_nobody_is_expected() -> None:
-    """A gateway that was just started waits for nobody, whoever has been answered."""
+    """A gateway that has just started waits for no client, whichever it has answered."""
     returns = group(Returns())
 
     assert returns.forecast(now=NOW).return_probability() == 0.0
@@ -104,7 +104,7 @@ def test_the_time_of_return_is_learned() -> None:
 
 
 def test_a_group_is_complete_when_the_slowest_usually_are_back() -> None:
-    """98 % of them, at 0.74 ms, told to within a bin of 15 %; from now, not from the answer."""
+    """98 % of them, at 0.74 ms, to within a bin of 15 %; from now, not from the answer."""
     returns = group(taught(*between(0.00025, 0.00075)))
 
     assert returns.forecast(now=NOW).return_times() == [pytest.approx(0.00074, rel=0.15)]
@@ -241,8 +241,8 @@ def test_what_is_kept_does_not_grow_with_the_batches() -> None:
     most = 0
     for number in range(20_000):
         now = number * 0.0005
-        returns.answered([("loyal", 1.0), *([("gone", 1.0)] if number == 0 else [])], now=now)
-        returns.arrived("loyal", now=now + 0.0001)
+        returns.answered([("back", 1.0), *([("gone", 1.0)] if number == 0 else [])], now=now)
+        returns.arrived("back", now=now + 0.0001)
         most = max(most, len(returns._groups))
 
     assert most <= 1
@@ -322,10 +322,10 @@ def test_never_more_rows_are_expected_than_are_outstanding(
 def test_moments_lie_ahead(happened: list[Step], later: float) -> None:
     """And never more of them than clients that are outstanding."""
     returns, outstanding, now = play(happened)
-    moments = returns.forecast(now=now + later).return_times()
+    times = returns.forecast(now=now + later).return_times()
 
-    assert all(moment > 0 for moment in moments)
-    assert len(moments) <= len(outstanding)
+    assert all(time > 0 for time in times)
+    assert len(times) <= len(outstanding)
 
 
 @PROPERTY

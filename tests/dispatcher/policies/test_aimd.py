@@ -197,7 +197,7 @@ def test_the_cap_stays_in_its_range_and_moves_the_right_way(
 
 @pytest.mark.parametrize("workers", [1, 4])
 def test_it_finds_the_largest_batch_that_meets_the_goal(workers: int) -> None:
-    """It stays between a tenth below that and one above, when more is held, on any number of workers."""
+    """It stays between a tenth below that and one above, when more is queued, on any number of workers."""
     service = ServiceTime(intercept_s=0.010, slope_s=0.000625)
     largest = largest_batch_within(service, goal_s=0.050, limit_rows=1000)
     policy = AimdPolicy(limit_rows=1000)

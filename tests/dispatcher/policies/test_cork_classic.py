@@ -10,7 +10,7 @@ from uncork_dispatcher.policies.cork_classic import CorkClassicPolicy
 
 
 def taught(*, queued_s: float = 0.1, at: float = 10.0) -> CorkClassicPolicy:
-    """A policy that saw one batch of 1 request, 50 ms, whose oldest was held for ``queued_s``."""
+    """A policy that saw one batch of 1 request, 50 ms, whose oldest was queued for ``queued_s``."""
     policy = CorkClassicPolicy(limit_rows=32)
     policy.observe(BatchDone(now=at, rows=1, requests=1, queued_s=queued_s, seconds=0.05))
     return policy
@@ -64,7 +64,7 @@ def test_the_more_wait_the_shorter() -> None:
 
 
 def test_the_slope_is_fitted_over_requests() -> None:
-    """5 ms per request, from batches of several sizes; W is the mean of what the oldest were held."""
+    """5 ms per request, from batches of several sizes; W is the mean time that the oldest were queued."""
     policy = CorkClassicPolicy(limit_rows=32)
     policy.observe(done(0.0, 1, queued_s=0.0))
     policy.observe(done(1.0, 4, queued_s=0.1))

@@ -9,7 +9,7 @@ from uncork_dispatcher.policies.none import NonePolicy
 
 @pytest.mark.parametrize("rows", [1, 7])
 def test_one_request_goes_at_once(rows: int) -> None:
-    """However many are held and however busy the others are, also after a batch was seen."""
+    """However many are queued and however busy the others are, also after a batch was seen."""
     policy = NonePolicy()
     policy.observe(BatchDone(now=9.0, rows=1, requests=1, queued_s=5.0, seconds=1.0))
 

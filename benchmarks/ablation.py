@@ -1,0 +1,269 @@
+"""Measure what each mechanism of the policy `cork` is worth: compare the policy with itself without it.
+
+A variant is a small subclass of the policy. The simulator runs policy and variant in the same cells with the
+same seeds, and so with the same arrivals. Each cell has one figure: mean latency in an open loop, time per
+answer in a closed loop, and time per answer within the goal where the goal binds. The tables show its ratio,
+variant to policy: above 1, the mechanism is worth something.
+
+    python -m benchmarks.ablation --processes 2 --json ablation.json
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from itertools import product
+from statistics import geometric_mean
+from typing import Annotated, NamedTuple
+from unittest.mock import patch
+
+import typer
+from rich.console import Console
+from rich.progress import track
+
+from benchmarks.ablation_variants import FULL, MECHANISMS, variant_of
+from benchmarks.harness.cli import JsonFile, MarkdownFile, choose, write_json
+from benchmarks.harness.sheets import Sheet, markdown, output, show
+from uncork_dispatcher.learning.speed_factors import SpeedFactors
+from uncork_dispatcher.simulator import matrix
+from uncork_dispatcher.simulator.cells import Cell, requests_to_measure
+from uncork_dispatcher.simulator.compare import ratio
+from uncork_dispatcher.simulator.measure import Measured, measure
+from uncork_dispatcher.simulator.run import Scenario
+from uncork_dispatcher.simulator.service import ServiceTime
+
+_FIRST_SEED = 101
+_NO_GOAL_MS = 1e6
+_LARGE_ROWS, _LARGE_SHARE = 60, 0.01
+_UNLIKE_SPEEDS = ((1.0, 3.0), (1.0, 1.0, 1.0, 3.0), (1.0, 1.0, 2.0, 2.0))
+
+
+# Cells
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlikeCell(Cell):
+    """A cell whose workers differ: ``speeds`` has a factor on the time of each."""
+
+    speeds: tuple[float, ...]
+
+    @property
+    def service(self) -> ServiceTime:
+        return replace(super().service, speeds=self.speeds)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} speeds {'/'.join(f'{speed:g}' for speed in self.speeds)}"
+
+
+def unlike_cells() -> list[Cell]:
+    """Return cells in which one worker or half of them is two or three times as slow as the others."""
+    cells: list[Cell] = []
+    for (intercept, slope), speeds in product(matrix.MODELS, _UNLIKE_SPEEDS):
+        cell = UnlikeCell(
+            intercept_ms=intercept,
+            slope_ms=slope,
+            noise_cv=0.1,
+            workers=len(speeds),
+            speeds=speeds,
+            load=0.2,
+        )
+        cells += [replace(cell, load=load) for load in (0.2, 0.5, 0.8)]
+        cells += [replace(cell, load=None, clients=clients, goal_ms=_NO_GOAL_MS) for clients in (16, 64)]
+    return cells
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedCell(Cell):
+    """A cell in which one of a hundred requests has 60 rows."""
+
+    @property
+    def capacity(self) -> float:
+        """Requests per second of all workers with full batches."""
+        return super().capacity / (1 + _LARGE_SHARE * (_LARGE_ROWS - 1))
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} some large"
+
+
+def mixed_rows(random_: random.Random) -> float:
+    """Draw the rows of a request."""
+    return _LARGE_ROWS if random_.random() < _LARGE_SHARE else 1
+
+
+def mixed_cells() -> list[Cell]:
+    """Return cells in which a few requests keep a worker much longer than the others do."""
+    return [
+        MixedCell(intercept_ms=intercept, slope_ms=slope, noise_cv=0.1, workers=workers, load=load)
+        for (intercept, slope), workers, load in product(matrix.MODELS, (2, 4), (0.2, 0.5))
+    ]
+
+
+def pool_cells() -> list[Cell]:
+    """Return cells with independent arrivals that share a pool of connections: they look like returns."""
+    cells = matrix.open_cells(arrivals=("poisson",), workers=(1, 2, 4), loads=(0.2, 0.5, 0.8), noises=(0.1,))
+    return [replace(cell, sources="pool") for cell in cells]
+
+
+def tight_cells() -> list[Cell]:
+    """Return cells with a goal that binds, several workers, and a load that is no overload."""
+    return [
+        cell
+        for cell in matrix.goal_cells()
+        if cell.noise_cv and cell.workers in (2, 8) and cell.load is not None and cell.load < 1.1
+    ]
+
+
+MATRICES: dict[str, Callable[[], list[Cell]]] = {
+    "count": matrix.count_cells,
+    "clients": lambda: matrix.closed_cells(workers=(1, 2, 8), clients=(4, 16, 64), noises=(0.1,)),
+    "unlike": unlike_cells,
+    "goal": tight_cells,
+    "bursts": lambda: matrix.open_cells(
+        workers=(2, 8), loads=(0.2, 0.5, 0.8), arrivals=("gamma:4",), noises=(0.1,)
+    ),
+    "pool": pool_cells,
+    "mixed": mixed_cells,
+}
+
+
+# Runs
+
+
+class Task(NamedTuple):
+    """One run of a policy in a cell of a matrix."""
+
+    matrix: str
+    cell: Cell
+    policy: str
+    seed: int
+    batches: int
+
+
+class Loss(NamedTuple):
+    """The ratios of a variant to the policy in one cell, geometric means over the seeds."""
+
+    cell: Cell
+    figure: float
+    p99: float
+
+
+Seen = dict[Cell, dict[str, list[Measured]]]
+"""Measurements of one matrix by cell and policy, in the order of seeds."""
+
+
+def tasks_of(
+    matrices: Sequence[str], mechanisms: Sequence[str], *, seeds: int, batches: int
+) -> Iterator[Task]:
+    """Yield the runs: the policy, and each variant where it can differ from the policy."""
+    for name in matrices:
+        for cell, seed in product(MATRICES[name](), range(_FIRST_SEED, _FIRST_SEED + seeds)):
+            yield Task(name, cell, FULL, seed, batches)
+            for mechanism in mechanisms:
+                if MECHANISMS[mechanism](cell):
+                    yield Task(name, cell, variant_of(mechanism), seed, batches)
+
+
+def run(task: Task) -> Measured:
+    """Measure one policy in one cell with one seed."""
+    cell = task.cell
+    # As many requests as with workers and requests that are alike: the formula covers no others.
+    alike = Cell(**{each.name: getattr(cell, each.name) for each in fields(Cell)})
+    requests = requests_to_measure(alike, batches=task.batches)
+    with ExitStack() as stack:
+        if task.policy == variant_of("speeds"):
+            stack.enter_context(patch.object(SpeedFactors, "slowdown", lambda factors, worker: 1.0))
+        if isinstance(cell, MixedCell):
+            scenario = partial(Scenario, rows=mixed_rows)
+            stack.enter_context(patch("uncork_dispatcher.simulator.measure.Scenario", scenario))
+        return measure(cell, task.policy, task.seed, requests=requests)
+
+
+def losses(name: str, seen: Seen, mechanism: str) -> list[Loss]:
+    """Return what the policy loses without the mechanism, in each cell of the matrix ``name``."""
+    found = []
+    for cell, by_policy in seen.items():
+        full = by_policy[FULL]
+        variant = by_policy.get(variant_of(mechanism), full)
+        figure = ratio(
+            [cost(name, cell, each) for each in variant], [cost(name, cell, each) for each in full]
+        )
+        p99 = ratio([each.p99_ms for each in variant], [each.p99_ms for each in full])
+        found.append(Loss(cell, figure.value, p99.value))
+    return found
+
+
+def cost(name: str, cell: Cell, measured: Measured) -> float:
+    """Return the figure of a cell: a time, the shorter the better."""
+    if name == "goal":
+        return 1 / measured.goodput_per_s
+    return measured.mean_ms if cell.clients is None else 1 / measured.rows_per_s
+
+
+def sheet_of(name: str, seen: Seen, mechanisms: Iterable[str]) -> Sheet:
+    """Return the table of one matrix."""
+    rows = []
+    for mechanism in mechanisms:
+        found = losses(name, seen, mechanism)
+        worst, best = max(found, key=lambda loss: loss.figure), min(found, key=lambda loss: loss.figure)
+        rows.append(
+            [
+                mechanism,
+                f"{geometric_mean(loss.figure for loss in found):.3f}",
+                f"{worst.figure:.3f}",
+                str(worst.cell) if worst.figure > 1 else "",
+                f"{best.figure:.3f}",
+                f"{geometric_mean(loss.p99 for loss in found):.3f}",
+                f"{max(loss.p99 for loss in found):.3f}",
+            ]
+        )
+    return Sheet(
+        title=f"{name}: {len(seen)} cells, without the mechanism / with it",
+        columns=["without", "mean", "worst cell", "", "best cell", "p99", "worst cell"],
+        rows=rows,
+    )
+
+
+# Command line
+
+
+def main(
+    matrices: Annotated[
+        str, typer.Option(help=f"Sets of cells, separated by commas: {', '.join(MATRICES)}.")
+    ] = ",".join(MATRICES),
+    variants: Annotated[
+        str, typer.Option(help=f"Mechanisms to leave out, separated by commas: {', '.join(MECHANISMS)}.")
+    ] = ",".join(MECHANISMS),
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each cell, with other random numbers.")] = 3,
+    batches: Annotated[int, typer.Option(min=1, help="Batches per worker to measure, about.")] = 100,
+    processes: Annotated[int, typer.Option(min=1, help="Processes that share the runs.")] = 1,
+    json_file: JsonFile = None,
+    markdown_file: MarkdownFile = None,
+) -> None:
+    """Compare the policy cork with itself without each of its mechanisms."""
+    chosen = choose(variants, list(MECHANISMS), what="mechanism")
+    names = choose(matrices, list(MATRICES), what="matrix")
+    tasks = list(tasks_of(names, chosen, seeds=seeds, batches=batches))
+    seen: dict[str, Seen] = {name: {} for name in names}
+    records = []
+    with ProcessPoolExecutor(processes) as pool:
+        found = track(
+            pool.map(run, tasks), total=len(tasks), console=Console(stderr=True), description="runs"
+        )
+        for task, measured in zip(tasks, found, strict=True):
+            seen[task.matrix].setdefault(task.cell, {}).setdefault(task.policy, []).append(measured)
+            records.append({**task._asdict(), "cell": str(task.cell), **asdict(measured)})
+    sheets = [sheet_of(name, seen[name], chosen) for name in names]
+    for sheet in sheets:
+        show(sheet, console=output())
+    if json_file is not None:
+        write_json(records, json_file)
+    if markdown_file is not None:
+        markdown_file.write_text("\n".join(map(markdown, sheets)))
+
+
+if __name__ == "__main__":
+    typer.run(main)

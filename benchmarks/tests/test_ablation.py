@@ -1,0 +1,121 @@
+"""Variants of the policy, their cells, and the tables of benchmarks/ablation.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.ablation import MATRICES, MixedCell, Task, UnlikeCell, run, sheet_of, tasks_of
+from benchmarks.ablation_variants import MECHANISMS, variant_of
+from uncork_dispatcher.simulator.cells import Cell
+from uncork_dispatcher.simulator.measure import Measured
+
+OPEN = Cell(intercept_ms=5, slope_ms=1, noise_cv=0.1, workers=4, load=0.5)
+SCARCE = replace(OPEN, load=0.8)
+TIGHT = replace(SCARCE, workers=8, goal_ms=30)
+UNLIKE = UnlikeCell(intercept_ms=5, slope_ms=0.1, workers=2, load=0.5, speeds=(1.0, 3.0))
+CLOSED = replace(OPEN, load=None, clients=16, think_ms=5, goal_ms=1e6)
+ALONE = Cell(intercept_ms=1, slope_ms=0.02, noise_cv=0.1, clients=4, goal_ms=1e6)
+POOL = Cell(intercept_ms=5, slope_ms=1, noise_cv=0.1, load=0.5, sources="pool")
+CELLS = (
+    OPEN,
+    SCARCE,
+    TIGHT,
+    UNLIKE,
+    CLOSED,
+    ALONE,
+    POOL,
+    replace(POOL, workers=4),
+    replace(OPEN, workers=1),
+)
+
+
+def measured(policy: str, cell: Cell) -> Measured:
+    return run(Task("any", cell, policy, seed=1, batches=1))
+
+
+@pytest.fixture(scope="module")
+def full() -> dict[Cell, Measured]:
+    return {cell: measured("cork", cell) for cell in CELLS}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_mechanism_changes_some_cell(mechanism: str, full: dict[Cell, Measured]) -> None:
+    variant = variant_of(mechanism)
+    cells = [cell for cell in CELLS if MECHANISMS[mechanism](cell)]
+
+    assert any(measured(variant, cell) != full[cell] for cell in cells)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_cells_in_which_a_mechanism_has_no_effect_are_left_out(
+    mechanism: str, full: dict[Cell, Measured]
+) -> None:
+    """The declaration is true: every decision is the same there."""
+    for cell in CELLS:
+        if not MECHANISMS[mechanism](cell):
+            assert measured(variant_of(mechanism), cell) == full[cell]
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_policy_and_variants_run_with_the_same_seeds(name: str) -> None:
+    tasks = list(tasks_of([name], list(MECHANISMS), seeds=2, batches=7))
+    whole = {task[:2] + task[3:] for task in tasks if task.policy == "cork"}
+
+    assert len(whole) == 2 * len(set(MATRICES[name]()))
+    assert {task[:2] + task[3:] for task in tasks} == whole
+
+
+SOME = Measured(
+    mean_ms=10.0,
+    p50_ms=10.0,
+    p99_ms=20.0,
+    rows_per_s=100.0,
+    goodput_per_s=50.0,
+    batch_rows=1.0,
+    batches=1,
+    answered=1,
+    shed=0,
+    inside_goal=1.0,
+    utilisation=0.5,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "loss"),
+    [("bursts", OPEN, "1.500"), ("clients", CLOSED, "2.000"), ("goal", TIGHT, "1.250")],
+)
+def test_the_figure_is_latency_or_time_per_answer_or_per_answer_in_time(
+    name: str, cell: Cell, loss: str
+) -> None:
+    without = replace(SOME, mean_ms=15.0, p99_ms=18.0, rows_per_s=50.0, goodput_per_s=40.0)
+    seen = {cell: {"cork": [SOME], variant_of("share"): [without]}}
+    (row,) = sheet_of(name, seen, ["share"]).rows
+
+    assert row == ["share", loss, loss, str(cell), loss, "0.900", "0.900"]
+
+
+def test_means_are_geometric_over_seeds_and_cells() -> None:
+    """A cell in which the mechanism has no effect counts as 1."""
+    runs = [replace(SOME, mean_ms=each) for each in (10.0, 20.0)]
+    seen = {
+        OPEN: {"cork": [SOME, SOME], variant_of("goal"): [replace(SOME, mean_ms=40.0), SOME]},
+        SCARCE: {"cork": runs, variant_of("goal"): [replace(SOME, mean_ms=5.0), runs[1]]},
+        UNLIKE: {"cork": runs},
+    }
+    (row,) = sheet_of("bursts", seen, ["goal"]).rows
+
+    assert row == ["goal", "1.122", "2.000", str(OPEN), "0.707", "1.000", "1.000"]
+
+
+def test_some_requests_of_a_mixed_cell_are_large() -> None:
+    """One of a hundred has 60 rows: on average a request has 1.59, and the offered load stays the same."""
+    plain = Cell(intercept_ms=5, slope_ms=1, workers=2, load=0.5)
+    mixed = MixedCell(intercept_ms=5, slope_ms=1, workers=2, load=0.5)
+    alike, unlike = measured("fixed:0", plain), measured("fixed:0", mixed)
+
+    assert mixed.rate == pytest.approx(plain.rate / 1.59)
+    assert unlike.rows_per_s == pytest.approx(alike.rows_per_s / 1.59, rel=0.1)
+    assert unlike.utilisation == pytest.approx(alike.utilisation, rel=0.15)
+    assert unlike.p99_ms > 60
