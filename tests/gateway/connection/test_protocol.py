@@ -181,6 +181,20 @@ async def test_a_head_that_comes_again_is_not_read_again() -> None:
     ]
 
 
+async def test_of_requests_that_come_together_no_head_is_taken_for_another() -> None:
+    server = serving(Echo())
+    connection = Connection(server)
+    one, two = hot(b"aa", (b"x", b"1")), hot(b"bb", (b"x", b"2"))
+    connection.send(one + two)
+    connection.send(one)
+
+    assert [(reply.headers["x"], reply.body) for reply in connection.replies()] == [
+        ("1", b"aa"),
+        ("2", b"bb"),
+        ("1", b"aa"),
+    ]
+
+
 async def test_a_new_handler_reads_all_heads_anew() -> None:
     first, second = Echo(), Echo()
     server = serving(first)
