@@ -162,6 +162,7 @@ def test_the_page_fits_and_can_be_read(
     browser: Browser, server: Server, scheme: str, viewport: dict[str, int]
 ) -> None:
     """On a phone and on a desk nothing is wider than the screen; it is as dark as its user wants it."""
+    ask(server, 20)  # points of the first requests may be too old to be shown
     with looking(browser, server, api="add", viewport=viewport, color_scheme=scheme) as page:
         expect(points(page, "sizes")).not_to_have_count(0)
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
