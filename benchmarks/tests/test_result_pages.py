@@ -1,11 +1,11 @@
-"""Sections of docs/benchmarks.md, and the pure parts of the benchmarks that print them."""
+"""The pages of docs/results, and the pure parts of the benchmarks that print them."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from benchmarks.harness.report import policies_sheet, section
+from benchmarks.harness.report import policies_sheet, result_page
 from benchmarks.harness.sheets import Sheet
 from benchmarks.models.agreement import TOLERANCE, largest_difference
 from benchmarks.models.encoder import ON_CPU, Times, times_sheet
@@ -37,23 +37,23 @@ def turn(rate: float, p99_ms: float | None) -> Turn:
     )
 
 
-def test_a_section_is_its_command_what_was_done_and_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_its_command_what_was_done_and_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["bench.py", "--rounds", "3"])
     table = Sheet(title="Times", columns=["rows", "ms"], rows=[["1", "2"]], notes=["a note"])
     long = "\n    words ".join("many" for _ in range(30))
 
-    found = section(
+    found = result_page(
         "A bench", script="scripts/bench-it", paragraphs=[long], sheets=[table], packages=["numpy"]
     )
 
     heading, command, paragraph, versions, *rest = found.split("\n\n")
-    assert heading == "## A bench"
+    assert heading == "# A bench"
     assert command == "```sh\nscripts/bench-it --rounds 3\n```"
     assert paragraph.split() == long.split()
     assert max(map(len, paragraph.splitlines())) <= 120
     assert "  " not in paragraph
     assert f", numpy {np.__version__}; " in versions
-    assert rest == ["### Times", "| rows | ms |\n| --- | ---: |\n| 1 | 2 |", "* a note\n"]
+    assert rest == ["## Times", "| rows | ms |\n| --- | ---: |\n| 1 | 2 |", "* a note\n"]
 
 
 def test_policies_are_related_to_the_first() -> None:
