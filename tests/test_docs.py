@@ -30,7 +30,17 @@ from uncork.config.file import read_file
 EACH_PAGE = pytest.mark.parametrize("page", all_pages(), ids=name_of)
 # Their Python, but for that of other systems, is one script, in order.
 SCRIPTS = [DOCS / "guides/services.md", *sorted((DOCS / "coming-from").glob("*.md"))]
-OTHER_SYSTEMS = {"bentoml", "clipper_admin", "kserve", "mlserver", "tensorflow"}
+OTHER_SYSTEMS = {
+    "bentoml",
+    "clipper_admin",
+    "kserve",
+    "litserve",
+    "mlserver",
+    "mosec",
+    "ray",
+    "tensorflow",
+    "triton_python_backend_utils",
+}
 
 
 @EACH_PAGE
