@@ -1,8 +1,8 @@
 """Bring the files of the repository that the documentation links to into its site.
 
-Pages link to examples, scripts and CHANGELOG.md by relative paths, which work on a forge and in an editor. In the site
-such a file is a page below ``repository/``: Markdown as it is, other text as a block of code, a folder as its README.md
-or a list of its files.
+Pages link to examples, scripts and CHANGELOG.md by relative paths, which work on a forge and in an
+editor. In the site such a file is a page below ``repository/``: Markdown as it is, other text as a block
+of code, a folder as its README.md or a list of its files.
 """
 
 import os
