@@ -11,7 +11,7 @@ from uncork_gateway.interfaces import Tracing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """Limits on requests and clients, and what is logged and traced.
+    """Limits on requests and clients, API keys, logs and traces.
 
     Attributes:
         max_body_bytes: largest body of a batched request; larger ones get 413.

@@ -63,7 +63,7 @@ class ReplyQueue:
                 self.current = self.queued.popleft()
                 self.current.start()
         except Exception as error:
-            # Nothing would answer that request, and those behind it would wait for ever.
+            # Nothing would answer that request, and those behind it would wait forever.
             unexpected(error)
             self._transport.close()
         finally:
