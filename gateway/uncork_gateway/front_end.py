@@ -1,7 +1,5 @@
 """The HTTP side of a gateway or a proxy: listener, routes, metrics, pages, drain."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence

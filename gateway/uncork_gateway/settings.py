@@ -1,7 +1,5 @@
 """The settings that a gateway and a proxy have in common."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from uncork_gateway.auth import ApiKeys

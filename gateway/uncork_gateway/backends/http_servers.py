@@ -5,8 +5,6 @@ many idle slots as there is free room. A slot is not bound to a server: a batch 
 it starts.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """Nested JSON lists of numbers: one row, or many rows with the leading axis."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """Limits on what clients may send."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Compressed bodies of requests (``Content-Encoding``)."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 

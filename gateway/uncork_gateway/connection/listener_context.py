@@ -1,7 +1,5 @@
 """The state that all connections of a listener share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from http.client import responses
 

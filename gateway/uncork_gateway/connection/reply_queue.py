@@ -1,7 +1,5 @@
 """The requests of one connection that have no reply yet."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 

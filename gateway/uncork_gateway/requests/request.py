@@ -1,7 +1,5 @@
 """One request on the fast path, from its head to its reply: the part that all backends share."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from abc import ABC, abstractmethod

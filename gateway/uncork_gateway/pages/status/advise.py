@@ -1,7 +1,5 @@
 """Advice, as pure functions of an API's figures. Each kind has a stable code."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
