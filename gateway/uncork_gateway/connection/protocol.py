@@ -11,8 +11,6 @@ same head has come before, byte by byte, the request is not even parsed. All oth
 kinds of request have one interface, :class:`Request`. ``docs/reliability.md`` lists what clients may not do.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Coroutine
