@@ -1,4 +1,4 @@
-"""Result files that cannot be written after a measurement: the table is printed all the same."""
+"""A result file that cannot be written does not cost the measurement: its table is printed anyway."""
 
 from __future__ import annotations
 

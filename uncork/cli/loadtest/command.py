@@ -63,7 +63,7 @@ def _running(options: LoadtestOptions, plan: Plan) -> Iterator[tuple[Plan, Calla
 
 def _show(outcome: Outcome, known: Estimate | None, options: LoadtestOptions) -> int:
     if not outcome.measured_s:
-        print_error("loadtest", "it ended before anything was measured")
+        print_error("loadtest", "the run ended before anything was measured")
         return 1
     summary = outcome.summary()
     text = as_text(tables(outcome, summary, estimate=known))
