@@ -1,7 +1,5 @@
 """Output of the commands that print results: tables, JSON, and a line of progress."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

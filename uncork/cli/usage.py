@@ -1,7 +1,5 @@
 """Checks of a command's options before it starts anything."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

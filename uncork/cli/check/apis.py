@@ -1,7 +1,5 @@
 """Findings of one API: its goal, cap, timeout and queues, compared with each other and with measurements."""
 
-from __future__ import annotations
-
 import math
 
 from uncork.cli.check.figures import ApiFigures, Failure, Findings, Plan, Times, error, note, warning

@@ -1,7 +1,5 @@
 """``uncork check``."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Annotated
 

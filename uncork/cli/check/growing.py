@@ -1,7 +1,5 @@
 """Run growing batches of an API, and measure their time and memory."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import math

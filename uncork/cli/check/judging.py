@@ -1,7 +1,5 @@
 """The findings that follow from figures; pure."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from uncork.cli.check.apis import judge_api

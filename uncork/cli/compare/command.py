@@ -1,7 +1,5 @@
 """``uncork compare``."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import typer

@@ -1,7 +1,5 @@
 """``uncork config``: the settings in force, and the source of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path

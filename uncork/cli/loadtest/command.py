@@ -1,7 +1,5 @@
 """``uncork loadtest``."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Results of ``uncork loadtest``, as tables and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``uncork simulate``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial

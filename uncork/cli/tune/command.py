@@ -1,7 +1,5 @@
 """``uncork tune``."""
 
-from __future__ import annotations
-
 import typer
 
 from uncork.cli.command import takes_plain_options

@@ -1,7 +1,5 @@
 """Results of ``uncork tune``, as text and as JSON."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Iterator
