@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tritonclient.http as triton
 
-from tests.e2e.server import Server, eventually, proxying, run_uncork, running, serving
+from tests.e2e.server import HTTP, Server, eventually, proxying, run_uncork, running, serving
 from tests.e2e.services.models import POISON
 from tests.e2e.test_protocols import MODELS, infer, post
 
@@ -131,7 +131,7 @@ def test_a_proxy_has_nothing_to_reload(model_server: Server) -> None:
 
 def test_everything_else_is_passed_through(model_server: Server, proxy: Server) -> None:
     for path in ("/v2/models/models", "/v1/models", "/v2", "/nowhere"):
-        ours, theirs = (httpx.get(server.base + path) for server in (proxy, model_server))
+        ours, theirs = (HTTP.get(server.base + path) for server in (proxy, model_server))
         assert (ours.status_code, ours.content) == (theirs.status_code, theirs.content)
         assert ours.headers["content-type"] == theirs.headers["content-type"]
     assert post(proxy, "/predict", [1, 2, 3]).json() == [2, 4, 6]
@@ -201,9 +201,9 @@ def test_without_a_server_it_says_so() -> None:
         base = gone.base
     with running("proxy", base, wait=False) as front:
         front.wait_for_address()
-        ready = httpx.get(f"{front.base}/readyz")
+        ready = HTTP.get(f"{front.base}/readyz")
         asked = texts(front, ["a"])
-        passed = httpx.get(f"{front.base}/v2")
+        passed = HTTP.get(f"{front.base}/v2")
 
     assert ready.status_code == asked.status_code == passed.status_code == 503
     assert "no server is healthy" in ready.json()["error"]
