@@ -19,17 +19,26 @@ from typer.testing import CliRunner
 from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually, run_uncork, serving
 from uncork.cli.app import app
 
+# One handler serves both; test_ctrl_c_reaches_only_the_gateway always sends SIGINT.
+EITHER_SIGNAL = [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+
 
 @pytest.mark.parametrize(
     ("target", "says"),
     [
         (f"{SERVICES / 'broken.py'}:Broken", "No module named 'a_module_that_does_not_exist'"),
-        ("no_such_module_here:Service", "there is no module 'no_such_module_here'"),
-        (f"{SERVICES / 'missing.py'}:Service", "there is no file"),
         (f"{SERVICES / 'probe.py'}:Missing", "has no 'Missing'; it has Probe, NoSetup, Warm, NoApi"),
-        (f"{SERVICES / 'probe.py'}:os", "os is not a subclass of uncork.Service"),
-        (f"{SERVICES / 'probe.py'}:NoApi", "service NoApi has no api"),
-        ("probe", "is not of the form MODULE:SERVICE or FILE.py:SERVICE"),
+        *(
+            # Reported as those above are; the messages are tested in tests/workers/definition.
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [
+                ("no_such_module_here:Service", "there is no module 'no_such_module_here'"),
+                (f"{SERVICES / 'missing.py'}:Service", "there is no file"),
+                (f"{SERVICES / 'probe.py'}:os", "os is not a subclass of uncork.Service"),
+                (f"{SERVICES / 'probe.py'}:NoApi", "service NoApi has no api"),
+                ("probe", "is not of the form MODULE:SERVICE or FILE.py:SERVICE"),
+            ]
+        ),
     ],
 )
 def test_a_target_that_cannot_be_served_is_a_usage_error(target: str, says: str) -> None:
@@ -169,7 +178,7 @@ async def drain(server: Server, number: int) -> list[httpx.Response]:
         return [await running, await held, late]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", EITHER_SIGNAL)
 def test_a_stop_answers_what_was_accepted_and_refuses_the_rest(number: int) -> None:
     """What runs and what is held is answered; what comes later gets 503; the exit code is 0."""
     with serving(PROBE) as server:
@@ -216,7 +225,7 @@ def test_a_second_signal_ends_the_wait() -> None:
         assert not any(is_alive(worker) for worker in workers)
 
 
-@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("second", EITHER_SIGNAL)
 def test_a_second_signal_ends_the_delay(second: int) -> None:
     """Requests are taken for an hour, but nobody wants to wait so long; both signals do."""
     with serving(PROBE, "--drain-delay", "3600") as server:

@@ -14,10 +14,12 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.http as triton
+from typer.testing import CliRunner
 
 from tests.e2e.server import HTTP, Server, eventually, proxying, run_uncork, running, serving
 from tests.e2e.services.models import POISON
 from tests.e2e.test_protocols import MODELS, infer, post
+from uncork.cli.app import app
 
 # What the servers behind it hold is not what is tested here.
 UNBATCHED = ("--policy", "none")
@@ -212,8 +214,8 @@ def test_without_a_server_it_says_so() -> None:
 
 def test_wrong_usage_is_told_before_anything_is_started() -> None:
     """Exit code 2, and what is accepted."""
-    wrong = run_uncork("proxy", "ftp://somewhere", "--port", "0")
+    wrong = CliRunner().invoke(app, ["proxy", "ftp://somewhere", "--port", "0"])
 
-    assert wrong.returncode == 2
+    assert wrong.exit_code == 2
     assert "http://HOST:PORT" in wrong.stderr
     assert "Traceback" not in wrong.stderr

@@ -178,9 +178,9 @@ def test_reloading_needs_watchfiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_gpus_that_are_none_are_a_usage_error() -> None:
-    result = run_uncork("serve", "service.py:Echo", "--gpus", "all")
+    result = CliRunner().invoke(app, ["serve", "service.py:Echo", "--gpus", "all"])
 
-    assert result.returncode == 2
+    assert result.exit_code == 2
     assert "'all' names no GPUs" in " ".join(result.stderr.split())
 
 
