@@ -67,6 +67,7 @@ LAYERS = {
         "generator",
         "targets",
         "reports",
+        "measurement",
         "compare",
         "tuning",
         "locust",

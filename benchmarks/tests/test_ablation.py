@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -67,19 +67,7 @@ def test_policy_and_variants_run_with_the_same_seeds(name: str) -> None:
     assert {task[:2] + task[3:] for task in tasks} == whole
 
 
-SOME = Measured(
-    mean_ms=10.0,
-    p50_ms=10.0,
-    p99_ms=20.0,
-    rows_per_s=100.0,
-    goodput_per_s=50.0,
-    batch_rows=1.0,
-    batches=1,
-    answered=1,
-    shed=0,
-    inside_goal=1.0,
-    utilisation=0.5,
-)
+SOME = Measured(**{each.name: 1.0 for each in fields(Measured)})
 
 
 @pytest.mark.parametrize(
@@ -89,7 +77,7 @@ SOME = Measured(
 def test_the_figure_is_latency_or_time_per_answer_or_per_answer_in_time(
     name: str, cell: Cell, loss: str
 ) -> None:
-    without = replace(SOME, mean_ms=15.0, p99_ms=18.0, rows_per_s=50.0, goodput_per_s=40.0)
+    without = replace(SOME, mean_ms=1.5, p99_ms=0.9, rows_per_s=0.5, goodput_per_s=0.8)
     seen = {cell: {"cork": [SOME], variant_of("share"): [without]}}
     (row,) = sheet_of(name, seen, ["share"]).rows
 
@@ -98,10 +86,10 @@ def test_the_figure_is_latency_or_time_per_answer_or_per_answer_in_time(
 
 def test_means_are_geometric_over_seeds_and_cells() -> None:
     """A cell in which the mechanism has no effect counts as 1."""
-    runs = [replace(SOME, mean_ms=each) for each in (10.0, 20.0)]
+    runs = [replace(SOME, mean_ms=each) for each in (1.0, 2.0)]
     seen = {
-        OPEN: {"cork": [SOME, SOME], variant_of("goal"): [replace(SOME, mean_ms=40.0), SOME]},
-        SCARCE: {"cork": runs, variant_of("goal"): [replace(SOME, mean_ms=5.0), runs[1]]},
+        OPEN: {"cork": [SOME, SOME], variant_of("goal"): [replace(SOME, mean_ms=4.0), SOME]},
+        SCARCE: {"cork": runs, variant_of("goal"): [replace(SOME, mean_ms=0.5), runs[1]]},
         UNLIKE: {"cork": runs},
     }
     (row,) = sheet_of("bursts", seen, ["goal"]).rows

@@ -14,16 +14,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar, Unpack, assert_never
 
-from uncork_dispatcher.actions import (
-    Abandon,
-    Action,
-    BatchStatus,
-    GoalOutOfReach,
-    Lost,
-    Shed,
-    ShedReason,
-    Start,
-)
+from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed, Start
 from uncork_dispatcher.alarm import make_alarm
 from uncork_dispatcher.callers import Call, CallOptions, Calls, FutureWaiter, notify
 from uncork_dispatcher.core import Dispatcher
@@ -127,7 +118,7 @@ class AsyncDispatcher(Generic[P, R]):
         now = self._now()
         number = next(self._numbers)
         weight = rows if cost is None else cost
-        refused = self._core.submit(
+        shed = self._core.submit(
             number,
             api=api,
             now=now,
@@ -138,9 +129,8 @@ class AsyncDispatcher(Generic[P, R]):
             source=source,
             flow=flow,
         )
-        if refused is not None:
-            self._notify_shed(api, refused.reason)
-            raise RequestShed(refused.reason, refused.retry_after_s)
+        if shed is not None:
+            raise self._shed(shed)
         self._calls[number] = Call(payload, rows, weight, now, waiter)
         self._changed()
         return number
@@ -244,14 +234,13 @@ class AsyncDispatcher(Generic[P, R]):
         match action:
             case Start():
                 self._start(action, now)
-            case Shed(request, api, reason, retry_after_s):
-                self._notify_shed(api, reason)
-                self._calls.fail(request, RequestShed(reason, retry_after_s))
-            case Abandon(batch, worker, requests):
-                notify("the runner", self._runner.abandon, batch, worker)
-                self._notify_ended(self._running.pop(batch).ended_at(now), "timed_out")
-                for request in requests:
-                    self._calls.fail(request, BatchTimedOut("the batch ran past its timeout"))
+            case Shed(request):
+                self._calls.fail(request, self._shed(action))
+            case Abandon(number, worker):
+                notify("the runner", self._runner.abandon, number, worker)
+                batch = self._running.pop(number).ended_at(now)
+                self._notify_ended(batch, "timed_out")
+                self._calls.settle(batch, BatchTimedOut("the batch ran past its timeout"))
             case Lost(request):
                 self._calls.fail(request, WorkerLost("the worker died while it ran the batch"))
             case GoalOutOfReach(api, goal_s, needed_s):
@@ -310,6 +299,8 @@ class AsyncDispatcher(Generic[P, R]):
         for observer in self._observers:
             notify("an observer", observer.batch_ended, batch, status)
 
-    def _notify_shed(self, api: str, reason: ShedReason) -> None:
+    def _shed(self, shed: Shed) -> RequestShed:
+        """Notify the observers of a shed request; return the error for its waiter."""
         for observer in self._observers:
-            notify("an observer", observer.request_shed, api, reason)
+            notify("an observer", observer.request_shed, shed.api, shed.reason)
+        return RequestShed(shed.reason, shed.retry_after_s)

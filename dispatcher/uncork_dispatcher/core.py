@@ -11,13 +11,9 @@ The outbound semaphore is the set of idle workers: a release takes one, and :met
 
 States of a request (:class:`RequestState`)::
 
-    submit ──> QUEUED ──release──> RUNNING ──worker lost──> QUARANTINED ──release──> RETRYING
-                 │                    │                          │                      │
-                 v                    v                          v                      v
-               SHED        ANSWERED, TIMED_OUT, LOST           SHED          ANSWERED, TIMED_OUT, LOST
-
     state        event                              next state
     -----------  ---------------------------------  -----------
+    (new)        submit                             QUEUED
     QUEUED       release                            RUNNING
     QUEUED       expiry, displaced by another flow  SHED
     RUNNING      batch_done                         ANSWERED
@@ -35,13 +31,12 @@ States of a request (:class:`RequestState`)::
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.requests.queue import Entry, RequestQueue
+from uncork_dispatcher.requests.queue import Entry
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.slots import Running, Slots
 from uncork_dispatcher.requests.states import RequestState
@@ -242,21 +237,14 @@ class Dispatcher:
         """Return what each API has queued and what was learned about it."""
         self._tick(now)
         self._learn()
-        queues: dict[str, list[RequestQueue]] = {name: [] for name in self._apis}
-        for queue in self._queues.by_urgency():
-            queues[queue.api].append(queue)
-        running: Counter[str] = Counter()
-        for batch in self._slots:
-            running[batch.start.api] += len(batch.entries)
-        return [
-            api.stats(
-                now,
-                running=running[name],
-                oldest_s=now - min((queue.oldest.arrival for queue in queues[name]), default=now),
-                holding=self._scheduler.holding(queues[name], now),
-            )
-            for name, api in self._apis.items()
-        ]
+        by_urgency, stats = self._queues.by_urgency(), []
+        for name, api in self._apis.items():
+            queues = [queue for queue in by_urgency if queue.api == name]
+            running = sum(len(batch.entries) for batch in self._slots if batch.start.api == name)
+            oldest_s = now - min((queue.oldest.arrival for queue in queues), default=now)
+            holding = self._scheduler.holding(queues, now)
+            stats.append(api.stats(now, running=running, oldest_s=oldest_s, holding=holding))
+        return stats
 
     def sample(self, api: str) -> ApiSample:
         """Return totals and estimates of one API.
@@ -302,10 +290,9 @@ class Dispatcher:
 
     def _learn(self) -> None:
         """Learn from the batch that has ended, if there is one."""
-        ended, self._ended = self._ended, None
-        if ended is None:
+        if self._ended is None:
             return
-        running, status, at, seconds, chunks = ended
+        (running, status, at, seconds, chunks), self._ended = self._ended, None
         api = self._apis[running.start.api]
         api.traffic.returns.answered([(entry.source, entry.rows) for entry in running.entries], now=at)
         if status == "worked" and (warning := api.learn(running, chunks, at, seconds=seconds)):

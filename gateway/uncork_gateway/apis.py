@@ -1,7 +1,5 @@
 """The APIs of a service: their settings, routes and models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """API keys, for gateways without an authenticating proxy in front."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from collections.abc import Callable, Iterable, Sequence

@@ -14,8 +14,6 @@ GatewayError
     └── ClientTimedOut   504  the client's own deadline has passed  (dispatcher)
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import secrets

@@ -1,7 +1,5 @@
 """The HTTP side of a gateway or a proxy: listener, routes, metrics, pages, drain."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
@@ -79,13 +77,7 @@ class FrontEnd:
         self.settings = settings
         self.batch_headers = BatchHeaders(secrets.token_hex(4))
         self.routes = RouteTable(resolve)
-        self.listener = ListenerContext(
-            limits=settings.clients,
-            pool=BodyPool.for_bodies(settings.max_body_bytes),
-            keys=settings.keys,
-            access_log=AccessLog() if settings.access_log else None,
-            traces=settings.traces,
-        )
+        self.listener = _listener(settings)
         self.metrics = Metrics()
         self.ready = asyncio.Event()
         self.draining = False
@@ -105,14 +97,7 @@ class FrontEnd:
             names=names,
             has_goal=has_goal,
         )
-        self.metrics.registry.register(
-            LiveState(
-                apis=lambda: [api for api in self.dispatcher.stats() if served.serves(api.name)],
-                workers=served.worker_states,
-                restarts=lambda: served.restarts,
-                has_goal=has_goal,
-            )
-        )
+        self.metrics.registry.register(_gauges(self.dispatcher, served, has_goal=has_goal))
 
     def mount(self, pages: Pages) -> None:
         """Serve pages: health, status, metrics and all that is not a batch."""
@@ -167,3 +152,22 @@ class FrontEnd:
         """Refuse every request that is still queued or running."""
         self.dispatcher.give_up()
         self._close_pages()
+
+
+def _listener(settings: ServerSettings) -> ListenerContext:
+    return ListenerContext(
+        limits=settings.clients,
+        pool=BodyPool.for_bodies(settings.max_body_bytes),
+        keys=settings.keys,
+        access_log=AccessLog() if settings.access_log else None,
+        traces=settings.traces,
+    )
+
+
+def _gauges(dispatcher: AsyncDispatcher[Any, Any], served: Served, *, has_goal: bool) -> LiveState:
+    return LiveState(
+        apis=lambda: [api for api in dispatcher.stats() if served.serves(api.name)],
+        workers=served.worker_states,
+        restarts=lambda: served.restarts,
+        has_goal=has_goal,
+    )

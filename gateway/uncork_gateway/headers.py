@@ -1,7 +1,5 @@
 """Header lines and request targets, as bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from urllib.parse import unquote_to_bytes
 

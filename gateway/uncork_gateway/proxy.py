@@ -1,7 +1,5 @@
 """The batching proxy: a front end for model servers that are not ours."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

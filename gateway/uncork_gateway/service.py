@@ -124,7 +124,7 @@ class Gateway:
         return self.front_end.draining
 
     def starts(self) -> dict[int, WorkerStartup]:
-        """Return what the workers that are not ready do, by index; workers that import code are missing."""
+        """Return the startup stage of each worker that has imported its code and is not ready, by index."""
         return self.events.failures.starts()
 
     def ready_workers(self) -> set[int]:

@@ -1,7 +1,5 @@
 """The settings that a gateway and a proxy have in common."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from uncork_gateway.auth import ApiKeys
@@ -11,7 +9,7 @@ from uncork_gateway.interfaces import Tracing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """Limits on requests and clients, and what is logged and traced.
+    """Limits on requests and clients, API keys, logs and traces.
 
     Attributes:
         max_body_bytes: largest body of a batched request; larger ones get 413.

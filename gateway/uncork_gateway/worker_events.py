@@ -1,7 +1,5 @@
 """Events of worker processes, as the worker pool and the supervisor report them."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

@@ -9,11 +9,10 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
 
-from uncork_loadtests.generator.fleet import Outcome, run
-from uncork_loadtests.generator.samples import Summary
+from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.intervals import Interval, median_interval
+from uncork_loadtests.measurement import Verdict, load, valid_if_possible, verdict
 from uncork_loadtests.plural import plural
 from uncork_loadtests.servers import Cpu, Server
 from uncork_loadtests.targets import aimed, our_service
@@ -30,25 +29,6 @@ METRICS = (
     "workers_cpu_us",
 )
 """The figures of a Turn that are compared."""
-
-_REPEATS = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """Whether a measurement counts, and what it cost the gateway."""
-
-    failure: str
-    """Why it failed, or ""."""
-    wrong: int
-    first_wrong: str
-    void: str
-    """Why it says nothing about the server, or ""."""
-    gateway_cpu_us: float | None
-    """Processor time per request, warm-up included; None if unknown."""
-
-
-V = TypeVar("V", bound=Verdict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,15 +188,6 @@ def take_turns(policies: Sequence[str], *, rounds: int, measure: Callable[[str, 
     return Rounds(whole=complete, left_out=left_out)
 
 
-def valid_if_possible(measure: Callable[[], V]) -> V:
-    """Measure, and up to twice more while the measurement is void."""
-    found = measure()
-    for _ in range(_REPEATS):
-        if found.void:
-            found = measure()
-    return found
-
-
 def relate(policies: Sequence[str], complete: Sequence[Mapping[str, Turn]]) -> list[Result]:
     """Summarise every policy, and compare it with the first, round by round."""
     if not complete:
@@ -257,24 +228,6 @@ def _fault(turns: Sequence[Turn]) -> str:
     return next((turn.failure for turn in turns if turn.failure), "")
 
 
-def load(server: Server, plan: Plan) -> tuple[Outcome, Cpu | None]:
-    """Run a plan; return its outcome and the processor time per request, warm-up included.
-
-    Ctrl-C raises KeyboardInterrupt, even if there are samples.
-    """
-    before = server.cpu()
-    outcome = run(plan)
-    after = server.cpu()
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    count = len(outcome.samples)
-    if before is None or after is None or not count:
-        return outcome, None
-    return outcome, Cpu(
-        server=(after.server - before.server) / count, workers=(after.workers - before.workers) / count
-    )
-
-
 def _turn(outcome: Outcome, cpu: Cpu | None) -> Turn:
     summary = outcome.summary()
     latency = summary.latency
@@ -289,14 +242,3 @@ def _turn(outcome: Outcome, cpu: Cpu | None) -> Turn:
         workers_cpu_us=cpu.workers * 1e6 if cpu is not None else None,
         **verdict(outcome, summary, cpu),
     )
-
-
-def verdict(outcome: Outcome, summary: Summary, cpu: Cpu | None) -> dict[str, Any]:
-    """Return the fields of a :class:`Verdict`."""
-    return {
-        "failure": outcome.failure,
-        "wrong": summary.wrong,
-        "first_wrong": outcome.first_wrong,
-        "void": outcome.void,
-        "gateway_cpu_us": cpu.server * 1e6 if cpu is not None else None,
-    }

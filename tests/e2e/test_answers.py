@@ -11,7 +11,7 @@ import joblib
 import numpy as np
 import pytest
 
-from tests.e2e.server import PROBE, ROOT, Server, eventually, serving
+from tests.e2e.server import HTTP, PROBE, ROOT, Server, eventually, serving
 
 DIGITS = ROOT / "examples/digits"
 
@@ -33,7 +33,7 @@ async def post_all(server: Server, path: str, bodies: list[bytes]) -> list[httpx
 
 def post(server: Server, path: str, body: object, **headers: str) -> httpx.Response:
     """Send one JSON body."""
-    return httpx.post(f"{server.base}{path}", json=body, headers=headers, timeout=30)
+    return HTTP.post(f"{server.base}{path}", json=body, headers=headers, timeout=30)
 
 
 def test_the_digits_example_answers_as_the_model_does(monkeypatch: pytest.MonkeyPatch) -> None:

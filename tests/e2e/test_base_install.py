@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-import httpx
 import pytest
 
-from tests.e2e.server import PROBE, run_uncork, serving
+from tests.e2e.server import HTTP, PROBE, run_uncork, serving
 from uncork.cli.app import COMMANDS
 
 EXTRAS = ("locust", "matplotlib", "plotly", "scipy", "swagger_ui_bundle")
@@ -17,12 +16,12 @@ pytestmark = pytest.mark.skipif(any(map(find_spec, EXTRAS)), reason="needs an in
 
 def test_a_service_is_served_and_pages_say_how_to_install_them() -> None:
     with serving(PROBE) as server:
-        assert httpx.post(f"{server.base}/sleep", json=0).status_code == 200
+        assert HTTP.post(f"{server.base}/sleep", json=0).status_code == 200
         for path in ("/dashboard", "/docs"):
-            page = httpx.get(f"{server.base}{path}", headers={"accept": "text/html"})
+            page = HTTP.get(f"{server.base}{path}", headers={"accept": "text/html"})
             assert page.status_code == 501
             assert "uncork[pages]" in page.text
-        assert "uncork[pages]" in httpx.get(server.base, headers={"accept": "text/html"}).text
+        assert "uncork[pages]" in HTTP.get(server.base, headers={"accept": "text/html"}).text
 
 
 @pytest.mark.parametrize("command", COMMANDS)

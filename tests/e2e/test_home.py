@@ -8,7 +8,7 @@ import httpx
 from playwright.sync_api import Browser, Route, expect
 
 from tests.e2e.browser import browser, needs_chromium
-from tests.e2e.server import SERVICES, serving
+from tests.e2e.server import HTTP, SERVICES, serving
 
 __all__ = ["browser"]
 
@@ -22,7 +22,7 @@ def run_curl(command: str) -> httpx.Response:
     headers = dict(value.split(": ") for option, value in given if option == "-H")
     [body] = [value for option, value in given if option == "-d"]
     assert (name, len(given)) == ("curl", len(headers) + 1)
-    return httpx.post(url, content=body.encode(), headers=headers, timeout=30)
+    return HTTP.post(url, content=body.encode(), headers=headers, timeout=30)
 
 
 @needs_chromium
@@ -51,6 +51,6 @@ def test_the_page_can_be_used(browser: Browser) -> None:
         addresses = [link.get_attribute("href") for link in page.get_by_role("link").all()]
         assert {"docs", "dashboard", "status", "metrics", "v2/models/models"} < set(addresses)
         for address in addresses:
-            assert httpx.get(f"{base}/{address}").status_code == 200
+            assert HTTP.get(f"{base}/{address}").status_code == 200
         assert complaints == []
         page.close()

@@ -16,20 +16,29 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from tests.e2e.server import PROBE, SERVICES, Server, eventually, run_uncork, serving
+from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually, run_uncork, serving
 from uncork.cli.app import app
+
+# One handler serves both; test_ctrl_c_reaches_only_the_gateway always sends SIGINT.
+EITHER_SIGNAL = [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize(
     ("target", "says"),
     [
         (f"{SERVICES / 'broken.py'}:Broken", "No module named 'a_module_that_does_not_exist'"),
-        ("no_such_module_here:Service", "there is no module 'no_such_module_here'"),
-        (f"{SERVICES / 'missing.py'}:Service", "there is no file"),
         (f"{SERVICES / 'probe.py'}:Missing", "has no 'Missing'; it has Probe, NoSetup, Warm, NoApi"),
-        (f"{SERVICES / 'probe.py'}:os", "os is not a subclass of uncork.Service"),
-        (f"{SERVICES / 'probe.py'}:NoApi", "service NoApi has no api"),
-        ("probe", "is not of the form MODULE:SERVICE or FILE.py:SERVICE"),
+        *(
+            # Reported as those above are; the messages are tested in tests/workers/definition.
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [
+                ("no_such_module_here:Service", "there is no module 'no_such_module_here'"),
+                (f"{SERVICES / 'missing.py'}:Service", "there is no file"),
+                (f"{SERVICES / 'probe.py'}:os", "os is not a subclass of uncork.Service"),
+                (f"{SERVICES / 'probe.py'}:NoApi", "service NoApi has no api"),
+                ("probe", "is not of the form MODULE:SERVICE or FILE.py:SERVICE"),
+            ]
+        ),
     ],
 )
 def test_a_target_that_cannot_be_served_is_a_usage_error(target: str, says: str) -> None:
@@ -93,11 +102,11 @@ def test_a_setup_that_fails_is_shown_and_told() -> None:
 
         assert "Traceback" in server.output
         assert "in setup" in server.output
-        assert httpx.get(f"{server.base}/livez").status_code == 200
-        ready = httpx.get(f"{server.base}/readyz")
+        assert HTTP.get(f"{server.base}/livez").status_code == 200
+        ready = HTTP.get(f"{server.base}/readyz")
         assert ready.status_code == 503
-        eventually(lambda: "RuntimeError: no weights here" in httpx.get(f"{server.base}/readyz").text)
-        refused = httpx.post(f"{server.base}/echo", json=1)
+        eventually(lambda: "RuntimeError: no weights here" in HTTP.get(f"{server.base}/readyz").text)
+        refused = HTTP.post(f"{server.base}/echo", json=1)
         assert refused.status_code == 503
         assert int(refused.headers["retry-after"]) >= 1
 
@@ -164,12 +173,12 @@ async def drain(server: Server, number: int) -> list[httpx.Response]:
         held = asyncio.create_task(http.post("/remember", json="held"))
         await asyncio.to_thread(eventually, lambda: server.metric("uncork_queue_rows") == 1)
         os.kill(server.process.pid, number)
-        eventually(lambda: httpx.get(f"{server.base}/readyz").status_code == 503)
+        eventually(lambda: HTTP.get(f"{server.base}/readyz").status_code == 503)
         late = await http.post("/remember", json="late")
         return [await running, await held, late]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", EITHER_SIGNAL)
 def test_a_stop_answers_what_was_accepted_and_refuses_the_rest(number: int) -> None:
     """What runs and what is held is answered; what comes later gets 503; the exit code is 0."""
     with serving(PROBE) as server:
@@ -203,7 +212,7 @@ def test_a_second_signal_ends_the_wait() -> None:
             slow = asyncio.create_task(http.post("/sleep", json=25))
             await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
             server.terminate()
-            eventually(lambda: httpx.get(f"{server.base}/readyz").status_code == 503)
+            eventually(lambda: HTTP.get(f"{server.base}/readyz").status_code == 503)
             server.terminate()
             code = await asyncio.to_thread(server.exit_code)
             await asyncio.gather(slow, return_exceptions=True)
@@ -216,14 +225,14 @@ def test_a_second_signal_ends_the_wait() -> None:
         assert not any(is_alive(worker) for worker in workers)
 
 
-@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("second", EITHER_SIGNAL)
 def test_a_second_signal_ends_the_delay(second: int) -> None:
     """Requests are taken for an hour, but nobody wants to wait so long; both signals do."""
     with serving(PROBE, "--drain-delay", "3600") as server:
         workers = server.workers()
         server.terminate()
         eventually(lambda: not server.ready())
-        reply = httpx.post(f"{server.base}/remember", json="during the delay")
+        reply = HTTP.post(f"{server.base}/remember", json="during the delay")
         server.process.send_signal(second)
 
         assert reply.json() == "during the delay"
@@ -244,7 +253,7 @@ def test_a_drain_follows_its_delay() -> None:
 def test_a_drain_is_bounded() -> None:
     with serving(PROBE, "--drain-timeout", "0.5") as server, ThreadPoolExecutor(1) as pool:
         workers = server.workers()
-        slow = pool.submit(httpx.post, f"{server.base}/sleep", json=25, timeout=30)
+        slow = pool.submit(HTTP.post, f"{server.base}/sleep", json=25, timeout=30)
         eventually(lambda: server.metric("uncork_workers", state="busy") == 1)
         server.terminate()
 
@@ -258,7 +267,7 @@ def test_a_server_whose_workers_are_starting_can_be_stopped(tmp_path: Path) -> N
     (tmp_path / "slow.py").write_text(SLOW_SETUP)
     with serving(f"{tmp_path}/slow.py:Slow", wait=False) as server:
         server.wait_for_address()
-        eventually(lambda: "worker 0 is in setup for" in httpx.get(f"{server.base}/readyz").text)
+        eventually(lambda: "worker 0 is in setup for" in HTTP.get(f"{server.base}/readyz").text)
         workers = server.workers()
         server.terminate()
         server.terminate()
@@ -272,7 +281,7 @@ def test_workers_do_not_outlive_a_gateway_that_was_killed() -> None:
     with serving(PROBE, "--workers", "2") as server, ThreadPoolExecutor(1) as pool:
         workers = server.workers()
         assert len(workers) == 2
-        slow = pool.submit(httpx.post, f"{server.base}/sleep", json=600, timeout=600)
+        slow = pool.submit(HTTP.post, f"{server.base}/sleep", json=600, timeout=600)
         eventually(lambda: server.metric("uncork_workers", state="busy") == 1)
 
         server.process.kill()

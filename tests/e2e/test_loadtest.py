@@ -17,7 +17,7 @@ import pytest
 import trustme
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.server import PROBE, ROOT, SERVICES, eventually, run_uncork, serving
+from tests.e2e.server import HTTP, PROBE, ROOT, SERVICES, eventually, run_uncork, serving
 from tests.e2e.test_simulate import children, is_gone
 from uncork_loadtests.generator.fleet import run
 from uncork_loadtests.traffic.plan import Payload, Plan
@@ -230,7 +230,7 @@ def answers_of(pid: int) -> float:
     if "--admin-port" not in command:
         return 0
     try:
-        text = httpx.get(f"http://127.0.0.1:{command[command.index('--admin-port') + 1]}/metrics").text
+        text = HTTP.get(f"http://127.0.0.1:{command[command.index('--admin-port') + 1]}/metrics").text
     except httpx.HTTPError:
         return 0
     families = text_string_to_metric_families(text)

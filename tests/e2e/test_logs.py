@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import httpx
-
-from tests.e2e.server import PROBE, eventually, serving
+from tests.e2e.server import HTTP, PROBE, eventually, serving
 
 
 def lines(output: str) -> list[dict[str, Any]]:
@@ -18,9 +16,9 @@ def lines(output: str) -> list[dict[str, Any]]:
 def test_all_processes_log_json() -> None:
     """The access log, one line for each batch, and what the user's code raises, with its batch."""
     with serving(PROBE, "--log-format", "json", "--log-level", "debug", "--access-log") as server:
-        reply = httpx.post(f"{server.base}/sleep?q=1", json=0)
-        httpx.post(f"{server.base}/fail", json=11)
-        httpx.get(f"{server.base}/nowhere")
+        reply = HTTP.post(f"{server.base}/sleep?q=1", json=0)
+        HTTP.post(f"{server.base}/fail", json=11)
+        HTTP.get(f"{server.base}/nowhere")
 
         def found(**wanted: object) -> list[dict[str, Any]]:
             return [line for line in lines(server.output) if wanted.items() <= line.items()]
@@ -41,5 +39,5 @@ def test_all_processes_log_json() -> None:
 def test_nothing_is_logged_of_requests_by_default() -> None:
     """Neither of batches; and lines are for people."""
     with serving(PROBE) as server:
-        httpx.post(f"{server.base}/sleep", json=0)
+        HTTP.post(f"{server.base}/sleep", json=0)
         assert "sleep" not in server.output.split("ready after")[1]

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.server import PROBE, ROOT, Server, eventually, serving
+from tests.e2e.server import HTTP, PROBE, ROOT, Server, eventually, serving
 
 DASHBOARD = json.loads((ROOT / "deploy/grafana/uncork.json").read_text())
 RULES = ROOT / "deploy/prometheus/rules.yml"
@@ -159,7 +159,7 @@ def test_the_dashboard_finds_what_there_is_to_choose(prometheus: Prometheus) -> 
 def test_dashboard_and_alerts_name_only_metrics_that_there_are(server: Server) -> None:
     """Each as it is exposed, or would be if what it counts had happened."""
     exposed: set[str] = set()
-    for family in text_string_to_metric_families(httpx.get(f"{server.base}/metrics").text):
+    for family in text_string_to_metric_families(HTTP.get(f"{server.base}/metrics").text):
         suffixes = {"histogram": ("_bucket", "_count", "_sum"), "counter": ("_total",), "info": ("_info",)}
         exposed |= {family.name + suffix for suffix in suffixes.get(family.type, ("",))}
     asked = " ".join([*queries(), *RULES.read_text().splitlines()])
@@ -236,7 +236,7 @@ def test_an_alert_fires_when_it_should(
 
 
 def test_promtool_finds_nothing_wrong(server: Server) -> None:
-    exposed = httpx.get(f"{server.base}/metrics").content
+    exposed = HTTP.get(f"{server.base}/metrics").content
     checked = subprocess.run(
         ["promtool", "check", "metrics"], input=exposed, capture_output=True, check=False
     )

@@ -17,7 +17,7 @@ import pytest
 import tritonclient.http as triton
 from tritonclient.utils import triton_to_np_dtype
 
-from tests.e2e.server import ROOT, SERVICES, Server, serving
+from tests.e2e.server import HTTP, ROOT, SERVICES, Server, serving
 from tests.e2e.services.models import POISON
 
 MODELS = f"{SERVICES / 'models.py'}:Models"
@@ -47,7 +47,7 @@ def infer(server: Server, rows: list[list[float]], *, binary: bool) -> np.ndarra
 
 def post(server: Server, path: str, body: object) -> httpx.Response:
     """Send JSON."""
-    return httpx.post(server.base + path, json=body, timeout=30)
+    return HTTP.post(server.base + path, json=body, timeout=30)
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -61,11 +61,9 @@ def test_values_that_json_has_no_word_for_come_back_in_bytes(server: Server) -> 
     row = [math.inf, math.nan, -math.inf]
 
     np.testing.assert_array_equal(infer(server, [row], binary=True), [row])
-    reply = httpx.post(**{**question("npy", row), "url": f"{server.base}/predict"}, timeout=30)
+    reply = HTTP.post(**{**question("npy", row), "url": f"{server.base}/predict"}, timeout=30)
     np.testing.assert_array_equal(told("npy", reply), row)
-    as_json = httpx.post(
-        f"{server.base}/predict", content=npy(row), headers={"content-type": NPY}, timeout=30
-    )
+    as_json = HTTP.post(f"{server.base}/predict", content=npy(row), headers={"content-type": NPY}, timeout=30)
     assert as_json.json() == [None] * 3
 
 

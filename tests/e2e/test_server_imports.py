@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-import httpx
 import pytest
 
-from tests.e2e.server import PROBE, running
+from tests.e2e.server import HTTP, PROBE, running
 
 NOT_FOR_SERVERS = {"uncork_loadtests", "locust", "matplotlib", "plotly", "scipy", "swagger_ui_bundle"}
 
@@ -18,7 +17,7 @@ def test_a_server_imports_only_what_serves(command: tuple[str, ...], monkeypatch
 
     with running(*command, wait=False) as server:
         server.wait_for_address()
-        httpx.get(f"{server.base}/dashboard")
+        HTTP.get(f"{server.base}/dashboard")
         imported = re.findall(r"^import time:.*\| +(\w+)", server.output, re.MULTILINE)
 
     assert "uncork_gateway" in imported

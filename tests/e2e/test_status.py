@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.server import SERVICES, Server, eventually, serving
+from tests.e2e.server import HTTP, SERVICES, Server, eventually, serving
 
 STAGED = f"{SERVICES / 'staged.py'}:Staged"
 Document = dict[str, Any]
@@ -21,7 +21,7 @@ Document = dict[str, Any]
 
 def status(server: Server) -> Document:
     """What it tells."""
-    document: Document = httpx.get(f"{server.base}/status").json()
+    document: Document = HTTP.get(f"{server.base}/status").json()
     return document
 
 
@@ -162,7 +162,7 @@ def test_operators_see_what_exceptions_say() -> None:
     """On their own port: it may quote what clients sent."""
     with serving(STAGED, "--admin-port", "0") as own:
         [url] = re.findall(r"POST (http://[^/]+)/broken ", own.output)
-        assert httpx.post(f"{url}/broken", json={"a": 1}).status_code == 500
+        assert HTTP.post(f"{url}/broken", json={"a": 1}).status_code == 500
         failure = of(status(own), "broken")["failure"]
 
     assert failure["message"] == "'nobody has this'"
@@ -171,7 +171,7 @@ def test_operators_see_what_exceptions_say() -> None:
 def test_figures_agree_with_metrics(server: Server) -> None:
     ask(server, "/slow", 1, times=20)
     ask(server, "/capped", [1, 2], times=40)
-    document, text = status(server), httpx.get(f"{server.base}/metrics").text
+    document, text = status(server), HTTP.get(f"{server.base}/metrics").text
     samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
 
     for name in ("slow", "capped", "broken"):
@@ -195,7 +195,7 @@ def test_a_dead_worker(server: Server) -> None:
     [before] = status(server)["workers"]
     os.kill(before["pid"], signal.SIGKILL)
     eventually(lambda: status(server)["state"] == "not_ready")
-    refusal = httpx.post(f"{server.base}/unasked", json=1)
+    refusal = HTTP.post(f"{server.base}/unasked", json=1)
     document = status(server)
     eventually(server.ready)
     after = status(server)

@@ -11,10 +11,9 @@ from contextlib import chdir
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-import httpx
 import pytest
 
-from tests.e2e.server import serving
+from tests.e2e.server import HTTP, serving
 from tests.markdown_pages import DOCS, blocks
 
 PAGE = DOCS / "tutorial.md"
@@ -41,7 +40,7 @@ def test_the_server_answers_as_the_page_says(folder: Path) -> None:
         for command, answer in curls():
             url, body = command[1], command[command.index("-d") + 1]
             headers = {"content-type": "application/json"}
-            reply = httpx.post(url.replace("localhost:3000", server.base), content=body, headers=headers)
+            reply = HTTP.post(url.replace("localhost:3000", server.base), content=body, headers=headers)
             assert reply.text == answer
         clients = folder / "clients.py"
         clients.write_text(clients.read_text().replace(BASE, server.base).replace("960", "96"))

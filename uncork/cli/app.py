@@ -1,7 +1,5 @@
 """The command line. Exit codes: 0 success, 1 the job failed, 2 wrong usage."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import version

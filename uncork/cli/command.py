@@ -1,7 +1,5 @@
 """Commands of typer: options in dataclasses, complete summaries, errors that name accepted values."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Commands whose options are the fields of a dataclass, and can also come from file and environment."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Errors of a command on stderr."""
 
-from __future__ import annotations
-
 from rich.console import Console
 from rich.text import Text
 

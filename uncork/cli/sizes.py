@@ -1,7 +1,5 @@
 """Sizes in bytes as people write them."""
 
-from __future__ import annotations
-
 import re
 
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?) ?([kmgt]i?)?b?", re.IGNORECASE)

@@ -1,10 +1,9 @@
 """Output of the commands that print results: tables, JSON, and a line of progress."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -52,13 +51,17 @@ def show(parts: Iterable[RenderableType]) -> None:
     typer.echo(as_text(parts))
 
 
-def write_files(command: str, *writes: Callable[[], None]) -> int:
+def write_files(
+    command: str, json: str | None, figures: Callable[[], bytes], *writes: Callable[[], None]
+) -> int:
     """Write result files and return the exit code: 1 if one cannot be written, after printing why.
 
-    Call it before printing tables, because their reader may leave early; print the tables in any case.
+    ``figures`` makes the content of the file ``json``: None for no file, ``-`` to print it. Call this before
+    printing tables, because their reader may leave early; print the tables in any case.
     """
     code = 0
-    for write in writes:
+    files: list[Callable[[], None]] = [partial(_write_json, json, figures), *writes]
+    for write in files:
         try:
             write()
         except OSError as error:
@@ -79,12 +82,11 @@ def percent(share: float) -> str:
     return NOTHING if math.isnan(share) else f"{min(max(100 * share, 0.01), 99.99):.2f}"
 
 
-def write_json(target: str | None, figures: bytes) -> None:
-    """Write JSON to a file, print it for ``-``, or do nothing for None."""
+def _write_json(target: str | None, figures: Callable[[], bytes]) -> None:
     if target == "-":
-        typer.echo(figures)
+        typer.echo(figures())
     elif target is not None:
-        Path(target).write_bytes(figures + b"\n")
+        Path(target).write_bytes(figures() + b"\n")
 
 
 def plain_table(*headings: str, words: Collection[str] = ()) -> Table:

@@ -1,7 +1,5 @@
 """Checks of a command's options before it starts anything."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -47,7 +45,7 @@ def flags(*names: str) -> dict[str, str]:
 
 
 def named(options: Mapping[str, str], given: Collection[str]) -> str:
-    """List those of the options that are on the command line, for people."""
+    """Return the options that are on the command line, separated by commas."""
     return ", ".join(option for name, option in options.items() if name in given)
 
 

@@ -1,7 +1,5 @@
 """Settings from the environment: ``UNCORK_WORKERS``, ``UNCORK_API_PREDICT_MB_MAX_LATENCY``."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """``--config``: settings from a TOML file."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Names of settings: the options of the commands that can be configured, and the arguments of ``@api``."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Mapping

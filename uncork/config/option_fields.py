@@ -1,7 +1,5 @@
 """Dataclasses whose fields are options of a command, declared for typer."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import MISSING, field, fields
 from typing import Annotated, Any, get_args, get_origin, get_type_hints

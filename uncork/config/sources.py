@@ -1,7 +1,5 @@
 """Settings that have been read, each with its source."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """The Unix socket by which ``uncork reload`` reaches a server: named after the port, in a private folder."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """uvicorn on the listeners of a process."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The sockets of a server, with TLS and API keys."""
 
-from __future__ import annotations
-
 import errno
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Folders for sockets that only this user can access."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Replace the workers of a running server."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """Serve until a signal, then drain and stop; the same for ``uncork serve`` and ``uncork proxy``."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

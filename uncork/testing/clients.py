@@ -1,7 +1,5 @@
 """The clients of :mod:`uncork.testing`."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypedDict, Unpack

@@ -3,8 +3,6 @@
 The client is httpx without its network layer; the server is a real connection of the gateway.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A service and its gateway in this process, with a thread in place of the worker process."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -77,7 +77,6 @@ class ServiceModel:
         for chunk_rows, chunk_s in chunks or [(rows, seconds)]:
             self._observe_speed(worker, chunk_rows, chunk_s)
             self._estimator.observe(chunk_rows, chunk_s / self.slowdown(worker))
-            self.estimate = self._estimator.estimate
             transport_s -= chunk_s
         # A stall of this process must not count for long.
         transport_s = max(0.0, min(transport_s, 4 * self.transport_s + _SHORT_TRANSPORT_S))
@@ -85,8 +84,7 @@ class ServiceModel:
         # In steps: deadlines that move with every batch would not come in the order of arrival.
         if abs(self.transport_s - self.allowance_s) > _ALLOWANCE_STEP * self._goal_s:
             self.allowance_s = self.transport_s
-        self.smallest_s = self.estimate.seconds(self.smallest_rows)
-        self._update_trust()
+        self._update_estimate()
 
     def observe_profile(self, worker: int, chunks: Sequence[tuple[float, float]]) -> None:
         """Learn from (rows, seconds) of batches that warmed a worker up; ignore those above the limit."""
@@ -99,10 +97,7 @@ class ServiceModel:
         if not is_first:
             slowdown = self.slowdown(worker)
             self._estimator.observe_profile([(rows, seconds / slowdown) for rows, seconds in chunks])
-        self.estimate = self._estimator.estimate
-        if self.smallest_rows < math.inf:
-            self.smallest_s = self.estimate.seconds(self.smallest_rows)
-        self._update_trust()
+        self._update_estimate()
 
     def goal_lost(self) -> float | None:
         """Return the seconds that the smallest request needs, if the goal has just gone out of reach."""
@@ -117,6 +112,13 @@ class ServiceModel:
         estimate = self._estimator.estimate
         average_s = estimate.seconds(rows)
         self._speeds.observe(worker, seconds=seconds, average_s=average_s, spread=estimate.spread)
+
+    def _update_estimate(self) -> None:
+        """Take over what the estimator has learned, and store what follows from it."""
+        self.estimate = self._estimator.estimate
+        if self.smallest_rows < math.inf:
+            self.smallest_s = self.estimate.seconds(self.smallest_rows)
+        self._update_trust()
 
     def _update_trust(self) -> None:
         """Store what follows from estimate and goal: every request asks for it."""

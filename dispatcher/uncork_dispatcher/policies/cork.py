@@ -95,10 +95,8 @@ class CorkPolicy(Policy):
         if share < view.rows:
             return Release(share, "not_worth_waiting")
         horizons = self._busy_horizons(view)
-        balance_s, returns_s = (
-            self._for_balance(view, load, horizons),
-            self._for_returns(view, load, horizons),
-        )
+        balance_s = self._for_balance(view, load, horizons)
+        returns_s = self._for_returns(view, load, horizons)
         until = view.now + max(balance_s, returns_s)
         binds = self._goal_is_binding(view, load)
         if until <= view.now and not binds:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from uncork_dispatcher.plural import plural
@@ -89,6 +91,11 @@ class Cell:
         return ServiceTime(
             intercept_s=self.intercept_ms / 1000, slope_s=self.slope_ms / 1000, noise_cv=self.noise_cv
         )
+
+    @property
+    def rows(self) -> Callable[[random.Random], float] | None:
+        """Draws the rows of a request; None: every request has one."""
+        return None
 
     @property
     def capacity(self) -> float:

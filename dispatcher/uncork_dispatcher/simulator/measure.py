@@ -87,6 +87,7 @@ def measure(
             goal_s=cell.goal_ms / 1000,
             policy=policy,
             requests=warm_up + count,
+            rows=cell.rows,
             sources=cell.sources,
             seed=seed,
         )

@@ -1,7 +1,5 @@
 """One model server behind the proxy: its address, calls to it, and its health check."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

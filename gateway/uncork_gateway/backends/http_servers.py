@@ -5,8 +5,6 @@ many idle slots as there is free room. A slot is not bound to a server: a batch 
 it starts.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools
@@ -63,6 +61,9 @@ class HttpServers:
         health_interval_s: seconds between two checks of a healthy server.
         idempotent: whether a request may be sent twice.
         transport: makes the transport to a server.
+
+    Attributes:
+        all: the servers, healthy or not, in the order of ``urls``.
 
     Raises:
         ValueError: if an argument is invalid.
@@ -133,9 +134,10 @@ class HttpServers:
         return slots
 
     def least_loaded(self, *, below: float = math.inf) -> HttpServer | None:
-        """Return the healthy server with the fewest calls, if that is ``below`` a number; mark it as used.
+        """Return the healthy server with the fewest calls, if fewer than ``below``, and mark it as used.
 
-        Of equal ones, it is the least recently used. Requests without a slot need no room.
+        Of several, it is the least recently used one. A request that is passed through takes no slot, so it
+        needs no limit.
         """
         able = (server for server in self.all if server.healthy and server.running < below)
         server = min(able, key=lambda one: (one.running, one.last_used), default=None)

@@ -1,7 +1,5 @@
 """The models behind a proxy. Each known model has an API of its own: queue, estimate, counts."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The right to have one batch outstanding, as the status pages show it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

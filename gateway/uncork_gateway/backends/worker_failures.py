@@ -1,7 +1,5 @@
 """Progress of starting workers, and the reasons why none is ready, as text."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The workers of a gateway: in service, standing by to take over, or retiring."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import socket

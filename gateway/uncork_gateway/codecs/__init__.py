@@ -1,7 +1,5 @@
 """Codecs: the gateway's half of each kind of input, one file each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from uncork_gateway.codecs.base import AcceptKey, Codec, Marshalled, Sink

@@ -1,7 +1,5 @@
 """The cost of a request's rows, by the ``cost`` of ``@api``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """CSV (RFC 4180) split into header and rows, so that the rows of many bodies can share one header."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

@@ -1,7 +1,5 @@
 """Tables with named columns, as CSV or JSON."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Any JSON value, one row each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Nested JSON lists of numbers: one row, or many rows with the leading axis."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec
@@ -23,7 +21,7 @@ class NdArrayCodec:
     """Tells one row from many by the depth of nesting, and counts rows. The worker checks values."""
 
     accepts = (JSON, NPY)
-    summary = "One row, or a list of rows: as JSON, or as a file of NumPy's."
+    summary = "One row, or a list of rows, as JSON or as a NumPy file (`.npy`)."
     one_or_many = True
 
     def __init__(self, weigh: Weigh = unweighed, *, shape: Sequence[int | None]) -> None:

@@ -1,7 +1,5 @@
 """NumPy's file format ``.npy``: one array, with its dtype and shape in front."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Sequence

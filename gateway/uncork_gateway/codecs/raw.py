@@ -1,7 +1,5 @@
 """Bodies that only the worker can read; they travel unchanged, with content type and headers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NoReturn
 

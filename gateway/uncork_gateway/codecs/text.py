@@ -1,7 +1,5 @@
 """Text, which travels as a JSON string."""
 
-from __future__ import annotations
-
 import msgspec
 from multipart import parse_options_header  # type: ignore[import-untyped]
 

@@ -1,7 +1,5 @@
 """A request to the ASGI application: the bridge between a connection and Starlette."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

@@ -1,7 +1,5 @@
 """Limits on what clients may send."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -59,7 +57,7 @@ def check_head(method: bytes, target: bytes, headers: Sequence[Header]) -> None:
 
 
 def check_size(size: int, target: bytes) -> None:
-    """Check the bytes of a head, or of input that is neither part of a head nor of a body.
+    """Check the bytes of a head, or of input that has not completed a head or a piece of a body.
 
     Raises:
         Unreadable: they are too many.

@@ -1,7 +1,5 @@
 """Compressed bodies of requests (``Content-Encoding``)."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 
@@ -28,12 +26,12 @@ def unknown_encoding(encoding: bytes) -> UnknownEncoding:
 
 
 def inflate(body: bytes, encoding: bytes, *, max_bytes: int, step_bytes: int) -> Iterator[bytes]:
-    """Inflate a body in steps.
+    """Inflate a body in steps, each of at most 16 KiB of input and one gzip member.
 
     Args:
         encoding: one of :data:`ENCODINGS`.
         max_bytes: limit of the inflated body, and of the memory used.
-        step_bytes: limit of each step.
+        step_bytes: limit of what one step inflates.
 
     Raises:
         BadRequest: the data is broken, incomplete or followed by other data.

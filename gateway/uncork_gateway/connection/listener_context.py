@@ -1,7 +1,5 @@
 """The state that all connections of a listener share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from http.client import responses
 
@@ -14,7 +12,7 @@ from uncork_gateway.telemetry.access_log import AccessLog
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ListenerContext:
-    """What the connections of a listener share.
+    """The limits, memory, keys and observers of a listener's connections.
 
     Attributes:
         limits: limits on what one client may use.

@@ -1,7 +1,5 @@
 """Parses the requests of one connection with httptools, within limits of our own."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import httptools

@@ -12,8 +12,6 @@ parsed. All others take the ASGI path. Both kinds of request have one interface,
 docs/explanation/reliability.md lists what clients may not do.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Coroutine

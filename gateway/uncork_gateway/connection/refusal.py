@@ -1,7 +1,5 @@
 """Replies to input that could not be read as a request."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from uncork_gateway.errors import GatewayError, problem

@@ -1,7 +1,5 @@
 """The requests of one connection that have no reply yet."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 
@@ -63,7 +61,7 @@ class ReplyQueue:
                 self.current = self.queued.popleft()
                 self.current.start()
         except Exception as error:
-            # Nothing would answer that request, and those behind it would wait for ever.
+            # Nothing would answer that request, and those behind it would wait forever.
             unexpected(error)
             self._transport.close()
         finally:

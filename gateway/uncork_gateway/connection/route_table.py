@@ -1,7 +1,5 @@
 """The handlers of POST requests by path, and the heads that clients send repeatedly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

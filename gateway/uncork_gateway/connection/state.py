@@ -16,8 +16,6 @@
 Writing needs no states: the current request writes its reply, and the others wait in the :class:`ReplyQueue`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import IntEnum, auto
 

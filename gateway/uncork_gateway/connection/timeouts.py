@@ -1,7 +1,5 @@
 """How long a client may take to send, and how long its connection may stay idle."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Protocol

@@ -3,8 +3,6 @@
 All dialects use the codec of the API's input, so clients of several protocols share batches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 

@@ -1,7 +1,5 @@
 """The dialect of our own routes: bodies as the API's input defines them, errors as problem documents."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from uncork_gateway.codecs import AcceptKey, Codec, Marshalled

@@ -1,7 +1,5 @@
 """The dialect of KServe V1 and TensorFlow Serving REST."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

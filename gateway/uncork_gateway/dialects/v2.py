@@ -1,7 +1,5 @@
 """The dialect of the Open Inference Protocol V2."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from uncork_gateway.codecs import Codec, Marshalled

@@ -3,8 +3,6 @@
 Pages load nothing from elsewhere, so they work without a network.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """Shell commands that call an API."""
 
-from __future__ import annotations
-
 import shlex
 
 import msgspec

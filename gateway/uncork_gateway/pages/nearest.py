@@ -1,7 +1,5 @@
 """Errors for an unknown path or method, which name the nearest route."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import partial

@@ -1,7 +1,5 @@
 """The pages of every front end: health for clients, metrics, status and dashboard for operators."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 

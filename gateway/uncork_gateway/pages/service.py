@@ -1,7 +1,5 @@
 """The pages of a service's gateway, besides those of every front end: models, OpenAPI, docs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Protocol
 

@@ -5,8 +5,6 @@ NaN, Infinity and -Infinity, and escapes of half a surrogate pair. Both raise Re
 nested too deeply.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Hashable, Mapping, Sequence

@@ -4,8 +4,6 @@
 ``{"inputs": {name: [value, ...], ...}}`` gets ``{"outputs": ...}``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain

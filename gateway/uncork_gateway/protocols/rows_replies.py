@@ -1,7 +1,5 @@
 """Replies of KServe V1 and TensorFlow Serving: split between the requests of a call, and joined."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import TypeVar

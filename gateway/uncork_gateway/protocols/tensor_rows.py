@@ -1,7 +1,5 @@
 """Conversion between tensors and JSON rows, for services of our own."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain

@@ -4,8 +4,6 @@ Values stay text (JSON, flat or nested as the shape) or bytes (the binary tensor
 a row of JSON ends: a row of n values has n - 1 of them, however it is nested.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

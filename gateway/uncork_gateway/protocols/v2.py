@@ -1,7 +1,5 @@
 """The Open Inference Protocol V2, JSON and binary: inference requests that share a call."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from uuid import uuid4
 

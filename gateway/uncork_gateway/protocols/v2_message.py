@@ -1,7 +1,5 @@
 """Bodies of the Open Inference Protocol V2: JSON, followed by the bytes of binary tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 

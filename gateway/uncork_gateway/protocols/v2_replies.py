@@ -1,7 +1,5 @@
 """Replies of the Open Inference Protocol V2: split between the requests of a call, and joined."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

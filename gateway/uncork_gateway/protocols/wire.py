@@ -3,8 +3,6 @@
 Bodies are cut and joined as bytes: no number or text is decoded and written again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 

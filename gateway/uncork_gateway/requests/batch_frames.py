@@ -1,7 +1,5 @@
 """Conversion of batches between the dispatcher and the frames of workers."""
 
-from __future__ import annotations
-
 from uncork_dispatcher import BatchResult, Job, WorkerLost
 from uncork_gateway.backends.worker_connection import Executed
 from uncork_gateway.codecs import AcceptKey, Marshalled

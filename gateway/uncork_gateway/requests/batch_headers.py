@@ -1,7 +1,5 @@
 """Response headers that describe the batch of a request."""
 
-from __future__ import annotations
-
 from uncork_dispatcher import BatchFacts
 
 _BATCH = b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur="

@@ -1,7 +1,5 @@
 """The headers of a request that every route reads."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Requests that the proxy relays one to one: method, query, headers and body are unchanged."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Sequence

@@ -1,12 +1,10 @@
 """One request on the fast path, from its head to its reply: the part that all backends share."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from uncork_dispatcher import DispatchError, RequestResult
@@ -25,8 +23,10 @@ from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.head import Head, too_large
 from uncork_gateway.telemetry.metrics import ApiTally
 
-# Inflating this much takes hardly longer than the rest of a request; larger bodies go to a thread.
-_INFLATED_AT_ONCE_BYTES = 256 * 1024
+# Inflating 256 KiB takes hardly longer than the rest of a request; bodies with more steps go to a thread. A
+# step ends with a gzip member, too: a small body can have thousands of those, which inflate to nothing.
+_STEP_BYTES = 16 * 1024
+_STEPS_AT_ONCE = 16
 _inflaters = ThreadPoolExecutor(max_workers=2, thread_name_prefix="inflate")
 # Incomplete bodies up to this size are accepted from every client, even if the pool is full.
 _SMALL_BODY_BYTES = 64 * 1024
@@ -197,19 +197,10 @@ class BufferedRequest(ABC, Generic[RouteT]):
     # The body
 
     def _inflate(self, body: bytes) -> None:
-        steps = inflate(
-            body,
-            self._head.encoding,
-            max_bytes=self._route.max_body_bytes,
-            step_bytes=_INFLATED_AT_ONCE_BYTES,
-        )
-        inflated, left_bytes = [], _INFLATED_AT_ONCE_BYTES
-        for step in steps:
-            inflated.append(step)
-            left_bytes -= len(step)
-            if left_bytes <= 0:
-                break
-        else:
+        limit_bytes = self._route.max_body_bytes
+        steps = inflate(body, self._head.encoding, max_bytes=limit_bytes, step_bytes=_STEP_BYTES)
+        inflated = list(islice(steps, _STEPS_AT_ONCE))
+        if len(inflated) < _STEPS_AT_ONCE:
             self._dispatch(b"".join(inflated))
             return
         self._pieces = [body]

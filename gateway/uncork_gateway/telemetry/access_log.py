@@ -1,7 +1,5 @@
 """Log lines for requests and batches."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Gauges that are read at each scrape: queues, estimates, workers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 

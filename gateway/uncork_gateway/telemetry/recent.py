@@ -1,7 +1,5 @@
 """The recent counts of one API, and figures derived from them. No clock, no I/O."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

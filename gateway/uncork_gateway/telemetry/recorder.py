@@ -4,8 +4,6 @@ The recorder keeps the last batches and, every few seconds, a copy of the tallie
 counts are the difference between the tallies now and those of half a minute ago.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections import defaultdict, deque

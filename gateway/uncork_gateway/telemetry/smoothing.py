@@ -1,7 +1,5 @@
 """Smoothing of the displayed estimate of batch times; the dispatcher's own follows every batch."""
 
-from __future__ import annotations
-
 import math
 
 from uncork_dispatcher import Estimate

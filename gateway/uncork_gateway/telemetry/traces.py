@@ -1,7 +1,5 @@
 """Spans for requests and batches. Needs OpenTelemetry, so only :mod:`uncork.server.tracing` imports it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

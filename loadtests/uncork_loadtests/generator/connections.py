@@ -44,6 +44,10 @@ class Traffic(ABC):
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @abstractmethod
+    async def reach(self) -> None:
+        """Connect to the server; raise ConnectionError if that fails."""
+
+    @abstractmethod
     def begin(self, start_s: float) -> None:
         """Start the warm-up, so that the measured time starts at `start_s` of time.monotonic()."""
 

@@ -4,8 +4,6 @@ Times are in seconds from the start of the measured time; the warm-up is negativ
 scheduled time, not from sending: waiting for a free connection or for a late generator is part of it.
 """
 
-from __future__ import annotations
-
 from array import array
 from dataclasses import dataclass
 from math import inf

@@ -54,13 +54,13 @@ class ShareResult:
     """Answers with 503 without Retry-After, over the whole run."""
 
 
-def traffic_of(plan: Plan, *, share: int = 0) -> ClosedLoop | OpenLoop:
+def traffic_of(plan: Plan, *, share: int = 0) -> Traffic:
     """Return one share of a plan's traffic, to be run between `reach()` and `close()`."""
     return OpenLoop(plan, share=share) if plan.clients is None else ClosedLoop(plan, share=share)
 
 
 async def run_share(
-    traffic: ClosedLoop | OpenLoop, start_s: float, *, report: Report | None = None
+    traffic: Traffic, start_s: float, *, report: Report | None = None
 ) -> tuple[ShareResult, Samples]:
     """Warm up, then measure from `start_s` of time.monotonic() on.
 

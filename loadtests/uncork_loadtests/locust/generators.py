@@ -1,7 +1,5 @@
 """Generator processes under gevent, read without blocking the other greenlets of a locust process."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Iterator, Sequence

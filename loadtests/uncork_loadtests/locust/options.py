@@ -1,7 +1,5 @@
 """The options added to locust's, independent of locust."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any

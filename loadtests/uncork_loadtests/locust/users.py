@@ -8,8 +8,6 @@ locust. Distributed, every locust worker with an OpenLoopUser runs its share of 
 users (-u) as workers. A run is void if a generator fell behind; the exit code is then 1.
 """
 
-from __future__ import annotations
-
 import logging
 from argparse import ArgumentParser, Namespace
 from itertools import count

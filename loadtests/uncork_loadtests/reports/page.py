@@ -1,7 +1,5 @@
 """The report of a load test as a self-contained HTML page, drawn with plotly."""
 
-from __future__ import annotations
-
 import html
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The panels of a load test's report, as data that ``page`` and ``picture`` draw."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """The data of a load test's pictures, as plain arrays."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from uncork_loadtests.compare import Verdict, load, valid_if_possible, verdict
 from uncork_loadtests.generator.fleet import LoadTestError, Outcome
+from uncork_loadtests.measurement import Verdict, load, valid_if_possible, verdict
 from uncork_loadtests.plural import plural
 from uncork_loadtests.servers import Cpu, words
 from uncork_loadtests.targets import aimed, aimed_at, api_at, apis, our_service

@@ -142,6 +142,18 @@ def test_many_are_not_held_for_one() -> None:
     assert isinstance(decide(rows=2, requests=2, returns=answered((10.0, 1), back_after=0.1)), Hold)
 
 
+def test_two_groups_that_alternate_on_one_worker_are_merged() -> None:
+    """3 wait 0.7 s for 3, and lose more than those would; in one batch they save an intercept in each round.
+
+    Not if the wait is longer than the intercept, which is all that merging saves.
+    """
+    returns = answered((10.0, 3), back_after=0.7)
+    short = Estimate(intercept_s=0.5, slope_s=0.2, spread=0.0, earned_rows=100.0)
+
+    assert until(rows=3, requests=3, returns=returns) == pytest.approx(10.7, abs=0.1)
+    assert decide(rows=3, requests=3, estimate=short, returns=returns) == Release(32, "idle")
+
+
 @pytest.mark.parametrize(("load_rate", "ends"), [(1.0, 11.0), (1500.0, 10.1)])
 def test_answered_clients_are_waited_for_while_another_worker_is_busy(load_rate: float, ends: float) -> None:
     """With capacity to spare for half of the time until that worker is free, otherwise until all are back."""

@@ -172,16 +172,25 @@ async def test_what_cannot_be_inflated_is_refused(
     assert [reply.status for reply in answered.replies()] == [200]
 
 
+# Several steps: of output, and of members, which also take time if they are empty.
+SLOW = [
+    gzip.compress(b'"%b"' % (b"a" * 50), mtime=0),
+    gzip.compress(b"", mtime=0) * 3 + gzip.compress(b"1", mtime=0),
+]
+
+
 @pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("body", SLOW)
 async def test_large_bodies_are_inflated_beside_the_loop(
-    leaves: bool, monkeypatch: pytest.MonkeyPatch
+    body: bytes, leaves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They occupy the pool until then; nothing is executed for a client that has disconnected."""
-    monkeypatch.setattr(requests, "_INFLATED_AT_ONCE_BYTES", 10)
+    monkeypatch.setattr(requests, "_STEP_BYTES", 10)
+    monkeypatch.setattr(requests, "_STEPS_AT_ONCE", 2)
 
     stage = Stage()
     connection = Connection(stage.server)
-    connection.send(request(gzip.compress(b'"%b"' % (b"a" * 50)), headers=encoded(b"gzip")))
+    connection.send(request(body, headers=encoded(b"gzip")))
     pool = stage.server.listener.pool
     assert pool.used_bytes > 0
     if leaves:
@@ -195,7 +204,8 @@ async def test_large_bodies_are_inflated_beside_the_loop(
 
 
 async def test_a_large_broken_body_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "_INFLATED_AT_ONCE_BYTES", 10)
+    monkeypatch.setattr(requests, "_STEP_BYTES", 10)
+    monkeypatch.setattr(requests, "_STEPS_AT_ONCE", 2)
 
     stage = Stage()
     connection = Connection(stage.server)

@@ -11,13 +11,13 @@ from tests.gateway.pages.status.staged import recent
 
 def test_answers_are_told_apart() -> None:
     """4xx answers are excluded from the shares of errors and refusals."""
-    lately = recent(
+    window = recent(
         batches=50, statuses={422: 10, 499: 5, 503: 1}, errors={500: 20, 503: 4}, sheds={"deadline": 25}
     )
 
-    assert (lately.requests, lately.client_errors, lately.answered) == (115, 15, 100)
-    assert (lately.failed, lately.refused) == (24, 26)
-    assert (lately.error_share, lately.refused_share) == (0.24, 0.26)
+    assert (window.requests, window.client_errors, window.answered) == (115, 15, 100)
+    assert (window.failed, window.refused) == (24, 26)
+    assert (window.error_share, window.refused_share) == (0.24, 0.26)
 
 
 def test_nothing_has_no_shares() -> None:
@@ -29,19 +29,19 @@ def test_nothing_has_no_shares() -> None:
     ("batches", "seconds", "is_few"), [(19, 30, True), (20, 30, False), (20, 0.9, True), (20, 1, False)]
 )
 def test_few_requests_have_no_rate(batches: int, seconds: float, is_few: bool) -> None:
-    lately = recent(batches=batches, seconds=seconds, rate=14.1)
+    window = recent(batches=batches, seconds=seconds, rate=14.1)
 
-    assert lately.is_few == is_few
-    assert lately.rate == (0 if is_few else pytest.approx(14.1))
-    assert math.isinf(lately.gap_s) == is_few
+    assert window.is_few == is_few
+    assert window.rate == (0 if is_few else pytest.approx(14.1))
+    assert math.isinf(window.gap_s) == is_few
 
 
 def test_rows_are_counted_as_the_limits_count_them() -> None:
     """Rows are units of cost where the API has one; here 3 per request."""
-    lately = recent(batches=30, each=2, rows=3, rate=60)
+    window = recent(batches=30, each=2, rows=3, rate=60)
 
-    assert (lately.mean_rows, lately.mean_requests, lately.rows_per_request) == (6, 2, 3)
-    assert lately.gap_s == pytest.approx(0.05)
+    assert (window.mean_rows, window.mean_requests, window.rows_per_request) == (6, 2, 3)
+    assert window.gap_s == pytest.approx(0.05)
 
 
 def test_time_on_the_way_is_what_is_left() -> None:

@@ -1,4 +1,4 @@
-"""Result files that cannot be written after a measurement: the table is printed all the same."""
+"""A result file that cannot be written does not cost the measurement: its table is printed anyway."""
 
 from __future__ import annotations
 
@@ -37,3 +37,15 @@ def test_a_full_disk_does_not_hide_the_table(
     assert done.exit_code == 1
     assert shown in done.stdout
     assert done.stderr.startswith(f"uncork {command[0]}: [Errno 28] No space left on device")
+
+
+def test_figures_are_made_only_for_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object, **__: object) -> bytes:
+        raise AssertionError("the figures were encoded")
+
+    monkeypatch.setattr("uncork.cli.loadtest.command.measure", lambda *_, **__: outcome())
+    monkeypatch.setattr("uncork.cli.loadtest.command.as_json", never)
+    done = CliRunner().invoke(app, ["loadtest", "http://127.0.0.1:1/x", *TRAFFIC])
+
+    assert "answered" in done.stdout
+    assert done.exception is None or isinstance(done.exception, SystemExit)

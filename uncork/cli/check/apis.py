@@ -1,7 +1,5 @@
 """Findings of one API: its goal, cap, timeout and queues, compared with each other and with measurements."""
 
-from __future__ import annotations
-
 import math
 
 from uncork.cli.check.figures import ApiFigures, Failure, Findings, Plan, Times, error, note, warning
@@ -29,11 +27,7 @@ def judge_api(api: ApiFigures, plan: Plan) -> Findings:
 def _unmeasured(api: ApiFigures) -> Findings:
     if api.failure is not None:
         where, advice = _failed_on(api, api.failure)
-        yield error(
-            "handler-fails",
-            f"{where} the handler {api.failure.says}",
-            advice,
-        )
+        yield error("handler-fails", f"{where} the handler {api.failure.says}", advice)
     elif api.timed_out:
         yield error(
             "row-beyond-timeout",
@@ -43,7 +37,7 @@ def _unmeasured(api: ApiFigures) -> Findings:
     elif api.unmeasured:
         yield note(
             "not-measured",
-            f"batch times are not known: {api.unmeasured}",
+            f"batch times are unknown: {api.unmeasured}",
             "give an example that works with @api(warmup=...)",
         )
 
@@ -93,7 +87,7 @@ def _bytes(api: ApiFigures, plan: Plan) -> Findings:
     if row_bytes is not None and 2 * row_bytes > most and not api.is_single:
         yield warning(
             "row-above-batch-bytes",
-            f"a row has {plural(row_bytes, 'byte')}, so that no two fit into mb_max_batch_bytes={most}",
+            f"a row has {plural(row_bytes, 'byte')}: no two rows fit into mb_max_batch_bytes={most}",
             f"set mb_max_batch_bytes to {row_bytes * api.settings.limit_rows} for full batches",
         )
     elif plan.max_body_bytes > most and not api.is_single:
@@ -166,7 +160,7 @@ def _goal(api: ApiFigures, times: Times) -> Findings:
         else:
             yield warning(
                 "goal-below-batch",
-                f"{wrong}, and policy {api.settings.policy} does not look",
+                f"{wrong}, and policy {api.settings.policy} ignores the goal",
                 f"set mb_max_batch_size to {fitting}, use policy cork, or raise the goal",
             )
 
@@ -181,21 +175,21 @@ def _gain(api: ApiFigures, times: Times) -> Findings:
         if gain > 2:
             yield warning(
                 "policy-none",
-                f"policy is none, though a batch of {last.rows} does {gain:.3g} times as much as "
-                "single rows in the same time",
+                f"policy is none, but batches of {last.rows} have {gain:.3g} times the throughput of "
+                "single rows",
                 "leave policy out, so that requests are merged",
             )
     elif gain < _LITTLE_GAIN:
         yield note(
             "little-gain",
-            f"a batch of {last.rows} does only {gain:.3g} times as much per second as single rows",
-            "have the handler work on all rows at once (arrays, not a loop); else add workers",
+            f"batches of {last.rows} have only {gain:.3g} times the throughput of single rows",
+            "have the handler work on all rows at once (arrays, not a loop), or add workers",
         )
     for rows in times.line.steps:
         yield note(
             "step",
-            f"above {rows} {api.unit} a batch takes much longer at once, as models do that pad",
-            "say the sizes that the model is made for with allowed_batch_sizes",
+            f"above {rows} {api.unit} the time of a batch jumps, as it does for models that pad",
+            "list the sizes that the model is built for in allowed_batch_sizes",
         )
 
 

@@ -1,8 +1,7 @@
 """``uncork check``."""
 
-from __future__ import annotations
-
 import asyncio
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -14,7 +13,7 @@ from uncork.cli.check.text import as_json, text
 from uncork.cli.configurable import takes_options
 from uncork.cli.errors import print_error
 from uncork.cli.serve.options import ServeOptions
-from uncork.cli.terminal import INTERRUPTED, show, telling, write_files, write_json
+from uncork.cli.terminal import INTERRUPTED, show, telling, write_files
 from uncork.cli.usage import refusals, require_writable
 from uncork.config.errors import WrongUsage
 from uncork.server.private_folders import own_folder
@@ -57,7 +56,7 @@ def check(
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
     findings = judge(figures)
-    code = write_files("check", lambda: write_json(json, as_json(figures, findings)))
+    code = write_files("check", json, partial(as_json, figures, findings))
     if json != "-":
         show(text(figures, findings))
     fatal = ("error", "warning") if strict else ("error",)

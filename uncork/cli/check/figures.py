@@ -1,7 +1,5 @@
 """Facts about a service, its settings and the machine, and the findings that follow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Run growing batches of an API, and measure their time and memory."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import math
@@ -169,7 +167,7 @@ async def grow(
 def of_profile(profile: Sequence[tuple[float, float]]) -> Times:
     """Return the times that the worker measured during its warm-up; raise Unknown if it measured none."""
     if not profile:
-        raise Unknown("it gives no example, and none can be made from what it takes")
+        raise Unknown("it gives no example, and none can be made from its input")
     sizes = tuple(
         SizeTime(rows=max(1, int(weight)), median_ms=seconds * 1000, times_ms=(seconds * 1000,))
         for weight, seconds in sorted(profile)

@@ -1,7 +1,5 @@
 """The findings that follow from figures; pure."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from uncork.cli.check.apis import judge_api
@@ -26,10 +24,11 @@ def judge(figures: Figures) -> list[Finding]:
 def _processes(plan: Plan) -> Findings:
     workers, cores, gpus = plan.workers, plan.cores, plan.gpus
     if missing := missing_gpus(gpus, plan.visible_gpus):
+        there = plural(plan.visible_gpus or 0, "GPU")
         yield error(
             "gpus-missing",
-            f"--gpus wants GPU {', '.join(missing)}, this machine has {plan.visible_gpus}",
-            "name those that there are" if plan.visible_gpus else "leave --gpus out",
+            f"--gpus names GPU {', '.join(missing)}, but this machine has {there}",
+            "name those that this machine has" if plan.visible_gpus else "leave --gpus out",
         )
     if gpus and workers > len(gpus):
         yield warning(
@@ -120,7 +119,7 @@ def _listeners(plan: Plan) -> Findings:
         yield warning(
             "admin-is-public",
             f"the operators' port, which asks for no key, listens on {plan.admin_host}",
-            "set --admin-host to 127.0.0.1, or see that only operators reach it",
+            "set --admin-host to 127.0.0.1, or make sure that only operators can reach it",
         )
 
 

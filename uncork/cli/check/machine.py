@@ -1,7 +1,5 @@
 """The plan of a check: options of the server, and resources of the machine."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 

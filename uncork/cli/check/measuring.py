@@ -222,4 +222,4 @@ class _Watch:
     worker_imported = worker_lost = worker_stands_by = worker_retired = batch_finished = _ignore
 
     def worker_dropped(self, pid: int) -> None:
-        self._fail("the worker does not keep to the protocol")
+        self._fail("the worker violated the protocol")

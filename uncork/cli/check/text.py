@@ -1,7 +1,5 @@
 """Findings as text and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType

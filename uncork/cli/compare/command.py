@@ -1,7 +1,5 @@
 """``uncork compare``."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import typer
@@ -12,7 +10,7 @@ from uncork.cli.compare.plot import draw
 from uncork.cli.compare.tables import as_json, tables
 from uncork.cli.errors import print_error
 from uncork.cli.loadtest.measuring import measuring
-from uncork.cli.terminal import INTERRUPTED, show, telling, write_files, write_json
+from uncork.cli.terminal import INTERRUPTED, show, telling, write_files
 from uncork.cli.usage import refusals
 from uncork_loadtests.compare import Comparison
 from uncork_loadtests.compare import compare as measure
@@ -35,10 +33,10 @@ def compare(options: CompareOptions) -> None:
 
 
 def _show(comparison: Comparison, options: CompareOptions) -> int:
-    writes = [lambda: write_json(options.json, as_json(comparison))]
+    pictures = []
     if options.plot is not None and comparison.results:
-        writes.append(partial(draw, comparison, options.plot))
-    code = write_files("compare", *writes)
+        pictures.append(partial(draw, comparison, options.plot))
+    code = write_files("compare", options.json, partial(as_json, comparison), *pictures)
     if options.json != "-" and comparison.results:
         show(tables(comparison))
     for one in comparison.rounds.left_out:

@@ -1,7 +1,5 @@
 """Results of ``uncork compare``, as tables and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from rich.console import RenderableType

@@ -1,7 +1,5 @@
 """``uncork config``: the settings in force, and the source of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
@@ -17,7 +15,7 @@ from uncork.cli.configurable import CONFIGURABLE, takes_options
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.server_options import ServerOptions
-from uncork.cli.terminal import plain_table, show, write_json
+from uncork.cli.terminal import plain_table, show
 from uncork.cli.usage import refusals
 from uncork.config.errors import WrongUsage
 from uncork.config.names import settings_of
@@ -130,7 +128,7 @@ def _print(
 ) -> None:
     if json:
         document = {"command": command, "config": options.config, "settings": settings, "apis": apis}
-        write_json("-", msgspec.json.format(msgspec.json.encode(document, enc_hook=str)))
+        typer.echo(msgspec.json.format(msgspec.json.encode(document, enc_hook=str)))
         return
     parts: list[RenderableType] = [_table(f"uncork {command}", settings)]
     for api, arguments in apis.items():

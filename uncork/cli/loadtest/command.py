@@ -1,7 +1,5 @@
 """``uncork loadtest``."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,7 +14,7 @@ from uncork.cli.loadtest.options import LoadtestOptions
 from uncork.cli.loadtest.progress import measure
 from uncork.cli.loadtest.tables import as_json, heading, tables
 from uncork.cli.loadtest.traffic import is_url
-from uncork.cli.terminal import INTERRUPTED, as_text, telling, write_files, write_json
+from uncork.cli.terminal import INTERRUPTED, as_text, telling, write_files
 from uncork.cli.usage import refusals
 from uncork_dispatcher.plural import plural
 from uncork_loadtests.generator.fleet import Outcome
@@ -63,17 +61,16 @@ def _running(options: LoadtestOptions, plan: Plan) -> Iterator[tuple[Plan, Calla
 
 def _show(outcome: Outcome, known: Estimate | None, options: LoadtestOptions) -> int:
     if not outcome.measured_s:
-        print_error("loadtest", "it ended before anything was measured")
+        print_error("loadtest", "the run ended before anything was measured")
         return 1
     summary = outcome.summary()
     text = as_text(tables(outcome, summary, estimate=known))
-    writes = [lambda: write_json(options.json, as_json(outcome, summary, estimate=known))]
-    title = heading(outcome)
+    title, pages = heading(outcome), []
     if options.report is not None:
-        writes.append(partial(write_html, outcome, options.report, estimate=known, title=title, text=text))
+        pages.append(partial(write_html, outcome, options.report, estimate=known, title=title, text=text))
     if options.png is not None:
-        writes.append(partial(write_png, outcome, options.png, estimate=known, title=title))
-    code = write_files("loadtest", *writes)
+        pages.append(partial(write_png, outcome, options.png, estimate=known, title=title))
+    code = write_files("loadtest", options.json, partial(as_json, outcome, summary, estimate=known), *pages)
     if options.json != "-":
         typer.echo(text)
     faults = [f"void: {outcome.void}"] if outcome.void else []

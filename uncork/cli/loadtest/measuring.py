@@ -1,7 +1,5 @@
 """What the commands of the load-test harness share: optional libraries, and how a measurement ends."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

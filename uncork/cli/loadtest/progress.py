@@ -1,7 +1,5 @@
 """Run a load test with a progress bar."""
 
-from __future__ import annotations
-
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

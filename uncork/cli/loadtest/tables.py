@@ -1,8 +1,7 @@
 """Results of ``uncork loadtest``, as tables and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +70,12 @@ def as_json(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) ->
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
     """Return a plan for JSON, with the number of its bodies instead of the bodies."""
-    figures: dict[str, Any] = msgspec.to_builtins(plan)
-    payload = figures.pop("payload")
+    payload = plan.payload
     return {
-        **figures,
-        "bodies": len(payload["bodies"]),
-        "random": payload["random"],
-        "function": payload["function"],
+        **{one.name: getattr(plan, one.name) for one in fields(plan) if one.name != "payload"},
+        "bodies": len(payload.bodies),
+        "random": payload.random,
+        "function": payload.function,
     }
 
 

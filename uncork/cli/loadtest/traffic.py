@@ -1,7 +1,5 @@
 """The plan that traffic options describe, and their contradictions."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``uncork proxy``."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

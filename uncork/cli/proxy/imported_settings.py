@@ -1,7 +1,5 @@
 """Settings of the proxy from KServe's InferenceService or MLServer's model settings."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping

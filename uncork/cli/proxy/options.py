@@ -1,7 +1,5 @@
 """The options of ``uncork proxy``, and the settings that follow from them and from imported ones."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """``uncork reload``."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """The lines that a server prints when it starts: its service, settings and addresses."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The options of ``uncork serve``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import msgspec

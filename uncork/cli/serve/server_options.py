@@ -1,7 +1,5 @@
 """The options that ``uncork serve`` and ``uncork proxy`` share."""
 
-from __future__ import annotations
-
 import re
 import resource
 from collections.abc import Callable, Mapping, Sequence

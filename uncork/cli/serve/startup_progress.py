@@ -1,7 +1,5 @@
 """The progress of starting workers: a line on the terminal, or messages in the log."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

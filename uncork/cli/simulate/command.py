@@ -1,7 +1,5 @@
 """``uncork simulate``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
@@ -16,7 +14,7 @@ from uncork.cli.simulate.figures import as_json
 from uncork.cli.simulate.options import Job, SimulateOptions
 from uncork.cli.simulate.plots import draw
 from uncork.cli.simulate.tables import tables
-from uncork.cli.terminal import INTERRUPTED, show, write_files, write_json
+from uncork.cli.terminal import INTERRUPTED, show, write_files
 from uncork.cli.usage import refusals
 from uncork_dispatcher.simulator import Comparison, run_cells
 
@@ -44,14 +42,11 @@ def simulate(options: SimulateOptions) -> None:
 
 
 def _write(options: SimulateOptions, job: Job, comparisons: Sequence[Comparison]) -> int:
-    def write() -> None:
-        figures = as_json(comparisons, seeds=job.seeds, requests=job.requests, matrix=options.matrix)
-        write_json(options.json, figures)
-
-    writes = [write]
+    figures = partial(as_json, comparisons, seeds=job.seeds, requests=job.requests, matrix=options.matrix)
+    pictures = []
     if options.plot is not None:
-        writes.append(partial(draw, comparisons, options.plot, matrix=options.matrix))
-    return write_files("simulate", *writes)
+        pictures.append(partial(draw, comparisons, options.plot, matrix=options.matrix))
+    return write_files("simulate", options.json, figures, *pictures)
 
 
 def _simulate(job: Job) -> list[Comparison]:

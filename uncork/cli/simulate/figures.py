@@ -1,7 +1,5 @@
 """Figures derived from simulated comparisons, and all figures as JSON."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """The options of ``uncork simulate``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -139,7 +137,7 @@ class SimulateOptions:
     def _refuse_contradictions(self) -> None:
         given = self.given
         if "matrix" in given and (wrong := named(_OF_A_CELL, given)):
-            raise WrongUsage(f"--matrix says what its cells are: leave out {wrong}, or --matrix")
+            raise WrongUsage(f"--matrix defines its own cells: leave out {wrong}, or --matrix")
         if "clients" in given and (wrong := named(_OF_OPEN, given)):
             raise WrongUsage(f"--clients makes a closed loop: leave out {wrong}, or --clients")
         if "clients" not in given and (wrong := named(_OF_CLOSED, given)):

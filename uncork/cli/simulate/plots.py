@@ -135,10 +135,9 @@ def _clients(cell: Cell) -> float:
     return cell.clients or 0
 
 
-_SHARE_OF_CAPACITY = "load, as a share of what full batches carry"
 _MEAN = _Measure(
     title="mean latency",
-    across=_SHARE_OF_CAPACITY,
+    across="load, as a share of the capacity of full batches",
     x=_load,
     y=lambda _, result: result.average.mean_ms,
     over_cells=fmean,

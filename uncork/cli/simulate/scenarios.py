@@ -1,7 +1,5 @@
 """Cells and policies that the options of ``uncork simulate`` describe."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables of simulated comparisons."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean

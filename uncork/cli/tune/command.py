@@ -1,13 +1,13 @@
 """``uncork tune``."""
 
-from __future__ import annotations
+from functools import partial
 
 import typer
 
 from uncork.cli.command import takes_plain_options
 from uncork.cli.errors import print_error
 from uncork.cli.loadtest.measuring import measuring
-from uncork.cli.terminal import show, telling, write_files, write_json
+from uncork.cli.terminal import show, telling, write_files
 from uncork.cli.tune.options import TuneOptions
 from uncork.cli.tune.tables import as_json, text
 from uncork.cli.usage import refusals
@@ -26,7 +26,7 @@ def tune(options: TuneOptions) -> None:
         request = options.request()
     with measuring("tune"), telling() as tell:
         tuned = find(request, tell=tell)
-    code = write_files("tune", lambda: write_json(options.json, as_json(tuned)))
+    code = write_files("tune", options.json, partial(as_json, tuned))
     if options.json != "-":
         show(text(tuned))
     for warning in tuned.warnings:

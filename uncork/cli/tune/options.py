@@ -1,7 +1,5 @@
 """The options of ``uncork tune``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from uncork.cli.loadtest.measuring import require

@@ -1,13 +1,10 @@
 """Results of ``uncork tune``, as text and as JSON."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import fields
 
-import msgspec
 from rich.console import RenderableType
 from rich.table import Table
 
@@ -53,20 +50,18 @@ def serve_command(target: str, advice: Advice) -> str:
 
 def as_json(tuned: Tuned) -> bytes:
     """Encode all figures; unknown ones are null."""
-    request: dict[str, Any] = msgspec.to_builtins(tuned.request)
-    plan = request.pop("plan")
-    advice = tuned.advice
+    request, advice = tuned.request, tuned.advice
     figures = {
-        **request,
-        "arrivals": plan["arrivals"],
-        "seed": plan["seed"],
+        **{one.name: getattr(request, one.name) for one in fields(request) if one.name != "plan"},
+        "arrivals": request.plan.arrivals,
+        "seed": request.plan.seed,
         "measured": tuned.measured,
         "line": tuned.model.line,
         "gateway_rate": tuned.gateway_rate if tuned.gateway_rate < math.inf else None,
         "rates": tuned.rates,
         "advice": advice,
         "met": advice is not None and advice.met,
-        "command": serve_command(tuned.request.target, advice) if advice is not None and advice.met else None,
+        "command": serve_command(request.target, advice) if advice is not None and advice.met else None,
         "proof": tuned.proof,
         "warnings": tuned.warnings,
     }

@@ -1,11 +1,9 @@
 """Decoding of text in the charset that a client names, the same in gateway and worker."""
 
-from __future__ import annotations
-
 import codecs
 
-# Python codecs that are not charsets; decoding some of them takes quadratic time.
-_NO_CHARSETS = ("idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape")
+# Python codecs that are not charsets, as ``codecs.lookup`` names them; decoding some takes quadratic time.
+_NO_CHARSETS = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape")
 
 
 def decode_text(data: bytes, charset: str) -> str:

@@ -5,7 +5,7 @@ The gateway never imports user code; a worker sends this description of it.
 
 import math
 import sys
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -177,6 +177,17 @@ def rounded_cost(number: float) -> float:
     return max(1, round(number * _COST_UNITS)) / _COST_UNITS
 
 
+def is_count(value: object) -> TypeGuard[int]:
+    """Return whether a value is a whole number from 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_number(value: object, *, most: float) -> bool:
+    """Return whether a value is a number above 0 and at most ``most``."""
+    # An integer may be too large to convert to a float, so compare instead.
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most
+
+
 def wrong_value(api: str, argument: str, accepted: str, value: object, hint: str = "") -> DefinitionError:
     return DefinitionError(f"api {api!r}: {argument} must be {accepted}, got {value!r}{hint}")
 
@@ -203,14 +214,12 @@ def check_route(api: str, route: object) -> None:
 
 
 def _check_number(api: str, argument: str, value: object, *, unit: str) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    # An integer may be too large to convert to a float, so compare instead.
-    if not is_number or not 0 < value <= sys.float_info.max:  # type: ignore[operator]
+    if not _is_number(value, most=sys.float_info.max):
         raise wrong_value(api, argument, f"a number of {unit} above 0", value, _unquoted(value))
 
 
 def _check_count(api: str, argument: str, value: object, *, unit: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not is_count(value):
         hint = _unquoted(value, whole=True)
         raise wrong_value(api, argument, f"a whole number of {unit} from 1", value, hint)
 
@@ -236,7 +245,6 @@ def _check_sizes(api: str, sizes: object) -> None:
 def _check_cost(api: str, cost: object) -> None:
     if cost is None or (isinstance(cost, str) and cost):
         return
-    is_number = isinstance(cost, int | float) and not isinstance(cost, bool)
-    if not is_number or not 0 < cost <= MAX_COST:  # type: ignore[operator]
+    if not _is_number(cost, most=MAX_COST):
         accepted = f"a number above 0 and at most {MAX_COST}, {COST_IN_BYTES!r} or the name of a field"
         raise wrong_value(api, "cost", accepted, cost)

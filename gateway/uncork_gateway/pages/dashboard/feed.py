@@ -1,7 +1,5 @@
 """The dashboard's events: encoded once for all viewers, and not at all without one."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import defaultdict

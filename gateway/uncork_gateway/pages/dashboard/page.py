@@ -1,7 +1,5 @@
 """The routes of the dashboard."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page at ``/docs``: Swagger UI, to read about the service's APIs and try them out."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from string import Template

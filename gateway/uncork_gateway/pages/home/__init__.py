@@ -1,7 +1,5 @@
 """The page at ``/``: liveness as JSON for programs, APIs and links for browsers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from html import escape

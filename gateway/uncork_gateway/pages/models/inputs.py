@@ -1,7 +1,5 @@
 """The input tensors of an API, derived from the schema of a row."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

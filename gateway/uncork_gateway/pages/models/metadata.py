@@ -1,7 +1,5 @@
 """The APIs of a service as models of other protocols: names, paths and metadata."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The output tensors of an API, learned from its results, because handlers do not declare them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

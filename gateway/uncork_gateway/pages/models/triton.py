@@ -1,7 +1,5 @@
 """Triton's extensions of V2: model configuration, statistics, and the index of the repository."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

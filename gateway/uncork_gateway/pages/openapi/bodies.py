@@ -1,7 +1,5 @@
 """Request bodies in the OpenAPI document, with examples that work as they are."""
 
-from __future__ import annotations
-
 import csv
 import io
 from typing import Any

@@ -1,7 +1,5 @@
 """The document: APIs at their own routes, and as models of other protocols."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

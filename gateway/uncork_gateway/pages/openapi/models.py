@@ -1,7 +1,5 @@
 """APIs as models of other protocols: one path for all models, with an example for each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

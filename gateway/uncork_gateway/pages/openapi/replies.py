@@ -1,7 +1,5 @@
 """Answers in the OpenAPI document: results, and errors by status."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from uncork_gateway.pages.openapi.bodies import Schema, media_content

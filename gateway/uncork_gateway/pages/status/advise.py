@@ -1,7 +1,5 @@
 """Advice, as pure functions of an API's figures. Each kind has a stable code."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -29,7 +27,7 @@ _HARDLY_ANY_MERGED = 1.5
 
 
 def advise(figures: Figures, names: Names) -> list[Advice]:
-    """Return all advice, the most urgent first. Too few requests allow none from statistics."""
+    """Return all advice, the most urgent first; after too few requests, only what needs no statistics."""
     return [
         Advice(code=code, text=text)
         for code, make_text in ADVICE.items()

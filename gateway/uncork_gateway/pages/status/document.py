@@ -4,8 +4,6 @@ It describes one moment. Recent figures are those of the API's window. Sentences
 Where an API defines a cost, its rows are units of cost everywhere but in ``batches``.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

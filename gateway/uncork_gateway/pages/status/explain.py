@@ -1,7 +1,5 @@
 """Sentences that explain what an API does, as pure functions of its figures."""
 
-from __future__ import annotations
-
 from typing import Literal, assert_never
 
 from uncork_dispatcher import Estimate, HoldReason, Reason, ShedReason

@@ -1,7 +1,5 @@
 """Counts of the exceptions that handlers raise."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence

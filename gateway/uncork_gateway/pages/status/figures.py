@@ -1,7 +1,5 @@
 """The figures of one API that sentences and advice use. No clock, no I/O."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Numbers and names in sentences for people."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

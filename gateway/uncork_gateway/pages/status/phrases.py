@@ -1,7 +1,5 @@
 """Phrases about an API that several sentences use, as pure functions of its figures."""
 
-from __future__ import annotations
-
 from uncork_gateway.pages.status.figures import A_FEW, Figures
 from uncork_gateway.pages.status.formatting import Names, count, ms, number, percent, times
 

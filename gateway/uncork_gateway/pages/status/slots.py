@@ -1,7 +1,5 @@
 """Descriptions of a front end's slots, and of the front end as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from uncork_dispatcher import RunningBatch

@@ -1,7 +1,5 @@
 """Builds the document of ``/status`` on request."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter

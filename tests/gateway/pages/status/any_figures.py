@@ -45,7 +45,7 @@ def any_figures(draw: st.DrawFn) -> Figures:
             queued_rows=float(held),
             holding=draw(st.one_of(st.none(), hold)),
         ),
-        recent(
+        recent=recent(
             batches=draw(st.integers(0, 30)),
             each=draw(st.integers(1, 4)),
             rows=draw(st.integers(1, 100)),
@@ -60,7 +60,7 @@ def any_figures(draw: st.DrawFn) -> Figures:
             ran_s=draw(st.floats(0, 100)),
             took_s=draw(st.floats(0, 100)),
         ),
-        work(workers, running=running),
+        work=work(workers, running=running),
         goal_s=draw(st.one_of(st.none(), st.floats(1e-6, 1e4))),
         weighs=draw(st.booleans()),
         streams=draw(st.booleans()),

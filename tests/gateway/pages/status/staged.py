@@ -93,17 +93,7 @@ def work(workers: int = 1, *, running: Sequence[RunningBatch] = ()) -> WorkStats
     return WorkStats(workers, workers - len(running), list(running))
 
 
-def figures(
-    api: ApiStats | None = None,
-    lately: Recent | None = None,
-    doing: WorkStats | None = None,
-    **changes: Any,
-) -> Figures:
+def figures(api: ApiStats | None = None, **changes: Any) -> Figures:
     """Return an idle API with one worker and a goal of 300 ms."""
-    given: dict[str, Any] = {
-        "stats": api or stats(),
-        "recent": lately or recent(),
-        "work": doing or work(),
-        "goal_s": 0.3,
-    }
+    given: dict[str, Any] = {"stats": api or stats(), "recent": recent(), "work": work(), "goal_s": 0.3}
     return Figures(**{**given, **changes})

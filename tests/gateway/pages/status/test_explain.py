@@ -34,16 +34,16 @@ def test_an_idle_api() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lately", "says"),
+    ("window", "says"),
     [
         (recent(batches=1), "1 request in the last 30 s: too few to say more."),
         (recent(batches=19, statuses={422: 0}), "19 requests in the last 30 s: too few to say more."),
         (recent(batches=300, seconds=0.4), "300 requests in the last second: too early to say more."),
     ],
 )
-def test_few_requests_say_nothing(lately: Recent, says: str) -> None:
+def test_few_requests_say_nothing(window: Recent, says: str) -> None:
     """Too few requests yield no rates, percentiles or means."""
-    made = figures(stats({"max_batch_rows": 4}), lately, goal_s=0.014)
+    made = figures(stats({"max_batch_rows": 4}), recent=window, goal_s=0.014)
 
     assert sentence(made, SERVICE).startswith(f"{says} A batch takes")
     assert why_this_size(made, SERVICE) == "Too few requests to say."
@@ -52,7 +52,7 @@ def test_few_requests_say_nothing(lately: Recent, says: str) -> None:
 
 
 def test_a_busy_api() -> None:
-    made = figures(lately=recent(batches=1000, each=6, reason="not_worth_waiting", ran_s=0.022, took_s=0.025))
+    made = figures(recent=recent(batches=1000, each=6, reason="not_worth_waiting", ran_s=0.022, took_s=0.025))
 
     assert sentence(made, SERVICE) == (
         "In the last 30 s, 200 rows/s arrived, in batches of 6 rows on average. A request spent 1 ms queued "
@@ -64,7 +64,7 @@ def test_a_busy_api() -> None:
 
 def test_an_api_whose_every_answer_is_an_error() -> None:
     """The errors come first, and no sentence says that all is well."""
-    made = figures(lately=recent(errors={500: 30}), failure=FAILURE)
+    made = figures(recent=recent(errors={500: 30}), failure=FAILURE)
 
     assert sentence(made, SERVICE).startswith(
         "30 of 30 requests ended in an error: the handler raised IndexError (service.py:12). In the last 30 s"
@@ -73,14 +73,14 @@ def test_an_api_whose_every_answer_is_an_error() -> None:
 
 
 def test_an_api_that_refuses() -> None:
-    made = figures(lately=recent(batches=30, sheds={"deadline": 70}, statuses={422: 100}, rate=900))
+    made = figures(recent=recent(batches=30, sheds={"deadline": 70}, statuses={422: 100}, rate=900))
 
     assert sentence(made, SERVICE).startswith("70 of 100 requests were refused. In the last 30 s, 900 rows/s")
     assert " 100 of 200 requests got a 4xx. " in sentence(made, SERVICE)
 
 
 def test_one_request_is_one() -> None:
-    refused = figures(stats(queued_requests=1), recent(sheds={"no_worker": 1}))
+    refused = figures(stats(queued_requests=1), recent=recent(sheds={"no_worker": 1}))
     assert sentence(refused, SERVICE).startswith(
         "1 of 1 request was refused. 1 request in the last 30 s: too"
     )
@@ -92,7 +92,7 @@ def test_one_request_is_one() -> None:
 
 def test_requests_that_wait_and_are_not_answered() -> None:
     running = RUNNING._replace(requests=2)
-    made = figures(stats(queued_requests=3), doing=work(1, running=[running]))
+    made = figures(stats(queued_requests=3), work=work(1, running=[running]))
 
     assert sentence(made, SERVICE).startswith(
         "No answer in the last 30 s: 5 requests are queued or running. A batch takes"
@@ -123,7 +123,7 @@ def test_what_is_promised_is_not_far_from_what_was_seen() -> None:
 def test_how_long_a_batch_takes(
     estimate: Estimate | None, known: tuple[float, float] | None, says: str
 ) -> None:
-    assert f" {says}" in sentence(figures(stats(known_rows=known), recent(estimate=estimate)), SERVICE)
+    assert f" {says}" in sentence(figures(stats(known_rows=known), recent=recent(estimate=estimate)), SERVICE)
 
 
 HELD: dict[str, Any] = {"queued_requests": 3, "queued_rows": 3.0, "oldest_s": 0.004}
@@ -131,7 +131,7 @@ ELSEWHERE = RUNNING._replace(api="slow", left_s=-0.003)
 
 
 @pytest.mark.parametrize(
-    ("doing", "changes", "says"),
+    ("workers", "changes", "says"),
     [
         (work(0), {}, f"an idle worker: {NOT_READY}"),
         (
@@ -159,14 +159,14 @@ ELSEWHERE = RUNNING._replace(api="slow", left_s=-0.003)
     ],
     ids=["no worker", "one busy", "all busy", "window", "returns", "nothing"],
 )
-def test_what_is_waited_for(doing: Any, changes: dict[str, Any], says: str) -> None:
-    assert (
-        waits_for(figures(stats(**HELD, **changes), doing=doing, not_ready_reason=NOT_READY), SERVICE) == says
-    )
+def test_what_is_waited_for(workers: Any, changes: dict[str, Any], says: str) -> None:
+    made = figures(stats(**HELD, **changes), work=workers, not_ready_reason=NOT_READY)
+
+    assert waits_for(made, SERVICE) == says
 
 
 def test_a_proxy_has_other_names() -> None:
-    made = figures(stats(**HELD), doing=work(2, running=[RUNNING, RUNNING]))
+    made = figures(stats(**HELD), work=work(2, running=[RUNNING, RUNNING]))
 
     says = (
         "room for one more call: all 2 calls that may run at a time are running; the first should be done in "
@@ -177,7 +177,7 @@ def test_a_proxy_has_other_names() -> None:
 
 @pytest.mark.parametrize("reason", RELEASES)
 def test_every_reason_of_a_release_has_words(reason: str) -> None:
-    told = {one: why_this_size(figures(lately=recent(batches=30, reason=one)), SERVICE) for one in RELEASES}
+    told = {one: why_this_size(figures(recent=recent(batches=30, reason=one)), SERVICE) for one in RELEASES}
 
     assert "100 % because" in told[reason]
     assert Counter(told.values())[told[reason]] == 1
@@ -205,16 +205,16 @@ def test_every_reason_of_a_release_has_words(reason: str) -> None:
     ],
 )
 def test_why_a_request_was_refused(reason: ShedReason, says: str) -> None:
-    made = figures(lately=recent(batches=60, sheds={reason: 40}, rate=900))
+    made = figures(recent=recent(batches=60, sheds={reason: 40}, rate=900))
 
     assert why_refused(made, SERVICE) == f"40 of 100 requests (40 %) were refused with {says}"
 
 
 def test_several_reasons_have_their_shares() -> None:
     """Bodies without room are refused before they reach the dispatcher."""
-    lately = recent(batches=10, sheds={"deadline": 60, "client_deadline": 20}, statuses={503: 20}, rate=100)
+    window = recent(batches=10, sheds={"deadline": 60, "client_deadline": 20}, statuses={503: 20}, rate=100)
 
-    assert why_refused(figures(lately=lately), SERVICE) == (
+    assert why_refused(figures(recent=window), SERVICE) == (
         "100 of 110 requests (91 %) were refused: 60 % with 503 (deadline), because they could not have met "
         "the goal of 300 ms (they came in bursts: on average 100 rows/s arrived, and 1 worker can answer 432 "
         "rows/s); 20 % with 504 (client_deadline), because the time in their X-Request-Timeout-Ms had "
@@ -228,20 +228,22 @@ CAP_4 = {"max_batch_rows": 4}
 @pytest.mark.parametrize(
     ("made", "limit"),
     [
-        (figures(doing=work(0), not_ready_reason=NOT_READY), "workers"),
-        (figures(stats(smallest_rows=200.0), recent(batches=30)), "goal"),
-        (figures(lately=recent(batches=30, each=32, reason="full", rate=700)), "workers"),
-        (figures(stats(CAP_4), recent(batches=30, each=4, reason="full", rate=300)), "cap"),
-        (figures(lately=recent(batches=30, each=8, rate=400), goal_s=0.030), "goal"),
-        (figures(stats(CAP_4), recent(batches=30, each=4, reason="full", rate=90)), "cap"),
-        (figures(lately=recent(batches=30, each=2, rate=100)), "nothing"),
-        (figures(stats({"policy": "none"}, limit_rows=1), recent(batches=30, rate=60)), "nothing"),
-        (figures(stats({"policy": "none"}, limit_rows=1), recent(batches=30, rate=83)), "workers"),
+        (figures(work=work(0), not_ready_reason=NOT_READY), "workers"),
+        (figures(stats(smallest_rows=200.0), recent=recent(batches=30)), "goal"),
+        (figures(recent=recent(batches=30, each=32, reason="full", rate=700)), "workers"),
+        (figures(stats(CAP_4), recent=recent(batches=30, each=4, reason="full", rate=300)), "cap"),
+        (figures(recent=recent(batches=30, each=8, rate=400), goal_s=0.030), "goal"),
+        (figures(stats(CAP_4), recent=recent(batches=30, each=4, reason="full", rate=90)), "cap"),
+        (figures(recent=recent(batches=30, each=2, rate=100)), "nothing"),
+        (figures(stats({"policy": "none"}, limit_rows=1), recent=recent(batches=30, rate=60)), "nothing"),
+        (figures(stats({"policy": "none"}, limit_rows=1), recent=recent(batches=30, rate=83)), "workers"),
         (
-            figures(stats({"policy": "none"}, limit_rows=1), recent(batches=30, queued_s=0.575, rate=19)),
+            figures(
+                stats({"policy": "none"}, limit_rows=1), recent=recent(batches=30, queued_s=0.575, rate=19)
+            ),
             "workers",
         ),
-        (figures(lately=recent(batches=30, queued_s=0.575, rate=19)), "nothing"),
+        (figures(recent=recent(batches=30, queued_s=0.575, rate=19)), "nothing"),
     ],
     ids=[
         "no worker",
@@ -265,7 +267,7 @@ def test_what_limits(made: Figures, limit: str) -> None:
 def test_policy_none_under_load_holds_nothing() -> None:
     """Its requests are queued because the workers are busy."""
     none = stats({"policy": "none"}, limit_rows=1)
-    made = figures(none, recent(batches=600, queued_s=0.575, took_s=0.59, rate=66), goal_s=1.0)
+    made = figures(none, recent=recent(batches=600, queued_s=0.575, took_s=0.59, rate=66), goal_s=1.0)
 
     told = sentence(made, SERVICE)
     assert "A request spent 575 ms queued and 12 ms in its batch;" in told

@@ -11,7 +11,7 @@ from uncork_gateway.pages.status.figures import Figures
 
 def test_balanced_batches_are_those_with_which_workers_just_keep_up() -> None:
     """``s(n) * rate / workers = n``."""
-    made = figures(lately=recent(batches=30, rate=400), doing=work(2))
+    made = figures(recent=recent(batches=30, rate=400), work=work(2))
 
     balanced = made.balanced_rows
     assert balanced is not None
@@ -21,12 +21,12 @@ def test_balanced_batches_are_those_with_which_workers_just_keep_up() -> None:
 @pytest.mark.parametrize("rate", [0.0, 500.0, 1000.0])
 def test_there_is_no_balance_without_arrivals_or_beyond_all_capacity(rate: float) -> None:
     """At 500 rows/s, the slope alone takes all of one worker's time."""
-    assert figures(lately=recent(batches=30, rate=rate)).balanced_rows is None
+    assert figures(recent=recent(batches=30, rate=rate)).balanced_rows is None
 
 
 def test_capacity_is_that_of_the_largest_batch_that_is_allowed() -> None:
     """The cap or the goal, with a margin for the spread, limits the batch."""
-    assert figures(doing=work(3)).capacity == pytest.approx(3 * 32 / 0.074)
+    assert figures(work=work(3)).capacity == pytest.approx(3 * 32 / 0.074)
     tight = figures(goal_s=0.060)
     assert tight.best_rows == pytest.approx((0.060 / 1.2 - 0.010) / 0.002)
     assert tight.capacity == pytest.approx(20 / 0.050)
@@ -38,7 +38,9 @@ def test_a_goal_out_of_reach_does_not_make_batches_smaller() -> None:
 
 
 def test_nothing_is_known_before_the_first_batch() -> None:
-    made = figures(stats(known_rows=None, smallest_rows=0.0), recent(batches=30, rate=10, estimate=None))
+    made = figures(
+        stats(known_rows=None, smallest_rows=0.0), recent=recent(batches=30, rate=10, estimate=None)
+    )
 
     assert (made.capacity, made.balanced_rows, made.is_overloaded) == (None, None, False)
     assert made.gain_of_batches == made.gain_of_cap == 1.0
@@ -47,7 +49,7 @@ def test_nothing_is_known_before_the_first_batch() -> None:
 @pytest.mark.parametrize(("rate", "workers"), [(300.0, 1), (1000.0, 2), (5000.0, 4)])
 def test_the_missing_workers_carry_the_rate_with_a_fifth_to_spare(rate: float, workers: int) -> None:
     """One worker fewer would not suffice."""
-    made = figures(lately=recent(batches=30, rate=rate), doing=work(workers))
+    made = figures(recent=recent(batches=30, rate=rate), work=work(workers))
 
     each = made.throughput(made.best_rows)
     enough = workers + made.missing_workers
@@ -57,14 +59,14 @@ def test_the_missing_workers_carry_the_rate_with_a_fifth_to_spare(rate: float, w
 
 def test_overload_is_more_than_the_workers_can_do() -> None:
     def busy(rate: float, **changes: Any) -> Figures:
-        return figures(lately=recent(batches=10, each=32, reason="full", rate=rate), **changes)
+        return figures(recent=recent(batches=10, each=32, reason="full", rate=rate), **changes)
 
     assert not busy(300).is_overloaded
     assert busy(430).is_overloaded
     assert busy(300, others_share=0.5).is_overloaded
-    assert figures(lately=recent(batches=10, each=32, sheds={"deadline": 10})).is_overloaded
-    assert not figures(lately=recent(batches=10, each=32, sheds={"deadline": 1})).is_overloaded
-    assert not figures(lately=recent(batches=1, sheds={"deadline": 10})).is_overloaded
+    assert figures(recent=recent(batches=10, each=32, sheds={"deadline": 10})).is_overloaded
+    assert not figures(recent=recent(batches=10, each=32, sheds={"deadline": 1})).is_overloaded
+    assert not figures(recent=recent(batches=1, sheds={"deadline": 10})).is_overloaded
 
 
 def test_without_a_goal_any_batch_fits() -> None:
@@ -73,7 +75,7 @@ def test_without_a_goal_any_batch_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lately", "state"),
+    ("counts", "state"),
     [
         ({}, "ok"),
         ({"batches": 100}, "ok"),
@@ -90,6 +92,6 @@ def test_without_a_goal_any_batch_fits() -> None:
         ({"statuses": {422: 99}, "errors": {500: 1}}, "failing"),
     ],
 )
-def test_the_state_is_the_share_that_got_no_answer(lately: dict[str, Any], state: str) -> None:
+def test_the_share_of_failed_requests_decides_the_state(counts: dict[str, Any], state: str) -> None:
     """The thresholds are 1 % and 50 %; 4xx answers do not count."""
-    assert figures(lately=recent(**lately)).state == state
+    assert figures(recent=recent(**counts)).state == state

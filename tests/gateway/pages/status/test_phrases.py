@@ -23,14 +23,14 @@ from uncork_gateway.pages.status.phrases import what_failed
     ],
 )
 def test_what_failed_is_told_with_its_cause(errors: dict[int, int], told: str) -> None:
-    assert what_failed(figures(lately=recent(errors=errors), failure=FAILURE), SERVICE) == told
+    assert what_failed(figures(recent=recent(errors=errors), failure=FAILURE), SERVICE) == told
 
 
 def test_an_error_whose_cause_is_not_known_is_told_by_its_status() -> None:
-    made = figures(lately=recent(batches=20, errors={500: 10}))
+    made = figures(recent=recent(batches=20, errors={500: 10}))
 
     assert what_failed(made, PROXY) == "10 of 30 requests ended in an error: the model server answered 500"
 
 
 def test_a_single_error_among_many_answers_is_no_news() -> None:
-    assert what_failed(figures(lately=recent(batches=200, errors={500: 2})), SERVICE) is None
+    assert what_failed(figures(recent=recent(batches=200, errors={500: 2})), SERVICE) is None

@@ -20,7 +20,7 @@ LARGE = {"max_batch_rows": 1000}
 CASES: dict[str, tuple[Names, Figures, str]] = {
     "the first request": (
         SERVICE,
-        figures(stats(LARGE, known_rows=(1.0, 1.0)), recent(batches=1, estimate=None)),
+        figures(stats(LARGE, known_rows=(1.0, 1.0)), recent=recent(batches=1, estimate=None)),
         """
         1 request in the last 30 s: too few to say more. Too few batches have succeeded to say how long one
         takes.
@@ -30,7 +30,9 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         SERVICE,
         figures(
             stats(LARGE, known_rows=(1.0, 16.0)),
-            recent(batches=420, ran_s=0.0182, took_s=0.0193, queued_s=0.0004, rate=14.1, estimate=FOREST),
+            recent=recent(
+                batches=420, ran_s=0.0182, took_s=0.0193, queued_s=0.0004, rate=14.1, estimate=FOREST
+            ),
         ),
         """
         In the last 30 s, 14.1 rows/s arrived, in batches of 1 row on average. A request spent 0.4 ms queued
@@ -42,7 +44,7 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         SERVICE,
         figures(
             stats(LARGE, known_rows=(1.0, 95.0)),
-            recent(
+            recent=recent(
                 batches=104, each=90, ran_s=0.283, took_s=0.31, queued_s=0.14, rate=612, estimate=EMBEDDING,
                 sheds={"deadline": 9000},
             ),
@@ -57,7 +59,9 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         SERVICE,
         figures(
             stats({"policy": "none"}, limit_rows=1, known_rows=(1.0, 1.0)),
-            recent(batches=560, ran_s=0.0518, took_s=0.63, queued_s=0.575, rate=18.7, estimate=ONE_ROW),
+            recent=recent(
+                batches=560, ran_s=0.0518, took_s=0.63, queued_s=0.575, rate=18.7, estimate=ONE_ROW
+            ),
             goal_s=1.0,
         ),
         """
@@ -70,7 +74,7 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         SERVICE,
         figures(
             stats(known_rows=None, smallest_rows=0.0),
-            recent(errors={500: 213}, rate=7.1, estimate=None),
+            recent=recent(errors={500: 213}, rate=7.1, estimate=None),
             failure=FAILURE,
         ),
         """
@@ -80,7 +84,7 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
     ),
     "some errors": (
         SERVICE,
-        figures(lately=recent(batches=300, each=4, errors={500: 45, 502: 2}, rate=42), failure=FAILURE),
+        figures(recent=recent(batches=300, each=4, errors={500: 45, 502: 2}, rate=42), failure=FAILURE),
         """
         47 of 1247 requests ended in an error: 45 because the handler raised IndexError (service.py:12), 2
         because a worker was lost. In the last 30 s, 42 rows/s arrived, in batches of 4 rows on average. A
@@ -92,7 +96,9 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         SERVICE,
         figures(
             stats({"max_batch_rows": 8192}, known_rows=(12.0, 4096.0)),
-            recent(batches=600, each=5, rows=84, rate=8400, ran_s=0.031, queued_s=0.011, estimate=TOKENS),
+            recent=recent(
+                batches=600, each=5, rows=84, rate=8400, ran_s=0.031, queued_s=0.011, estimate=TOKENS
+            ),
             weighs=True,
         ),
         """
@@ -106,8 +112,8 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         PROXY,
         figures(
             stats(known_rows=None, smallest_rows=0.0),
-            recent(errors={500: 40}, sheds={"no_worker": 3}, rate=2, estimate=None),
-            work(2),
+            recent=recent(errors={500: 40}, sheds={"no_worker": 3}, rate=2, estimate=None),
+            work=work(2),
             goal_s=None,
         ),
         """
@@ -118,8 +124,8 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
     "no worker": (
         SERVICE,
         figures(
-            lately=recent(batches=20, sheds={"no_worker": 44}, rate=3),
-            doing=work(0),
+            recent=recent(batches=20, sheds={"no_worker": 44}, rate=3),
+            work=work(0),
             not_ready_reason=NO_WEIGHTS,
         ),
         """

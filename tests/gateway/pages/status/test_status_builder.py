@@ -88,9 +88,9 @@ class Stage:
         return []
 
 
-def named(name: str, lately: Recent, **changes: Any) -> Figures:
+def named(name: str, window: Recent, **changes: Any) -> Figures:
     """Return the figures of an API with a name."""
-    return figures(stats({"name": name}), lately, **changes)
+    return figures(stats({"name": name}), recent=window, **changes)
 
 
 def test_all_of_it_is_of_one_moment() -> None:
@@ -107,7 +107,7 @@ ALL = recent(errors={500: 3})
 
 
 @pytest.mark.parametrize(
-    ("lately", "state", "says"),
+    ("windows", "state", "says"),
     [
         ([FINE, FINE], "ready", "1 worker is ready."),
         (
@@ -129,14 +129,14 @@ ALL = recent(errors={500: 3})
         ),
     ],
 )
-def test_the_worst_api_is_the_state_of_the_whole(lately: list[Recent], state: str, says: str) -> None:
-    document = Stage(*map(named, "ab", lately)).document()
+def test_the_worst_api_is_the_state_of_the_whole(windows: list[Recent], state: str, says: str) -> None:
+    document = Stage(*map(named, "ab", windows)).document()
 
     assert (document.state, document.sentence) == (state, says)
 
 
 def test_without_a_worker_nothing_else_counts() -> None:
-    stage = Stage(named("a", ALL, doing=work(0)))
+    stage = Stage(named("a", ALL, work=work(0)))
     assert stage.document().state == "not_ready"
     stage.ready.clear()
     assert stage.document().state == "starting"
@@ -220,7 +220,7 @@ FIGURES: dict[str, Callable[[Api], tuple[str, ...]]] = {
 def test_no_two_figures_of_one_thing_differ(made: Figures, other: Figures) -> None:
     """Every figure in a sentence or advice equals its field."""
     renamed = other.stats._replace(name="slow")
-    document = Stage(made, figures(renamed, other.recent, other.work, goal_s=0.3)).document()
+    document = Stage(made, figures(renamed, recent=other.recent, work=other.work, goal_s=0.3)).document()
     for api in document.apis:
         texts = [api.sentence, api.why_this_size, api.why_refused or "", *[one.text for one in api.advice]]
         for text in texts:
@@ -231,15 +231,15 @@ def test_no_two_figures_of_one_thing_differ(made: Figures, other: Figures) -> No
 
 def test_the_patterns_find_what_they_are_for() -> None:
     """Otherwise the property above would check nothing."""
-    lately = recent(
+    window = recent(
         batches=300, each=6, rows=2, reason="full", sheds={"deadline": 900, "client_deadline": 90},
         errors={500: 300}, rate=900, took_s=0.5,
     )  # fmt: skip
     texts = []
     for cap, goal_s in ((32, 0.3), (4, 0.03)):
-        api = Stage(figures(stats({"max_batch_rows": cap}), lately, goal_s=goal_s)).document().apis[0]
+        api = Stage(figures(stats({"max_batch_rows": cap}), recent=window, goal_s=goal_s)).document().apis[0]
         texts += [api.sentence, api.why_this_size, api.why_refused or "", *[one.text for one in api.advice]]
-    balanced = Stage(figures(lately=recent(batches=900, each=6, rate=300))).document().apis[0]
+    balanced = Stage(figures(recent=recent(batches=900, each=6, rate=300))).document().apis[0]
     text = "\n".join([*texts, balanced.sentence])
 
     assert [pattern for pattern in FIGURES if not re.search(pattern, text, re.MULTILINE)] == []
@@ -260,6 +260,6 @@ def test_what_is_too_few_is_none(made: Figures) -> None:
 
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_a_document_is_json(batches: int, errors: int) -> None:
-    document = Stage(figures(lately=recent(batches=batches, errors={500: errors}))).document()
+    document = Stage(figures(recent=recent(batches=batches, errors={500: errors}))).document()
 
     assert msgspec.json.decode(msgspec.json.encode(document), type=Status) == document

@@ -8,7 +8,7 @@ one call; if that fails, the worker calls it again with each request alone.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, TypeGuard
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
@@ -110,11 +110,6 @@ def _to_builtins(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} is no JSON")
-
-
-def is_count(value: object) -> TypeGuard[int]:
-    """Return whether a value is a whole number from 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def json_array(bodies: Sequence[bytes]) -> bytes:

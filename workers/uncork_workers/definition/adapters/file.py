@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from uncork_workers.definition.adapters.base import InvalidInput, is_count
+from uncork_workers.definition.adapters.base import InvalidInput
 from uncork_workers.definition.adapters.requests import Request, RequestAdapter
 from uncork_workers.definition.adapters.uploads import (
     MULTIPART,
@@ -13,7 +13,7 @@ from uncork_workers.definition.adapters.uploads import (
     read_upload,
 )
 from uncork_workers.plural import plural
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.schema import DefinitionError, is_count
 
 _CONTENT = {"type": "string", "contentMediaType": "application/octet-stream"}
 

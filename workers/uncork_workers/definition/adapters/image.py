@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uncork_workers.definition.adapters.base import InvalidInput, is_count
+from uncork_workers.definition.adapters.base import InvalidInput
 from uncork_workers.definition.adapters.requests import Request, RequestAdapter
 from uncork_workers.definition.adapters.uploads import MULTIPART, read_upload
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.schema import DefinitionError, is_count
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PillowImage

@@ -11,13 +11,12 @@ from uncork_workers.definition.adapters.base import (
     UNREADABLE,
     Adapter,
     InvalidInput,
-    is_count,
     json_array,
     message_pieces,
 )
 from uncork_workers.definition.adapters.tensors import read_tensors
 from uncork_workers.wire.messages import RowPath, TensorForm
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.schema import DefinitionError, is_count
 
 _SCALARS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool}
 # The kinds of tensors that each kind of dtype accepts: those whose values it also accepts as JSON.

@@ -31,7 +31,7 @@ export class View {
   lost(why, since) {
     clearInterval(this.#ticking);
     const tell = () => {
-      const shown = since === null ? "" : ` What is shown is ${duration((Date.now() - since) / 1000)} old.`;
+      const shown = since === null ? "" : ` This page is ${duration((Date.now() - since) / 1000)} old.`;
       this.#text("lost", `${why} Trying again.${shown}`);
     };
     tell();
@@ -191,7 +191,7 @@ export class View {
       this.#text("emptyText", `Charts begin with the first batch. Send a request${elsewhere ? "" : "; there is an example at /docs"}:`);
       this.#text("emptyCode", `${send} ${origin}${api.route ?? "/"}`);
     } else {
-      this.#text("emptyText", "Apis appear here when a worker has said what it serves.");
+      this.#text("emptyText", "Apis appear here once a worker has described its service.");
     }
   }
 
