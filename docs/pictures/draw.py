@@ -185,7 +185,7 @@ def bunching() -> None:
 def deadline() -> None:
     picture = Picture("deadline.svg", 760, 214, "From the arrival of a request to its deadline")
     arrival, latest, deadline, y = 60, 380, 700, 96
-    picture.text(24, 32, "The longest that a request can be held", bold=True)
+    picture.text(24, 32, "How long a request can be held", bold=True)
     picture.box(arrival, y, latest - arrival, 34, HOLD)
     picture.text((arrival + latest) / 2, y + 22, "may be held, if holding pays", anchor="middle")
     parts = [(170, FIXED, "estimated batch time"), (76, SAFE, "2 std. dev."), (74, "#e6e1f5", "reserve")]
@@ -233,7 +233,7 @@ def architecture() -> None:
     picture.line([(402, 121), (402, 142)], arrow="both")
     labelled(picture, 232, 302, 162, "Supervisor", "starts workers", fill="#ffffff")
     labelled(picture, 410, 302, 162, "Pages", "metrics, dashboard", fill="#ffffff")
-    picture.text(650, 40, "Workers: a process each", bold=True)
+    picture.text(650, 40, "Workers: one process each", bold=True)
     for at in range(3):
         y = 72 + 104 * at
         labelled(
