@@ -22,7 +22,7 @@ well , and the king was a frog .
 """
 
 
-class Wish(msgspec.Struct):
+class StoryOptions(msgspec.Struct):
     """The body of a request: number of words, seed of the story, and seconds per word."""
 
     words: Annotated[int, msgspec.Meta(ge=1)] = 30
@@ -40,26 +40,26 @@ class Story(Service):
         for word, after in zip(words, words[1:] + words[:1], strict=True):
             self.follows[word].append(after)
 
-    @api(input=Json(type=Wish), policy="none", timeout=600)
-    def tell(self, wishes: list[Wish]) -> Iterator[str]:
-        """Stream plain text. A stream serves one request, so the list has one item."""
-        [wish] = wishes
-        for word in self.think(wish):
-            time.sleep(wish.pause_s)
+    @api(input=Json(type=StoryOptions), policy="none", timeout=600)
+    def tell(self, rows: list[StoryOptions]) -> Iterator[str]:
+        """Stream plain text. A stream serves one request, so there is one row."""
+        [options] = rows
+        for word in self.generate_words(options):
+            time.sleep(options.pause_s)
             yield f"{word} "
 
-    @api(input=Json(type=Wish), policy="none", timeout=600)
-    async def events(self, wishes: list[Wish]) -> AsyncIterator[Response | str]:
+    @api(input=Json(type=StoryOptions), policy="none", timeout=600)
+    async def events(self, rows: list[StoryOptions]) -> AsyncIterator[Response | str]:
         """Stream the same story as Server-Sent Events."""
-        [wish] = wishes
+        [options] = rows
         yield Response("", content_type="text/event-stream", headers={"cache-control": "no-cache"})
-        for word in self.think(wish):
-            await asyncio.sleep(wish.pause_s)
+        for word in self.generate_words(options):
+            await asyncio.sleep(options.pause_s)
             yield f"data: {word}\n\n"
 
-    def think(self, wish: Wish) -> Iterator[str]:
+    def generate_words(self, options: StoryOptions) -> Iterator[str]:
         """Generate the words of the story."""
-        chance, word = random.Random(wish.seed), "Once"
-        for _ in range(wish.words):
+        chance, word = random.Random(options.seed), "Once"
+        for _ in range(options.words):
             yield word
             word = chance.choice(self.follows[word])
