@@ -1,4 +1,4 @@
-"""Our users for locust, to be used as they are: locust -f loadtests/locustfile.py --help"""
+"""Uncork's locust users, ready to run: locust -f loadtests/locustfile.py --help"""
 
 from uncork_loadtests.locust.users import JsonUser, NdArrayUser, OpenLoopUser
 

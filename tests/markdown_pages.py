@@ -49,7 +49,7 @@ def blocks(page: Path, *languages: str) -> list[Block]:
     """The blocks of code of a page that are in one of the languages; those within lists, too."""
     return [
         Block(page=page, language=token.info.split(" ")[0], code=token.content, line=token.map[0] + 2)
-        for token in _tokens(page)
+        for token in tokens(page)
         if token.type == "fence" and token.map and token.info.split(" ")[0] in languages
     ]
 
@@ -74,12 +74,12 @@ def target_of(page: Path, link: str) -> tuple[Path, str]:
 def anchors(page: Path) -> frozenset[str]:
     """What a link may name behind ``#``: the headings, as GitHub makes anchors of them."""
     found: list[str] = []
-    tokens = _tokens(page)
-    for at, token in enumerate(tokens):
+    found_tokens = tokens(page)
+    for at, token in enumerate(found_tokens):
         if token.type == "heading_open":
             words = "".join(
                 child.content
-                for child in tokens[at + 1].children or []
+                for child in found_tokens[at + 1].children or []
                 if child.type in {"text", "code_inline"}
             )
             plain = re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
@@ -89,10 +89,10 @@ def anchors(page: Path) -> frozenset[str]:
 
 
 @cache
-def _tokens(page: Path) -> list[Token]:
+def tokens(page: Path) -> list[Token]:
     return _PARSER.parse(page.read_text())
 
 
 def _inline(page: Path) -> Iterator[Token]:
-    for token in _tokens(page):
+    for token in tokens(page):
         yield from token.children or []

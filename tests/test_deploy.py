@@ -96,7 +96,7 @@ def option(container: Any, name: str) -> str:
 
 
 def stop_delay_s(container: Any) -> int:
-    """Seconds before it is told to stop."""
+    """Seconds before SIGTERM."""
     program, seconds = container["lifecycle"]["preStop"]["exec"]["command"]
     assert program == "sleep"
     return int(seconds)

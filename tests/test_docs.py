@@ -17,11 +17,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import markdown
 import pytest
 import yaml
 from typer.testing import CliRunner
 
-from tests.markdown_pages import DOCS, ROOT, Block, all_pages, anchors, blocks, links, name_of, target_of
+from tests.markdown_pages import (
+    DOCS,
+    ROOT,
+    Block,
+    all_pages,
+    anchors,
+    blocks,
+    links,
+    name_of,
+    target_of,
+    tokens,
+)
 from uncork.cli.app import app
 from uncork.cli.configurable import CONFIGURABLE
 from uncork.config.errors import WrongUsage
@@ -29,8 +41,18 @@ from uncork.config.file import read_file
 
 EACH_PAGE = pytest.mark.parametrize("page", all_pages(), ids=name_of)
 # Their Python, but for that of other systems, is one script, in order.
-SCRIPTS = [DOCS / "services.md", *sorted((DOCS / "coming-from").glob("*.md"))]
-OTHER_SYSTEMS = {"bentoml", "clipper_admin", "kserve", "mlserver", "tensorflow"}
+SCRIPTS = [DOCS / "guides/services.md", *sorted((DOCS / "coming-from").glob("*.md"))]
+OTHER_SYSTEMS = {
+    "bentoml",
+    "clipper_admin",
+    "kserve",
+    "litserve",
+    "mlserver",
+    "mosec",
+    "ray",
+    "tensorflow",
+    "triton_python_backend_utils",
+}
 
 
 @EACH_PAGE
@@ -51,6 +73,19 @@ def test_every_page_of_docs_is_reached_from_the_index() -> None:
             ahead += [target_of(page, link)[0] for link in links(page)]
 
     assert set(DOCS.rglob("*.md")) <= reached
+
+
+@EACH_PAGE
+def test_the_site_shows_the_same_lists_and_tables(page: Path) -> None:
+    """Python-Markdown wants four spaces and more blank lines than the parser of a forge."""
+    if "\n::: " in (source := page.read_text()):
+        return  # made of docstrings
+    html = markdown.markdown(
+        source, extensions=["md_in_html", "sane_lists", "tables", "pymdownx.superfences"]
+    )
+
+    for tag, kind in (("<li>", "list_item_open"), ("<tr>", "tr_open"), ("<pre", "fence")):
+        assert html.count(tag) == sum(token.type == kind for token in tokens(page)), tag
 
 
 @EACH_PAGE

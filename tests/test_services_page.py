@@ -12,7 +12,7 @@ from uncork.testing import client
 from uncork_workers.definition import hints
 from uncork_workers.definition.loading import TargetError, load_service
 
-PAGE = Path(__file__).parent.parent / "docs" / "services.md"
+PAGE = Path(__file__).parent.parent / "docs/guides/services.md"
 TEXT = PAGE.read_text()
 SAID = re.findall(r"^\|.*\| `(.*)` \|$", TEXT.partition("## Common mistakes")[2], re.MULTILINE)
 

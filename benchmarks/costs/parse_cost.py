@@ -1,6 +1,6 @@
 """The cost of one parse for a batch, compared with a parse for each of its requests.
 
-``scripts/bench-parse`` runs it and prints a section of docs/benchmarks.md. The ways alternate in one process,
+``scripts/bench-parse`` runs it and prints docs/results/parse.md. The ways alternate in one process,
 round by round. Times are processor times, because other programs may run.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.costs.parse_ways import CASES, Case
 from benchmarks.harness.marks import at_least, ratios
-from benchmarks.harness.report import section
+from benchmarks.harness.report import result_page
 from benchmarks.harness.sheets import Sheet, interval_text, text
 from uncork_loadtests.intervals import median_interval
 
@@ -41,13 +41,13 @@ _WORK: Mapping[str, Callable[[Case, str, Sequence[bytes]], Callable[[], Any]]] =
 
 
 def main() -> None:
-    """Print the section."""
+    """Print docs/results/parse.md."""
     parser = argparse.ArgumentParser(description="Measure the gain of one parse for a batch.")
     parser.add_argument("--rounds", type=int, default=9, help="measurements of each (default 9)")
     rounds = parser.parse_args().rounds
     sheets = [sheet(case, rounds=rounds) for case in CASES]
     print(
-        section(
+        result_page(
             "One parse for a batch",
             script="scripts/bench-parse",
             paragraphs=_PARAGRAPHS,

@@ -1,4 +1,4 @@
-"""Measure the costs of the dashboard and print a section of docs/benchmarks.md, or take its pictures.
+"""Measure the costs of the dashboard and print docs/results/dashboard.md, or take its pictures.
 
 A report, not a test; lost or wrong answers are faults.
 
@@ -26,7 +26,7 @@ from benchmarks.harness.cli import exit_with, reporting_failures
 from benchmarks.harness.commands import uncork_serve
 from benchmarks.harness.marks import ratio_interval
 from benchmarks.harness.paths import EXAMPLES
-from benchmarks.harness.report import section
+from benchmarks.harness.report import result_page
 from benchmarks.harness.rounds import interleave, run_plan
 from benchmarks.harness.sheets import Sheet, interval_text, median_known, text
 from uncork_loadtests.generator.fleet import Outcome
@@ -127,7 +127,7 @@ def _turn(server: Server, browser: Browser, plan: Plan, *, is_open: bool) -> Tur
 
 def text_of(turns: Mapping[str, Sequence[Turn]], seen: Sequence[tuple[Look, Look]]) -> str:
     plan = turns[OPEN][0].outcome.plan
-    return section(
+    return result_page(
         "The dashboard",
         script="scripts/bench-dashboard",
         paragraphs=[

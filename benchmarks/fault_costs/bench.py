@@ -1,6 +1,6 @@
 """Measure the costs of overload, poisoned rows and the replacement of workers, in one run.
 
-Prints a section of docs/reliability.md. A report, not a test: a missed mark is no failure, a lost or wrong
+Prints docs/results/faults.md. A report, not a test: a missed mark is no failure, a lost or wrong
 answer is.
 
     python -m benchmarks.fault_costs.bench --seconds 60 --only overload,rolling
@@ -17,7 +17,7 @@ from benchmarks.fault_costs.overload import measure_overload
 from benchmarks.fault_costs.poison import measure_poison
 from benchmarks.fault_costs.rolling import measure_rolling
 from benchmarks.harness.cli import choose, exit_with, reporting_failures
-from benchmarks.harness.report import section
+from benchmarks.harness.report import result_page
 from benchmarks.harness.rounds import Tell
 
 PARTS = ("overload", "poison", "rolling")
@@ -30,7 +30,7 @@ def main(
     ] = 60.0,
     only: Annotated[str, typer.Option(help=f"Of {_NAMES}, separated by commas.")] = ",".join(PARTS),
 ) -> None:
-    """Measure the costs of faults, print a section of docs/reliability.md; exit with 1 on wrong answers."""
+    """Measure the costs of faults, print docs/results/faults.md; exit with 1 on wrong answers."""
     chosen = choose(only, PARTS, what="part")
     progress = Console(stderr=True)
     with reporting_failures("faults", progress=progress), progress.status("starting") as status:
@@ -48,7 +48,7 @@ def _measure(part: str, *, seconds: float, tell: Tell) -> Finding:
 
 
 def text_of(findings: Sequence[Finding]) -> str:
-    return section(
+    return result_page(
         "What it costs",
         script="scripts/bench-faults",
         paragraphs=[one.paragraph for one in findings],

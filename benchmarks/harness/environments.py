@@ -8,7 +8,6 @@ An existing environment keeps its interpreter, so one for another Python can be 
 import importlib.metadata
 import subprocess
 import sys
-import venv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,10 +36,10 @@ class Environment:
         known = self._stamp.read_text().splitlines() if self._stamp.exists() else []
         return self.python.exists() and set(requirements) <= set(known)
 
-    def make(self, requirements: Sequence[str]) -> None:
+    def make(self, requirements: Sequence[str], *, interpreter: str) -> None:
         """Install requirements; raise BenchError with the last lines of pip if that fails."""
         if not self.python.exists():
-            venv.create(self.folder, with_pip=True, symlinks=True)
+            subprocess.run([interpreter, "-m", "venv", self.folder], check=True)
         self._stamp.unlink(missing_ok=True)
         command = [str(self.python), "-m", "pip", "install", "--quiet", *requirements]
         try:
@@ -62,11 +61,11 @@ class Environment:
         return {each.name: each.version for each in found if each.name in names}
 
 
-def environment(folder: Path, *, requirements: Sequence[str]) -> Environment:
-    """Return the environment in `folder`, created or completed if necessary."""
+def environment(folder: Path, *, requirements: Sequence[str], python: str = sys.executable) -> Environment:
+    """Return the environment in `folder`, created with that Python or completed if necessary."""
     found = Environment(folder=folder)
     if not found.holds(requirements):
-        found.make(requirements)
+        found.make(requirements, interpreter=python)
     return found
 
 

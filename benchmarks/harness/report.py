@@ -1,4 +1,4 @@
-"""The origin of figures, and pages and sections of Markdown around their tables."""
+"""The origin of figures, and pages of Markdown around their tables."""
 
 import importlib.metadata
 import os
@@ -51,7 +51,7 @@ def markdown_page(sheets: Sequence[Sheet], *, notes: Sequence[str], of: Origin) 
     return "\n".join([*map(markdown, sheets), f"{ending}\n    $ {of.command}\n"])
 
 
-def section(
+def result_page(
     title: str,
     *,
     script: str,
@@ -59,13 +59,13 @@ def section(
     sheets: Sequence[Sheet],
     packages: Sequence[str] = (),
 ) -> str:
-    """Write a section of the docs: heading, command, wrapped paragraphs, tables.
+    """Write a page of docs/results: heading, command, wrapped paragraphs, tables.
 
     Args:
-        title: the heading, of the second level.
+        title: the heading.
         script: the command; its arguments are those of this process.
         paragraphs: texts, wrapped anew.
-        sheets: the tables, with headings of the third level.
+        sheets: the tables.
         packages: installed packages whose versions matter.
     """
     found = origin(script, packages=packages)
@@ -74,7 +74,7 @@ def section(
         for each in (*paragraphs, f"{_versions(found)}.")
     ]
     command = f"```sh\n{found.command}\n```"
-    return "\n\n".join([f"## {title}", command, *wrapped, *(markdown(s).strip() for s in sheets)]) + "\n"
+    return "\n\n".join([f"# {title}", command, *wrapped, *(markdown(s).strip() for s in sheets)]) + "\n"
 
 
 def policies_sheet(comparison: Comparison, *, title: str) -> Sheet:

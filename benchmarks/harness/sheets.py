@@ -48,7 +48,7 @@ def show(sheet: Sheet, *, console: Console, lines: Iterable[str] = ()) -> None:
 
 def markdown(sheet: Sheet) -> str:
     """Write a table in Markdown, under a heading."""
-    lines = [f"### {sheet.title}", ""]
+    lines = [f"## {sheet.title}", ""]
     if sheet.rows:
         lines += [_line(sheet.columns), _line(["---", *("---:" for _ in sheet.columns[1:])])]
         for row in sheet.rows:

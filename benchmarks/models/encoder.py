@@ -1,7 +1,7 @@
 """Measure a transformer encoder behind one worker and several: batch times, their line, cork by none.
 
 It runs on a GPU if torch finds one, otherwise on the CPU with a smaller model, in the environment with torch
-that scripts/bench-encoder makes. Prints a section of docs/benchmarks.md. A report, not a test; but answers
+that scripts/bench-encoder makes. Prints docs/results/encoder.md. A report, not a test; but answers
 that change in a batch are a failure.
 
     python -m benchmarks.models.encoder --workers 1,2 --rounds 5 --seconds 5
@@ -19,7 +19,7 @@ from rich.console import Console
 
 from benchmarks.harness.cli import exit_with, parse_counts, reporting_failures
 from benchmarks.harness.paths import SERVICES
-from benchmarks.harness.report import policies_sheet, section
+from benchmarks.harness.report import policies_sheet, result_page
 from benchmarks.harness.rounds import Tell
 from benchmarks.harness.sheets import Sheet, text
 from benchmarks.models.agreement import Agreement, check_agreement
@@ -96,7 +96,7 @@ def main(
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 1.")] = 5.0,
     clients: Annotated[int, typer.Option(min=2, help="Closed-loop clients.")] = 64,
 ) -> None:
-    """Measure batch times and compare cork with none, print a section of docs/benchmarks.md."""
+    """Measure batch times and compare cork with none, print docs/results/encoder.md."""
     progress = Console(stderr=True)
     counts = parse_counts(workers)
     setting = _setting(gpus=gpus, clients=clients, seconds=seconds)
@@ -178,7 +178,7 @@ def _text(setting: Setting, agreement: Agreement, times: Times, comparisons: dic
     for workers, comparison in comparisons.items():
         title = f"{plural(workers, 'worker')}, {plan.clients} clients"
         sheets.append(policies_sheet(comparison, title=title))
-    return section(
+    return result_page(
         f"A transformer encoder on {setting.device}",
         script="scripts/bench-encoder",
         paragraphs=paragraphs,

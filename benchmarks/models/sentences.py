@@ -1,7 +1,7 @@
 """Measure batching of sentence embeddings: texts of unequal length, cork by none, in one run.
 
-Runs in the environment for examples/sentences that scripts/bench-sentences makes. Prints a section of
-docs/benchmarks.md. A report, not a test; but embeddings that change in a batch are a failure.
+Runs in the environment for examples/sentences that scripts/bench-sentences makes. Prints
+docs/results/sentences.md. A report, not a test; but embeddings that change in a batch are a failure.
 
     python -m benchmarks.models.sentences --rounds 5 --seconds 20
 """
@@ -15,7 +15,7 @@ from rich.console import Console
 
 from benchmarks.harness.cli import exit_with, reporting_failures
 from benchmarks.harness.paths import EXAMPLES
-from benchmarks.harness.report import policies_sheet, section
+from benchmarks.harness.report import policies_sheet, result_page
 from benchmarks.harness.rounds import Tell
 from benchmarks.models.agreement import Agreement, check_agreement
 from uncork_loadtests.compare import Comparison, Contest, compare
@@ -40,7 +40,7 @@ def main(
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 2.")] = 20.0,
     clients: Annotated[int, typer.Option(min=2, help="Closed-loop clients.")] = 32,
 ) -> None:
-    """Compare cork with none on examples/sentences, print a section of docs/benchmarks.md."""
+    """Compare cork with none on examples/sentences, print docs/results/sentences.md."""
     progress = Console(stderr=True)
     bodies = tuple(msgspec.json.encode(one) for one in texts(_TEXTS))
     plan = Plan(
@@ -88,7 +88,7 @@ def _text(agreement: Agreement, comparison: Comparison) -> str:
         processor seconds for 1000 requests.
         """
     ]
-    return section(
+    return result_page(
         "Sentence embeddings",
         script="scripts/bench-sentences",
         paragraphs=paragraphs,

@@ -9,6 +9,7 @@ are. Ratios within one run compare; figures of different runs do not.
 """
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -33,8 +34,8 @@ from benchmarks.peers.contest import Settings, WorkResult, compete
 from benchmarks.peers.entrants import Work, digits_work, sleep_work
 from benchmarks.peers.model_point import ModelPoint
 from benchmarks.peers.pictures import draw
-from benchmarks.peers.report import Report, make_report, page
-from benchmarks.peers.tables import marks_sheet, point_sheet
+from benchmarks.peers.report import Report, make_report, page, summary
+from benchmarks.peers.tables import point_sheet
 from uncork_loadtests.extras import require
 
 _CHOSEN = ",".join(name for name, peer in PEERS.items() if peer.chosen)
@@ -62,6 +63,13 @@ def main(
         float,
         typer.Option(min=1, help="Seconds of each measurement; an open loop takes at least 600 requests."),
     ] = 4.0,
+    apart: Annotated[
+        bool,
+        typer.Option(
+            "--apart",
+            help="Measure one peer at a time beside Uncork, so that the others take no processor time.",
+        ),
+    ] = False,
     peers: Annotated[str, typer.Option(help=f"Peers to measure, of {', '.join(PEERS)}.")] = _CHOSEN,
     load: Annotated[
         Literal["auto", "python", "wrk"],
@@ -90,6 +98,7 @@ def main(
             rounds=rounds,
             seconds=seconds,
             generator=choose_generator(load),
+            apart=apart,
         )
         works = [*map(sleep_work, points), *([digits_work()] if digits else [])]
         report = _measure(
@@ -140,17 +149,20 @@ def _measure(
 ) -> Report:
     console = output()
     results: list[WorkResult] = []
+    groups = [[peer] for peer in peers] if settings.apart else [peers]
     report = make_report(results, peers=peers, cache=cache, settings=settings)
-    for work in works:
+    for work, group in product(works, groups):
         with progress.status(work.name) as status:
-            results.append(compete(work, peers=peers, cache=cache, settings=settings, tell=status.update))
+            results.append(compete(work, peers=group, cache=cache, settings=settings, tell=status.update))
         _show(results[-1], console=console)
-        # After each model, so that a failure of the next does not lose its figures.
+        # After each contest, so that a failure of the next does not lose its figures.
         report = make_report(results, peers=peers, cache=cache, settings=settings)
         if json_file is not None:
             write_json(report, json_file)
-    lines = [*report.notes, *origin_lines(report.origin)]
-    show(marks_sheet(results), console=console, lines=lines)
+    *sheets, last = summary(report)
+    for sheet in sheets:
+        show(sheet, console=console)
+    show(last, console=console, lines=[*report.notes, *origin_lines(report.origin)])
     return report
 
 

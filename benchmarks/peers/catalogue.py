@@ -1,6 +1,7 @@
 """The peers: packages, server files, and the form of requests and answers."""
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,6 +41,8 @@ class Peer:
     """Reads the answer in a reply; raises LookupError, TypeError or ValueError if there is none."""
     front: str = ""
     """Part of the command line of the process that speaks HTTP; empty: the process that was started."""
+    python: str = sys.executable
+    """The interpreter of its environment."""
     chosen: bool = True
     """Whether it is measured by default."""
     note: str = ""
@@ -156,10 +159,11 @@ _PEERS = (
         write=_v2,
         read=_of_v2,
         front="tritonserver",
+        python="/usr/bin/python3",
         chosen=False,
         note=(
             "not chosen by default: the interpreter built into its Triton needs a standard library of about "
-            "its own age (Python 3.11.2 works, 3.11.7 does not); make .peers/pytriton with a suitable one."
+            "its own age (that of Debian 12, Python 3.11.2, works; 3.11.7 does not)."
         ),
     ),
 )

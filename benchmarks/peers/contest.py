@@ -35,6 +35,8 @@ class Settings:
     """Of each measurement; longer if an open loop needs it for a p99."""
     generator: str
     """Of the closed loop: python or wrk."""
+    apart: bool = False
+    """Whether one peer at a time runs beside Uncork."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +133,8 @@ def events(work: Work, *, settings: Settings) -> list[Event]:
 
 def peer_environment(peer: Peer, *, work: Work, cache: Path) -> Environment:
     """Return the environment of a peer with its model's requirements; raise BenchError if pip fails."""
-    return environment(cache / peer.name, requirements=[*peer.requirements, *work.requirements])
+    requirements = [*peer.requirements, *work.requirements]
+    return environment(cache / peer.name, requirements=requirements, python=peer.python)
 
 
 @dataclass(kw_only=True)

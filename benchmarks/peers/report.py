@@ -6,6 +6,8 @@ from pathlib import Path
 
 from benchmarks.harness.environments import Environment
 from benchmarks.harness.report import Origin, markdown_page, origin
+from benchmarks.harness.sheets import Sheet
+from benchmarks.peers.beside import beside_sheet
 from benchmarks.peers.catalogue import PEERS, Peer
 from benchmarks.peers.contest import Settings, WorkResult
 from benchmarks.peers.tables import marks_sheet, point_sheet
@@ -37,9 +39,16 @@ def make_report(
     return Report(origin=found_origin, settings=settings, notes=notes, results=results)
 
 
+def summary(report: Report) -> list[Sheet]:
+    """Tabulate the results of all models and loads."""
+    if report.settings.apart:
+        return [beside_sheet(report.results, figure=figure) for figure in ("requests_per_second", "p99")]
+    return [marks_sheet(report.results)]
+
+
 def page(report: Report) -> str:
-    """Write all tables in Markdown, the marks first."""
-    sheets = [marks_sheet(report.results)]
+    """Write all tables in Markdown, the summary first."""
+    sheets = summary(report)
     sheets += [point_sheet(point) for result in report.results for point in result.points]
     left_out = [fault for result in report.results for fault in result.left_out]
     lines = [*report.notes, *(f"Left out: {' '.join(fault.split())}" for fault in left_out)]

@@ -291,7 +291,7 @@ def test_requests_that_do_not_share_a_batch_show_nothing(batches: int) -> None:
         tried(RAISES, batches=batches)
 
 
-def test_the_section_has_what_all_parts_found() -> None:
+def test_the_page_has_what_all_parts_found() -> None:
     saturated = Step(name="saturated", outcome=outcome((200, 0.3, 1000)), snapshots=[])
     found = text_of(
         [
@@ -300,5 +300,5 @@ def test_the_section_has_what_all_parts_found() -> None:
         ]
     )
 
-    assert found.startswith("## What it costs\n")
-    assert found.index("Another part.") < found.index("### Overload") < found.index("### Memory at saturated")
+    assert found.startswith("# What it costs\n")
+    assert found.index("Another part.") < found.index("## Overload") < found.index("## Memory at saturated")

@@ -52,7 +52,7 @@ class FileAlarm:
         self._library = ctypes.CDLL(None, use_errno=True)
         self._file: int = self._library.timerfd_create(time.CLOCK_MONOTONIC, _NONBLOCK | _CLOEXEC)
         if self._file < 0:
-            raise OSError(ctypes.get_errno(), "no timer file can be had")
+            raise OSError(ctypes.get_errno(), "the kernel created no timer file descriptor")
         self._ring = ring
         self._setting = _Setting()
         self._reference = ctypes.byref(self._setting)

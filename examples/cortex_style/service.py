@@ -1,4 +1,4 @@
-"""Whole requests, as Cortex's server-side batching hands them over: payloads, queries, headers."""
+"""Whole requests with payload, query and headers, as in Cortex's server-side batching."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from uncork.outputs import Rejected, Response
 
 
 class Sentiment(Service):
-    """Counts good and bad words; an adapter in two lines would do for this, but not for what you have."""
+    """Score texts by counting good and bad words."""
 
     def setup(self) -> None:
-        """Know the words."""
+        """Define the words to count."""
         self.good, self.bad = {"good", "fine", "great"}, {"bad", "poor", "awful"}
 
     @api(input=Requests(), mb_max_batch_size=64, warmup=Request(body=b'{"text": "good wine"}'))
     def handle_post(self, requests: RequestBatch) -> list[Any]:
-        """One result for each request: JSON, text, bytes, or a response with a status of its own."""
+        """Return one result per request: JSON, plain text with `?as=text`, or 422."""
         answers: list[Any] = []
         for payload, query in zip(requests.payloads, requests.queries, strict=True):
             if not isinstance(payload, dict) or "text" not in payload:
-                answers.append(Rejected(422, 'send JSON with a text, as {"text": "good wine"}'))
+                answers.append(Rejected(422, 'the body must be JSON like {"text": "good wine"}'))
                 continue
             words = str(payload["text"]).split()
             score = sum((word in self.good) - (word in self.bad) for word in words)

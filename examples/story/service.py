@@ -1,4 +1,4 @@
-"""Makes up a story word by word, and sends each word when it has come to mind."""
+"""A streamed response: a story, sent word by word as it is generated."""
 
 import asyncio
 import random
@@ -22,8 +22,8 @@ well , and the king was a frog .
 """
 
 
-class Wish(msgspec.Struct):
-    """What a client may say: how many words, which story, and how long a word takes in seconds."""
+class StoryOptions(msgspec.Struct):
+    """The body of a request: number of words, seed of the story, and seconds per word."""
 
     words: Annotated[int, msgspec.Meta(ge=1)] = 30
     seed: int = 0
@@ -31,35 +31,35 @@ class Wish(msgspec.Struct):
 
 
 class Story(Service):
-    """Knows which word may come after which; a language model would stand in its place."""
+    """Generate stories with a Markov chain, in place of a language model."""
 
     def setup(self) -> None:
-        """Read."""
+        """Record which words follow each word."""
         self.follows: dict[str, list[str]] = defaultdict(list)
         words = READ.split()
         for word, after in zip(words, words[1:] + words[:1], strict=True):
             self.follows[word].append(after)
 
-    @api(input=Json(type=Wish), policy="none", timeout=600)
-    def tell(self, wishes: list[Wish]) -> Iterator[str]:
-        """Send plain text; there is always one wish."""
-        [wish] = wishes
-        for word in self.think(wish):
-            time.sleep(wish.pause_s)
+    @api(input=Json(type=StoryOptions), policy="none", timeout=600)
+    def tell(self, rows: list[StoryOptions]) -> Iterator[str]:
+        """Stream plain text. A stream serves one request, so there is one row."""
+        [options] = rows
+        for word in self.generate_words(options):
+            time.sleep(options.pause_s)
             yield f"{word} "
 
-    @api(input=Json(type=Wish), policy="none", timeout=600)
-    async def events(self, wishes: list[Wish]) -> AsyncIterator[Response | str]:
-        """Send the same as Server-Sent Events, which browsers read with a few lines of script."""
-        [wish] = wishes
+    @api(input=Json(type=StoryOptions), policy="none", timeout=600)
+    async def events(self, rows: list[StoryOptions]) -> AsyncIterator[Response | str]:
+        """Stream the same story as Server-Sent Events."""
+        [options] = rows
         yield Response("", content_type="text/event-stream", headers={"cache-control": "no-cache"})
-        for word in self.think(wish):
-            await asyncio.sleep(wish.pause_s)
+        for word in self.generate_words(options):
+            await asyncio.sleep(options.pause_s)
             yield f"data: {word}\n\n"
 
-    def think(self, wish: Wish) -> Iterator[str]:
-        """One word after the other."""
-        chance, word = random.Random(wish.seed), "Once"
-        for _ in range(wish.words):
+    def generate_words(self, options: StoryOptions) -> Iterator[str]:
+        """Generate the words of the story."""
+        chance, word = random.Random(options.seed), "Once"
+        for _ in range(options.words):
             yield word
             word = chance.choice(self.follows[word])

@@ -13,9 +13,9 @@ SIDE = 64
 
 
 class Thumbnails(Service):
-    """Makes squares of images."""
+    """Make square thumbnails."""
 
     @api(input=Image(mode="RGB"), output=[ImageFile(format="png"), ImageFile(format="jpeg")])
     def square(self, images: Sequence[Pillow.Image]) -> list[Pillow.Image]:
-        """Return the middle of each image, 64 pixels wide and high."""
+        """Return the center of each image, scaled to 64 by 64 pixels."""
         return [ImageOps.fit(image, (SIDE, SIDE)) for image in images]

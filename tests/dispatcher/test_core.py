@@ -257,7 +257,7 @@ def test_a_batch_run_in_chunks_teaches_each_chunk() -> None:
 
 
 def test_a_batch_past_its_timeout_is_abandoned_with_its_worker() -> None:
-    """At that moment, not before; its requests are over, and no other batch goes to that worker."""
+    """Not before it; its requests have ended, and the worker gets no other batch."""
     core, first = busy(api(timeout_s=2.0, goal_s=9.0))
     core.submit(1, api="a", now=1.0)
     assert core.poll(1.999) == []

@@ -107,7 +107,7 @@ class _Loop(VirtualLoop):
 
     At one time they ring in the order in which they were set, and before the loop's own timers, as in the
     simulator. In reality that order is chance, and timers of asyncio that are due at one time have none.
-    Whoever is called must need exactly one more step of the loop to tell the shell, as tasks do that wake up.
+    The called code must need exactly one more step of the loop to tell the shell, as tasks do that wake up.
     """
 
     def __init__(self) -> None:

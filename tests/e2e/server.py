@@ -97,15 +97,17 @@ class Server:
 
 
 @contextmanager
-def running(*command: str, wait: bool = True) -> Iterator[Server]:
+def running(
+    *command: str, wait: bool = True, python: str = sys.executable, folder: Path = ROOT
+) -> Iterator[Server]:
     """Run a command that serves, on a free port unless it names one, until the block ends."""
     port = () if "--port" in command else ("--port", "0")
     with tempfile.NamedTemporaryFile(prefix="uncork-e2e-") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "uncork", *command, *port],
+            [python, "-m", "uncork", *command, *port],
             stdout=output,
             stderr=subprocess.STDOUT,
-            cwd=ROOT,
+            cwd=folder,
             # A group of its own, so that a test can send what a terminal sends on Ctrl-C.
             start_new_session=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},

@@ -75,7 +75,7 @@ def test_a_request_larger_than_a_batch_is_answered_whole() -> None:
 
 
 def test_batches_are_limited_by_what_rows_weigh(probe: Server) -> None:
-    """Texts share a batch up to the limit of 100 bytes, one that is longer goes alone; rows are told."""
+    """Texts share a batch up to the limit of 100 bytes, a longer one runs alone; the metrics count rows."""
     lengths = [250 if n == 30 else 5 + n % 40 for n in range(64)]
     bodies = [json.dumps({"text": "x" * length}).encode() for length in lengths]
 

@@ -205,7 +205,7 @@ def send(base: str, path: str, media_type: str, example: str, body: Any) -> int:
 
 @needs_chromium
 def test_behind_api_keys_the_page_asks_for_one(browser: Browser, tmp_path: Path) -> None:
-    """It is used for the document and for what is tried out, and a wrong one is told."""
+    """It is used for the document and for calls of the page; a wrong one is reported."""
     keys = tmp_path / "keys"
     keys.write_text(f"{KEY}\n")
     probe = f"{SERVICES / 'models.py'}:Models"

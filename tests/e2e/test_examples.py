@@ -96,16 +96,16 @@ def test_whole_requests_are_answered_each_in_its_form() -> None:
 
 def test_a_story_is_told_word_by_word() -> None:
     """As text and as events. A client that has heard enough leaves, and the worker is free for the next."""
-    wish = {"words": 12, "seed": 5, "pause_s": 0}
+    options = {"words": 12, "seed": 5, "pause_s": 0}
     with serving(f"{EXAMPLES / 'story/service.py'}:Story") as server:
-        text = HTTP.post(f"{server.base}/tell", json=wish)
+        text = HTTP.post(f"{server.base}/tell", json=options)
         for path in ("/tell", "/events"):
             # To its end, this would take longer than anybody waits.
             endless = {"words": 10**9, "pause_s": 0.01}
             with httpx.stream("POST", server.base + path, json=endless, timeout=30) as reply:
                 heard = "".join(piece for piece, _ in zip(reply.iter_text(), range(3), strict=False))
                 assert "Once" in heard
-        with httpx.stream("POST", f"{server.base}/events", json=wish, timeout=30) as reply:
+        with httpx.stream("POST", f"{server.base}/events", json=options, timeout=30) as reply:
             events = [line.removeprefix("data: ") for line in reply.iter_lines() if line]
         wrong = HTTP.post(f"{server.base}/events", json={"words": 0})
         left = server.metric("uncork_requests_total", status="499")

@@ -70,7 +70,7 @@ def test_a_batch_whose_worker_was_killed_is_run_again_elsewhere() -> None:
 
 
 def test_what_kills_its_worker_twice_gets_502() -> None:
-    """It is tried once more, and then given up; the service goes on."""
+    """It is retried once, then fails; the service keeps running."""
     with serving(PROBE, "--workers", "2") as server:
         reply = HTTP.post(f"{server.base}/die", json=1, timeout=30)
         assert reply.status_code == 502

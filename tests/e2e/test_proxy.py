@@ -198,7 +198,7 @@ def test_a_stop_answers_what_is_held(model_server: Server) -> None:
 
 
 def test_without_a_server_it_says_so() -> None:
-    """Not ready, and 503 with a time to come back, until it is there."""
+    """Until it starts, the proxy is not ready and replies 503 with Retry-After."""
     with serving(MODELS, *UNBATCHED) as gone:
         base = gone.base
     with running("proxy", base, wait=False) as front:

@@ -29,7 +29,7 @@ def service(tmp_path: Path) -> str:
 
 
 def test_new_code_takes_over_by_wish(tmp_path: Path, service: str) -> None:
-    """By the command and by SIGHUP; code that fails changes nothing, and is told to whoever wished it."""
+    """By the command and by SIGHUP; code that fails changes nothing, and the command reports it."""
     with serving(service, "--workers", "2") as server:
         load = Load(server)
         with load.running():
@@ -67,7 +67,7 @@ def test_a_reload_ends_a_crash_loop(tmp_path: Path, service: str) -> None:
 
 @pytest.mark.slow
 def test_a_server_can_be_stopped_while_somebody_waits_for_a_reload(tmp_path: Path, service: str) -> None:
-    """Whoever waits is told; nobody is left behind."""
+    """A command that waits gets an error; no process is left behind."""
     with serving(service) as server:
         write(tmp_path, "slow", setup="time.sleep(600)")
         with subprocess.Popen(

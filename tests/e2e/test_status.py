@@ -26,7 +26,7 @@ def status(server: Server) -> Document:
 
 
 def of(document: Document, api: str) -> Document:
-    """What it tells of an api."""
+    """The document of one API."""
     told: Document = next(one for one in document["apis"] if one["name"] == api)
     return told
 
@@ -191,7 +191,7 @@ def test_figures_agree_with_metrics(server: Server) -> None:
 
 
 def test_a_dead_worker(server: Server) -> None:
-    """Until another is there, it says what became of it; requests refused meanwhile are told of."""
+    """Until its replacement is ready, /status names its end and counts the refused requests."""
     [before] = status(server)["workers"]
     os.kill(before["pid"], signal.SIGKILL)
     eventually(lambda: status(server)["state"] == "not_ready")

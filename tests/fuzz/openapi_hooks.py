@@ -63,13 +63,13 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         case.headers[_TIMEOUT] = "60000"
     offers = list(case.operation.definition.raw["responses"]["200"]["content"])
     case.headers.setdefault("Accept", offers[next(_calls) % len(offers)])
-    wish = case.body
-    if case.operation.path in _STORIES and isinstance(wish, dict):
-        if isinstance(wish.get("words"), int):
-            wish["words"] = min(wish["words"], _MOST_WORDS)
-        pause_s = wish.get("pause_s", 0)
+    options = case.body
+    if case.operation.path in _STORIES and isinstance(options, dict):
+        if isinstance(options.get("words"), int):
+            options["words"] = min(options["words"], _MOST_WORDS)
+        pause_s = options.get("pause_s", 0)
         if type(pause_s) in (int, float) and 0 <= pause_s <= 1:
-            wish["pause_s"] = 0
+            options["pause_s"] = 0
 
 
 def _is_time(value: Any) -> bool:

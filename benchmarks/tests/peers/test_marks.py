@@ -206,7 +206,7 @@ def test_a_sheet_can_be_put_on_a_page() -> None:
     )
 
     assert markdown(sheet) == (
-        "### T\n\n| a | b |\n| --- | ---: |\n| x\\|y | 1 |\n| **uncork** | **2** |\n\n* n\n"
+        "## T\n\n| a | b |\n| --- | ---: |\n| x\\|y | 1 |\n| **uncork** | **2** |\n\n* n\n"
     )
 
 

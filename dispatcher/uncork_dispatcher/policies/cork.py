@@ -47,7 +47,7 @@ rho))`` the smallest average batch with which they keep up.
 
 Sources: 1 is headway control of buses (Daganzo 2009) for batch servers, with our price of idle time; 2 and 3
 are ours; 4 is deferred batch scheduling (Symphony, arXiv 2308.07470) where it pays.
-``docs/dispatcher.md`` explains and measures all of it.
+``docs/explanation/dispatcher.md`` explains and measures all of it.
 """
 
 from __future__ import annotations

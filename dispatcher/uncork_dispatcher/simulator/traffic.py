@@ -182,7 +182,7 @@ def _ramp(rate: float, horizon_s: float, random_: random.Random) -> Iterator[flo
 
 
 def recorded_times(trace: Path) -> list[float]:
-    """Return the times of a recording in seconds: two or more, finite, rising, not all the same.
+    """Return the times of a recording in seconds: two or more, finite, rising, not all equal.
 
     Raises:
         ValueError: if the file contains anything else.

@@ -79,7 +79,7 @@ def test_other_idle_workers_count() -> None:
 
 
 def test_every_busy_worker_counts_not_only_the_first() -> None:
-    """The second, further away, holds what the first would let go: 10.5 - 1 * 2 / 8 = 10.25."""
+    """The second, further away, holds where the first would release: 10.5 - 1 * 2 / 8 = 10.25."""
     assert decide(rows=1, busy_until=(10.125, 10.5), new_client_rate=8.0) == Hold(10.25, "balance")
 
 

@@ -58,7 +58,7 @@ async def test_a_worker_that_talks_nonsense_is_dropped(
         await worker.dropped()
         assert await on.news() == ("lost", number)
         assert on.pool.states() == []
-        assert on.listener.dropped == [1]  # its process is to be killed
+        assert on.listener.dropped == [1]  # so that its process is killed
         assert not on.listener.batches
     (record,) = caplog.records
     assert record.levelno == logging.ERROR

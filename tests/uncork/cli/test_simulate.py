@@ -258,7 +258,7 @@ def test_an_interrupt_ends_it_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_target_that_fails_late_does_not_cost_the_table(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The exit code is 1 all the same."""
+    """The exit code is still 1."""
     monkeypatch.setattr(command, "draw", raising(OSError(28, "No space left on device")))
     result = run("--load", 0.2, "--policy", "fixed:0", "--seeds", 1, *SMALL, "--plot", tmp_path / "a.png")
 

@@ -1,4 +1,4 @@
-"""What is shown and told of workers that start."""
+"""The progress of workers that start, on a terminal and in the log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Workers:
 
 
 class Clock:
-    """Goes when it is told to."""
+    """Advances when asked."""
 
     now = 100.0
 

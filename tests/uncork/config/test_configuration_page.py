@@ -1,4 +1,4 @@
-"""docs/configuration.md: its tables are those of the code, its files and variables can be read."""
+"""docs/reference/configuration.md: its tables are those of the code, its files and variables can be read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from uncork.server.listeners import ListenerOptions
 from uncork_workers.wire.overrides import ARGUMENTS
 from uncork_workers.wire.schema import ApiDescription
 
-PAGE = (Path(__file__).parents[3] / "docs/configuration.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/reference/configuration.md").read_text()
 FENCED = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
 

@@ -59,7 +59,7 @@ def test_every_argument_can_stand_in_file_and_environment(argument: str, tmp_pat
         options_of("serve", "--config", file),
         options_of("serve", environment={variable: text}),
     ):
-        # As workers are told of them.
+        # As workers receive them.
         told = msgspec.json.decode(msgspec.json.encode(options.overrides), type=list[Override])
         for overrides in (options.overrides, told):
             predict, explain = apply_overrides(service(), overrides).apis

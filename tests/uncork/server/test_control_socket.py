@@ -134,7 +134,7 @@ async def test_two_servers_on_a_port_do_not_take_each_others_wishes(caplog: pyte
 
 
 def test_a_folder_of_somebody_else_is_not_used(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The server goes on without; nobody is asked through it."""
+    """The server runs without it."""
     folder.mkdir(mode=0o755)
     result = reload_with(Outcome(0, "done"))
 

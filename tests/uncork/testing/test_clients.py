@@ -420,7 +420,7 @@ def test_wrong_overrides() -> None:
 
 
 def test_what_the_block_raises_passes() -> None:
-    """Whatever it is; the service is stopped all the same."""
+    """Whatever the exception; the service still stops."""
     for error in (ValueError, KeyboardInterrupt):
         with pytest.raises(error), client(Digits):
             raise error
@@ -504,7 +504,7 @@ class PlainUnittest(unittest.TestCase):
 
 
 class Telling(Service):
-    """Streams what it is told to."""
+    """Streams the values that the test sets."""
 
     closed = 0
 

@@ -196,7 +196,7 @@ class Supervisor:
         while True:
             self._standby_changed.clear()
             if gives_way():
-                raise ReplacementFailed("all workers are to be replaced")
+                raise ReplacementFailed("a replacement of all workers is pending")
             for process in candidates:
                 if process.ended.done():
                     how = f"new worker {process.index} {process.ended.result()}"

@@ -112,8 +112,8 @@ def test_every_code_has_a_case() -> None:
 
 
 def test_the_page_lists_every_code() -> None:
-    page = (Path(__file__).parents[4] / "docs/status.md").read_text()
-    section = page.partition("## What should I set?")[2].partition("## ")[0]
+    page = (Path(__file__).parents[4] / "docs/reference/status.md").read_text()
+    section = page.partition("## Advice")[2].partition("## ")[0]
 
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(ADVICE)
 

@@ -95,7 +95,7 @@ def test_sizes_are_in_cost_where_there_is_one() -> None:
 
 
 def test_what_is_run_one_by_one_is_measured_all_the_same() -> None:
-    """What merging would gain is to be told."""
+    """The report says what merging would gain."""
     assert [one.rows for one in grown(Model(), policy="none", mb_max_batch_size=4).sizes] == [1, 2, 4]
 
 

@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[4]
 
 def test_the_page_lists_what_can_be_found() -> None:
     judges = "".join(file.read_text() for file in (ROOT / "uncork" / "cli" / "check").glob("*.py"))
-    page = (ROOT / "docs" / "check.md").read_text()
+    page = (ROOT / "docs" / "guides" / "check.md").read_text()
 
     listed = re.findall(r"^\| `([a-z-]+)` \| (?:error|warning|note) \|", page, re.MULTILINE)
     assert sorted(listed) == sorted(set(re.findall(r'yield \w+\(\s*"([a-z-]+)"', judges)))

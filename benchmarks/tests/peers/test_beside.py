@@ -1,0 +1,57 @@
+"""The table of Uncork beside each peer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.harness.rounds import Round
+from benchmarks.peers.beside import beside_sheet
+from benchmarks.peers.contest import Point, WorkResult
+from benchmarks.tests.peers.made_up_rounds import rounds
+
+
+def result(**found: Sequence[Round | None]) -> WorkResult:
+    """The result beside one peer; underscores in names of entrants are blanks."""
+    point = Point(
+        work="sleep",
+        load="64 clients",
+        connections=64,
+        rate=None,
+        limit=None,
+        goal_s=None,
+        rounds={name.replace("_", " "): each for name, each in found.items()},
+        verdicts=[],
+    )
+    return WorkResult(work="sleep", points=[point], commands={}, left_out=[], wrong=[], last_words={})
+
+
+def test_a_row_has_the_ratio_to_each_peer_in_its_best_setting() -> None:
+    fast = result(
+        uncork=rounds(requests_per_second=[200.0] * 3, p99=[0.01] * 3),
+        fast_0=rounds(requests_per_second=[100.0] * 3, p99=[0.005] * 3),
+        fast_10=rounds(requests_per_second=[400.0] * 3, p99=[0.04] * 3),
+    )
+    slow = result(
+        uncork=rounds(requests_per_second=[300.0] * 3, p99=[0.01] * 3),
+        slow=rounds(requests_per_second=[100.0] * 3, p99=[0.1] * 3),
+    )
+
+    rates = beside_sheet([fast, slow], figure="requests_per_second")
+    tails = beside_sheet([fast, slow], figure="p99")
+
+    assert rates.columns == ["model", "load", "uncork", "fast", "slow"]
+    assert rates.rows == [["sleep", "64 clients", "250", "0.50 (0.50 .. 0.50)", "3.00 (3.00 .. 3.00)"]]
+    assert "above 1 is better" in rates.notes[0]
+    assert tails.columns[2] == "uncork ms"
+    assert tails.rows == [["sleep", "64 clients", "10.0", "2.00 (2.00 .. 2.00)", "0.10 (0.10 .. 0.10)"]]
+    assert "below 1 is better" in tails.notes[0]
+
+
+def test_a_peer_without_figures_is_a_dash() -> None:
+    void = result(uncork=rounds(requests_per_second=[200.0] * 3), broken=[None] * 3)
+    alone = result(uncork=rounds(requests_per_second=[200.0] * 3))
+
+    sheet = beside_sheet([void, alone], figure="requests_per_second")
+
+    assert sheet.columns[3:] == ["broken"]
+    assert sheet.rows[0][3:] == ["-"]

@@ -1,0 +1,125 @@
+"""What the wheel does in an empty environment: without extras, and with each of them."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import httpx
+import pytest
+from PIL import Image
+
+from tests.e2e.server import ROOT, Server, running
+from tests.markdown_pages import blocks
+
+README = ROOT / "README.md"
+SERVICES = Path(__file__).parent / "services"
+LARGEST_MB = 160
+# What venv puts into every environment.
+NOT_OURS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
+
+pytestmark = pytest.mark.skipif(
+    "WHEEL_TO_TEST" not in os.environ, reason="scripts/test-wheel builds the wheel"
+)
+
+
+class Environment:
+    """A virtual environment with the wheel and one of its extras, and the test's services in its folder."""
+
+    def __init__(self, folder: Path, extra: str) -> None:
+        self.folder = folder
+        self.python = str(folder / "bin/python")
+        wheel = os.environ["WHEEL_TO_TEST"] + (f"[{extra}]" if extra else "")
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        pip = (self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        subprocess.run([*pip, wheel], check=True)
+        shutil.copytree(SERVICES, folder, dirs_exist_ok=True)
+
+    def serving(self, *arguments: str) -> AbstractContextManager[Server]:
+        """Serve from the environment's folder until the block ends."""
+        return running("serve", *arguments, python=self.python, folder=self.folder)
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Environment]:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    return lambda extra: Environment(tmp_path / "environment", extra)
+
+
+def test_the_service_of_the_readme_as_pasted(install: Callable[[str], Environment]) -> None:
+    environment = install("")
+    (service,) = (block.code for block in blocks(README, "python"))
+    (environment.folder / "service.py").write_text(service)
+    serve, curl = next(block.code for block in blocks(README, "bash") if "curl" in block.code).splitlines()
+    reply = re.search(r"reply is `(\S+)`", README.read_text())
+    assert reply is not None
+
+    with environment.serving(*serve.removeprefix("uncork serve ").split()) as server:
+        command = curl.replace("http://127.0.0.1:3000", server.base) + " --silent --fail"
+        answer = subprocess.run(command, shell=True, check=True, capture_output=True, text=True).stdout
+        pages = [httpx.get(f"{server.base}{path}").status_code for path in ("/docs", "/dashboard", "/status")]
+
+    assert answer == reply[1]
+    assert pages == [501, 501, 200]
+
+
+def test_an_installation_without_extras_is_small(install: Callable[[str], Environment]) -> None:
+    (packages,) = install("").folder.glob("lib/python*/site-packages")
+
+    ours = (path for path in packages.iterdir() if not path.name.startswith(NOT_OURS))
+    files = (file for path in ours for file in (path, *path.rglob("*")) if file.is_file())
+    size_mb = sum(file.stat().st_size for file in files) / 1e6
+
+    print(f"without extras: {size_mb:.0f} MB")
+    assert size_mb < LARGEST_MB
+
+
+def test_extra_pages(install: Callable[[str], Environment]) -> None:
+    with install("pages").serving("echo.py:Echo") as server:
+        for path in ("/dashboard", "/docs"):
+            assert httpx.get(f"{server.base}{path}").status_code == 200
+
+
+def test_extra_dataframe(install: Callable[[str], Environment]) -> None:
+    with install("dataframe").serving("table.py:Table") as server:
+        csv = {"content-type": "text/csv"}
+        assert httpx.post(f"{server.base}/total", content="a,b\n1,2\n3,4\n", headers=csv).json() == [3, 7]
+
+
+def test_extra_image(install: Callable[[str], Environment]) -> None:
+    picture = io.BytesIO()
+    Image.new("L", (7, 5)).save(picture, "PNG")
+
+    with install("image").serving("pictures.py:Pictures") as server:
+        png = {"content-type": "image/png"}
+        assert httpx.post(f"{server.base}/widths", content=picture.getvalue(), headers=png).json() == 7
+
+
+def test_extra_loadtest(install: Callable[[str], Environment]) -> None:
+    environment = install("loadtest")
+    load = ["loadtest", "echo.py:Echo", "--shape", "2", "--clients", "4", "--seconds", "1", "--json", "-"]
+
+    done = subprocess.run(
+        [environment.python, "-m", "uncork", *load], cwd=environment.folder, capture_output=True, text=True
+    )
+
+    assert '"answered_per_s"' in done.stdout, done.stderr
+
+
+def test_extra_reload(install: Callable[[str], Environment]) -> None:
+    with install("reload").serving("echo.py:Echo", "--reload") as server:
+        assert httpx.post(f"{server.base}/echo", json=[1]).json() == [1]
+
+
+def test_extra_otel(install: Callable[[str], Environment], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+
+    with install("otel").serving("echo.py:Echo", "--traces") as server:
+        assert httpx.post(f"{server.base}/echo", json=[1]).json() == [1]
