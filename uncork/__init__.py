@@ -16,9 +16,20 @@
 ``uncork serve FILE.py:Digits --workers 2`` serves it behind a batching gateway with two workers.
 """
 
-from uncork_dispatcher.batched import batched
+from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, WrongResultCount, batched
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.context import Context, context
 from uncork_workers.wire.schema import DefinitionError
 
-__all__ = ["Context", "DefinitionError", "Service", "api", "batched", "context"]
+__all__ = [
+    "BatchTimedOut",
+    "Context",
+    "DefinitionError",
+    "DispatchError",
+    "RequestShed",
+    "Service",
+    "WrongResultCount",
+    "api",
+    "batched",
+    "context",
+]
