@@ -46,7 +46,9 @@ class CompareOptions(LoadOptions):
         None, "Maximum rows per batch.", show_default="set per API, else 1000"
     )
     plot: Path | None = option(
-        None, f"Write a plot of all rounds; the name must end in {', '.join(PICTURES)}.", metavar="FILE"
+        None,
+        f"Write a plot of all rounds; the name must end in one of {', '.join(PICTURES)}.",
+        metavar="FILE",
     )
 
     def contest(self) -> Contest:

@@ -106,7 +106,7 @@ class SimulateOptions:
     plot: Path | None = option(
         None,
         "Write a plot of latency by load, of throughput by clients, or of a matrix; the name must end in "
-        f"{', '.join(PICTURES)}.",
+        f"one of {', '.join(PICTURES)}.",
         metavar="FILE",
     )
     given: frozenset[str] = frozenset()
