@@ -65,7 +65,7 @@ def test_a_service_whose_handlers_fail() -> None:
         f"with a row generated from the schema, the handler raises KeyError: 'who knows' (checked.py:{line})"
     )
     assert wrong["in_company"].startswith(
-        "for a batch of 2 rows, but not for fewer, the handler raises Wrong"
+        "with a batch of 2 rows, but not with fewer, the handler raises Wrong"
     )
     assert f"(checked.py:{line_of('yield str(')})" in wrong["streamed"]
     assert "fine" not in wrong

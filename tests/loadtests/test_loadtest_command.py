@@ -186,11 +186,11 @@ def test_the_table_has_what_was_found() -> None:
     assert lines["in"][:2] == ["goal", "83.33"]
     assert lines["503"] == ["(shed)", "1", "4.17", "%"]
     assert lines["connection"] == ["lost", "1", "4.17", "%"]
-    assert lines["no"] == ["answer", "1", "4.17", "%"]
-    assert lines["rows"][:3] == ["a", "batch", "4.0"]
+    assert lines["no"] == ["response", "1", "4.17", "%"]
+    assert lines["rows/batch"][:1] == ["4.0"]
     assert lines["queued"] == ["21", "5.00", "5.00", "-", "-", "-", "5.00"]
     assert lines["batch"] == ["21", "12.00", "12.00", "-", "-", "-", "12.00"]
-    assert lines["wrong"][:2] == ["answers", "1"]
+    assert lines["wrong"][:2] == ["responses", "1"]
     assert lines["the"][1:5] == ["estimates", "10", "+", "0.25n"]
 
 

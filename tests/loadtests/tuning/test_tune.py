@@ -244,7 +244,7 @@ def test_the_text_has_the_settings_and_what_they_give() -> None:
     assert "for 400/s: 2 workers with a capacity of 1600/s in full batches, 4.0 times the rate" in found
     assert ["predicted", "20.00", "40.00", "100.00", "5.0"] in cells
     assert ["measured", "20.00", "40.00", "100.00", "5.0"] in cells
-    assert "was busy for 8% of the time" in found
+    assert "the gateway used 8% of a core" in found
 
 
 def test_without_cores_one_worker_is_proved() -> None:
