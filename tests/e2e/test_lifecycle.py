@@ -192,7 +192,7 @@ def test_a_stop_answers_what_was_accepted_and_refuses_the_rest(number: int) -> N
         assert int(late.headers["retry-after"]) >= 1
         assert server.exit_code() == 0
         assert not any(is_alive(worker) for worker in workers)
-        says = "stopping: 2 requests are not answered yet; Ctrl-C again cuts off what is left\n"
+        says = "stopping: waiting for 2 pending requests; press Ctrl-C again to drop the rest\n"
         assert says in server.output
         assert server.output.endswith("gateway: stopped\n")
 

@@ -413,7 +413,9 @@ def test_setup_is_in_the_traceback() -> None:
 
 
 def test_wrong_overrides() -> None:
-    with pytest.raises(TypeError, match="no argument 'batch_size'; apis can be given other mb_max_latency, "):
+    with pytest.raises(
+        TypeError, match="no argument 'batch_size'; arguments of @api that it accepts are mb_max_latency, "
+    ):
         client(Digits, batch_size=3).__enter__()  # type: ignore[call-arg]
     with pytest.raises(DefinitionError, match="api 'predict': timeout must be a number of seconds above 0"):
         client(Digits, timeout=0).__enter__()
