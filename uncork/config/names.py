@@ -52,7 +52,7 @@ def checked_override(api: str, argument: str, value: Any, source: Source) -> Ove
     try:
         _check(api, argument, tuple(value) if isinstance(value, list) else value)
     except ValueError as error:
-        raise WrongUsage(f"{source.name}: {str(error).removeprefix(f'api {api!r}: ')}") from None
+        raise WrongUsage(f"{source.name}: {str(error).removeprefix(f'API {api!r}: ')}") from None
     return Override(api=api, argument=argument, value=value, source=source.name)
 
 

@@ -172,7 +172,7 @@ class ProxyOptions(ServerOptions):
         try:
             settings.rules("model")
         except ValueError as error:
-            message = str(error).removeprefix("api 'model': ").removeprefix("policy: ")
+            message = str(error).removeprefix("API 'model': ").removeprefix("policy: ")
             raise in_options(ValueError(message), OPTIONS) from None
         return settings
 
