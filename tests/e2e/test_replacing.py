@@ -89,7 +89,7 @@ def test_a_server_can_be_stopped_while_somebody_waits_for_a_reload(tmp_path: Pat
 @pytest.mark.parametrize(
     ("limit", "says"),
     [
-        (("--max-batches-per-worker", "20"), "batches: another has"),
+        (("--max-batches-per-worker", "20"), "batches; a new worker has"),
         (("--max-worker-memory", "100MiB"), "MiB: another"),
     ],
 )

@@ -213,7 +213,7 @@ def test_the_picture_has_policies_and_ratios(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--policies", "cork"], "--policies takes two or more"),
-        (["--policies", "cork,corky"], "--policies: there is no policy 'corky'"),
+        (["--policies", "cork,corky"], "--policies: unknown policy 'corky'"),
         (["--think-ms", "5"], "--think-ms only goes with --clients"),
         (["--plot", "p.txt"], "--plot takes a name that ends in .png, .svg, .pdf, got 'p.txt'"),
         (["--plot", "/nowhere/p.png"], "--plot: '/nowhere/p.png' cannot be written"),
