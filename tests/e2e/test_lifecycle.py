@@ -27,7 +27,10 @@ EITHER_SIGNAL = [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.s
     ("target", "says"),
     [
         (f"{SERVICES / 'broken.py'}:Broken", "No module named 'a_module_that_does_not_exist'"),
-        (f"{SERVICES / 'probe.py'}:Missing", "has no 'Missing'; it has Probe, NoSetup, Warm, NoApi"),
+        (
+            f"{SERVICES / 'probe.py'}:Missing",
+            "has no 'Missing'; available services: Probe, NoSetup, Warm, NoApi",
+        ),
         *(
             # Reported as those above are; the messages are tested in tests/workers/definition.
             pytest.param(*case, marks=pytest.mark.slow)

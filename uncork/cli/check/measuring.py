@@ -91,7 +91,7 @@ def _in_force(described: ServiceDescription, options: ServeOptions) -> ServiceDe
         try:
             check_policy(api.settings.policy)
         except ValueError as error:
-            raise DefinitionError(f"api {api.name!r}: policy: {error}") from None
+            raise DefinitionError(f"API {api.name!r}: policy: {error}") from None
     return service
 
 
