@@ -96,7 +96,7 @@ def test_warnings_fail_when_they_are_to() -> None:
         (
             (f"{CHECKED}:Fine", "--mb-max-latency", "-1"),
             2,
-            "mb_max_latency must be a number of milliseconds above 0",
+            "mb_max_latency must be a positive number of milliseconds",
         ),
         ((f"{CHECKED}:Fine", "--client-timeout-ms", "0"), 2, "--client-timeout-ms must be above 0, got 0"),
     ],
@@ -121,5 +121,5 @@ def test_an_unknown_policy_is_refused(tmp_path: Path) -> None:
     )
     done = run_uncork("check", f"{service}:Wrong")
 
-    assert "uncork check: API 'predict': policy: there is no policy 'corky'; there are cork" in done.stderr
+    assert "uncork check: API 'predict': policy: unknown policy 'corky'; available: cork" in done.stderr
     assert done.returncode == 2

@@ -141,7 +141,7 @@ def test_tables_for_people(place: Path) -> None:
 def test_what_a_service_does_not_bear_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By `uncork serve` and `uncork config` in the same words."""
     monkeypatch.setenv("UNCORK_API_PREDIT_TIMEOUT", "5")
-    says = "Echo has no api 'PREDIT'; did you mean predict? it has predict, compiled, stream\n"
+    says = "Echo has no API 'PREDIT'; did you mean predict? available APIs: predict, compiled, stream\n"
     for command in (("serve", "--port", "0"), ("config", "serve")):
         result = run_uncork(*command)
         assert result.returncode == 2

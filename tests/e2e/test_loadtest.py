@@ -193,7 +193,7 @@ def test_a_target_that_cannot_be_served() -> None:
     done = run_uncork("loadtest", "nowhere.py:Nothing", "--rate", "5", "--shape", "1")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert "there is no file nowhere.py" in done.stderr
+    assert "file nowhere.py does not exist" in done.stderr
 
 
 def test_ctrl_c_shows_what_was_seen_and_ends_everything() -> None:

@@ -183,7 +183,7 @@ def test_gpus_that_are_none_are_a_usage_error() -> None:
     result = CliRunner().invoke(app, ["serve", "service.py:Echo", "--gpus", "all"])
 
     assert result.exit_code == 2
-    assert "'all' names no GPUs" in " ".join(result.stderr.split())
+    assert "'all' does not name GPUs" in " ".join(result.stderr.split())
 
 
 @pytest.mark.skipif(Path("/dev/kfd").exists(), reason="nothing counts the GPUs of this machine")

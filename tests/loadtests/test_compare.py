@@ -213,7 +213,7 @@ def test_the_picture_has_policies_and_ratios(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--policies", "cork"], "--policies takes two or more"),
-        (["--policies", "cork,corky"], "--policies: there is no policy 'corky'"),
+        (["--policies", "cork,corky"], "--policies: unknown policy 'corky'"),
         (["--think-ms", "5"], "--think-ms requires --clients"),
         (["--plot", "p.txt"], "--plot must end in one of .png, .svg, .pdf, got 'p.txt'"),
         (["--plot", "/nowhere/p.png"], "--plot: cannot write '/nowhere/p.png'"),

@@ -41,7 +41,7 @@ PLAN = Plan(
         (["--rate", "5", "--shape", "4", "--function", "m:f"], "got --shape, --function"),
         (["--shape", "4"], "no load is given; set --rate, --clients or --arrivals replay:FILE"),
         (["--shape", "4", "--rate", "0"], "rate must be positive"),
-        (["--shape", "4", "--rate", "5", "--arrivals", "poison"], "there are no arrivals 'poison'"),
+        (["--shape", "4", "--rate", "5", "--arrivals", "poison"], "unknown arrivals 'poison'"),
         (["--shape", "4", "--arrivals", "replay:nowhere.csv"], "nowhere.csv"),
         (["--shape", "0,4", "--rate", "5"], "--shape takes sizes separated by commas"),
         (["--shape", "4,x", "--rate", "5"], "got '4,x'"),

@@ -117,7 +117,7 @@ def test_files_are_sent_as_they_are(tmp_path: Path) -> None:
         (["--data", "a", "--lines", "b"], "--data and --lines cannot be combined"),
         (["--expected", "a"], "--expected requires --data or --lines"),
         (["--data", "nowhere"], "nowhere: No such file"),
-        (["--arrivals", "poison"], "there are no arrivals 'poison'"),
+        (["--arrivals", "poison"], "unknown arrivals 'poison'"),
         (["--arrivals", "replay:nowhere"], "--arrivals: .*nowhere"),
         (["--seconds", "0"], "seconds must be above 0"),
     ],

@@ -1,7 +1,6 @@
 """Names of settings: the options of the commands that can be configured, and the arguments of ``@api``."""
 
 import inspect
-import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -51,13 +50,8 @@ def checked_override(api: str, argument: str, value: Any, source: Source) -> Ove
     try:
         _check(api, argument, tuple(value) if isinstance(value, list) else value)
     except ValueError as error:
-        raise WrongUsage(f"{source.name}: {without_api(str(error), api)}") from None
+        raise WrongUsage(f"{source.name}: {str(error).removeprefix(f'API {api!r}: ')}") from None
     return Override(api=api, argument=argument, value=value, source=source.name)
-
-
-def without_api(message: str, api: str) -> str:
-    """Return an error of an API without the prefix that names the API."""
-    return re.sub(rf"^api {re.escape(repr(api))}: ", "", message, flags=re.IGNORECASE)
 
 
 def _check(api: str, argument: str, value: Any) -> None:

@@ -279,7 +279,7 @@ def test_json_has_everything_and_is_json() -> None:
         (["--goal-ms", "0"], "--goal-ms must be above 0, not 0"),
         (["--rate", "-1"], "rate must be positive"),
         (["--seconds", "0"], "--seconds must be above 0"),
-        (["--arrivals", "poison"], "there are no arrivals 'poison'"),
+        (["--arrivals", "poison"], "unknown arrivals 'poison'"),
         (["--arrivals", "replay:nowhere.csv"], "nowhere.csv"),
         (["--json", "/"], "--json: cannot write '/'; give a file in an existing, writable folder"),
         (["--expected", "f"], "--expected requires --data or --lines"),

@@ -189,9 +189,9 @@ def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None
         ),
         (["--think-ms", "4"], "to use --think-ms, set --clients"),
         (["--matrix", "all"], "--matrix must be one of quick, count, open, closed, clients, goal, got 'all'"),
-        (["--policy", "corky"], "there is no policy 'corky'; there are cork, cork-classic, fixed"),
-        (["--policy", "cork,"], "there is no policy ''"),
-        (["--arrivals", "bursts"], "there are no arrivals 'bursts'; there are poisson, gamma:CV"),
+        (["--policy", "corky"], "unknown policy 'corky'; available: cork, cork-classic, fixed"),
+        (["--policy", "cork,"], "unknown policy ''"),
+        (["--arrivals", "bursts"], "unknown arrivals 'bursts'; available: poisson, gamma:CV"),
         (["--arrivals", "gamma:0"], "must be positive"),
         (["--arrivals", "replay:/no/such/file"], "replay:/no/such/file: No such file"),
         (["--load", "0.2;0.5"], "--load takes numbers separated by commas, such as 0.2,0.5,0.8"),
@@ -225,10 +225,10 @@ def test_counts_begin_with_one(monkeypatch: pytest.MonkeyPatch, option: str) -> 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("1\nx\n", "seconds, one a line"),
-        ("2\n1\n", "rising order"),
+        ("1\nx\n", "one time in seconds per line"),
+        ("2\n1\n", "ascending order"),
         ("1\n", "at least two"),
-        ("0\n1\ninf\n", "finite seconds"),
+        ("0\n1\ninf\n", "finite times in seconds"),
         ("0\n0.000001\n", "set --load to scale it"),
     ],
 )

@@ -159,7 +159,7 @@ def test_a_host_that_is_none_is_told() -> None:
         ({"tls_cert": Path("missing.pem")}, "--tls-cert and --tls-key must be PEM files"),
         ({"tls_cert": Path(__file__)}, "--tls-cert and --tls-key must be PEM files"),
         ({"api_key_file": Path("missing.txt")}, "--api-key-file: missing.txt: No such file"),
-        ({"api_key_file": Path("/dev/null")}, "--api-key-file: /dev/null has no key in it"),
+        ({"api_key_file": Path("/dev/null")}, "--api-key-file: /dev/null contains no keys"),
     ],
 )
 def test_files_that_are_not_what_they_should_be_are_wrong_usage(

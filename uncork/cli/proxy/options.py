@@ -17,7 +17,6 @@ from uncork.cli.proxy.imported_settings import (
 from uncork.cli.serve.server_options import ServerOptions, read_header_name, readable
 from uncork.cli.usage import flags, in_options
 from uncork.config.errors import WrongUsage
-from uncork.config.names import without_api
 from uncork.config.option_fields import argument, option
 from uncork_dispatcher import POLICY_USAGE
 from uncork_gateway.proxy import ProxySettings
@@ -175,7 +174,7 @@ class ProxyOptions(ServerOptions):
         try:
             settings.rules("model")
         except ValueError as error:
-            message = without_api(str(error), "model").removeprefix("policy: ")
+            message = str(error).removeprefix("API 'model': ").removeprefix("policy: ")
             raise in_options(ValueError(message), OPTIONS) from None
         return settings
 
