@@ -35,7 +35,7 @@ _BOUND_S = 5.0
 _NEIGHBOUR_EVERY = 20
 _MAX_SHOWN = 20
 _CLOSED = 0
-_HANDLER_FAILED = b"the handler of api"
+_HANDLER_FAILED = b"the handler of API"
 
 
 @dataclass(kw_only=True)

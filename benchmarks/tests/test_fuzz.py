@@ -131,7 +131,7 @@ def test_an_example_that_does_not_work_is_not_fuzzed() -> None:
 
 
 def test_the_handler_of_a_service_may_fail() -> None:
-    found = fuzzed(reply(b"the handler of api 'x' failed; error id 1", status="500 Failed"))
+    found = fuzzed(reply(b"the handler of API 'x' failed; error id 1", status="500 Failed"))
 
     # Answers to HEAD have no body that could say so.
     assert [fault for fault in found.faults if "HEAD" not in fault] == []

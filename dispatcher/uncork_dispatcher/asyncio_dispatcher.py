@@ -240,13 +240,13 @@ class AsyncDispatcher(Generic[P, R]):
                 notify("the runner", self._runner.abandon, number, worker)
                 batch = self._running.pop(number).ended_at(now)
                 self._notify_ended(batch, "timed_out")
-                self._calls.settle(batch, BatchTimedOut("the batch ran past its timeout"))
+                self._calls.settle(batch, BatchTimedOut("the batch exceeded its timeout"))
             case Lost(request):
-                self._calls.fail(request, WorkerLost("the worker died while it ran the batch"))
+                self._calls.fail(request, WorkerLost("the worker died while running the batch"))
             case GoalOutOfReach(api, goal_s, needed_s):
                 log.warning(
-                    "%s: even the smallest request takes %.3g ms, longer than mb_max_latency (%.3g ms): all "
-                    "answers are late. Raise the goal or make the model faster",
+                    "%s: even the smallest request takes %.3g ms, longer than mb_max_latency (%.3g ms), so "
+                    "every response is late. Raise mb_max_latency or make the model faster",
                     *(api, needed_s * 1000, goal_s * 1000),
                 )
             case _:

@@ -57,7 +57,7 @@ def batched(
 
     def decorate(function: Callable[[list[T]], Awaitable[Sequence[R]]]) -> Callable[[T], Awaitable[R]]:
         if not inspect.iscoroutinefunction(function):
-            raise TypeError(f"@batched needs an async function of a list, {function!r} is not async")
+            raise TypeError(f"@batched must decorate an async function, got {function!r}")
         rules = ApiRules(
             name=function.__qualname__,
             goal_s=mb_max_latency / 1000,

@@ -21,7 +21,7 @@ class RequestShed(DispatchError):
     """The request was shed; a retry makes sense after ``retry_after_s``."""
 
     def __init__(self, reason: ShedReason, retry_after_s: float) -> None:
-        super().__init__(f"request shed: {reason}; try again in {retry_after_s:.1f} s")
+        super().__init__(f"request shed: {reason}; retry after {retry_after_s:.1f} s")
         self.reason = reason
         self.retry_after_s = retry_after_s
 

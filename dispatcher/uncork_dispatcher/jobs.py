@@ -43,12 +43,14 @@ class BatchResult(NamedTuple, Generic[R]):
         if not isinstance(self.results, Collection) or isinstance(self.results, Mapping | Set):
             return TypeError(
                 f"the batch function returned {type(self.results).__name__} {self.results!r:.80}; "
-                "it must return a list or an array with one result for each item, in order"
+                "it must return a list or an array with one result per item, in order"
             )
         if len(self.results) != len(start.requests):
             return WrongResultCount(len(start.requests), len(self.results))
         if not all(0 < cost < math.inf and 0 <= seconds < math.inf for cost, seconds in self.chunks):
-            return ValueError(f"a call takes some rows and some time, the runner says {self.chunks}")
+            return ValueError(
+                f"chunks must have more than 0 rows and a time of at least 0 s, got {self.chunks}"
+            )
         return None
 
 

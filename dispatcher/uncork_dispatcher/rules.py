@@ -57,10 +57,10 @@ class ApiRules:
         ):
             value = getattr(self, field)
             if not value > 0:
-                raise ValueError(f"api {self.name!r}: {field} must be positive, got {value}")
+                raise ValueError(f"API {self.name!r}: {field} must be positive, got {value}")
         if not self.max_hold_s >= 0:
-            raise ValueError(f"api {self.name!r}: max_hold_s must be 0 or more, got {self.max_hold_s}")
+            raise ValueError(f"API {self.name!r}: max_hold_s must be 0 or more, got {self.max_hold_s}")
         try:
             make_policy(self.policy, limit_rows=self.max_batch_rows)
         except ValueError as error:
-            raise ValueError(f"api {self.name!r}: policy: {error}") from None
+            raise ValueError(f"API {self.name!r}: policy: {error}") from None

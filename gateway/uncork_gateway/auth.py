@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 _SHORTEST_KEY = 16
 _BEARER = b"bearer "
-_REFUSAL = "this server wants an API key: send it as Authorization: Bearer KEY, or as X-Api-Key: KEY"
+_REFUSAL = "missing or unknown API key; send it as Authorization: Bearer KEY or X-Api-Key: KEY"
 
 
 class WrongKeys(ValueError):
@@ -57,12 +57,15 @@ def read_keys(path: Path) -> ApiKeys:
         if not key or key.startswith(b"#"):
             continue
         if len(key) < _SHORTEST_KEY:
-            raise WrongKeys(f"{path}, line {number}: a key has at least {_SHORTEST_KEY} characters")
+            raise WrongKeys(f"{path}, line {number}: the key must have at least {_SHORTEST_KEY} characters")
         if not all(0x20 < byte < 0x7F for byte in key):
-            raise WrongKeys(f"{path}, line {number}: a key is of visible ASCII characters, without spaces")
+            raise WrongKeys(
+                f"{path}, line {number}: the key has a character that headers cannot carry; use visible "
+                "ASCII characters without spaces"
+            )
         keys.append(key)
     if not keys:
-        raise WrongKeys(f"{path} has no key in it; write one a line")
+        raise WrongKeys(f"{path} contains no keys; write one key per line")
     return ApiKeys(keys)
 
 

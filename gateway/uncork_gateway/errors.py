@@ -121,8 +121,8 @@ class ClientTimedOut(TimedOut):
 
 
 _SHED: dict[ShedReason, str] = {
-    "deadline": "overloaded: this request cannot be answered within the latency goal, or its client's time",
-    "queue_full": "overloaded: the queue of this api is full",
+    "deadline": "overloaded: this request cannot complete within the latency goal or the client's timeout",
+    "queue_full": "overloaded: the queue of this API is full",
     "no_worker": "no {executor} is ready",
     "draining": "the server is shutting down",
 }
@@ -132,13 +132,15 @@ def from_dispatcher(error: DispatchError, *, executor: str) -> GatewayError:
     """Return the response to an error of the dispatcher; ``executor`` names what runs batches."""
     match error:
         case RequestShed(reason="client_deadline"):
-            return ClientTimedOut("the time that X-Request-Timeout-Ms allows has passed")
+            return ClientTimedOut(
+                "the timeout in X-Request-Timeout-Ms expired before the request was executed"
+            )
         case RequestShed():
             return Unavailable(_SHED[error.reason].format(executor=executor), error.retry_after_s)
         case BatchTimedOut():
-            return TimedOut("the batch ran past the timeout of this api")
+            return TimedOut("the batch exceeded the timeout of this API")
         case WorkerLost():
-            return BadGateway(f"the {executor} died while it ran this request")
+            return BadGateway(f"the {executor} died while running this request")
         case _:
             return HandlerFailed(str(error))
 

@@ -71,10 +71,10 @@ class Gateway:
         """
         first, *rest = self._pool.standbys(pids)
         if any(service != first for service in rest):
-            raise ValueError("the new workers differ in what they serve")
+            raise ValueError("the new workers describe different services")
         are_all = not self._pool.any_left_by(pids)
         if first != self.service and not are_all:
-            raise ValueError("it does not serve what the other workers serve; all need a reload")
+            raise ValueError("the service has changed, so all workers must be reloaded together")
         if are_all:
             # Also for an unchanged description: new code may return other outputs, which are learned anew.
             self.events.serve(first)
@@ -91,7 +91,7 @@ class Gateway:
         start, sink = job.start, job.payloads[0].sink
         api = self._apis.in_force.get(start.api)
         if api is None or api.streams != (sink is not None):
-            raise Unavailable("this api was removed while the request was queued", retry_after_s=1)
+            raise Unavailable("this API was removed while the request was queued", retry_after_s=1)
         batch_id = self.front_end.batch_headers.id_of(start.batch)
         trace = None if self._traces is None else self._traces.begin_batch(batch_id, job)
         batch, bodies = to_frame(job, api.settings, batch_id=batch_id, trace=trace)
@@ -114,7 +114,7 @@ class Gateway:
         """Kill the worker, which has run a batch past its timeout."""
         hello = self._pool.runner_of(batch)
         if hello is not None:
-            log.error("worker %d ran a batch past its timeout and is killed", hello.index)
+            log.error("killing worker %d: its batch exceeded the timeout", hello.index)
             self._supervisor.kill(hello.pid)
 
     # What startup and reload show

@@ -166,4 +166,4 @@ class WorkerEvents:
         if not self.described.done():
             self.described.set_exception(ServiceUnusable(message))
         elif self.described.exception() is None:
-            log.error("a worker came up with a service that cannot be served: %s", message)
+            log.error("a worker started with a service that cannot be served: %s", message)

@@ -87,7 +87,7 @@ class Comparison:
     def faults(self) -> list[str]:
         """Reasons why the comparison failed."""
         if not self.rounds.whole:
-            return ["no round counts"]
+            return ["no valid round remains"]
         return [
             f"{policy}: {fault}"
             for policy in self.rounds.whole[0]
@@ -115,9 +115,11 @@ class Contest:
 
     def __post_init__(self) -> None:
         if len(set(self.policies)) < max(2, len(self.policies)):
-            raise ValueError(f"at least two different policies, each once; got {', '.join(self.policies)}")
+            raise ValueError(
+                f"policies must be two or more, without duplicates, got {', '.join(self.policies)}"
+            )
         if self.rounds < 1:
-            raise ValueError(f"at least 1 round, got {self.rounds}")
+            raise ValueError(f"rounds must be at least 1, got {self.rounds}")
 
 
 def compare(contest: Contest, *, tell: Callable[[str], None]) -> Comparison:
@@ -223,8 +225,8 @@ def _ratio(values: Sequence[float | None], base: Sequence[float | None]) -> Inte
 def _fault(turns: Sequence[Turn]) -> str:
     wrong = next((turn for turn in turns if turn.wrong), None)
     if wrong is not None:
-        all_wrong = plural(sum(turn.wrong for turn in turns), "wrong answer")
-        return f"{all_wrong}, the first: {wrong.first_wrong}"
+        all_wrong = plural(sum(turn.wrong for turn in turns), "wrong response")
+        return f"{all_wrong}; first: {wrong.first_wrong}"
     return next((turn.failure for turn in turns if turn.failure), "")
 
 

@@ -13,4 +13,6 @@ def require(module: str, *, wanted_by: str) -> None:
         importlib.import_module(module)
     except ImportError as error:
         library = module.partition(".")[0]
-        raise ExtraMissing(f'{wanted_by} needs {library}: pip install "uncork[loadtest]" ({error})') from None
+        raise ExtraMissing(
+            f'{wanted_by} requires {library}; run pip install "uncork[loadtest]" ({error})'
+        ) from None

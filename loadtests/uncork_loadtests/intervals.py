@@ -27,7 +27,7 @@ def median_interval(values: Sequence[float] | NDArray[np.float64], *, seed: int 
         ValueError: if there are no values.
     """
     if not len(values):
-        raise ValueError("there is no median of no values")
+        raise ValueError("the median needs at least one value")
     seen = np.asarray(values, dtype=float)
     median = float(np.median(seen))
     if len(seen) < 2:

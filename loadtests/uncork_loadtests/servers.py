@@ -137,11 +137,11 @@ def _wait_until_ready(server: Server, *, path: str) -> None:
             ended = server.exit_code()
             if ended is not None:
                 raise BenchError(
-                    f"{server.name} ended with {ended} before it was ready:\n{server.last_words()}"
+                    f"{server.name} exited with {ended} before it was ready:\n{server.last_words()}"
                 )
             if time.monotonic() > deadline:
                 raise BenchError(
-                    f"{server.name} not ready after {_READY_SECONDS:g} s:\n{server.last_words()}"
+                    f"{server.name} was not ready after {_READY_SECONDS:g} s:\n{server.last_words()}"
                 )
             time.sleep(0.05)
 
@@ -156,7 +156,7 @@ def _answers_200(http: httpx.Client, url: str) -> bool:
 def _last_words(process: subprocess.Popen[bytes], *, output: IO[bytes]) -> str:
     ended = process.poll()
     tail = "\n".join(_written(output).splitlines()[-20:])
-    return tail + ("" if ended is None else f"\n(ended with {ended})")
+    return tail + ("" if ended is None else f"\n(exited with {ended})")
 
 
 def _written(output: IO[bytes]) -> str:

@@ -75,12 +75,13 @@ def api_at(path: str | None, *, of: Sequence[Api], batches: bool = False) -> Api
     """
     at_path = [one for one in of if path in (None, one.route)]
     if not at_path:
-        raise NoSuchApi(f"no api at {path}; the service has {', '.join(one.route for one in of)}")
+        raise NoSuchApi(f"no API at {path}; the service has {', '.join(one.route for one in of)}")
     found = next((one for one in at_path if not (batches and one.streams)), None)
     if found is None:
         raise NoSuchApi(
-            f"the api at {at_path[0].route} streams its answers, which are not batched; only uncork loadtest "
-            "measures streams"
+            f"the API at {at_path[0].route} streams its responses, which are not batched; measure it with "
+            "uncork "
+            "loadtest"
         )
     return found
 
@@ -136,7 +137,7 @@ def _page(server: Server, path: str) -> bytes:
     except httpx.HTTPError as error:
         raise BenchError(f"{server.name}: GET {path} failed: {error}") from None
     if reply.status_code != 200:
-        raise BenchError(f"{server.name}: GET {path} answered {reply.status_code}: {reply.text[:200]}")
+        raise BenchError(f"{server.name}: GET {path} returned {reply.status_code}: {reply.text[:200]}")
     return reply.content
 
 

@@ -382,7 +382,7 @@ async def test_a_client_that_is_in_a_hurry_is_told_in_time() -> None:
 
 async def test_a_refusal_says_why_and_when_to_try_again() -> None:
     shell = dispatcher(Workers(), workers=0)
-    with pytest.raises(RequestShed, match=r"request shed: no_worker; try again in 1\.0 s") as caught:
+    with pytest.raises(RequestShed, match=r"request shed: no_worker; retry after 1\.0 s") as caught:
         await shell.call("a", "x")
 
     assert (caught.value.reason, caught.value.retry_after_s) == ("no_worker", 1.0)

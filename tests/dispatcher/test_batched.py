@@ -87,7 +87,7 @@ async def test_the_policy_is_that_asked_for() -> None:
         ({"mb_max_latency": 0}, "goal_s must be positive"),
         ({"mb_max_batch_size": 0}, "max_batch_rows must be positive"),
         ({"timeout": -1}, "timeout_s must be positive"),
-        ({"policy": "clever"}, "there is no policy 'clever'"),
+        ({"policy": "clever"}, "unknown policy 'clever'"),
     ],
 )
 def test_wrong_arguments_are_refused_at_once(arguments: dict[str, Any], message: str) -> None:
@@ -110,7 +110,9 @@ async def generator(items: list[int]) -> Any:
 
 @pytest.mark.parametrize("function", [plain, generator])
 def test_only_async_functions_are_taken(function: Callable[..., Any]) -> None:
-    with pytest.raises(TypeError, match=f"async function of a list, <function {function.__name__}"):
+    with pytest.raises(
+        TypeError, match=f"must decorate an async function, got <function {function.__name__}"
+    ):
         batched()(function)
 
 

@@ -22,7 +22,7 @@ NUMBERS = (
 @pytest.mark.parametrize("value", [0, -1, math.nan])
 def test_limits_are_positive(field: str, value: float) -> None:
     wrong: dict[str, Any] = {field: value}
-    with pytest.raises(ValueError, match=rf"api 'digits': {field} must be positive, got {value}"):
+    with pytest.raises(ValueError, match=rf"API 'digits': {field} must be positive, got {value}"):
         ApiRules(name="digits", **wrong)
 
 
@@ -35,16 +35,14 @@ def test_one_is_enough_of_everything(field: str) -> None:
 
 @pytest.mark.parametrize("value", [-1, math.nan])
 def test_a_hold_is_not_negative(value: float) -> None:
-    with pytest.raises(ValueError, match=rf"api 'digits': max_hold_s must be 0 or more, got {value}"):
+    with pytest.raises(ValueError, match=rf"API 'digits': max_hold_s must be 0 or more, got {value}"):
         ApiRules(name="digits", max_hold_s=value)
 
     assert ApiRules(name="digits", max_hold_s=0).max_hold_s == 0
 
 
 def test_the_policy_is_checked() -> None:
-    with pytest.raises(
-        ValueError, match=r"api 'digits': policy: there is no policy 'clever'; there are cork"
-    ):
+    with pytest.raises(ValueError, match=r"API 'digits': policy: unknown policy 'clever'; available: cork"):
         ApiRules(name="digits", policy="clever")
 
 

@@ -62,14 +62,14 @@ def test_a_service_whose_handlers_fail() -> None:
     wrong = {one["api"]: one["wrong"] for one in document["findings"] if one["code"] == "handler-fails"}
     line = line_of('return [item["who knows"]')
     assert wrong["always"] == (
-        f"for a row made from the schema, the handler raises KeyError: 'who knows' (checked.py:{line})"
+        f"with a row generated from the schema, the handler raises KeyError: 'who knows' (checked.py:{line})"
     )
     assert wrong["in_company"].startswith(
-        "for a batch of 2 rows, but not for fewer, the handler raises Wrong"
+        "with a batch of 2 rows, but not with fewer, the handler raises Wrong"
     )
     assert f"(checked.py:{line_of('yield str(')})" in wrong["streamed"]
     assert "fine" not in wrong
-    assert wrong["deadly"] == "for a row made from the schema, the handler ends the worker process"
+    assert wrong["deadly"] == "with a row generated from the schema, the handler kills the worker process"
     assert done.returncode == 1
 
 
@@ -96,7 +96,7 @@ def test_warnings_fail_when_they_are_to() -> None:
         (
             (f"{CHECKED}:Fine", "--mb-max-latency", "-1"),
             2,
-            "mb_max_latency must be a number of milliseconds above 0",
+            "mb_max_latency must be a positive number of milliseconds",
         ),
         ((f"{CHECKED}:Fine", "--client-timeout-ms", "0"), 2, "--client-timeout-ms must be above 0, got 0"),
     ],
@@ -121,5 +121,5 @@ def test_an_unknown_policy_is_refused(tmp_path: Path) -> None:
     )
     done = run_uncork("check", f"{service}:Wrong")
 
-    assert "uncork check: api 'predict': policy: there is no policy 'corky'; there are cork" in done.stderr
+    assert "uncork check: API 'predict': policy: unknown policy 'corky'; available: cork" in done.stderr
     assert done.returncode == 2

@@ -36,4 +36,4 @@ def test_a_wrong_path_is_wrong_usage() -> None:
     done = run_uncork("compare", PROBE, "--policies", "cork,none", *BRIEF, "--path", "/nowhere")
 
     assert done.returncode == 2
-    assert "no api at /nowhere; the service has /add, " in done.stderr
+    assert "no API at /nowhere; the service has /add, " in done.stderr

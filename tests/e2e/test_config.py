@@ -94,7 +94,7 @@ def test_a_server_runs_under_the_settings_that_are_shown(place: Path) -> None:
         assert "restart" not in run_uncork("reload", "--port", port).stdout
         (place / "uncork.toml").write_text("workers = 2")
         told = run_uncork("reload", "--port", port).stdout
-        assert f"{place / 'uncork.toml'} has changed, which takes a restart" in told
+        assert f"{place / 'uncork.toml'} has changed too: restart the server to apply it" in told
         assert answers(server.base) == {(200, "2", 2)}
         assert HTTP.post(f"{server.base}/compiled", json=1).json() == 3
 
@@ -112,7 +112,7 @@ def test_what_is_in_force_is_shown_with_its_source(place: Path) -> None:
         "source": f"{file}: mb-max-latency",
         "text": "1000",
     }
-    assert settings["admin_port"] == {"value": None, "source": "default", "text": "(they stay on --port)"}
+    assert settings["admin_port"] == {"value": None, "source": "default", "text": "(served on --port)"}
     assert {name: (one["value"], one["source"]) for name, one in predict.items()} == {
         "route": ("/elsewhere", f"{file}: api.predict.route"),
         "mb_max_latency": (2000, f"{file}: api.predict.mb_max_latency"),
@@ -135,13 +135,13 @@ def test_tables_for_people(place: Path) -> None:
     assert ["policy", "aimd", "--policy"] in [line.split() for line in table]
     assert "\x1b" not in "".join(table)
     assert "imported" not in table  # what the service prints is no part of it
-    assert ["api", "predict", "value", "from"] in [line.split() for line in table]
+    assert ["API", "predict", "value", "from"] in [line.split() for line in table]
 
 
 def test_what_a_service_does_not_bear_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By `uncork serve` and `uncork config` in the same words."""
     monkeypatch.setenv("UNCORK_API_PREDIT_TIMEOUT", "5")
-    says = "Echo has no api 'PREDIT'; did you mean predict? it has predict, compiled, stream\n"
+    says = "Echo has no API 'PREDIT'; did you mean predict? available APIs: predict, compiled, stream\n"
     for command in (("serve", "--port", "0"), ("config", "serve")):
         result = run_uncork(*command)
         assert result.returncode == 2

@@ -217,7 +217,7 @@ def test_behind_api_keys_the_page_asks_for_one(browser: Browser, tmp_path: Path)
             docs.page.get_by_label("API key").fill(key)
             docs.page.get_by_role("button", name="Show").click()
             if key != KEY:
-                expect(docs.page.get_by_role("status")).to_have_text("The server does not know this key.")
+                expect(docs.page.get_by_role("status")).to_have_text("Unknown API key.")
         statuses = try_out(docs, docs.operations()[0])
 
     assert statuses == ("/predict", {"application/json": 200})

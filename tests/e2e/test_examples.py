@@ -57,7 +57,7 @@ def test_wine_reads_tables_and_writes_tables() -> None:
     growers = [pd.read_csv(io.BytesIO(reply.content))["grower"].tolist() for reply in replies]
     assert growers == [[int(data.target[at])] for at in range(0, 178, 9)]
     assert wrong.status_code == 400
-    assert "lacks 'hue'" in wrong.json()["detail"]
+    assert "missing 'hue'" in wrong.json()["detail"]
     assert text.status_code == 400
     assert "'hue' must be float32" in text.json()["detail"]
     assert [row["grower"] for row in as_json.json()] == [0, 0]

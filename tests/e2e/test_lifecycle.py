@@ -27,15 +27,18 @@ EITHER_SIGNAL = [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.s
     ("target", "says"),
     [
         (f"{SERVICES / 'broken.py'}:Broken", "No module named 'a_module_that_does_not_exist'"),
-        (f"{SERVICES / 'probe.py'}:Missing", "has no 'Missing'; it has Probe, NoSetup, Warm, NoApi"),
+        (
+            f"{SERVICES / 'probe.py'}:Missing",
+            "has no 'Missing'; available services: Probe, NoSetup, Warm, NoApi",
+        ),
         *(
             # Reported as those above are; the messages are tested in tests/workers/definition.
             pytest.param(*case, marks=pytest.mark.slow)
             for case in [
-                ("no_such_module_here:Service", "there is no module 'no_such_module_here'"),
-                (f"{SERVICES / 'missing.py'}:Service", "there is no file"),
+                ("no_such_module_here:Service", "module 'no_such_module_here' is neither"),
+                (f"{SERVICES / 'missing.py'}:Service", "does not exist"),
                 (f"{SERVICES / 'probe.py'}:os", "os is not a subclass of uncork.Service"),
-                (f"{SERVICES / 'probe.py'}:NoApi", "service NoApi has no api"),
+                (f"{SERVICES / 'probe.py'}:NoApi", "service NoApi has no API"),
                 ("probe", "is not of the form MODULE:SERVICE or FILE.py:SERVICE"),
             ]
         ),
@@ -65,8 +68,8 @@ def test_a_module_that_lacks_a_package_is_told_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--policy", "corky"], "there is no policy 'corky'"),
-        (["--mb-max-latency", "-1"], "mb_max_latency must be a number of milliseconds above 0"),
+        (["--policy", "corky"], "unknown policy 'corky'"),
+        (["--mb-max-latency", "-1"], "mb_max_latency must be a positive number of milliseconds"),
         (["--mb-max-batch-size", "0"], "--mb-max-batch-size"),
         (["--workers", "0"], "--workers"),
         (["--port", "70000"], "--port"),
@@ -119,7 +122,7 @@ def test_an_example_is_run_before_anybody_comes() -> None:
     with serving(f"{SERVICES / 'probe.py'}:Warm", "--mb-max-batch-size", "6") as server:
         assert server.metric("uncork_estimate_intercept_seconds", api="echo") > 0.001
         assert server.metric("uncork_requests_total") == 0
-        assert "echo: warmed up with 1 .. 6 rows in " in server.output
+        assert "echo: warmed up with 1 to 6 rows in " in server.output
 
 
 SLOW_SETUP = """
@@ -192,7 +195,7 @@ def test_a_stop_answers_what_was_accepted_and_refuses_the_rest(number: int) -> N
         assert int(late.headers["retry-after"]) >= 1
         assert server.exit_code() == 0
         assert not any(is_alive(worker) for worker in workers)
-        says = "stopping: 2 requests are not answered yet; Ctrl-C again cuts off what is left\n"
+        says = "stopping: waiting for 2 pending requests; press Ctrl-C again to drop the rest\n"
         assert says in server.output
         assert server.output.endswith("gateway: stopped\n")
 
@@ -267,7 +270,7 @@ def test_a_server_whose_workers_are_starting_can_be_stopped(tmp_path: Path) -> N
     (tmp_path / "slow.py").write_text(SLOW_SETUP)
     with serving(f"{tmp_path}/slow.py:Slow", wait=False) as server:
         server.wait_for_address()
-        eventually(lambda: "worker 0 is in setup for" in HTTP.get(f"{server.base}/readyz").text)
+        eventually(lambda: "worker 0 has been in setup for" in HTTP.get(f"{server.base}/readyz").text)
         workers = server.workers()
         server.terminate()
         server.terminate()

@@ -112,7 +112,7 @@ def test_a_service_that_only_streams_has_nothing_to_tune() -> None:
     done = run_uncork("tune", STREAMS, "--goal-ms", "50", "--shape", "5")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert "uncork tune: the api at /count streams its answers, which are not batched" in done.stderr
+    assert "uncork tune: the API at /count streams its responses, which are not batched" in done.stderr
 
 
 def test_a_server_behind_tls(tmp_path: Path) -> None:
@@ -166,8 +166,8 @@ def test_a_wrong_answer_fails_the_run(url: str, tmp_path: Path) -> None:
     )
 
     assert done.returncode == 1
-    assert "wrong answers" in done.stdout
-    assert "the first: sent b'[3, 4]', expected b'8.0', got b'7.0'" in done.stderr
+    assert "wrong responses" in done.stdout
+    assert "first: sent b'[3, 4]', expected b'8.0', got b'7.0'" in done.stderr
 
 
 @pytest.mark.slow
@@ -176,8 +176,10 @@ def test_refused_requests_are_no_good_answers(url: str) -> None:
     done = run_uncork("loadtest", url, "--rate", "50", "--shape", "3", *BRIEF)
 
     assert done.returncode == 1
-    assert re.search(r"there was no good answer; (\d+) of \1 requests: 400, the first: .*row", done.stderr)
-    assert re.search(r"^400 .* 100 %, the first: .*row", done.stdout, re.MULTILINE)
+    assert re.search(
+        r"no response was successful: (\d+) of \1 requests ended with 400; first: .*row", done.stderr
+    )
+    assert re.search(r"^400 .* 100 %; first: .*row", done.stdout, re.MULTILINE)
 
 
 def test_nobody_there() -> None:
@@ -191,7 +193,7 @@ def test_a_target_that_cannot_be_served() -> None:
     done = run_uncork("loadtest", "nowhere.py:Nothing", "--rate", "5", "--shape", "1")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert "there is no file nowhere.py" in done.stderr
+    assert "file nowhere.py does not exist" in done.stderr
 
 
 def test_ctrl_c_shows_what_was_seen_and_ends_everything() -> None:

@@ -39,7 +39,7 @@ def run(base: str, folder: Path, *arguments: str) -> tuple[subprocess.CompletedP
 
 def code(log: str) -> int:
     """What the exit code must be: a machine that is busy may void any run."""
-    return 1 if "void: the generator fell behind" in log else 0
+    return 1 if "void: the load generator fell behind" in log else 0
 
 
 def test_open_loop(base: str, tmp_path: Path) -> None:
@@ -111,5 +111,5 @@ def test_wrong_options_end_it_at_once(base: str) -> None:
     )
 
     assert done.returncode == 2
-    assert "--shape takes sizes with commas between them" in done.stderr
+    assert "--shape takes sizes separated by commas" in done.stderr
     assert "Traceback" not in done.stderr

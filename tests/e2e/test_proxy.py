@@ -120,10 +120,11 @@ def test_a_proxy_has_nothing_to_reload(model_server: Server) -> None:
     with proxying(model_server.base, *UNBATCHED, "--drain-delay", "3600") as server:
         reload = run_uncork("reload", "--port", server.base.rpartition(":")[2])
         server.process.send_signal(signal.SIGHUP)
-        eventually(lambda: "SIGHUP: a proxy has no workers to reload" in server.output)
+        eventually(lambda: "SIGHUP ignored: `uncork proxy` has no workers to reload" in server.output)
 
         assert (reload.returncode, reload.stdout) == (2, "")
-        assert reload.stderr == "uncork reload: a proxy has no workers to reload\n"
+        nothing = "`uncork proxy` has no workers to reload; restart it to change its settings"
+        assert reload.stderr == f"uncork reload: {nothing}\n"
         server.terminate()
         eventually(lambda: not server.ready())
         assert texts(server, ["during the delay"]).status_code == 200

@@ -105,7 +105,9 @@ def test_versions_take_over_under_load(tmp_path: Path) -> None:
             (tmp_path / "answers.py").write_text("ANSWER = 'b'")
             eventually(lambda: load.sees("two", "b"))
             (tmp_path / "service.py").write_text("class Echo(")
-            eventually(lambda: "service.py changed, but the old workers go on" in server.output)
+            eventually(
+                lambda: "service.py changed: reload failed, the old workers keep running" in server.output
+            )
             write(tmp_path, "bad", setup="raise OSError('no weights')")
             eventually(lambda: "failed in setup: OSError: no weights" in server.output)
             write(tmp_path, "three", more=MORE)
@@ -135,7 +137,7 @@ def test_a_file_that_was_missing_is_noticed(tmp_path: Path) -> None:
         text = (tmp_path / "service.py").read_text()
         (tmp_path / "service.py").write_text(f"import later\n{text}")
         eventually(lambda: "No module named 'later'" in server.output)
-        eventually(lambda: "the old workers go on" in server.output)
+        eventually(lambda: "the old workers keep running" in server.output)
         (tmp_path / "later.py").touch()
         eventually(lambda: "later.py changed\n" in server.output)
 
@@ -174,14 +176,14 @@ def test_reloading_needs_watchfiles(monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(app, ["serve", "service.py:Echo", "--reload"])
 
     assert result.exit_code == 2
-    assert "--reload needs watchfiles: pip install 'uncork[reload]'" in result.output
+    assert "--reload requires watchfiles; run pip install 'uncork[reload]'" in result.output
 
 
 def test_gpus_that_are_none_are_a_usage_error() -> None:
     result = CliRunner().invoke(app, ["serve", "service.py:Echo", "--gpus", "all"])
 
     assert result.exit_code == 2
-    assert "'all' names no GPUs" in " ".join(result.stderr.split())
+    assert "'all' does not name GPUs" in " ".join(result.stderr.split())
 
 
 @pytest.mark.skipif(Path("/dev/kfd").exists(), reason="nothing counts the GPUs of this machine")

@@ -60,9 +60,9 @@ def test_retry_after_is_rounded_up(seconds: float, header: bytes) -> None:
     [
         (
             "deadline",
-            "overloaded: this request cannot be answered within the latency goal, or its client's time",
+            "overloaded: this request cannot complete within the latency goal or the client's timeout",
         ),
-        ("queue_full", "overloaded: the queue of this api is full"),
+        ("queue_full", "overloaded: the queue of this API is full"),
         ("no_worker", "no worker is ready"),
         ("draining", "the server is shutting down"),
     ],
@@ -81,10 +81,10 @@ def test_a_request_that_was_shed_may_come_again(reason: ShedReason, message: str
         (
             RequestShed("client_deadline", 1),
             ClientTimedOut,
-            "the time that X-Request-Timeout-Ms allows has passed",
+            "the timeout in X-Request-Timeout-Ms expired before the request was executed",
         ),
-        (BatchTimedOut("x"), TimedOut, "the batch ran past the timeout of this api"),
-        (WorkerLost("worker 5 at /secret died"), BadGateway, "the worker died while it ran this request"),
+        (BatchTimedOut("x"), TimedOut, "the batch exceeded the timeout of this API"),
+        (WorkerLost("worker 5 at /secret died"), BadGateway, "the worker died while running this request"),
         (WrongResultCount(2, 3), HandlerFailed, "the batch function returned 3 results for 2 items"),
         (DispatchError("something else"), HandlerFailed, "something else"),
     ],

@@ -261,7 +261,7 @@ async def test_only_a_goal_refuses_those_who_are_late() -> None:
         model.gate.set()
 
         assert [predictions(await caller.reply()) for caller in (*running, held)] == [[2], [4], [6]]
-        message = "overloaded: this request cannot be answered within the latency goal, or its client's time"
+        message = "overloaded: this request cannot complete within the latency goal or the client's timeout"
         assert error(refused, 503) == message
         assert int(refused.headers["retry-after"]) >= 1
 
@@ -374,12 +374,12 @@ async def test_metrics_are_by_model() -> None:
 @pytest.mark.parametrize(
     ("urls", "settings", "message"),
     [
-        ([], {}, "there must be at least one server"),
-        (["localhost"], {}, "'localhost' is not the address of a server"),
+        ([], {}, "at least one server is required"),
+        (["localhost"], {}, "'localhost' is not a server address"),
         (["http://a"], {"max_batch_rows": 0}, "max_batch_rows must be positive, got 0"),
         (["http://a"], {"max_hold_s": -1}, "max_hold_s must be 0 or more, got -1"),
         (["http://a"], {"goal_s": 0}, "goal_s must be positive, got 0"),
-        (["http://a"], {"policy": "magic"}, "there is no policy 'magic'"),
+        (["http://a"], {"policy": "magic"}, "unknown policy 'magic'"),
         (["http://a"], {"concurrency": 0}, "concurrency must be above 0, got 0"),
         (["http://a"], {"health_path": "ready"}, "the health path must begin with /, got 'ready'"),
     ],

@@ -62,7 +62,7 @@ async def test_an_unknown_route_is_404(tmp_path: Path) -> None:
         for path in ("/nothing", "/echo/", "/echo/x", "/livez/", "/livez/x"):
             for method in ("GET", "POST"):
                 told = problem(await on.http.request(method, path), 404)
-                assert told.startswith(f"there is no {path} here; ")
+                assert told.startswith(f"no route for {path}; ")
 
 
 async def test_a_wrong_method_is_405(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ async def test_a_wrong_method_is_405(tmp_path: Path) -> None:
         await on.worker()
         for method in ("GET", "PUT", "DELETE", "OPTIONS"):
             reply = await on.http.request(method, "/echo")
-            assert problem(reply, 405) == f"{method} is not allowed for /echo; send POST"
+            assert problem(reply, 405) == f"{method} is not allowed for /echo; use POST"
             assert reply.headers["allow"] == "POST"
         bodiless = await on.http.head("/echo")
         assert (bodiless.status_code, bodiless.headers["allow"], bodiless.content) == (405, "POST", b"")
@@ -154,7 +154,7 @@ async def test_what_was_promised_to_an_api_is_kept_when_its_last_worker_dies(tmp
         await turns(50)
         worker.close()
 
-        assert problem(await running, 502) == "the worker died while it ran this request"
+        assert problem(await running, 502) == "the worker died while running this request"
         assert problem(await held, 503) == "no worker is ready"
 
 
@@ -176,7 +176,7 @@ async def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
         asking = on.post("/echo", 1)
         await worker.batch()
 
-        assert problem(await asking, 504) == "the batch ran past the timeout of this api"
+        assert problem(await asking, 504) == "the batch exceeded the timeout of this API"
         assert on.killed == [1]  # the process
 
 

@@ -77,7 +77,7 @@ async def test_a_queue_holds_batches_whatever_they_weigh(tmp_path: Path) -> None
             worker.answer(batch, [b"0"] * len(batch.rows))
         replies = await asyncio.gather(*asking)
 
-        assert problem(full, 503) == "overloaded: the queue of this api is full"
+        assert problem(full, 503) == "overloaded: the queue of this API is full"
         assert {reply.status_code for reply in replies} == {200}
 
 
@@ -88,5 +88,5 @@ async def test_a_cost_that_does_not_fit_the_input_makes_the_service_unusable(tmp
 
     async with gateway(tmp_path) as on:
         (await on.connect()).send(Hello(index=0, pid=1, service=service(api)))
-        with pytest.raises(ServiceUnusable, match="api 'add': cost must be a number or 'bytes' for"):
+        with pytest.raises(ServiceUnusable, match="API 'add': cost must be a number or 'bytes' for"):
             await on.gateway.events.described

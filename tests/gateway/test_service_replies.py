@@ -87,22 +87,22 @@ async def test_limits_of_the_gateway_are_in_force(tmp_path: Path) -> None:
         batch, _ = await worker.batch()
         worker.answer(batch, [b"1"])
 
-        assert problem(full, 503) == "overloaded: the queue of this api is full"
+        assert problem(full, 503) == "overloaded: the queue of this API is full"
         assert [(await one).status_code for one in asking] == [200, 200]
 
 
 @pytest.mark.parametrize(
     ("settings", "overrides", "message"),
     [
-        ({"policy": "magic"}, {}, "api 'echo': policy: there is no policy 'magic'; there are cork, "),
-        ({}, {"policy": "fixed:x"}, "api 'echo': policy: there is no policy 'fixed:x'; there are cork, "),
+        ({"policy": "magic"}, {}, "API 'echo': policy: unknown policy 'magic'; available: cork, "),
+        ({}, {"policy": "fixed:x"}, "API 'echo': policy: unknown policy 'fixed:x'; available: cork, "),
         (
             {},
             {"mb_max_latency": -1},
-            "api 'echo': mb_max_latency must be a number of milliseconds above 0, got -1",
+            "API 'echo': mb_max_latency must be a positive number of milliseconds, got -1",
         ),
-        ({"timeout": 0}, {}, "api 'echo': timeout must be a number of seconds above 0, got 0"),
-        ({"cost": 0}, {}, "api 'echo': cost must be a number above 0 "),
+        ({"timeout": 0}, {}, "API 'echo': timeout must be a positive number of seconds, got 0"),
+        ({"cost": 0}, {}, "API 'echo': cost must be a number above 0 "),
     ],
 )
 async def test_wrong_settings_make_the_service_unusable(
@@ -202,7 +202,7 @@ async def test_a_changed_service_that_is_unusable_changes_nothing(
         assert (batch.limit_rows, len(batch.rows)) == (1000, 5)
         problem(await on.http.post("/bad", json=1), 404)
     (record,) = caplog.records
-    assert "a worker came up with a service that cannot be served: api 'bad': policy" in record.getMessage()
+    assert "a worker started with a service that cannot be served: API 'bad': policy" in record.getMessage()
 
 
 async def estimate(on: GatewayStage) -> float:

@@ -108,7 +108,7 @@ async def test_a_worker_that_dies_leaves_an_answer_that_is_not_whole(
             worker = await on.worker(serves=service(streaming_api()))
             with pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"):
                 await streamed(on, worker, b"a", whole=False)
-    assert "was cut short: the worker died while it ran this request" in caplog.text
+    assert "was cut short: the worker died while running this request" in caplog.text
 
 
 @pytest.mark.parametrize("streams_before", [True, False])

@@ -140,22 +140,22 @@ def test_what_is_missing_in_a_round_is_not_summed_up() -> None:
 @pytest.mark.parametrize(
     ("turn", "fault"),
     [
-        (replace(GOOD, wrong=2, first_wrong="sent x"), "b: 2 wrong answers, the first: sent x"),
-        (replace(GOOD, failure="there was no good answer"), "b: there was no good answer"),
+        (replace(GOOD, wrong=2, first_wrong="sent x"), "b: 2 wrong responses; first: sent x"),
+        (replace(GOOD, failure="no response was successful"), "b: no response was successful"),
     ],
 )
 def test_faults_name_the_policy(turn: Turn, fault: str) -> None:
     assert comparison({"a": GOOD, "b": GOOD}, {"a": GOOD, "b": turn}).faults == [fault]
     assert comparison({"a": GOOD, "b": GOOD}).faults == []
-    assert comparison().faults == ["no round counts"]
+    assert comparison().faults == ["no valid round remains"]
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"policies": ["cork"]}, "at least two different policies"),
-        ({"policies": ["cork", "none", "cork"]}, "each once; got cork, none, cork"),
-        ({"rounds": 0}, "at least 1 round, got 0"),
+        ({"policies": ["cork"]}, "policies must be two or more, without duplicates"),
+        ({"policies": ["cork", "none", "cork"]}, "without duplicates, got cork, none, cork"),
+        ({"rounds": 0}, "rounds must be at least 1, got 0"),
     ],
 )
 def test_a_contest_that_makes_no_sense_is_refused(changed: dict[str, Any], message: str) -> None:
@@ -167,7 +167,7 @@ def test_an_interval_needs_values() -> None:
     one = median_interval([3.0])
 
     assert (one.median, one.low, one.high) == (3.0, 3.0, 3.0)
-    with pytest.raises(ValueError, match="no values"):
+    with pytest.raises(ValueError, match="needs at least one value"):
         median_interval([])
 
 
@@ -205,7 +205,7 @@ def test_the_picture_has_policies_and_ratios(tmp_path: Path) -> None:
     draw(comparison(*ROUNDS), tmp_path / "p.svg")
     text = (tmp_path / "p.svg").read_text()
 
-    assert all(f">{word}<" in text for word in ("cork", "none", "99th percentile, ms", "too few answers"))
+    assert all(f">{word}<" in text for word in ("cork", "none", "99th percentile, ms", "too few responses"))
     assert "2.500 (2.000 .. 3.000)" in text
 
 
@@ -213,12 +213,12 @@ def test_the_picture_has_policies_and_ratios(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--policies", "cork"], "--policies takes two or more"),
-        (["--policies", "cork,corky"], "--policies: there is no policy 'corky'"),
-        (["--think-ms", "5"], "--think-ms only goes with --clients"),
-        (["--plot", "p.txt"], "--plot takes a name that ends in .png, .svg, .pdf, got 'p.txt'"),
-        (["--plot", "/nowhere/p.png"], "--plot: '/nowhere/p.png' cannot be written"),
-        (["--json", "/"], "--json: '/' cannot be written"),
-        (["--clients", "3"], "leave out --rate, or --clients"),
+        (["--policies", "cork,corky"], "--policies: unknown policy 'corky'"),
+        (["--think-ms", "5"], "--think-ms requires --clients"),
+        (["--plot", "p.txt"], "--plot must end in one of .png, .svg, .pdf, got 'p.txt'"),
+        (["--plot", "/nowhere/p.png"], "--plot: cannot write '/nowhere/p.png'"),
+        (["--json", "/"], "--json: cannot write '/'; give a file in an existing, writable folder"),
+        (["--clients", "3"], "cannot be combined with --rate"),
         (["--seconds", "0"], "--seconds must be above 0"),
     ],
 )
@@ -235,4 +235,4 @@ def test_a_library_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     done = CliRunner().invoke(app, ["compare", "m:S", "--rate", "5", "--shape", "2"])
 
     assert done.exit_code == 2
-    assert 'compare needs scipy: pip install "uncork[loadtest]"' in done.stderr
+    assert 'compare requires scipy; run pip install "uncork[loadtest]"' in done.stderr

@@ -34,34 +34,46 @@ PLAN = Plan(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--rate", "5"], "say what to send with one of --data, --lines, --shape, --function; got none"),
+        (
+            ["--rate", "5"],
+            "set the request body with exactly one of --data, --lines, --shape, --function; got none",
+        ),
         (["--rate", "5", "--shape", "4", "--function", "m:f"], "got --shape, --function"),
-        (["--shape", "4"], "give a --rate, or --clients, or recorded --arrivals (replay:FILE)"),
+        (["--shape", "4"], "no load is given; set --rate, --clients or --arrivals replay:FILE"),
         (["--shape", "4", "--rate", "0"], "rate must be positive"),
-        (["--shape", "4", "--rate", "5", "--arrivals", "poison"], "there are no arrivals 'poison'"),
+        (["--shape", "4", "--rate", "5", "--arrivals", "poison"], "unknown arrivals 'poison'"),
         (["--shape", "4", "--arrivals", "replay:nowhere.csv"], "nowhere.csv"),
-        (["--shape", "0,4", "--rate", "5"], "--shape takes sizes with commas between them"),
+        (["--shape", "0,4", "--rate", "5"], "--shape takes sizes separated by commas"),
         (["--shape", "4,x", "--rate", "5"], "got '4,x'"),
-        (["--shape", "4", "--range", "9,0", "--rate", "5"], "--range takes two numbers of at most 1e9"),
-        (["--data", "f", "--range", "0,9", "--rate", "5"], "--range only goes with --shape"),
+        (["--shape", "4", "--range", "9,0", "--rate", "5"], "--range takes two numbers up to 1e9"),
+        (["--data", "f", "--range", "0,9", "--rate", "5"], "--range requires --shape"),
         (["--shape", "4", "--rate", "5", "--seconds", "0"], "--seconds must be above 0"),
         (["--shape", "4", "--rate", "5", "--goal-ms", "0"], "--goal-ms must be above 0"),
-        (["--shape", "4", "--rate", "5", "--think-ms", "5"], "--think-ms only goes with --clients"),
-        (["--shape", "4", "--clients", "5", "--rate", "5"], "leave out --rate, or --clients"),
-        (["--shape", "4", "--clients", "1", "--processes", "2"], "2 processes need as many connections"),
-        (["--shape", "4", "--rate", "5", "--workers", "2"], "--workers goes with a service"),
-        (["--shape", "4", "--rate", "5", "--path", "/x"], "--path goes with a service"),
+        (["--shape", "4", "--rate", "5", "--think-ms", "5"], "--think-ms requires --clients"),
+        (["--shape", "4", "--clients", "5", "--rate", "5"], "cannot be combined with --rate"),
+        (
+            ["--shape", "4", "--clients", "1", "--processes", "2"],
+            "--clients must be at least 2, one for each process, not 1",
+        ),
+        (["--shape", "4", "--rate", "5", "--workers", "2"], "--workers requires a service as TARGET"),
+        (["--shape", "4", "--rate", "5", "--path", "/x"], "--path requires a service as TARGET"),
         (["--data", "nowhere.json", "--rate", "5"], "nowhere.json: No such file"),
-        (["--rows", "3", "--data", "f", "--rate", "5"], "--rows only goes with --shape"),
-        (["--shape", "4", "--expected", "f", "--rate", "5"], "--expected only goes with --data or --lines"),
+        (["--rows", "3", "--data", "f", "--rate", "5"], "--rows requires --shape"),
+        (["--shape", "4", "--expected", "f", "--rate", "5"], "--expected requires --data or --lines"),
         (["--function", "json:nothing", "--rate", "5"], "json has no function 'nothing'"),
-        (["--shape", "4", "--rate", "5", "--header", "nothing"], "--header takes NAME:VALUE, got 'nothing'"),
-        (["--shape", "4", "--rate", "5", "--header", "A: b\r\nC: d"], "--header takes NAME:VALUE"),
+        (
+            ["--shape", "4", "--rate", "5", "--header", "nothing"],
+            "--header must be NAME:VALUE, got 'nothing'",
+        ),
+        (["--shape", "4", "--rate", "5", "--header", "A: b\r\nC: d"], "--header must be NAME:VALUE"),
         (
             ["--shape", "4", "--rate", "5", "--report", "/nowhere/r.html"],
-            "--report: '/nowhere/r.html' cannot",
+            "--report: cannot write '/nowhere/r.html'",
         ),
-        (["--shape", "4", "--rate", "5", "--json", "/"], "--json: '/' cannot be written"),
+        (
+            ["--shape", "4", "--rate", "5", "--json", "/"],
+            "--json: cannot write '/'; give a file in an existing, writable folder",
+        ),
     ],
 )
 def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
@@ -82,9 +94,9 @@ def test_a_url_without_a_scheme_we_speak_is_refused() -> None:
 @pytest.mark.parametrize(
     ("url", "arguments", "message"),
     [
-        ("http://h/x", ["--insecure"], "--insecure goes with a TARGET that begins with https://; got 'http:"),
-        ("m:S", ["--ca", "f", "--key", "f"], "--ca, --key goes with a TARGET that begins with https://"),
-        ("https://h/x", ["--ca", "f", "--insecure"], "--ca and --insecure must not be given together"),
+        ("http://h/x", ["--insecure"], "--insecure requires a TARGET that begins with https://, got 'http:"),
+        ("m:S", ["--ca", "f", "--key", "f"], "--ca, --key requires a TARGET that begins with https://"),
+        ("https://h/x", ["--ca", "f", "--insecure"], "--ca and --insecure must not be combined"),
         ("https://h/x", ["--key", "f"], "to use --key, --cert must be given too"),
         ("https://h/x", ["--ca", "nowhere"], "--ca must be a PEM file of certificates, got 'nowhere'"),
         ("https://h/x", ["--ca", __file__], "--ca must be a PEM file of certificates"),
@@ -170,15 +182,15 @@ def test_the_table_has_what_was_found() -> None:
     )
 
     assert lines["offered"] == ["12.0/s", "24", "requests"]
-    assert lines["answered"] == ["11.0/s", "21", "good", "answers", "(2xx)"]
+    assert lines["answered"] == ["11.0/s", "21", "successful", "responses", "(2xx)"]
     assert lines["in"][:2] == ["goal", "83.33"]
     assert lines["503"] == ["(shed)", "1", "4.17", "%"]
     assert lines["connection"] == ["lost", "1", "4.17", "%"]
-    assert lines["no"] == ["answer", "1", "4.17", "%"]
-    assert lines["rows"][:3] == ["a", "batch", "4.0"]
-    assert lines["held"] == ["21", "5.00", "5.00", "-", "-", "-", "5.00"]
+    assert lines["no"] == ["response", "1", "4.17", "%"]
+    assert lines["rows/batch"][:1] == ["4.0"]
+    assert lines["queued"] == ["21", "5.00", "5.00", "-", "-", "-", "5.00"]
     assert lines["batch"] == ["21", "12.00", "12.00", "-", "-", "-", "12.00"]
-    assert lines["wrong"][:2] == ["answers", "1"]
+    assert lines["wrong"][:2] == ["responses", "1"]
     assert lines["the"][1:5] == ["estimates", "10", "+", "0.25n"]
 
 
@@ -189,8 +201,8 @@ def test_the_table_has_what_the_first_error_said() -> None:
     )
     lines = shown(found)
 
-    assert lines["400"] == ["1", "4.35", "%,", "the", "first:", "expected", "a", "row"]
-    assert lines["503"] == ["(shed)", "1", "4.35", "%,", "the", "first:", "busy"]
+    assert lines["400"] == ["1", "4.35", "%;", "first:", "expected", "a", "row"]
+    assert lines["503"] == ["(shed)", "1", "4.35", "%;", "first:", "busy"]
     assert lines["404"] == ["1", "4.35", "%"]
     figures = json.loads(as_json(found, found.summary(), estimate=None))
     assert figures["first_errors"] == {"400": "expected a row", "503": "busy", "404": ""}
@@ -202,9 +214,15 @@ def test_the_table_has_what_the_first_error_said() -> None:
         ([], ""),
         ([{"status": 400}] * 20, ""),
         ([{"status": 503}] * 900, ""),
-        ([{"status": 400}] * 21, "most requests failed; 21 of 41 requests: 400, the first: expected a row"),
-        ([{"status": LOST}] * 21, "most requests failed; 21 of 41 requests: connection lost"),
-        ([{"status": 503}] * 22 + [{"status": 500}] * 43, "most requests failed; 43 of 85 requests: 500"),
+        (
+            [{"status": 400}] * 21,
+            "most requests failed: 21 of 41 requests ended with 400; first: expected a row",
+        ),
+        ([{"status": LOST}] * 21, "most requests failed: 21 of 41 requests ended with connection lost"),
+        (
+            [{"status": 503}] * 22 + [{"status": 500}] * 43,
+            "most requests failed: 43 of 85 requests ended with 500",
+        ),
     ],
 )
 def test_a_run_fails_if_most_requests_do(changes: list[dict[str, Any]], failure: str) -> None:
@@ -216,9 +234,9 @@ def test_a_run_fails_if_most_requests_do(changes: list[dict[str, Any]], failure:
 @pytest.mark.parametrize(
     ("statuses", "failure"),
     [
-        ([503, 503], "there was no good answer; 2 of 2 requests: 503 (shed), the first: busy"),
-        ([503, 503, 400], "there was no good answer; 1 of 3 requests: 400"),
-        ([], "there was no good answer"),
+        ([503, 503], "no response was successful: 2 of 2 requests ended with 503 (shed); first: busy"),
+        ([503, 503, 400], "no response was successful: 1 of 3 requests ended with 400"),
+        ([], "no response was successful"),
     ],
 )
 def test_a_run_fails_without_a_good_answer(statuses: list[int], failure: str) -> None:
@@ -259,7 +277,7 @@ def test_streams_have_lines_of_their_own() -> None:
     found = outcome(*[streamed] * 10)
     lines = shown(found)
 
-    assert lines["chunks"] == ["25.0/s", "5.0", "in", "a", "streamed", "answer"]
+    assert lines["chunks"] == ["25.0/s", "5.0", "per", "streamed", "response"]
     assert lines["first"] == ["chunk", "10", "10.00", "10.00", "-", "-", "-", "10.00"]
     assert lines["chunk"] == ["to", "chunk", "10", "10.00", "10.00", "-", "-", "-", "10.00"]
     figures = json.loads(as_json(found, found.summary(), estimate=None))["summary"]
@@ -283,7 +301,7 @@ def test_json_has_everything_and_is_json() -> None:
 def test_void_says_why() -> None:
     found = outcome({"fired_s": 1.5, "done_s": 1.52})
 
-    assert "the generator fell behind" in found.void
+    assert "the load generator fell behind" in found.void
     assert json.loads(as_json(found, found.summary(), estimate=None))["void"] == found.void
     assert np.isfinite(found.samples["fired_s"]).all()
 
@@ -299,4 +317,4 @@ def test_a_library_that_is_missing_is_told(
     done = CliRunner().invoke(app, ["loadtest", URL, *arguments])
 
     assert done.exit_code == 2
-    assert f'{option} needs {module.partition(".")[0]}: pip install "uncork[loadtest]"' in done.stderr
+    assert f'{option} requires {module.partition(".")[0]}; run pip install "uncork[loadtest]"' in done.stderr

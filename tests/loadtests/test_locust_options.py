@@ -43,14 +43,14 @@ def test_frames_come_out_as_they_went_in(bodies: list[bytes]) -> None:
     stream = io.BytesIO(b"".join(map(encode, frames)))
 
     assert [read_frame(stream.read) for _ in frames] == frames
-    assert read_frame(stream.read).failed == "a generator ended too early"
+    assert read_frame(stream.read).failed == "a load generator exited early"
 
 
 @pytest.mark.parametrize("kept", [1, 4, 10])
 def test_a_frame_that_is_cut_off_is_a_failure(kept: int) -> None:
     stream = io.BytesIO(encode(Frame(samples=b"x" * 50))[:kept])
 
-    assert read_frame(stream.read) == Frame(failed="a generator ended too early")
+    assert read_frame(stream.read) == Frame(failed="a load generator exited early")
 
 
 def test_samples_come_out_as_they_went_in() -> None:
@@ -67,10 +67,10 @@ def test_samples_come_out_as_they_went_in() -> None:
     ("sample", "told"),
     [
         ({"status": 200, "latency_ms": 5.0, "wrong": False}, (5.0, "")),
-        ({"status": 200, "latency_ms": 5.0, "wrong": True}, (5.0, "wrong answer")),
+        ({"status": 200, "latency_ms": 5.0, "wrong": True}, (5.0, "wrong response")),
         ({"status": 503, "latency_ms": 5.0, "wrong": False}, (5.0, "status 503")),
         ({"status": LOST, "latency_ms": math.nan, "wrong": False}, (None, "connection lost")),
-        ({"status": UNANSWERED, "latency_ms": math.nan, "wrong": False}, (None, "no answer")),
+        ({"status": UNANSWERED, "latency_ms": math.nan, "wrong": False}, (None, "no response")),
     ],
 )
 def test_what_locust_is_told(sample: dict[str, Any], told: tuple[float | None, str]) -> None:
@@ -114,10 +114,10 @@ def test_files_are_sent_as_they_are(tmp_path: Path) -> None:
         (["--shape", "2,x"], "--shape takes sizes"),
         (["--rows", "0"], "--rows must be at least 1, got 0"),
         (["--range", "2,1"], "--range takes two numbers"),
-        (["--data", "a", "--lines", "b"], "--data or --lines, not both"),
-        (["--expected", "a"], "--expected only goes with"),
+        (["--data", "a", "--lines", "b"], "--data and --lines cannot be combined"),
+        (["--expected", "a"], "--expected requires --data or --lines"),
         (["--data", "nowhere"], "nowhere: No such file"),
-        (["--arrivals", "poison"], "there are no arrivals 'poison'"),
+        (["--arrivals", "poison"], "unknown arrivals 'poison'"),
         (["--arrivals", "replay:nowhere"], "--arrivals: .*nowhere"),
         (["--seconds", "0"], "seconds must be above 0"),
     ],

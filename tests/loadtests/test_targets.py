@@ -32,7 +32,7 @@ def test_apis_are_those_of_the_status_page() -> None:
 def test_pages_for_operators_are_on_the_admin_port() -> None:
     with serving_pages({"/status": status()}) as admin, serving_pages({}) as server:
         assert apis(replace(server, admin_port=admin.port)) == []
-        with pytest.raises(BenchError, match="it: GET /status answered 401: no"):
+        with pytest.raises(BenchError, match="it: GET /status returned 401: no"):
             apis(server)
 
 
@@ -71,13 +71,13 @@ def test_numbers_that_the_user_chose_stay() -> None:
 def test_without_a_path_the_first_api_is_meant() -> None:
     assert api_at(None, of=[TELL, PREDICT]) is TELL
     assert api_at("/v2/predict", of=[TELL, PREDICT]) is PREDICT
-    with pytest.raises(NoSuchApi, match="no api at /predict; the service has /tell, /v2/predict"):
+    with pytest.raises(NoSuchApi, match="no API at /predict; the service has /tell, /v2/predict"):
         api_at("/predict", of=[TELL, PREDICT])
 
 
 def test_what_batches_is_looked_for_among_those_that_do() -> None:
     assert api_at(None, of=[TELL, PREDICT], batches=True) is PREDICT
-    with pytest.raises(NoSuchApi, match="the api at /tell streams its answers, which are not batched"):
+    with pytest.raises(NoSuchApi, match="the API at /tell streams its responses, which are not batched"):
         api_at("/tell", of=[TELL, PREDICT], batches=True)
-    with pytest.raises(NoSuchApi, match="the api at /tell streams its answers, which are not batched"):
+    with pytest.raises(NoSuchApi, match="the API at /tell streams its responses, which are not batched"):
         api_at(None, of=[TELL], batches=True)

@@ -61,7 +61,7 @@ def _print_version(wanted: bool) -> None:
 def _uncork(
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     """An adaptive micro-batching gateway for model services."""

@@ -17,6 +17,7 @@ def read_size(text: str) -> int:
     size = round(float(found[1]) * (1024 if "i" in unit else 1000) ** _POWERS[unit[:1]]) if found else 0
     if size < 1:
         raise ValueError(
-            f"{text!r} is not a size: give bytes above 0, or a number with a unit as 500MB or 2GiB"
+            f"{text!r} is not a size; give a number of bytes above 0, or a number with a unit such as 500MB "
+            "or 2GiB"
         )
     return size

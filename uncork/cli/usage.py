@@ -66,4 +66,6 @@ def require_writable(targets: Mapping[str, str | Path | None]) -> None:
             continue
         file = Path(target)
         if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
-            raise WrongUsage(f"{option}: {str(file)!r} cannot be written")
+            raise WrongUsage(
+                f"{option}: cannot write {str(file)!r}; give a file in an existing, writable folder"
+            )

@@ -84,8 +84,9 @@ def _override(variable: str, text: str, source: Source, *, known: list[str]) -> 
         if api and api != rest:
             return checked_override(api, argument, _value(text), source)
     near = [*get_close_matches(variable, known, n=1, cutoff=0.9), *_near(rest)]
-    advice = f"did you mean {near[0]}?" if near else f"they are {', '.join(ARGUMENTS)}"
-    raise WrongUsage(f"{variable} ends in no argument of @api; {advice}")
+    endings = ", ".join(argument.upper() for argument in ARGUMENTS)
+    advice = f"did you mean {near[0]}?" if near else f"use {_OF_APIS}NAME_ followed by one of {endings}"
+    raise WrongUsage(f"{variable} does not end in an argument of @api; {advice}")
 
 
 def _near(rest: str) -> Iterator[str]:
@@ -107,9 +108,9 @@ def _value(text: str) -> Any:
 
 def _unknown(variable: str, command: str, commands: Commands) -> str:
     if variable.startswith(_OF_APIS):
-        return f"{variable}: uncork {command} has no apis"
+        return f"{variable} is a setting of an API, and uncork {command} has none; unset it"
     name = variable.removeprefix(PREFIX).lower()
     if (other := other_command(name, command, commands)) is not None:
-        return f"{variable} is a setting of uncork {other}, not of uncork {command}"
+        return f"{variable} is a setting of uncork {other}, not of uncork {command}; unset it"
     advice = suggestion(name, settings_of(commands[command]), shown=variable_of)
-    return f"{variable} is no setting of uncork {command}; {advice}"
+    return f"{variable} is not a setting of uncork {command}; {advice}"

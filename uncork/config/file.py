@@ -15,8 +15,8 @@ _KINDS: dict[type, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "true or false"),
     int: ((int,), "a whole number"),
     float: ((int, float), "a number"),
-    list: ((list,), "a list of texts"),
-    str: ((str, int), "a text"),
+    list: ((list,), "a list of strings"),
+    str: ((str, int), "a string"),
 }
 
 
@@ -31,7 +31,7 @@ def read_file(path: Path, command: str, commands: Commands) -> Configuration:
     except OSError as error:
         raise WrongUsage(f"--config: {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise WrongUsage(f"--config: {path} is not TOML: {error}") from None
+        raise WrongUsage(f"--config: {path} is not valid TOML: {error}") from None
     apis = content.pop(_APIS, {})
     tables = {name: content.pop(name, {}) for name in commands}
     for name, table in tables.items():
@@ -44,7 +44,7 @@ def read_file(path: Path, command: str, commands: Commands) -> Configuration:
         for key, value in table.items():
             name, source = _name(key), Source(Kind.FILE, f"{prefix}{key}")
             if name in settings:
-                raise WrongUsage(f"{source.name} is given twice, also as {settings[name].source.name}")
+                raise WrongUsage(f"{source.name} is set twice, also as {settings[name].source.name}")
             settings[name] = RawSetting(_as_given(value, kind_of(known[name]), source), source)
     return Configuration(settings, _overrides(apis, f"{path}: {_APIS}"))
 
@@ -60,24 +60,24 @@ def _check_names(table: dict[str, Any], command: str, prefix: str, commands: Com
         if name in known:
             continue
         if name in ARGUMENTS and command == "serve":
-            raise WrongUsage(f"{prefix}{key} is a setting of an api; put it into [{_APIS}.NAME]")
+            raise WrongUsage(f"{prefix}{key} is a setting of an API; move it to [{_APIS}.NAME]")
         if (other := other_command(name, command, commands)) is not None:
-            raise WrongUsage(f"{prefix}{key} is a setting of uncork {other}; put it into [{other}]")
+            raise WrongUsage(f"{prefix}{key} is a setting of uncork {other}; move it to [{other}]")
         names = [*known, *commands, _APIS] if prefix.endswith(" ") else known
-        raise WrongUsage(f"{prefix}{key} is no setting of uncork {command}; {suggestion(name, names)}")
+        raise WrongUsage(f"{prefix}{key} is not a setting of uncork {command}; {suggestion(name, names)}")
 
 
 def _overrides(apis: Any, prefix: str) -> list[tuple[Kind, Override]]:
     _require_table(apis, prefix)
     found: dict[tuple[str, str], Override] = {}
     for api, table in apis.items():
-        _require_table(table, f"{prefix}.{api}", "with the settings of an api, as [api.predict]")
+        _require_table(table, f"{prefix}.{api}", "with the settings of an API, such as [api.predict]")
         for key, value in table.items():
             source = Source(Kind.FILE, f"{prefix}.{api}.{key}")
             override = checked_override(api, _name(key), value, source)
             if (api, override.argument) in found:
                 raise WrongUsage(
-                    f"{source.name} is given twice, also as {found[api, override.argument].source}"
+                    f"{source.name} is set twice, also as {found[api, override.argument].source}"
                 )
             found[api, override.argument] = override
     return [(Kind.FILE, override) for override in found.values()]

@@ -44,15 +44,13 @@ def checked_override(api: str, argument: str, value: Any, source: Source) -> Ove
         WrongUsage: if there is no such argument, or no API can have this value.
     """
     if argument in OF_CODE:
-        raise WrongUsage(f"{source.name}: {argument} is given in code, with @api; it cannot be configured")
+        raise WrongUsage(f"{source.name}: {argument} can be set only in code, with @api")
     if argument not in ARGUMENTS:
-        raise WrongUsage(
-            f"{source.name}: there is no argument {argument} of @api; {suggestion(argument, ARGUMENTS)}"
-        )
+        raise WrongUsage(f"{source.name}: @api has no argument {argument}; {suggestion(argument, ARGUMENTS)}")
     try:
         _check(api, argument, tuple(value) if isinstance(value, list) else value)
     except ValueError as error:
-        raise WrongUsage(f"{source.name}: {str(error).removeprefix(f'api {api!r}: ')}") from None
+        raise WrongUsage(f"{source.name}: {str(error).removeprefix(f'API {api!r}: ')}") from None
     return Override(api=api, argument=argument, value=value, source=source.name)
 
 

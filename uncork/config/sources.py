@@ -44,4 +44,4 @@ def suggestion(name: str, known: Iterable[str], shown: Callable[[str], str] = st
     """Return advice for an unknown name: the nearest known one, or else all of them."""
     names = list(known)
     near = get_close_matches(name, names, n=1)
-    return f"did you mean {shown(near[0])}?" if near else f"there are {', '.join(map(shown, names))}"
+    return f"did you mean {shown(near[0])}?" if near else f"expected one of {', '.join(map(shown, names))}"

@@ -52,7 +52,12 @@ async def listening(port: int, reload: Callable[[], Awaitable[Outcome]]) -> Asyn
         path = _free_path(port)
         server = await asyncio.start_unix_server(answer, str(path))
     except OSError as error:
-        log.warning("`uncork reload` will not find this server, SIGHUP does the same: %s", error)
+        log.warning(
+            "`uncork reload` cannot reach this server, because its control socket cannot be opened: %s; to "
+            "reload, "
+            "send SIGHUP",
+            error,
+        )
         yield
         return
     try:
@@ -67,7 +72,7 @@ async def listening(port: int, reload: Callable[[], Awaitable[Outcome]]) -> Asyn
 async def _reply(reader: asyncio.StreamReader, reload: Callable[[], Awaitable[Outcome]]) -> Outcome:
     """Reload if the request says so; raise ConnectionResetError if the client leaves first."""
     if await reader.readline() != _RELOAD:
-        return Outcome(2, "this server knows only how to reload")
+        return Outcome(2, "unknown command; this server accepts only reload")
     reloading = asyncio.ensure_future(reload())
     closed = asyncio.create_task(reader.read())
     try:
@@ -89,7 +94,7 @@ def _free_path(port: int) -> Path:
     connection = _connected(path)
     if connection is not None:
         connection.close()
-        raise OSError(f"{path} is that of another server on port {port}")
+        raise OSError(f"{path} is in use by another server on port {port}")
     path.unlink(missing_ok=True)
     return path
 
@@ -111,11 +116,14 @@ def ask_to_reload(port: int) -> Outcome:
     connections = (_connected(path) for path in paths)
     connection = next((one for one in connections if one is not None), None)
     if connection is None:
-        raise NoServer(f"no server of this user listens on port {port} of this machine")
+        raise NoServer(
+            f"no server of this user listens on port {port} of this machine; set --port, or run as the user "
+            "of the server"
+        )
     with connection, connection.makefile("rb") as answer:
         connection.sendall(_RELOAD)
         text = answer.read()
     try:
         return msgspec.json.decode(text, type=Outcome)
     except msgspec.DecodeError:
-        return Outcome(1, "the server has ended")
+        return Outcome(1, "the server stopped before the reload was complete")

@@ -26,20 +26,20 @@ class ListenerOptions:
     """The options of a server for its addresses, TLS and API keys."""
 
     host: str = option("127.0.0.1", "Address to listen on.")
-    port: int = option(3000, "Port to listen on; 0 takes a free one.", min=0, max=65535)
-    admin_host: str = option("127.0.0.1", "Address to listen on for operators, with --admin-port.")
+    port: int = option(3000, "Port to listen on; 0 picks a free one.", min=0, max=65535)
+    admin_host: str = option("127.0.0.1", "Address to listen on with --admin-port.")
     admin_port: int | None = option(
         None,
-        "Port for operators; metrics, status and dashboard move there, without TLS and keys.",
+        "Separate port for metrics, status and dashboard, served there without TLS or API keys.",
         min=0,
         max=65535,
-        show_default="they stay on --port",
+        show_default="served on --port",
     )
     api_key_file: Path | None = option(
         None,
-        "API keys, one per line; clients send one as Authorization: Bearer KEY or X-Api-Key: KEY.",
+        "File of API keys, one per line; clients send one as Authorization: Bearer KEY or X-Api-Key: KEY.",
         metavar="FILE",
-        show_default="no key needed",
+        show_default="no key required",
     )
     tls_cert: Path | None = option(
         None,
@@ -49,15 +49,15 @@ class ListenerOptions:
     )
     tls_key: Path | None = option(
         None,
-        "Private key of --tls-cert (PEM), without a password.",
+        "Private key for --tls-cert (PEM), unencrypted.",
         metavar="FILE",
-        show_default="in --tls-cert",
+        show_default="read from --tls-cert",
     )
     tls_client_ca: Path | None = option(
         None,
-        "Certificate authorities (PEM); a client must present a certificate that one of them signed.",
+        "CA certificates (PEM); clients must present a certificate signed by one of them.",
         metavar="FILE",
-        show_default="clients need none",
+        show_default="no client certificate required",
     )
 
 
@@ -118,7 +118,8 @@ def _admin_socket(options: ListenerOptions, port: int) -> socket.socket:
             raise
         raise WrongUsage(
             f"--port and --admin-port are both {port}, and --host {options.host} overlaps with --admin-host "
-            f"{options.admin_host}; choose another --admin-port, or leave it out to serve operators at --port"
+            f"{options.admin_host}; choose another --admin-port, or omit it to serve the operator pages on "
+            "--port"
         ) from None
 
 
@@ -180,7 +181,7 @@ def _tls(options: ListenerOptions) -> dict[str, Any]:
     cert, key, client_ca = options.tls_cert, options.tls_key, options.tls_client_ca
     if cert is None:
         if key or client_ca:
-            raise WrongUsage("--tls-key and --tls-client-ca are of use with --tls-cert only")
+            raise WrongUsage("--tls-key and --tls-client-ca require --tls-cert")
         return {}
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
@@ -188,8 +189,8 @@ def _tls(options: ListenerOptions) -> dict[str, Any]:
         context.load_cert_chain(cert, key, password="")
     except (OSError, ValueError) as error:
         raise WrongUsage(
-            "--tls-cert and --tls-key must be PEM files of a certificate chain and its key without a "
-            f"password: {error}"
+            "--tls-cert and --tls-key must be PEM files of a certificate chain and its unencrypted key: "
+            f"{error}"
         ) from None
     tls: dict[str, Any] = {"ssl_certfile": cert, "ssl_keyfile": key}
     if client_ca is not None:

@@ -66,4 +66,4 @@ def make_private(folder: Path) -> None:
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     if not is_private(folder):
-        raise OSError(f"{folder} is not a folder that belongs to this user alone")
+        raise OSError(f"{folder} must be a folder of this user that no other user can access (mode 0700)")

@@ -62,12 +62,12 @@ class Reloader:
         try:
             await self._supervisor.replace_all()
         except ReplacementFailed as error:
-            goes_on = "the old workers go on" if self._gateway.any_ready else "no worker is ready"
-            log.error("%s, but %s: %s", reason, goes_on, error)
-            return Outcome(1, f"{goes_on}: {error}")
+            goes_on = "the old workers keep running" if self._gateway.any_ready else "no worker is ready"
+            log.error("%s: reload failed, %s: %s", reason, goes_on, error)
+            return Outcome(1, f"failed, {goes_on}: {error}")
         message = f"reloaded after {time.monotonic() - started:.1f} s"
         if _content(self._config) != self._settings:
-            message = f"{message}, under the old settings: {self._config} has changed, which takes a restart"
+            message = f"{message}; {self._config} has changed too: restart the server to apply it"
         print(f"{message}: {reason}", flush=True)
         return Outcome(0, message)
 

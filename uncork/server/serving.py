@@ -120,11 +120,11 @@ async def _retire(
     """Turn /readyz to 503, accept requests for ``delay_s``, and log how many are not answered then."""
     front_end.retire()
     if delay_s > 0:
-        log.info("stopping: /readyz answers 503, requests are accepted for another %g s", delay_s)
+        log.info("stopping: /readyz returns 503, accepting requests for another %g s", delay_s)
         await _first_of(serving, hurried, timeout_s=delay_s)
     if requests := front_end.unanswered():
-        pending = plural(requests, "request is", "requests are")
-        log.info("stopping: %s not answered yet; Ctrl-C again cuts off what is left", pending)
+        pending = plural(requests, "pending request")
+        log.info("stopping: waiting for %s; press Ctrl-C again to drop the rest", pending)
 
 
 async def _first_of(*tasks: asyncio.Task[Any], timeout_s: float) -> None:
@@ -145,7 +145,10 @@ async def _take_down(
     draining = asyncio.create_task(front_end.drain())
     await _first_of(draining, hurried, timeout_s=timeout_s)
     if not draining.done():
-        log.warning("stopping with requests unanswered")
+        log.warning(
+            "stopping before all requests are complete: the rest are refused with 503; to wait longer, raise "
+            "--drain-timeout"
+        )
         front_end.give_up()
         server.force_exit()
     server.exit()

@@ -39,7 +39,7 @@ def tracing(wanted: bool | None, environment: Mapping[str, str]) -> Iterator[Tra
     except WrongUsage as error:
         if wanted:
             raise
-        log.warning("no traces, which the environment asks for: %s", error)
+        log.warning("tracing is off, although the environment enables it: %s", error)
         yield None
         return
     from opentelemetry.sdk.resources import Resource
@@ -76,12 +76,12 @@ def _exporters(environment: Mapping[str, str], *, wanted: bool | None) -> list[s
 def _check(exporters: list[str], environment: Mapping[str, str]) -> None:
     for name in exporters:
         if name not in _EXPORTERS:
-            raise WrongUsage(f"OTEL_TRACES_EXPORTER={name}: it can be {', '.join(_EXPORTERS)} or none")
+            raise WrongUsage(f"OTEL_TRACES_EXPORTER must be {', '.join(_EXPORTERS)} or none, got {name!r}")
     protocol = next((environment[name] for name in _PROTOCOLS if environment.get(name)), "http/protobuf")
     if "otlp" in exporters and protocol != "http/protobuf":
-        raise WrongUsage(f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol}: it can be http/protobuf only")
+        raise WrongUsage(f"OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf, got {protocol!r}")
     try:
         import opentelemetry.exporter.otlp.proto.http
         import opentelemetry.sdk.trace  # noqa: F401
     except ImportError:
-        raise WrongUsage("traces need OpenTelemetry: pip install 'uncork[otel]'") from None
+        raise WrongUsage("traces require OpenTelemetry; run pip install 'uncork[otel]'") from None

@@ -175,7 +175,9 @@ def _check(service: object, overrides: Overrides) -> None:
     known = Overrides.__annotations__
     for name in overrides:
         if name not in known:
-            raise TypeError(f"client() has no argument {name!r}; apis can be given other {', '.join(known)}")
+            raise TypeError(
+                f"client() has no argument {name!r}; arguments of @api that it accepts are {', '.join(known)}"
+            )
 
 
 def _posts(

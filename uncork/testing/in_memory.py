@@ -277,7 +277,7 @@ class _ClientEnd(httpcore.AsyncNetworkStream):
             async with asyncio.timeout(timeout):
                 return await self._server.take(max_bytes)
         except TimeoutError:
-            raise httpcore.ReadTimeout(f"no answer within {timeout:g} s") from None
+            raise httpcore.ReadTimeout(f"no response within {timeout:g} s") from None
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
         self._unsent += buffer

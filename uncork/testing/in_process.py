@@ -200,7 +200,7 @@ class _WorkerThread:
         except OSError:
             pass  # disconnected by the gateway
         except BaseException as error:
-            log.error("this would have ended the worker process", exc_info=error)
+            log.error("under `uncork serve`, this exception would end the worker process", exc_info=error)
             self._loop.call_soon_threadsafe(self._died, error)
 
     def _settle(self, future: asyncio.Future[None], error: BaseException | None = None) -> None:

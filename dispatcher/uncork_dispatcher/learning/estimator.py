@@ -206,7 +206,7 @@ class BatchTimeEstimator:
 
 def _check(rows: float, seconds: float) -> None:
     if not 0 < rows < math.inf or not 0 <= seconds < math.inf:
-        raise ValueError(f"a batch has some rows and a finite time, got {rows}, {seconds}")
+        raise ValueError(f"a batch must have more than 0 rows and a finite time, got {rows}, {seconds}")
 
 
 def _size_class(rows: float) -> int:

@@ -27,5 +27,5 @@ def make_policy(name: str, *, limit_rows: int) -> Policy:
     policy = REGISTERED.get(kind)
     made = policy.from_arguments(arguments, limit_rows=limit_rows) if policy is not None else None
     if made is None:
-        raise ValueError(f"there is no policy {name!r}; there are {POLICY_USAGE}")
+        raise ValueError(f"unknown policy {name!r}; available: {POLICY_USAGE}")
     return made

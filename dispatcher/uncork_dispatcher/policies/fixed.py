@@ -26,7 +26,7 @@ class FixedPolicy(Policy):
 
     rank = 2
     keeps_goal = False
-    usage = "fixed:MS or fixed:MS:ROWS, the wait in ms and the rows that are enough"
+    usage = "fixed:MS or fixed:MS:ROWS sets the longest wait in ms and the rows of a full batch"
 
     def __init__(self, *, limit_rows: int, wait_s: float) -> None:
         super().__init__(limit_rows=limit_rows)

@@ -70,7 +70,7 @@ class Cell:
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be more than 0, got {getattr(self, name):g}")
         if (self.load is None) == (self.clients is None):
-            raise ValueError("a cell has either a load (open loop) or clients (closed loop)")
+            raise ValueError("set either load (open loop) or clients (closed loop)")
         if self.load is not None and not 0 < self.load <= _MOST_LOAD:
             raise ValueError(f"load must be more than 0 and at most {_MOST_LOAD:g}, got {self.load:g}")
         if self.clients is not None and self.clients < 1:

@@ -69,17 +69,17 @@ class Scenario:
 
     def __post_init__(self) -> None:
         if self.workers < 1 or self.requests < 0:
-            raise ValueError(f"at least 1 worker and 0 requests, got {self.workers} and {self.requests}")
+            raise ValueError(f"need at least 1 worker and 0 requests, got {self.workers} and {self.requests}")
         if not 0 <= self.timer_quantum_s < math.inf:
             raise ValueError(f"timer_quantum_s must be finite and not negative, got {self.timer_quantum_s}")
         if not isinstance(self.arrivals, Clients):
             if not all(0 <= time < math.inf for time in self.arrivals):
-                raise ValueError("arrivals must be finite times of 0 s and later")
+                raise ValueError("arrivals must be finite times of at least 0 s")
             if any(after < before for before, after in pairwise(self.arrivals)):
-                raise ValueError("arrivals must be in rising order")
+                raise ValueError("arrivals must be in ascending order")
         for loss in self.losses:
             if not 0 <= loss.worker < self.workers or not 0 <= loss.at <= loss.back_at:
-                raise ValueError(f"{loss}: a worker that exists is lost first and ready again later")
+                raise ValueError(f"{loss}: the worker must exist, and be ready again after it is lost")
 
 
 class Answered(NamedTuple):

@@ -45,9 +45,11 @@ class ServiceTime:
             raise ValueError("speeds and changes are factors on a time: they must be positive")
         since = [time for time, _ in self.changes]
         if not all(0 <= time < math.inf for time in since) or since != sorted(since):
-            raise ValueError(f"changes must be in order of time, from 0 s on, got {self.changes}")
+            raise ValueError(
+                f"changes must be in order of time, starting at 0 s or later, got {self.changes}"
+            )
         if list(self.buckets) != sorted(set(self.buckets)) or min(self.buckets, default=1) < 1:
-            raise ValueError(f"buckets must be rising sizes, got {self.buckets}")
+            raise ValueError(f"buckets must be ascending sizes, got {self.buckets}")
 
     def mean(self, rows: float) -> float:
         """Return the mean seconds of a batch on a worker of speed 1, before any change."""

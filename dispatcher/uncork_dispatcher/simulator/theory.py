@@ -199,16 +199,16 @@ def _most(service: ServiceTime, *, workers: int, limit_rows: float = math.inf) -
 
 def _require_line(service: ServiceTime, *, noise: bool = False) -> None:
     if service.buckets or service.speeds or service.changes:
-        raise ValueError(f"theory knows equal workers on a straight line, not {service}")
+        raise ValueError(f"the theory requires equal workers and linear batch times, got {service}")
     if service.noise_cv and not noise:
-        raise ValueError(f"this formula is for batch times without noise, not {service}")
+        raise ValueError(f"this formula requires batch times without noise, got {service}")
 
 
 def _require_stable(stable: bool, *, rate: float, most: float) -> None:
     if not rate > 0:
         raise ValueError(f"the arrival rate must be positive, got {rate}")
     if not stable:
-        raise ValueError(f"{rate:g} requests per second are too many: the queue grows from {most:g} on")
+        raise ValueError(f"{rate:g} requests per second exceed the capacity of {most:g}")
 
 
 def _require_reachable(service: ServiceTime, goal_s: float) -> None:

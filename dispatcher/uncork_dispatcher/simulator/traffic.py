@@ -53,7 +53,7 @@ class Clients:
         times = (self.round_trip_s, self.think_s)
         if self.count < 1 or not 0 <= self.jitter <= 1 or not all(0 <= time < math.inf for time in times):
             raise ValueError(
-                f"clients need a count, times of 0 s and more and a jitter of 0 to 1, got {self}"
+                f"clients require a count, times of at least 0 s and a jitter from 0 to 1, got {self}"
             )
 
     def pause(self, random_: random.Random) -> float:
@@ -94,9 +94,7 @@ def open_loop_for(kind: str, *, rate: float | None, seconds: float, random_: ran
     """
     if rate is None:
         if not kind.startswith(_REPLAY):
-            raise ValueError(
-                f"{kind} arrivals need a rate; only those of {_REPLAY}FILE have one of their own"
-            )
+            raise ValueError(f"{kind} arrivals require a rate; only {_REPLAY}FILE has its own")
         rate = recorded_rate(Path(kind.removeprefix(_REPLAY)))
     _require_positive(rate)
     return list(takewhile(lambda time: time < seconds, _stream(kind, rate, seconds, random_)))
@@ -123,7 +121,7 @@ def _stream(kind: str, rate: float, horizon_s: float, random_: random.Random) ->
         "spike": lambda: _phases(_spike(rate, horizon_s), random_),
     }
     if kind not in shapes:
-        raise ValueError(f"there are no arrivals {kind!r}; there are {', '.join(ARRIVALS)}")
+        raise ValueError(f"unknown arrivals {kind!r}; available: {', '.join(ARRIVALS)}")
     return shapes[kind]()
 
 
@@ -191,11 +189,11 @@ def recorded_times(trace: Path) -> list[float]:
     try:
         recorded = [float(line.split(",")[0]) for line in trace.read_text().splitlines() if line.strip()]
     except ValueError as error:
-        raise ValueError(f"{trace}: a trace holds seconds, one a line: {error}") from None
+        raise ValueError(f"{trace}: expected one time in seconds per line: {error}") from None
     if not all(map(math.isfinite, recorded)):
-        raise ValueError(f"{trace}: a trace holds finite seconds, one a line")
+        raise ValueError(f"{trace}: expected finite times in seconds, one per line")
     if len(recorded) < 2 or sorted(recorded) != recorded or recorded[0] == recorded[-1]:
-        raise ValueError(f"{trace}: a trace needs at least two times, in rising order")
+        raise ValueError(f"{trace}: expected at least two times, in ascending order")
     return recorded
 
 

@@ -54,7 +54,7 @@ class HttpServer:
     url: httpx.URL
     transport: httpx.AsyncBaseTransport
     healthy: bool = False
-    fault: str = "it was not checked yet"
+    fault: str = "not checked yet"
     faults: int = 0
     running: int = 0
     last_used: int = 0
@@ -106,7 +106,7 @@ class HttpServer:
                 response = await self.exchange("GET", health_path.encode(), Content(b""), silence_s=CONNECT_S)
         except Exception as error:  # any error means no answer
             return describe(error)
-        return None if response.status // 100 == 2 else f"{health_path} answers {response.status}"
+        return None if response.status // 100 == 2 else f"GET {health_path} returned {response.status}"
 
     async def _connect(self) -> None:
         port = self.url.port or {"http": 80, "https": 443}[self.url.scheme]
@@ -166,12 +166,12 @@ def read_addresses(urls: Sequence[str]) -> list[httpx.URL]:
     """
     addresses = list(dict.fromkeys(_read_address(url) for url in urls))
     if not addresses:
-        raise ValueError("there must be at least one server")
+        raise ValueError("at least one server is required")
     return addresses
 
 
 def _read_address(text: str) -> httpx.URL:
-    wrong = f"{text!r} is not the address of a server; http://HOST:PORT or https://HOST:PORT is accepted"
+    wrong = f"{text!r} is not a server address; write http://HOST:PORT or https://HOST:PORT"
     try:
         url = httpx.URL(text.rstrip("/"))
     except httpx.InvalidURL as error:

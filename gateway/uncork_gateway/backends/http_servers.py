@@ -218,12 +218,12 @@ class HttpServers:
                 self._failed(server, fault)
             raise WorkerLost(f"{server.url}: {fault}") from error
         except httpx.TimeoutException as error:
-            raise BatchTimedOut(f"{server.url} was silent for {self._timeout_s:g} s") from error
+            raise BatchTimedOut(f"{server.url} sent no data for {self._timeout_s:g} s") from error
         server.faults = 0
         if response.status in _OVERLOADED:
             rest_s = retry_after_s(response.headers, now=datetime.now(UTC))
             if rest_s > 0:
-                fault = f"it answers {response.status}, try again in {rest_s:.0f} s"
+                fault = f"returned {response.status}; retrying in {rest_s:.0f} s"
                 self._set_unhealthy(server, fault, rest_s)
         return response
 
@@ -237,7 +237,7 @@ class HttpServers:
             self._settle()
         if server is None:
             faults = "; ".join(f"{one.url}: {one.fault}" for one in self.all if not one.healthy)
-            raise WorkerLost(f"no server is free; {faults}")
+            raise WorkerLost(f"no server is available; {faults}")
         return server
 
     # Health
@@ -268,7 +268,7 @@ class HttpServers:
 
     def _set_unhealthy(self, server: HttpServer, fault: str, rest_s: float) -> None:
         if fault != server.fault:
-            log.warning("%s gets no calls: %s", server.url, fault)
+            log.warning("%s is unhealthy and receives no requests: %s", server.url, fault)
         server.healthy, server.fault = False, fault
         server.rests_until = max(server.rests_until, self._loop.time() + rest_s)
         server.news.set()

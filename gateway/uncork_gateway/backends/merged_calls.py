@@ -169,10 +169,10 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
 
     def _complain(self, target: bytes, fault: str) -> None:
         """Warn that merging costs more than it saves, once for each reason."""
-        complaint = f"{target.decode('latin-1')!r}: cannot split the reply to a merged call: {fault}"
+        complaint = f"{target.decode('latin-1')!r}: cannot split the response to a merged call: {fault}"
         if complaint != self._complaint:
             self._complaint = complaint
-            log.warning("%s; its requests are sent one by one", complaint)
+            log.warning("%s; sending its requests individually, without batching", complaint)
 
 
 async def bisect(

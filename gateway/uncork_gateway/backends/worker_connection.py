@@ -173,7 +173,7 @@ class WorkerConnection(asyncio.Protocol):
         if self._transport is None or not self.is_ready or self._running is not None:
             self._is_pinged = False
         elif self._is_pinged:
-            log.error("worker %s waits for a batch, but does not answer, and is dropped", self.index)
+            log.error("killing worker %s: it is idle and did not answer a ping", self.index)
             self._drop()
         else:
             self._is_pinged = True
@@ -201,7 +201,7 @@ class WorkerConnection(asyncio.Protocol):
             for frame in self._decoder.feed(data):
                 self._received(frame)
         except FrameError as error:
-            log.error("worker %s talks nonsense and is dropped: %s", self.index, error)
+            log.error("killing worker %s: it sent an invalid message: %s", self.index, error)
             self._drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -232,7 +232,7 @@ class WorkerConnection(asyncio.Protocol):
             case Pong():
                 pass  # any frame answers a ping
             case Batch() | Cancel() | Ping():
-                raise FrameError("a worker sends no batches")
+                raise FrameError("a worker may not send Batch, Cancel or Ping")
 
     def _said_hello(self, hello: Hello) -> None:
         self.hello = hello
@@ -243,7 +243,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def _is_now_ready(self, ready: Ready) -> None:
         if self.hello is None:
-            raise FrameError("a worker says which one it is before it is ready")
+            raise FrameError("Ready arrived before Hello")
         self._listener.worker_imported(ready.files)
         self.ready = ready
         if self.standby:
@@ -260,26 +260,28 @@ class WorkerConnection(asyncio.Protocol):
 
     def _streamed(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
         if self._running is None or self._running.batch.batch != batch or self._running.on_piece is None:
-            raise FrameError(f"it streams the answer to batch {batch}, which nobody asked of it")
+            raise FrameError(f"output for batch {batch}, which is not streaming on this worker")
         if (head is None) != self._is_streaming:
-            raise FrameError("the first piece of an answer has a head, and no other")
+            raise FrameError("the first piece of a response must have a head, and no other piece may")
         self._is_streaming = True
         self._running.on_piece(head, data)
 
     def _replied(self, reply: Reply, payload: bytes) -> None:
         if self._running is None or self._running.batch.batch != reply.batch:
-            raise FrameError(f"it answers batch {reply.batch}, which it was not given")
+            raise FrameError(f"response to batch {reply.batch}, which is not running on this worker")
         batch, done, _ = self._running
         lists = (reply.statuses, reply.lengths, reply.content_types, reply.headers)
         lengths = [len(one) for one in lists if one is not None]
         if set(lengths) != {len(batch.lengths)}:
             raise FrameError(
-                f"its reply has lists of {lengths} items, the batch had {len(batch.lengths)} requests"
+                f"the response's lists have lengths {lengths}, the batch has {len(batch.lengths)} requests"
             )
         if len(reply.forms) not in (1, len(reply.lengths)):
-            raise FrameError(f"it gives {len(reply.forms)} forms of {len(reply.lengths)} answers")
+            raise FrameError(f"the response has {len(reply.forms)} forms for {len(reply.lengths)} requests")
         if not all(0 <= at < len(reply.statuses) for at in reply.reasons):
-            raise FrameError(f"it has reasons for requests {list(reply.reasons)[:8]}, which the batch lacks")
+            raise FrameError(
+                f"the response has reasons for requests {list(reply.reasons)[:8]}, which are not in the batch"
+            )
         bodies = split_payload(payload, reply.lengths)
         self._running = None
         done(Executed(reply, bodies))

@@ -75,7 +75,7 @@ class WorkerFailures:
         """Note the exit of a worker. Return the reason to log, or None if the worker reported it."""
         said = self._failed.pop(index, None)
         start = self._starts.pop(index, None)
-        reason = said or f"worker {index} {how}{f' in {start.doing}' if start else ''}"
+        reason = said or f"worker {index} {how}{f' during {start.doing}' if start else ''}"
         self._last = self._deaths[index] = _Death(index, reason, failures, self._clock() + retry_s)
         return None if said else reason
 
@@ -102,12 +102,12 @@ class WorkerFailures:
             return ""
         index, start = min(self._starts.items(), key=lambda item: item[1].since)
         lasts_s = now - start.since
-        return f"worker {index} is in {start.doing} for {lasts_s:.0f} s" if lasts_s >= _LONG_S else ""
+        return f"worker {index} has been in {start.doing} for {lasts_s:.0f} s" if lasts_s >= _LONG_S else ""
 
 
 def _describe(death: _Death, now: float) -> str:
     if death.failures <= 1:
         return death.reason
     left_s = death.next_try_at - now
-    next_try = f"next try in {left_s:.0f} s" if left_s >= _LONG_S else "trying again"
+    next_try = f"retrying in {left_s:.0f} s" if left_s >= _LONG_S else "retrying"
     return f"{death.reason} ({death.failures} times in a row; {next_try})"

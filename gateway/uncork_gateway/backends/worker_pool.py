@@ -95,7 +95,7 @@ class WorkerPool:
         ready = {one.hello.pid: one.hello for one in self._standbys.values() if one.hello and one.is_ready}
         gone = set(pids) - ready.keys()
         if gone:
-            raise ValueError(f"{len(gone)} of the new workers cannot take over any more")
+            raise ValueError(f"{len(gone)} of the new workers cannot take over")
         return [ready[pid].service for pid in pids]
 
     def any_left_by(self, pids: Collection[int]) -> bool:
@@ -154,7 +154,7 @@ class WorkerPool:
                 one.state,
                 number=one.number,
                 pid=one.hello.pid,
-                fault="gets ready to take over" if one.standby else "",
+                fault="is preparing to take over" if one.standby else "",
             )
             for one in self._all()
             if one.hello is not None

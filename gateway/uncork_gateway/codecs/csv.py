@@ -39,7 +39,7 @@ def read_table(body: bytes) -> Table:
     """
     body = body.removeprefix(codecs.BOM_UTF8)
     if b"\0" in body:
-        raise BadRequest(f"the body is not valid CSV: a zero byte at byte {body.index(0)}")
+        raise BadRequest(f"the body is not valid CSV: NUL character at byte {body.index(0)}")
     header, _, lines = body.partition(b"\n")
     header = header.removesuffix(b"\r")
     if header and b"\r" not in header and b'"' not in lines:
@@ -88,7 +88,7 @@ def _rewrite(body: bytes) -> Table:
         raise BadRequest("the body has no rows, only a header")
     for number, row in enumerate(rows, 1):
         if len(row) != len(names):
-            raise BadRequest(f"row {number} has {plural(len(row), 'field')}, the header has {len(names)}")
+            raise BadRequest(f"row {number} has {plural(len(row), 'field')}, but the header has {len(names)}")
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
     return Table(names, text.getvalue().encode(), len(rows))
@@ -101,15 +101,15 @@ def _read(text: str) -> list[list[str]]:
     try:
         return [row for row in reader if row]
     except csv.Error as error:
-        raise BadRequest(f"the body is not valid CSV: {error}, in line {reader.line_num}") from error
+        raise BadRequest(f"the body is not valid CSV: {error} (line {reader.line_num})") from error
 
 
 def _read_names(rows: list[list[str]]) -> tuple[str, ...]:
     if not rows:
-        raise BadRequest("the body is empty; it must be a header and at least one row")
+        raise BadRequest("the body is empty; send a header and at least one row")
     names = tuple(rows[0])
     if "" in names:
-        raise BadRequest(f"column {names.index('') + 1} has no name in the header")
+        raise BadRequest(f"column {names.index('') + 1} of the header has no name")
     if (twice := first_repeated(names)) is not None:
-        raise BadRequest(f"the header has the column {twice!r} more than once")
+        raise BadRequest(f"the header repeats column {twice!r}")
     return names

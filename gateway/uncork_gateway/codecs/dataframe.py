@@ -49,8 +49,8 @@ class DataFrameCodec:
 
     accepts = (JSON, *_CSV)
     summary = (
-        "A table: CSV with a header, or JSON. That may be one row, a list of rows, an object of columns, or "
-        "one of `columns` and `data`."
+        "A table: CSV with a header, or JSON. JSON may be one row, a list of rows, an object of columns, or "
+        "an object with `columns` and `data`."
     )
     one_or_many = True
 
@@ -107,11 +107,12 @@ class DataFrameCodec:
             return
         reasons = [
             f"{what} {', '.join(map(repr, sorted(which)))}"
-            for what, which in (("lacks", wanted - set(names)), ("has unknown", set(names) - wanted))
+            for what, which in (("missing", wanted - set(names)), ("unknown", set(names) - wanted))
             if which
         ]
         raise BadRequest(
-            f"the body {' and '.join(reasons)}; its columns must be {', '.join(map(repr, sorted(wanted)))}"
+            f"the body has the wrong columns: {'; '.join(reasons)}; expected "
+            f"{', '.join(map(repr, sorted(wanted)))}"
         )
 
 
@@ -129,7 +130,7 @@ def _first_row(text: bytes | Raw) -> dict[str, Raw]:
     try:
         return _object_decoder.decode(text)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"the body must be rows that are objects: {error}") from error
+        raise BadRequest(f"each row must be an object: {error}") from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadRequest("the first row is not valid JSON") from error
 
@@ -138,11 +139,11 @@ def _rows_of_split(body: bytes) -> tuple[list[str], list[bytes]]:
     split = decode_json(_split_decoder, body, "'columns', a list of names, and 'data', a list of lists")
     names = split.columns
     if (twice := first_repeated(names)) is not None:
-        raise BadRequest(f"'columns' has {twice!r} more than once")
+        raise BadRequest(f"'columns' repeats {twice!r}")
     for number, row in enumerate(split.data, 1):
         if len(row) != len(names):
             raise BadRequest(
-                f"row {number} of 'data' has {plural(len(row), 'value')}, for {plural(len(names), 'column')}"
+                f"row {number} of 'data' has {plural(len(row), 'value')} for {plural(len(names), 'column')}"
             )
     return names, _objects(names, split.data)
 
@@ -164,7 +165,7 @@ def _rows_of_columns(columns: dict[str, Raw]) -> tuple[Sequence[int | str], list
         lengths = sorted(map(len, values))
         if lengths[0] != lengths[-1]:
             raise BadRequest(
-                f"columns must be of equal length, they have {lengths[0]} to {lengths[-1]} values"
+                f"columns must have equal lengths, got lengths from {lengths[0]} to {lengths[-1]}"
             )
         index = range(lengths[0])
     else:
@@ -172,7 +173,7 @@ def _rows_of_columns(columns: dict[str, Raw]) -> tuple[Sequence[int | str], list
         index = keys = list(by_row[0])
         for name, column in zip(columns, by_row, strict=True):
             if column.keys() != by_row[0].keys():
-                raise BadRequest(f"the column {name!r} has not the same rows as the first")
+                raise BadRequest(f"column {name!r} does not have the same rows as the first column")
         values = [[column[key] for key in keys] for column in by_row]
     return index, _objects(list(columns), zip(*values, strict=True))
 

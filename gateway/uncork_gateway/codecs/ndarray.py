@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from uncork_dispatcher.plural import plural
 from uncork_gateway.codecs.base import Marshalled, raw_rows
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.json import ANY_JSON, decode_json
@@ -14,6 +15,7 @@ from uncork_gateway.protocols.tensors import SPACE, Tensor
 from uncork_workers.wire.schema import JSON, NPY
 
 _OPEN = ord("[")
+_KINDS = {b"{": "an object", b'"': "a string", b"t": "true", b"f": "false", b"n": "null"}
 _rows_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -40,8 +42,7 @@ class NdArrayCodec:
         if depth != len(self._shape) + 1:
             decode_json(ANY_JSON, body, "JSON")
             raise BadRequest(
-                f"a row is a list nested {len(self._shape)} deep, many rows are nested "
-                f"{len(self._shape) + 1} deep; this body is nested {depth} deep"
+                f"expected {_row(self._shape)}, or a list of such rows; got {_kind(body, depth)}"
             )
         rows = decode_json(_rows_decoder, body, "a list of rows")
         if not rows:
@@ -74,17 +75,33 @@ class NdArrayCodec:
             try:
                 items = _rows_decoder.decode(row)
             except msgspec.MsgspecError as error:
-                raise BadRequest(f"the first row is not a list nested {len(self._shape)} deep") from error
+                raise BadRequest(f"the first row must be {_row(self._shape)}") from error
             if length is None:
                 lengths.append(len(items))
             if not items:
-                raise BadRequest("a row has no values")
+                raise BadRequest("the first row has no values")
             row = items[0]
         return tuple(lengths)
 
 
 def _shown(shape: Sequence[int | None]) -> str:
     return repr(tuple(shape)).replace("None", "any")
+
+
+def _row(shape: Sequence[int | None]) -> str:
+    """Describe one row."""
+    if not shape:
+        return "a number"
+    if len(shape) > 1:
+        return f"nested lists of shape {_shown(shape)}"
+    return f"a list of {'numbers' if shape[0] is None else plural(shape[0], 'number')}"
+
+
+def _kind(body: bytes, depth: int) -> str:
+    """Describe valid JSON that begins with ``depth`` lists."""
+    if depth:
+        return "a list" if depth == 1 else f"lists nested {depth} deep"
+    return _KINDS.get(body.strip(SPACE)[:1], "a number")
 
 
 def _depth(body: bytes) -> int:

@@ -26,15 +26,15 @@ def decode_npy(body: bytes, *, row_axes: int) -> tuple[Tensor, bool]:
     array = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
     datatype = _DATATYPES.get(array.dtype)
     if datatype is None:
-        raise BadRequest(f"arrays of {array.dtype} are not taken; send booleans, integers or floats")
+        raise BadRequest(f"dtype {array.dtype} is not supported; send booleans, integers or floats")
     single = array.ndim == row_axes
     if not single and array.ndim != row_axes + 1:
         raise BadRequest(
-            f"a row has {plural(row_axes, 'axis', 'axes')}, many rows have {row_axes + 1}; this array has "
-            f"{array.ndim}"
+            f"expected an array with {plural(row_axes, 'axis', 'axes')} for one row or {row_axes + 1} for "
+            f"several rows, got {array.ndim}"
         )
     if not array.size:
-        raise BadRequest("the body has no rows, or rows without values")
+        raise BadRequest("the array is empty; send at least one row with values")
     shape = (1, *array.shape) if single else array.shape
     tensor = Tensor(name="body", datatype=datatype, shape=shape, form="binary", data=array.tobytes())
     return tensor, single
@@ -47,18 +47,18 @@ def _read(body: bytes) -> np.ndarray[Any, Any]:
         version = np.lib.format.read_magic(file)
         read_header = _HEADERS.get(version)
         if read_header is None:
-            raise ValueError(f"it is of version {version[0]}.{version[1]}, send 1.0 or 2.0")
+            raise ValueError(f"format version {version[0]}.{version[1]} is not supported; send 1.0 or 2.0")
         shape, fortran_order, dtype = read_header(file)
         start, size = file.tell(), math.prod(shape) * dtype.itemsize
         if dtype.hasobject:
-            raise ValueError("it has objects")
+            raise ValueError("arrays of Python objects are not supported")
         if start + size != len(body):
             raise ValueError(
-                f"{plural(size, 'byte')} of values should follow the header, the body has {len(body) - start}"
+                f"expected {plural(size, 'byte')} of values after the header, got {len(body) - start}"
             )
         return np.ndarray(shape, dtype, body, start, order="F" if fortran_order else "C")
     except Exception as error:  # the header is a Python literal, and reading it may raise anything
-        raise BadRequest(f"the body is not an array in the format .npy: {error}") from error
+        raise BadRequest(f"the body is not a valid .npy file: {error}") from error
 
 
 def encode_npy(rows: bytes, *, datatype: str, shape: Sequence[int], single: bool) -> bytes:

@@ -48,7 +48,9 @@ class RawCodec:
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> NoReturn:
         """Reject the rows of other protocols."""
-        raise BadRequest(f"this api takes {' or '.join(map(_name, self._takes))}, only at its own route")
+        raise BadRequest(
+            f"this API accepts {' or '.join(map(_name, self._takes))}, and only at its own route"
+        )
 
     def marshal_tensor(self, tensor: Tensor) -> NoReturn:
         self.marshal(())

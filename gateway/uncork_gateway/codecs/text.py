@@ -33,7 +33,7 @@ class TextCodec(JsonCodec):
             except UnicodeDecodeError as error:
                 raise BadRequest(
                     f"the text is not valid UTF-8: {error.reason} at byte {error.start}; "
-                    f"name another charset in the content type"
+                    "for another encoding, set charset in Content-Type"
                 ) from error
         return Marshalled(row, rows=1, cost=self._weigh([row]))
 

@@ -135,7 +135,7 @@ class AsgiRequest:
                 self._fail(failure)
         else:
             if not (self._closed or self._connection.transport.is_closing()):
-                log.error("the ASGI application returned before its reply was complete")
+                log.error("the ASGI application returned before its response was complete")
                 self._fail(HandlerFailed("internal error"))
         self._log()
 
@@ -164,7 +164,7 @@ class AsgiRequest:
         kept = []
         for name, value in headers:
             if _NOT_IN_HEADERS.search(name) or _NOT_IN_HEADERS.search(value):
-                raise ValueError(f"the reply has a header that is not one line: {name!r}, {value!r}")
+                raise ValueError(f"response header {name!r} has a line break or NUL: {value!r}")
             name = name.lower()
             if name == b"content-length":
                 self._missing_bytes = int(value)
@@ -188,7 +188,7 @@ class AsgiRequest:
             if self._missing_bytes is not None:
                 self._missing_bytes -= len(body)
                 if self._missing_bytes < 0 or (is_last and self._missing_bytes):
-                    raise ValueError("the body of the reply does not have the length that its head declares")
+                    raise ValueError("the response body does not match its Content-Length")
             elif self._is_chunked:
                 # An empty chunk would be the last.
                 body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + b"0\r\n\r\n" * is_last
@@ -220,7 +220,7 @@ def request_scope(connection: Scope, parser: RequestParser) -> Scope:
     except httptools.HttpParserError:
         url = None
     if url is None or url.path is None:
-        raise BadRequest("the request target is neither a path nor a URL with one")
+        raise BadRequest("the request target must be a path or a URL with a path")
     return {
         **connection,
         "state": connection["state"].copy(),

@@ -35,12 +35,12 @@ def check_header(name: bytes, value: bytes, *, before: int, target: bytes) -> No
         GatewayError: the request cannot be read.
     """
     if len(value) > _MAX_LENGTH_DIGITS and name.lower() == b"content-length":
-        raise BadRequest(f"a content length has at most {_MAX_LENGTH_DIGITS} digits")
+        raise BadRequest(f"Content-Length must have at most {_MAX_LENGTH_DIGITS} digits")
     if before == _MAX_HEADERS:
         raise _too_long(target)
     if name.lower() == b"transfer-encoding" and value.lower() != b"chunked":
         encoding = value.decode("latin-1")
-        raise BadRequest(f"the transfer encoding {encoding!r} is not accepted; send chunked")
+        raise BadRequest(f"transfer encoding {encoding!r} is not supported; send chunked")
 
 
 def check_head(method: bytes, target: bytes, headers: Sequence[Header]) -> None:
@@ -53,7 +53,7 @@ def check_head(method: bytes, target: bytes, headers: Sequence[Header]) -> None:
     if len(target) > _MAX_TARGET_BYTES:
         raise _too_long(target)
     if method == b"CONNECT":
-        raise BadRequest("this is no proxy for CONNECT")
+        raise BadRequest("CONNECT is not supported")
 
 
 def check_size(size: int, target: bytes) -> None:
@@ -68,6 +68,6 @@ def check_size(size: int, target: bytes) -> None:
 
 def _too_long(target: bytes) -> GatewayError:
     if len(target) > _MAX_TARGET_BYTES:
-        return Unreadable(f"the target is longer than {_MAX_TARGET_BYTES} bytes", 414)
+        return Unreadable(f"the request target exceeds {_MAX_TARGET_BYTES} bytes", 414)
     limits = f"{_MAX_HEAD_BYTES} bytes or {_MAX_HEADERS} fields"
-    return Unreadable(f"the header section is larger than {limits}", 431)
+    return Unreadable(f"the request headers exceed {limits}", 431)

@@ -22,7 +22,9 @@ _ZLIB_METHOD = 8
 def unknown_encoding(encoding: bytes) -> UnknownEncoding:
     """Return the error for an encoding that is not in :data:`ENCODINGS`."""
     name = encoding.decode("latin-1")
-    return UnknownEncoding(f"content encoding {name!r} is not accepted; send gzip, deflate or none", ACCEPTED)
+    return UnknownEncoding(
+        f"content encoding {name!r} is not supported; send gzip, deflate or none", ACCEPTED
+    )
 
 
 def inflate(body: bytes, encoding: bytes, *, max_bytes: int, step_bytes: int) -> Iterator[bytes]:
@@ -49,22 +51,22 @@ def inflate(body: bytes, encoding: bytes, *, max_bytes: int, step_bytes: int) ->
         try:
             inflated = inflater.decompress(piece, min(step_bytes, left_bytes + 1))
         except zlib.error as error:
-            raise BadRequest(f"the compressed body is broken: {error}") from None
+            raise BadRequest(f"cannot decompress the body: {error}") from None
         # zlib may have consumed all input and still have output.
         if not (piece or inflated or inflater.eof):
             raise BadRequest("the compressed body is incomplete")
         at += len(piece) - len(inflater.unconsumed_tail) - len(inflater.unused_data)
         left_bytes -= len(inflated)
         if left_bytes < 0:
-            raise BodyTooLarge(f"the inflated body is over the limit of {max_bytes} bytes")
+            raise BodyTooLarge(f"the decompressed body exceeds the limit of {max_bytes} bytes")
         yield inflated
 
 
 def _check_next_member(wbits: int, members: int) -> None:
     if wbits != _GZIP_FORMAT:
-        raise BadRequest("the compressed body is followed by something else")
+        raise BadRequest("the compressed body is followed by other data")
     if members > _MAX_MEMBERS:
-        raise BadRequest(f"the compressed body has more than {_MAX_MEMBERS} members")
+        raise BadRequest(f"the compressed body has more than {_MAX_MEMBERS} gzip members")
 
 
 def _deflate_format(body: bytes) -> int:

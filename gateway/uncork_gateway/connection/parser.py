@@ -81,7 +81,7 @@ class RequestParser:
                 return
             raise (cause if isinstance(cause, GatewayError) else unexpected(cause or error)) from None
         except httptools.HttpParserError as error:
-            raise BadRequest(f"this is not HTTP/1.1: {error}") from None
+            raise BadRequest(f"malformed HTTP/1.1 request: {error}") from None
         check_size(self._unused_bytes, self.target)
 
     def _head_without_offer(self) -> bytes:

@@ -114,7 +114,7 @@ class HttpProtocol(asyncio.Protocol):
         connections: set[Any] = self._server_state.connections
         connections.add(self)
         if len(connections) > limits.max_connections:
-            self._replies.add(Refusal(self, Unavailable("there are too many connections", retry_after_s=1)))
+            self._replies.add(Refusal(self, Unavailable("too many connections", retry_after_s=1)))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.state = CLOSED
@@ -245,7 +245,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._is_tls or (self._reply_begun and before is not ENDED):
             return False
         if before in (HEAD, BODY):
-            self.give_up(BadRequest("the connection ended before the request did"), CLIENT_ENDS)
+            self.give_up(BadRequest("the connection closed before the request was complete"), CLIENT_ENDS)
         else:
             self.state = CLIENT_ENDS[self.state]
         if before is not ENDED and self._replies.newest is not None:

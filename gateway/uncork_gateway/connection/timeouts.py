@@ -80,7 +80,8 @@ class Timeouts:
                 if waited_s >= limit_s:
                     connection.close()
             case State.HEAD if waited_s >= self._limits.head_timeout_s:
-                connection.give_up(Unreadable("the head of the request did not come in time", 408))
+                limit_s = self._limits.head_timeout_s
+                connection.give_up(Unreadable(f"the request headers took longer than {limit_s:g} s", 408))
             case State.BODY if waited_s >= self._limits.body_timeout_s:
                 self._check_body(waited_s)
 
@@ -89,8 +90,8 @@ class Timeouts:
         if grown_bytes < _MIN_BODY_BYTES_PER_S * waited_s:
             self._connection.give_up(
                 Unreadable(
-                    f"the body comes too slowly: {plural(grown_bytes, 'byte')} in {waited_s:.0f} s, at least "
-                    f"{_MIN_BODY_BYTES_PER_S} bytes a second are expected",
+                    f"the request body is too slow: {plural(grown_bytes, 'byte')} in {waited_s:.0f} s; send "
+                    f"at least {_MIN_BODY_BYTES_PER_S} bytes per second",
                     408,
                 )
             )

@@ -66,4 +66,7 @@ class Dialect(Protocol):
 def require_rows(reply: HandlerResult) -> None:
     """Raise HandlerFailed if a result is not rows: only the native dialect can express others."""
     if reply.content_type:
-        raise HandlerFailed(f"the answer is {reply.content_type}, which this protocol has no words for")
+        raise HandlerFailed(
+            f"the handler returned {reply.content_type}, which this protocol cannot carry; use the API's "
+            "own route"
+        )

@@ -69,7 +69,7 @@ class Native:
             head = header_lines([*own, (_CONTENT_TYPE, reply.content_type.encode("latin-1"))])
             lines = len(own) + 1
             if (head.count(b"\r"), head.count(b"\n"), head.count(b"\0")) != (lines, lines, 0):
-                raise HandlerFailed("the answer has a header that is more than one line")
+                raise HandlerFailed("the handler returned a header with a line break or NUL")
             return Reply(head, reply.body)
         if isinstance(reply.form, TensorForm):
             shape = (asked.rows, *reply.form.shape)

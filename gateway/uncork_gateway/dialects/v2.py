@@ -51,7 +51,7 @@ class V2:
         try:
             request = parse_request(Content(body, headers))
         except Unmergeable as error:
-            raise BadRequest(f"this service cannot do that: {error}") from None
+            raise BadRequest(str(error)) from None
         if len(request.inputs) > 1:
             marshalled = self._codec.marshal(self._objects(request.inputs))
         else:
@@ -79,9 +79,9 @@ class V2:
     def _objects(self, inputs: Sequence[Tensor]) -> list[bytes]:
         names = [tensor.name for tensor in inputs]
         if not self._takes_objects:
-            raise BadRequest(f"this model takes one input, the request has {', '.join(map(repr, names))}")
+            raise BadRequest(f"this model takes one input, got {', '.join(map(repr, names))}")
         if len(set(names)) < len(names):
-            raise BadRequest(f"two inputs have one name: {', '.join(map(repr, names))}")
+            raise BadRequest(f"input names must be unique, got {', '.join(map(repr, names))}")
         columns = zip(*[json_rows(tensor) for tensor in inputs], strict=True)
         return [written(dict(zip(names, values, strict=True))) for values in columns]
 
@@ -110,5 +110,5 @@ def _chosen(outputs: Sequence[Tensor], wanted: dict[str, bool]) -> list[Tensor]:
     by_name = {output.name: output for output in outputs}
     for name in wanted:
         if name not in by_name:
-            raise BadRequest(f"there is no output {name!r}; there are {', '.join(map(repr, by_name))}")
+            raise BadRequest(f"unknown output {name!r}; available outputs: {', '.join(map(repr, by_name))}")
     return [by_name[name] for name in wanted]

@@ -45,11 +45,11 @@ def not_served(method: str, path: str, methods: Methods, *, otherwise: str = "")
     """Return 405 for a known path, else 404 with the nearest path, or ``otherwise`` if none is near."""
     if allowed := methods.get(path):
         usual = allowed.partition(",")[0]
-        detail = f"{method} is not allowed for {path}; send {usual}"
+        detail = f"{method} is not allowed for {path}; use {usual}"
         return HTTPException(405, detail, headers={"allow": allowed})
     near = nearest(path, methods)
     hint = f"did you mean {methods[near].partition(',')[0]} {near}?" if near else otherwise
-    return HTTPException(404, f"there is no {path} here{'; ' if hint else ''}{hint}")
+    return HTTPException(404, f"no route for {path}{'; ' if hint else ''}{hint}")
 
 
 def nearest(one: str, others: Iterable[str]) -> str | None:

@@ -113,7 +113,7 @@ class Pages:
             detail = error.detail
             if error.status_code == 404:
                 separator = "" if detail.endswith("?") else ";"
-                detail = f"{detail}{separator} routes for clients are on another port"
+                detail = f"{detail}{separator} client routes are on another port"
         return self._error(path, error.status_code, detail, dict(error.headers or {}))
 
 

@@ -107,7 +107,7 @@ class ServicePages:
             apis = [path.decode() for path in self._front.routes.handlers]
             methods = {**methods_of(self.pages.routes, models), **dict.fromkeys(apis, "POST")}
             own = [f"POST {one}" for one in apis if not one.startswith(PREFIXES)]
-            self._methods, self._hint = methods, f"the apis are at {', '.join(own[:_MOST_NAMED])}"
+            self._methods, self._hint = methods, f"available APIs: {', '.join(own[:_MOST_NAMED])}"
             self._routes_of = models
         return self._methods, self._hint
 

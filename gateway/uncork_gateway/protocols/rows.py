@@ -74,7 +74,7 @@ def parse_rows(body: bytes) -> RowsRequest:
         instances, inputs = fields.pop("instances", None), fields.pop("inputs", None)
         if (instances is None) == (inputs is None):
             found = "neither" if inputs is None else "both"
-            raise BadRequest(f"the body must have either 'instances' or 'inputs', it has {found}")
+            raise BadRequest(f"the body must have either 'instances' or 'inputs', got {found}")
         names, lists = _read_instances(instances) if inputs is None else _read_inputs(inputs)
         forms = tuple([form_of(rows[0]) if rows else None for rows in lists])
     except NotJson as error:
@@ -164,13 +164,13 @@ def _read_inputs(text: Raw) -> _Lists:
         return None, (elements(text),)
     columns = members(text) if is_object(text) else {}
     if not columns or not all(map(is_list, columns.values())):
-        raise Unmergeable("'inputs' must be a list of rows, or an object of lists, one for each column")
+        raise Unmergeable("'inputs' must be a list of rows, or an object with a list for each column")
     names = tuple(sorted(columns))
     lists = tuple(elements(columns[name]) for name in names)
     lengths = sorted(map(len, lists))
     if lengths[0] != lengths[-1]:
         raise Unmergeable(
-            f"the columns of 'inputs' must be of equal length, they have {lengths[0]} to {lengths[-1]} values"
+            f"the columns of 'inputs' must have equal lengths, got lengths from {lengths[0]} to {lengths[-1]}"
         )
     return names, lists
 

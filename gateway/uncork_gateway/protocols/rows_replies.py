@@ -44,16 +44,16 @@ def split(body: bytes, rows: Sequence[int], *, drop_batch_id: bool) -> list[Rows
             return [{"predictions": share} for share in _split(only, rows)]
         fields = read_object(body)
         if "predictions" not in fields and "outputs" not in fields:
-            raise WrongReply("the reply has neither 'predictions' nor 'outputs'")
+            raise WrongReply("the response has neither 'predictions' nor 'outputs'")
         shares = {
             name: _shares_of_member(name, text, rows)
             for name, text in fields.items()
             if not (drop_batch_id and name in _BATCHER_MEMBERS)
         }
     except NotJson as error:
-        raise WrongReply(f"the reply {error}") from error
+        raise WrongReply(f"the response {error}") from error
     except RecursionError as error:
-        raise WrongReply("the reply is nested too deeply") from error
+        raise WrongReply("the response is nested too deeply") from error
     return [dict(zip(shares, share, strict=True)) for share in zip(*shares.values(), strict=True)]
 
 
@@ -88,7 +88,7 @@ def _shares_of_member(name: str, text: Raw, counts: Sequence[int]) -> Sequence[M
 def _shares_of_predictions(text: Raw, counts: Sequence[int]) -> Sequence[Share]:
     expected = sum(counts)
     if not is_list(text):
-        raise WrongReply(f"expected a list of {expected} predictions, got no list")
+        raise WrongReply(f"expected a list of {expected} predictions, got a value that is not a list")
     rows = elements(text)
     if len(rows) != expected:
         raise WrongReply(f"expected {expected} predictions, got {len(rows)}")
@@ -105,9 +105,9 @@ def _shares_of_output(what: str, text: Raw, counts: Sequence[int]) -> Sequence[S
         return [Raw(written(rows))] * len(counts)
     if len(counts) == 1:
         return [text]
-    got = "no list" if rows is None else f"a list of {len(rows)}"
+    got = "a value that is not a list" if rows is None else f"a list of {len(rows)}"
     raise WrongReply(
-        f"expected {what} to be a list of {plural(expected, 'value')}, or of one for all, got {got}"
+        f"expected {what} to be a list of {plural(expected, 'value')}, or of 1 for all requests, got {got}"
     )
 
 
@@ -115,7 +115,7 @@ def _join_each(objects: Sequence[dict[str, _T]], join: Callable[[str, list[_T]],
     """Join objects with the same names, the values of each name by ``join``."""
     names = objects[0].keys()
     if any(each.keys() != names for each in objects):
-        raise WrongReply("the parts of the reply differ in the names of their members")
+        raise WrongReply("the responses to the parts of a request have different members")
     return {name: join(name, [each[name] for each in objects]) for name in names}
 
 
@@ -133,5 +133,7 @@ def _join_share(name: str, parts: Sequence[Member]) -> Share:
         return list(chain(*rows))
     texts = {written(part) for part in parts}
     if len(texts) > 1:
-        raise WrongReply(f"the parts of the reply differ in {name!r}, which is not split by rows")
+        raise WrongReply(
+            f"the responses to the parts of a request differ in {name!r}, which has no value per row"
+        )
     return Raw(texts.pop())

@@ -126,7 +126,7 @@ def _array(tensor: Tensor) -> npt.NDArray[Any]:
                 for start, end in zip(starts, ends, strict=True)
             ]
         except UnicodeDecodeError as error:
-            raise malformed(tensor.name, f"an element of BYTES is not UTF-8: {error}") from error
+            raise malformed(tensor.name, f"an element of BYTES is not valid UTF-8: {error}") from error
         return np.array(strings, dtype=object).reshape(tensor.shape)
     values: npt.NDArray[Any] = np.frombuffer(tensor.data, LAYOUTS[tensor.datatype])
     if tensor.datatype == "BF16":

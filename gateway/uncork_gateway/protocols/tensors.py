@@ -88,7 +88,7 @@ def check_values(tensor: Tensor) -> None:
     if tensor.form == "flat":
         text = _scalars_only(tensor)
         if b"[" in text:
-            raise malformed(tensor.name, "some of the data is nested and some is not")
+            raise malformed(tensor.name, "the data mixes nested lists and values")
         got = text.count(b",") + 1 if text else 0
     elif tensor.datatype == "BYTES":
         got = len(element_ends(tensor))
@@ -98,8 +98,7 @@ def check_values(tensor: Tensor) -> None:
     if got != wanted:
         raise malformed(
             tensor.name,
-            f"shape {list(tensor.shape)} of {tensor.datatype} needs "
-            f"{plural(wanted, unit)}, the data has {got}",
+            f"shape {list(tensor.shape)} of {tensor.datatype} needs {plural(wanted, unit)}, got {got}",
         )
 
 
@@ -163,7 +162,7 @@ def element_ends(tensor: Tensor) -> list[int]:
         at += LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "little")
         ends.append(at)
     if at > len(data):
-        raise malformed(tensor.name, "the last element of BYTES is cut short")
+        raise malformed(tensor.name, "the last element of BYTES is incomplete")
     return ends
 
 
@@ -180,7 +179,7 @@ def _check_nested(tensor: Tensor) -> None:
     if not _is_nested_like(_scalars_only(tensor), tensor.shape):
         raise malformed(
             tensor.name,
-            f"the data is not nested like its shape {list(tensor.shape)}; it may also be one flat list",
+            f"the data must be nested like its shape {list(tensor.shape)}, or be one flat list",
         )
 
 
@@ -203,5 +202,5 @@ def _brackets(shape: Sequence[int]) -> bytes:
 def _scalars_only(tensor: Tensor) -> bytes:
     text = without_strings(tensor.data)
     if b"{" in text:
-        raise malformed(tensor.name, "values are numbers, strings, true or false, not objects")
+        raise malformed(tensor.name, "values must be numbers, strings, true or false, got an object")
     return text

@@ -78,7 +78,7 @@ def parse_request(content: Content) -> InferRequest:
             different numbers of rows or unknown members.
     """
     if natural(content.header(JSON_LENGTH) or b"") == 0:
-        raise Unmergeable("the body is one raw tensor, without JSON")
+        raise Unmergeable("raw tensors without JSON are not supported; describe the inputs in JSON")
     message = read(content, "inputs")
     parameters = _parameters(message.members)
     binary = _boolean(parameters.get("binary_data_output", b"false"))
@@ -163,7 +163,9 @@ def _parameters(members: dict[str, bytes]) -> dict[str, bytes]:
     parameters = raw_members(decode(_parameters_decoder, members.get("parameters", NULL), "parameters"))
     for name in parameters:
         if name in _SEQUENCE:
-            raise Unmergeable(f"the request has the parameter {name}: its order among others matters")
+            raise Unmergeable(
+                f"parameter {name!r} is not supported: batching does not keep sequences in order"
+            )
     return parameters
 
 
@@ -185,7 +187,7 @@ def _boolean(raw: bytes) -> bool:
 
 def _refuse_shared_memory(name: str, parameters: dict[str, bytes] | dict[str, msgspec.Raw]) -> None:
     if any(parameter.startswith(_SHARED_MEMORY) for parameter in parameters):
-        raise Unmergeable(f"{name!r} lies in shared memory")
+        raise Unmergeable(f"tensor {name!r}: shared memory is not supported; send the data in the body")
 
 
 def _rows(inputs: Sequence[Tensor]) -> int:
@@ -195,7 +197,9 @@ def _rows(inputs: Sequence[Tensor]) -> int:
     rows = {tensor.shape[0] if tensor.shape else 0 for tensor in inputs}
     if len(rows) > 1 or any(0 in tensor.shape for tensor in inputs) or rows == {0}:
         shapes = ", ".join(f"{tensor.name!r} {list(tensor.shape)}" for tensor in inputs)
-        raise Unmergeable(f"inputs must have the same number of rows, from 1, and values in each: {shapes}")
+        raise Unmergeable(
+            f"inputs must have the same number of rows, at least 1, and no axis of length 0, got {shapes}"
+        )
     return rows.pop()
 
 

@@ -67,7 +67,9 @@ def read(content: Content, tensors_name: str) -> Message:
     members = decode(_object_decoder, text, "the body")
     tensors = members.pop(tensors_name, None)
     if tensors is None:
-        raise Malformed(f"expected {tensors_name}, got only {', '.join(members) or 'an empty object'}")
+        raise Malformed(
+            f"{tensors_name!r} is missing; the body has {', '.join(map(repr, members)) or 'no members'}"
+        )
     own_id = bytes(members.pop("id", ABSENT))
     if own_id != NULL and not own_id.startswith(b'"'):
         raise Malformed(f"id must be a string, got {excerpt(own_id)}")
@@ -83,7 +85,7 @@ def decode(decoder: msgspec.json.Decoder[_T], text: bytes | msgspec.Raw, name: s
     try:
         return decoder.decode(text)
     except msgspec.ValidationError as error:
-        raise Malformed(f"{name} is not what the protocol says: {error}") from error
+        raise Malformed(f"{name} does not match the protocol: {error}") from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise Malformed(f"{name} is not valid JSON: {error}") from error
 
@@ -114,12 +116,14 @@ def read_tensors(described: Sequence[WireTensor], blocks: memoryview) -> list[Te
         else:
             end = at + _block_bytes(wire, size)
             if end > len(blocks):
-                raise malformed(wire.name, f"its binary data ends at byte {end}, there are {len(blocks)}")
+                raise malformed(
+                    wire.name, f"its binary data ends at byte {end}, got {plural(len(blocks), 'byte')}"
+                )
             form, data, at = "binary", bytes(blocks[at:end]), end
         tensors.append(Tensor(wire.name, wire.datatype, tuple(wire.shape), form, data, parameters))
     if at != len(blocks):
         raise Malformed(
-            f"expected {plural(at, 'byte')} of binary data, as the tensors say, got {len(blocks)}"
+            f"expected {plural(at, 'byte')} of binary data by the tensors' {_BINARY_SIZE}, got {len(blocks)}"
         )
     return tensors
 
@@ -157,8 +161,8 @@ def _halves(content: Content) -> tuple[bytes, memoryview]:
         number = natural(header)
         if number is None or number > length:
             raise Malformed(
-                "Inference-Header-Content-Length must be a number of bytes from 0 to the "
-                f"{length} of the body, got {excerpt(header)}"
+                f"Inference-Header-Content-Length must be from 0 to {length}, the size of the body in bytes, "
+                f"got {excerpt(header)}"
             )
         length = number
     text = body[:length]
@@ -167,7 +171,7 @@ def _halves(content: Content) -> tuple[bytes, memoryview]:
         try:
             text.decode()
         except UnicodeDecodeError as error:
-            raise Malformed(f"the JSON is not UTF-8: {error}") from error
+            raise Malformed(f"the JSON is not valid UTF-8: {error}") from error
     return text, memoryview(body)[length:]
 
 
@@ -185,7 +189,7 @@ def _json_values(wire: WireTensor) -> tuple[DataForm, bytes]:
     data = bytes(wire.data)
     if not data.startswith(b"["):
         raise Malformed(
-            f"tensor {wire.name!r} needs data, a list, or the parameter binary_data_size and binary data"
+            f"tensor {wire.name!r} needs a list in data, or the parameter binary_data_size and binary data"
         )
     text = data[1:-1].strip(SPACE)
     return ("nested" if text.startswith(b"[") else "flat"), text
@@ -193,10 +197,12 @@ def _json_values(wire: WireTensor) -> tuple[DataForm, bytes]:
 
 def _block_bytes(wire: WireTensor, size: bytes) -> int:
     if bytes(wire.data) != NULL:
-        raise Malformed(f"tensor {wire.name!r} has data and binary_data_size; only one of them can be")
+        raise Malformed(f"tensor {wire.name!r} has both data and binary_data_size; send only one")
     number = natural(size)
     if number is None:
-        raise malformed(wire.name, f"binary_data_size must be a number of bytes from 0, got {excerpt(size)}")
+        raise malformed(
+            wire.name, f"binary_data_size must be a number of bytes, at least 0, got {excerpt(size)}"
+        )
     return number
 
 

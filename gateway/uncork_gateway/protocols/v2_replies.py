@@ -47,7 +47,7 @@ def split(reply: Content, rows: Sequence[int]) -> list[InferReply]:
         if len(rows) == 1:
             return [InferReply(members=message.members, outputs=outputs, rows=rows[0])]
         if not outputs:
-            raise WrongReply(f"expected outputs of {plural(sum(rows), 'row')}, got none")
+            raise WrongReply(f"expected outputs with {plural(sum(rows), 'row')}, got no outputs")
         shares = [_split_output(output, rows) for output in outputs]
     except Malformed as error:
         raise WrongReply(str(error)) from error
@@ -70,7 +70,9 @@ def join(parts: Sequence[InferReply]) -> InferReply:
     for part in parts:
         got = [output.name for output in part.outputs]
         if got != names:
-            raise WrongReply(f"parts of a request got different outputs: {names} and {got}")
+            raise WrongReply(
+                f"the responses to the parts of a request have different outputs: {names} and {got}"
+            )
     rows = [part.rows for part in parts]
     pieces = zip(*(part.outputs for part in parts), strict=True)
     try:

@@ -84,7 +84,7 @@ class ApiRequest(BufferedRequest[ApiRoute]):
             payload = payload._replace(span=self._span)
         route, self._payload, self._rows = self._route, payload, payload.rows
         if route.removed:
-            raise Unavailable("this api was removed", retry_after_s=1)
+            raise Unavailable("this API was removed", retry_after_s=1)
         self._number = route.dispatcher.submit(
             self,
             route.api,

@@ -80,7 +80,7 @@ def read_head(
 
 def too_large(max_body_bytes: int) -> BodyTooLarge:
     """Return the error for a body over the limit."""
-    return BodyTooLarge(f"the body is over the limit of {max_body_bytes} bytes")
+    return BodyTooLarge(f"the body exceeds the limit of {max_body_bytes} bytes")
 
 
 def _timeout_s(value: bytes) -> float:
@@ -90,6 +90,6 @@ def _timeout_s(value: bytes) -> float:
         timeout_ms = math.nan
     if not timeout_ms > 0:
         raise BadRequest(
-            f"X-Request-Timeout-Ms must be a number of milliseconds above 0, got {value.decode('latin-1')!r}"
+            f"X-Request-Timeout-Ms must be a positive number of milliseconds, got {value.decode('latin-1')!r}"
         )
     return timeout_ms / 1000

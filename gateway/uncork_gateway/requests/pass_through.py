@@ -78,7 +78,7 @@ class PassThrough:
             await answer(scope, receive, send)
         except httpx.TransportError as error:
             # The client sees by the missing end that the reply is incomplete.
-            log.warning("a server broke off in an answer for %r: %s", scope["path"], describe(error))
+            log.warning("a server cut its response to %r short: %s", scope["path"], describe(error))
 
     async def relay(self, target: bytes, headers: Sequence[Header], body: bytes) -> ServerResponse:
         """Relay a POST request whose body is complete; return the complete reply.
@@ -90,9 +90,9 @@ class PassThrough:
         try:
             content = b"".join([piece async for piece in reply.aiter_raw()])
         except httpx.TimeoutException as error:
-            raise TimedOut(f"the server is silent: {describe(error)}") from error
+            raise TimedOut(f"the server sent no data before the timeout: {describe(error)}") from error
         except httpx.TransportError as error:
-            raise BadGateway(f"the server broke off: {describe(error)}") from error
+            raise BadGateway(f"the server cut its response short: {describe(error)}") from error
         finally:
             await reply.aclose()
         return ServerResponse(reply.status_code, reply_headers(reply), content)
@@ -119,9 +119,9 @@ class PassThrough:
         try:
             reply = await self._transport(server.url).handle_async_request(request)
         except httpx.TimeoutException as error:
-            raise TimedOut(f"the server does not answer: {describe(error)}") from error
+            raise TimedOut(f"the server did not respond before the timeout: {describe(error)}") from error
         except httpx.TransportError as error:
-            raise BadGateway(f"the server does not answer: {describe(error)}") from error
+            raise BadGateway(f"the server did not respond: {describe(error)}") from error
         try:
             check_status(reply.status_code)
         except BadGateway:
@@ -178,7 +178,7 @@ def check_status(status: int) -> None:
     """
     if status > _LAST_STATUS:
         raise BadGateway(
-            f"the server answered with the status {status}; the last that there is is {_LAST_STATUS}"
+            f"the server returned status {status}, which is not valid in HTTP; the highest is {_LAST_STATUS}"
         )
 
 

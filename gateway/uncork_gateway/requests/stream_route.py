@@ -54,7 +54,10 @@ class StreamRequest(ApiRequest):
             return  # The worker has not received the cancellation yet.
         unread_bytes = transport.get_write_buffer_size()
         if unread_bytes > self._route.max_body_bytes:
-            log.warning("a client of batch %s lets %d bytes wait: it is cut off", self._id, unread_bytes)
+            log.warning(
+                "closing the connection of a client of batch %s: it has not read %d bytes of its stream",
+                *(self._id, unread_bytes),
+            )
             self._withdraw()
             self._cut(CLIENT_GONE)
             return
@@ -85,7 +88,7 @@ class StreamRequest(ApiRequest):
             super().failed(error)
             return
         failure = self._failure(error)
-        log.error("the answer of batch %s was cut short: %s", self._id, failure)
+        log.error("the stream of batch %s was cut short: %s", self._id, failure)
         self._cut(failure.status)
 
     def _dispatch(self, body: bytes) -> None:

@@ -44,26 +44,26 @@ class LiveState(Collector):
         for state, count in states.items():
             workers.add_metric([state], count)
         yield workers
-        restarts = CounterMetricFamily("uncork_worker_restarts", "Workers restarted.")
+        restarts = CounterMetricFamily("uncork_worker_restarts", "Worker restarts.")
         restarts.add_metric([], self._restarts())
         yield restarts
 
 
 _GOAL = "uncork_goal_seconds"
 _READINGS: dict[str, tuple[str, Callable[[ApiStats], float]]] = {
-    _GOAL: ("The latency goal.", lambda api: api.rules.goal_s),
+    _GOAL: ("Latency goal.", lambda api: api.rules.goal_s),
     "uncork_max_batch_rows": (
-        "Most rows in a batch; their cost, if the api gives one.",
+        "Most rows in a batch; their cost, if the API defines one.",
         lambda api: api.rules.max_batch_rows,
     ),
-    "uncork_queue_rows": ("Rows queued; their cost, if the api gives one.", lambda api: api.queued_rows),
-    "uncork_queue_bytes": ("Bytes of bodies queued.", lambda api: api.queued_bytes),
+    "uncork_queue_rows": ("Rows queued; their cost, if the API defines one.", lambda api: api.queued_rows),
+    "uncork_queue_bytes": ("Bytes of queued request bodies.", lambda api: api.queued_bytes),
     "uncork_estimate_intercept_seconds": (
-        "Estimated fixed time of a batch.",
+        "Estimated fixed time per batch.",
         lambda api: api.estimate.intercept_s,
     ),
     "uncork_estimate_slope_seconds": (
-        "Estimated time per row; per unit of cost, if the api gives one.",
+        "Estimated time per row; per unit of cost, if the API defines one.",
         lambda api: api.estimate.slope_s,
     ),
     "uncork_estimate_error_ratio": (
@@ -71,7 +71,7 @@ _READINGS: dict[str, tuple[str, Callable[[ApiStats], float]]] = {
         lambda api: api.estimate.spread,
     ),
     "uncork_arrival_rate_rows": (
-        "Arrivals in rows per second; in cost per second, if the api gives one.",
+        "Rows arriving per second; cost per second, if the API defines one.",
         lambda api: api.rate_rows,
     ),
 }

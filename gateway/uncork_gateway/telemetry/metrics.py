@@ -207,20 +207,25 @@ class Metrics(Collector):
 
 
 _COUNTERS: tuple[tuple[str, str, str, Callable[[ApiTally], Counter[Any]]], ...] = (
-    ("uncork_requests", "Requests answered.", "status", lambda api: api.statuses),
-    ("uncork_errors", "5xx answers, without refusals.", "status", lambda api: api.errors),
-    ("uncork_releases", "Batches released.", "reason", lambda api: api.releases),
-    ("uncork_batches", "Batches that ended.", "outcome", lambda api: api.endings),
-    ("uncork_shed", "Requests refused.", "reason", lambda api: api.sheds),
+    (
+        "uncork_requests",
+        "Requests finished, by status; 499 if the client disconnected.",
+        "status",
+        lambda api: api.statuses,
+    ),
+    ("uncork_errors", "5xx responses, without shed requests, by status.", "status", lambda api: api.errors),
+    ("uncork_releases", "Batches released, by reason.", "reason", lambda api: api.releases),
+    ("uncork_batches", "Batches finished, by outcome.", "outcome", lambda api: api.endings),
+    ("uncork_shed", "Requests shed, by reason.", "reason", lambda api: api.sheds),
 )
 _DISTRIBUTIONS: tuple[tuple[str, str, Callable[[ApiTally], Distribution]], ...] = (
-    ("uncork_request_duration_seconds", "From request to reply.", lambda api: api.duration),
-    ("uncork_queue_wait_seconds", "Time that a request was queued.", lambda api: api.queue_wait),
+    ("uncork_request_duration_seconds", "Time from request to response.", lambda api: api.duration),
+    ("uncork_queue_wait_seconds", "Time that a request spent in the queue.", lambda api: api.queue_wait),
     ("uncork_batch_rows", "Rows in a batch.", lambda api: api.batch_rows),
     ("uncork_batch_requests", "Requests in a batch.", lambda api: api.batch_requests),
     (
         "uncork_batch_duration_seconds",
-        "From release to the worker's reply.",
+        "Time from release to the worker's response.",
         lambda api: api.batch_duration,
     ),
 )

@@ -104,7 +104,7 @@ class Traffic(ABC):
             async with asyncio.timeout(_CONNECT_SECONDS):
                 await loop.create_connection(lambda: connection, host, port, ssl=self._tls)
         except OSError as error:  # TimeoutError is one
-            reason = str(error) or f"no answer within {_CONNECT_SECONDS:g} s"
+            reason = str(error) or f"no response within {_CONNECT_SECONDS:g} s"
             if isinstance(error, ssl.SSLCertVerificationError):
                 reason = f"its certificate is not trusted: {error.verify_message}; see --ca and --insecure"
             raise ConnectionError(f"cannot connect to {host}:{port}: {reason}") from error
@@ -241,7 +241,7 @@ class Connection(asyncio.Protocol):
             reply = self._parser.feed(data)
             asked = self.asked
             if asked is None:
-                raise ReplyError("bytes came without a request")
+                raise ReplyError("received data without a request")
         except ReplyError as error:
             self._traffic.fail(error)
             return

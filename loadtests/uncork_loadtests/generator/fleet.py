@@ -72,11 +72,11 @@ class Outcome:
         if summary.good and 2 * sum(failed.values()) <= summary.requests:
             return ""
         if not bad:
-            return "there was no good answer"
+            return "no response was successful"
         worst = max(failed or bad, key=bad.__getitem__)
-        what = "most requests failed" if summary.good else "there was no good answer"
-        said = f", the first: {self.first_errors[worst]}" if self.first_errors.get(worst) else ""
-        return f"{what}; {bad[worst]} of {summary.requests} requests: {status_name(worst)}{said}"
+        what = "most requests failed" if summary.good else "no response was successful"
+        said = f"; first: {self.first_errors[worst]}" if self.first_errors.get(worst) else ""
+        return f"{what}: {bad[worst]} of {summary.requests} requests ended with {status_name(worst)}{said}"
 
     @property
     def void(self) -> str:
@@ -222,7 +222,7 @@ class _Fleet:
         try:
             index, frame = self._frames.get(timeout=max(0.0, limit_s - time.monotonic()))
         except queue.Empty:
-            raise LoadTestError("a generator did not answer in time") from None
+            raise LoadTestError("a load generator did not respond in time") from None
         if frame.failed:
             raise LoadTestError(frame.failed)
         return index, frame

@@ -45,5 +45,5 @@ def read_frame(read: Callable[[int], bytes]) -> Frame:
     length = int.from_bytes(head, "big")
     body = read(length) if len(head) == _LENGTH_BYTES else b""
     if not body or len(body) < length:
-        return Frame(failed="a generator ended too early")
+        return Frame(failed="a load generator exited early")
     return msgspec.msgpack.decode(body, type=Frame)

@@ -65,7 +65,7 @@ class ReplyParser:
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             # A callback's own exception is the context of httptools' error.
             reason = error.__context__ if isinstance(error.__context__, ReplyError) else error
-            raise ReplyError(f"not an HTTP/1.1 reply: {reason}: {data[:60]!r}") from None
+            raise ReplyError(f"not an HTTP/1.1 response: {reason}: {data[:60]!r}") from None
         reply, self._reply = self._reply, None
         return reply
 
@@ -73,7 +73,7 @@ class ReplyParser:
 
     def on_message_begin(self) -> None:
         if self._reply is not None:
-            raise ReplyError("bytes came after the end of the reply")
+            raise ReplyError("received data after the end of the response")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._fields[name.lower()] = value
@@ -85,7 +85,7 @@ class ReplyParser:
         encoding = fields.get(b"transfer-encoding", b"")
         if encoding.lower() != b"chunked":
             raise ReplyError(
-                "a reply must have Content-Length or Transfer-Encoding: chunked"
+                "a response must have Content-Length or Transfer-Encoding: chunked"
                 + (f", not Transfer-Encoding: {encoding.decode(errors='replace')}" if encoding else "")
             )
 

@@ -44,7 +44,7 @@ _VOID_SHARE = 0.1
 
 
 def status_name(status: int) -> str:
-    return {SHED: "503 (shed)", LOST: "connection lost", UNANSWERED: "no answer"}.get(status, str(status))
+    return {SHED: "503 (shed)", LOST: "connection lost", UNANSWERED: "no response"}.get(status, str(status))
 
 
 class Recorder:
@@ -240,8 +240,8 @@ def void_reason(samples: Samples, *, seconds: float = inf) -> str:
     if lag_s <= allowed_s:
         return ""
     return (
-        f"the generator fell behind: the p99 of its lag is {lag_s * 1000:.3g} ms, allowed are "
-        f"{allowed_s * 1000:.3g} ms (1 ms, or a tenth of the p99 of the latency)"
+        f"the load generator fell behind: the p99 of its lag is {lag_s * 1000:.3g} ms, above the limit of "
+        f"{allowed_s * 1000:.3g} ms (1 ms, or a tenth of the p99 latency if that is more)"
     )
 
 

@@ -12,21 +12,43 @@ from uncork_loadtests.traffic.random_rows import RandomRows, parse_range, parse_
 
 _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--path", {"default": "/predict", "help": "Path to post to."}),
-    ("--shape", {"default": "64", "help": "What to send: random rows of this shape, as 28,28."}),
-    ("--rows", {"type": int, "default": 1, "help": "What to send: so many random rows in a request."}),
-    ("--range", {"default": "0.0,1.0", "help": "Numbers in random rows; 0,255 makes integers."}),
-    ("--data", {"default": "", "help": "What to send instead: this file as the body."}),
-    ("--lines", {"default": "", "help": "What to send instead: each line of this file in turn."}),
-    ("--expected", {"default": "", "help": "The right answer to --data; to --lines, one on each line."}),
+    ("--shape", {"default": "64", "help": "Request body: random rows of this shape, such as 28,28."}),
+    ("--rows", {"type": int, "default": 1, "help": "Random rows per request, with --shape."}),
+    (
+        "--range",
+        {
+            "default": "0.0,1.0",
+            "help": "Range of the numbers of --shape: 0,255 for integers, 0.0,1.0 for floats.",
+        },
+    ),
+    ("--data", {"default": "", "help": "Request body: the content of this file."}),
+    ("--lines", {"default": "", "help": "Request bodies: the lines of this file in turn."}),
+    ("--expected", {"default": "", "help": "Expected response to --data; to --lines, one per line."}),
     ("--content-type", {"default": "application/json", "help": "Content-Type of requests."}),
-    ("--seed", {"type": int, "default": 1, "help": "Decides the arrivals and random rows."}),
-    ("--think-ms", {"type": float, "default": 0.0, "help": "Closed loop: pause after an answer."}),
-    ("--rate", {"type": float, "default": None, "help": "Open loop: requests per second, on average."}),
-    ("--arrivals", {"default": "poisson", "help": f"Open loop: {', '.join(ARRIVALS)}."}),
-    ("--seconds", {"type": float, "default": 10.0, "help": "Open loop: measured time."}),
-    ("--warmup-seconds", {"type": float, "default": 1.0, "help": "Open loop: discarded time before."}),
-    ("--generators", {"type": int, "default": 1, "help": "Open loop: processes of each locust process."}),
-    ("--max-connections", {"type": int, "default": 1024, "help": "Open loop: most connections."}),
+    ("--seed", {"type": int, "default": 1, "help": "Seed for arrivals and random rows."}),
+    (
+        "--think-ms",
+        {
+            "type": float,
+            "default": 0.0,
+            "help": "Closed loop: milliseconds that a user pauses after each response.",
+        },
+    ),
+    ("--rate", {"type": float, "default": None, "help": "Open loop: average requests per second."}),
+    (
+        "--arrivals",
+        {"default": "poisson", "help": f"Open loop: arrival process, one of {', '.join(ARRIVALS)}."},
+    ),
+    ("--seconds", {"type": float, "default": 10.0, "help": "Open loop: seconds to measure."}),
+    (
+        "--warmup-seconds",
+        {"type": float, "default": 1.0, "help": "Open loop: seconds of load before the measurement."},
+    ),
+    (
+        "--generators",
+        {"type": int, "default": 1, "help": "Open loop: load generator processes per locust process."},
+    ),
+    ("--max-connections", {"type": int, "default": 1024, "help": "Open loop: maximum connections."}),
 )
 
 
@@ -40,7 +62,7 @@ class WrongOptions(Exception):
 
 def add_options(parser: ArgumentParser) -> None:
     """Declare the options; each may come from the environment, such as UNCORK_PATH."""
-    group = parser.add_argument_group("uncork", "What is sent, and when.")
+    group = parser.add_argument_group("uncork", "Request bodies and traffic.")
     for name, settings in _OPTIONS:
         group.add_argument(name, env_var=VARIABLES[name], **settings)
 
@@ -56,9 +78,9 @@ def payload_of(options: Namespace) -> Payload:
         WrongOptions: if the options contradict each other, or a file cannot be read.
     """
     if options.data and options.lines:
-        raise WrongOptions("give --data or --lines, not both")
+        raise WrongOptions("--data and --lines cannot be combined")
     if options.expected and not (options.data or options.lines):
-        raise WrongOptions("--expected only goes with --data or --lines")
+        raise WrongOptions("--expected requires --data or --lines")
     try:
         if not (options.data or options.lines):
             return Payload(bodies=_random(options).bodies(seed=options.seed))
@@ -103,7 +125,7 @@ def plan_of(options: Namespace, *, host: str | None, locusts: int = 1) -> Plan:
 def report(*, status: int, latency_ms: float, wrong: bool) -> tuple[float | None, str]:
     """Return the response time of a sample (None without an answer), and its failure or ""."""
     if status in (LOST, UNANSWERED):
-        return None, "connection lost" if status == LOST else "no answer"
+        return None, "connection lost" if status == LOST else "no response"
     if wrong:
-        return latency_ms, "wrong answer"
+        return latency_ms, "wrong response"
     return latency_ms, "" if status // 100 == 2 else f"status {status}"

@@ -75,7 +75,7 @@ class _ClosedLoopUser(FastHttpUser):
         ) as response:
             expected = self._payload.expected
             if response.ok and expected and not same_answer(response.content, expected[place]):
-                response.failure("wrong answer")
+                response.failure("wrong response")
 
 
 class NdArrayUser(_ClosedLoopUser):
@@ -214,7 +214,7 @@ class _Master:
         self._expected = sum(counts.get(kind.__name__, 0) for kind in self._open_loops())
         if 0 < self._expected < self._runner.worker_count:
             log.warning(
-                "only %d of %d workers have a share: start as many users (-u)",
+                "only %d of %d locust workers send requests; set -u to the number of workers",
                 self._expected,
                 self._runner.worker_count,
             )

@@ -12,7 +12,12 @@ from uncork_loadtests.reports.style import BLUE, DARK_GREY, GREY, ORANGE, PURPLE
 from uncork_loadtests.targets import Estimate
 
 _LIGHT_BLUE = "#9ecae1"
-_OF_STATUSES = {"good (2xx)": BLUE, "shed (503)": ORANGE, "other status": PURPLE, "no answer": VERMILION}
+_OF_STATUSES = {
+    "successful (2xx)": BLUE,
+    "shed (503)": ORANGE,
+    "other status": PURPLE,
+    "no response": VERMILION,
+}
 # A goal this many times above the highest latency would squash the panel.
 _FAR = 10.0
 
@@ -79,7 +84,7 @@ def _goal(goal_ms: float | None, across: Array) -> list[Series]:
 
 def _latency(data: PlotData, goal_ms: float | None) -> Panel:
     series = [
-        Series("points", data.due_s, data.latency_ms, _LIGHT_BLUE, "answers", size=3),
+        Series("points", data.due_s, data.latency_ms, _LIGHT_BLUE, "responses", size=3),
         Series("line", data.bin_s, data.p99_ms, VERMILION, "p99"),
         Series("line", data.bin_s, data.p50_ms, BLUE, "p50"),
         *_goal(goal_ms, data.bin_s),
@@ -89,7 +94,7 @@ def _latency(data: PlotData, goal_ms: float | None) -> Panel:
         across="scheduled time in seconds",
         up="latency in milliseconds",
         series=series if len(data.latency_ms) else [],
-        missing="there was no good answer",
+        missing="no response was successful",
         log_up=True,
     )
 
@@ -101,7 +106,7 @@ def _distribution(data: PlotData, goal_ms: float | None) -> Panel:
         across="share of requests that are faster",
         up="latency in milliseconds",
         series=[line, *_goal(goal_ms, data.slower)] if len(data.slower) else [],
-        missing="there were too few good answers",
+        missing="too few responses were successful",
         log_up=True,
         ticks=percentile_ticks(data),
     )
@@ -139,7 +144,7 @@ def _batch_sizes(data: PlotData) -> Panel:
         across="rows in a batch",
         up="batches",
         series=[bars] if len(data.batch_sizes) else [],
-        missing="answers do not state their batch size",
+        missing="responses do not report their batch size",
         from_zero=False,
     )
 
@@ -151,11 +156,11 @@ def _batch_times(data: PlotData, estimate: Estimate | None) -> Panel:
     if series and estimate is not None:
         rows = np.array([0.0, data.batch_rows.max()])
         times = estimate.intercept_ms + estimate.slope_ms * rows
-        series.append(Series("line", rows, times, VERMILION, "estimate at the end"))
+        series.append(Series("line", rows, times, VERMILION, "final estimate"))
     return Panel(
         title="Batch times and their estimate",
         across="rows in a batch",
         up="batch time in milliseconds",
         series=series,
-        missing="answers do not state their batch time",
+        missing="responses do not report their batch time",
     )

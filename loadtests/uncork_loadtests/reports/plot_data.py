@@ -99,10 +99,10 @@ def _kinds(status: NDArray[np.int32]) -> dict[str, NDArray[np.bool_]]:
     lost = (status == LOST) | (status == UNANSWERED)
     good = status // 100 == 2
     return {
-        "good (2xx)": good,
+        "successful (2xx)": good,
         "shed (503)": status == SHED,
         "other status": ~(good | lost | (status == SHED)),
-        "no answer": lost,
+        "no response": lost,
     }
 
 

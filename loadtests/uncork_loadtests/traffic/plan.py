@@ -15,6 +15,11 @@ REPLAY = "replay:"
 """Prefix of recorded arrivals."""
 
 
+def per_second(rate: float) -> str:
+    """Format a rate with four digits, without an exponent."""
+    return f"{float(f'{rate:.4g}'):.10g}/s"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Payload:
     """The bodies of requests: sent in turn, made of random rows, or made by a function.
@@ -33,11 +38,11 @@ class Payload:
 
     def __post_init__(self) -> None:
         if bool(self.bodies or self.random) == (self.function is not None):
-            raise ValueError("a payload must hold at least one body, or random rows, or else a function")
+            raise ValueError("a payload must have either bodies, random rows or a function")
         if self.expected is not None and len(self.expected) != len(self.bodies):
             raise ValueError(
                 f"{plural(len(self.bodies), 'body', 'bodies')} but "
-                f"{plural(len(self.expected), 'expected answer')}"
+                f"{plural(len(self.expected), 'expected response')}; give one for each body"
             )
 
 
@@ -100,9 +105,12 @@ class Plan:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be above 0, not {value:g}")
-        connections = self.max_connections if self.clients is None else self.clients
+        name = "max_connections" if self.clients is None else "clients"
+        connections = getattr(self, name)
         if connections < self.processes:
-            raise ValueError(f"{self.processes} processes need as many connections, not {connections}")
+            raise ValueError(
+                f"{name} must be at least {self.processes}, one for each process, not {connections}"
+            )
 
     @property
     def address(self) -> tuple[str, int]:

@@ -67,7 +67,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
     except ValueError:
         shape = ()
     if not shape or min(shape) < 1:
-        raise ValueError(f"--shape takes sizes with commas between them, as 4 or 28,28; got {text!r}")
+        raise ValueError(f"--shape takes sizes separated by commas, such as 4 or 28,28; got {text!r}")
     return shape
 
 
@@ -84,8 +84,9 @@ def parse_range(text: str) -> Numbers:
         low = high = 0.0
     if not low < high or max(abs(low), abs(high)) > _FARTHEST:
         raise ValueError(
-            "--range takes two numbers of at most 1e9, the lower one first: 0,255 for integers, 0.0,1.0 for "
-            f"other numbers; got {text!r}"
+            "--range takes two numbers up to 1e9, the lower one first: 0,255 for integers, 0.0,1.0 for "
+            "floats; "
+            f"got {text!r}"
         )
     integers = all(end.strip().lstrip("+-").isdecimal() for end in ends)
     return Numbers(low=low, high=high, integers=integers)

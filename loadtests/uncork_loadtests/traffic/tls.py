@@ -20,7 +20,7 @@ class Tls:
     def context(self) -> ssl.SSLContext:
         """Load the files; raise ValueError if a file cannot be used, or the fields contradict each other."""
         if self.insecure and self.ca is not None:
-            raise ValueError("ca and insecure must not be given together: insecure trusts any certificate")
+            raise ValueError("ca and insecure must not be combined; give one of them")
         if self.key is not None and self.cert is None:
             raise ValueError("to use key, cert must be given too")
         try:

@@ -103,7 +103,9 @@ def measure(
             samples, fault = _drive(plan, clients, batches=_BATCHES)
             rounds.append(samples)
             if fault:
-                raise LoadTestError(f"{plural(clients, 'request')} at once, which worked before: {fault}")
+                raise LoadTestError(
+                    f"{plural(clients, 'concurrent request')} failed, after succeeding before: {fault}"
+                )
     after = server.cpu()
     seen: dict[int, list[float]] = {}
     for samples in (*first.values(), *rounds):
@@ -135,11 +137,11 @@ def _first_round(
         samples, fault = _drive(plan, clients, batches=_BATCHES)
         if _too_long(samples, goal_ms):
             samples, fault = _drive(plan, clients, batches=_BATCHES)  # the machine may have been busy
-        at_once = f"{plural(clients, 'request')} at once"
+        at_once = plural(clients, "concurrent request")
         if fault:
             if clients == 1:
-                raise LoadTestError(f"a lone request: {fault}")
-            return found, f"{at_once}: {fault}"
+                raise LoadTestError(f"a single request failed: {fault}")
+            return found, f"{at_once} failed: {fault}"
         found[clients] = samples
         if _too_long(samples, goal_ms):
             return found, f"{at_once} took longer than the goal"
@@ -173,11 +175,11 @@ def _fault(samples: Samples, result: ShareResult) -> str:
     if len(bad):
         status = int(bad["status"][0])
         said = result.first_errors.get(status)
-        return f"answered with status {status}" + (f": {said}" if said else "")
+        return f"status {status}" + (f": {said}" if said else "")
     if samples["wrong"].any():
-        return "a wrong answer"
+        return "a wrong response"
     if not samples["batch_rows"].all() or np.isnan(samples["batch_ms"]).any():
-        return "the answer does not state its batch"
+        return "the response has no X-Batch-Size or no Server-Timing of its batch"
     return ""
 
 
@@ -199,7 +201,7 @@ def fit(sizes: Sequence[SizeTime]) -> Line:
     from scipy.optimize import nnls  # type: ignore[import-untyped]
 
     if not sizes:
-        raise ValueError("there is no line through no sizes")
+        raise ValueError("a fit needs at least one size")
     rows = np.array([size.rows for size in sizes], dtype=float)
     times = np.maximum([size.median_ms for size in sizes], 1e-6)
     columns = np.column_stack([np.ones_like(rows), rows]) / times[:, None]

@@ -13,7 +13,7 @@ from uncork_loadtests.measurement import Verdict, load, valid_if_possible, verdi
 from uncork_loadtests.plural import plural
 from uncork_loadtests.servers import Cpu, words
 from uncork_loadtests.targets import aimed, aimed_at, api_at, apis, our_service
-from uncork_loadtests.traffic.plan import Plan
+from uncork_loadtests.traffic.plan import Plan, per_second
 from uncork_loadtests.tuning import batch_times
 from uncork_loadtests.tuning.advice import (
     WANTED,
@@ -108,7 +108,9 @@ class Tuned:
             self.proof is None or self.proof.rate < self.advice.rate
         ):
             found.append(
-                f"the gateway carries about {self.gateway_rate:.4g}/s on this machine; nothing proves more"
+                f"the gateway sustains about {per_second(self.gateway_rate)} on this machine; a higher rate "
+                "is not "
+                "verified"
             )
         return found
 
@@ -160,7 +162,9 @@ def _measured(request: TuningRequest, *, tell: Tell) -> batch_times.BatchTimes:
         api = api_at(request.path, of=apis(server), batches=True)
         if api.counts == "cost":
             raise LoadTestError(
-                "this api counts cost, not rows: what a batch takes does not follow from its rows"
+                "this API counts cost, so its batch times do not follow from rows; uncork tune supports "
+                "only APIs "
+                "without cost"
             )
         plan = aimed_at(api, request.plan, server)
         return batch_times.measure(
@@ -208,12 +212,12 @@ def _prove(request: TuningRequest, model: Model, advice: Advice, *, tell: Tell) 
         warmup_s=_WARMUP_S,
         goal_s=request.goal_ms / 1000,
     )
-    tell(f"starting {request.target} as advised")
+    tell(f"starting {request.target} with the recommended settings")
     with our_service(request.target, options=words(options)) as server:
         plan = aimed(plan, server, path=request.path)
 
         def measure() -> Proof:
-            tell(f"loading it with {rate:.4g}/s")
+            tell(f"load-testing it at {per_second(rate)}")
             return _proof(*load(server, plan), workers=workers, predicted=predicted)
 
         return valid_if_possible(measure)
@@ -241,35 +245,37 @@ def _proof(outcome: Outcome, cpu: Cpu | None, *, workers: int, predicted: Figure
 
 def _cannot(model: Model, request: TuningRequest, nearest: Advice | None) -> str:
     """Explain why no settings keep the goal."""
-    goal = f"the goal of {model.goal_ms:g} ms cannot be kept"
+    goal = f"the goal of {model.goal_ms:g} ms cannot be met"
     alone_ms = model.line.milliseconds(model.rows_per_request) + model.overhead_ms
     if not caps(model):
-        return f"{goal}: a lone request takes {alone_ms:.3g} ms"
+        return f"{goal}: a single request takes {alone_ms:.3g} ms"
     if nearest is not None:
         workers = plural(nearest.workers, "worker")
-        best = f"with {workers}, {100 * nearest.predicted.in_goal:.2f} % would be within it"
-        return f"{goal} for {WANTED:.0%} of the requests: at best, {best}"
+        best = f"{100 * nearest.predicted.in_goal:.2f} %, with {workers}"
+        return f"{goal} for {WANTED:.0%} of requests: the best predicted share is {best}"
     if request.rate is None:
-        return f"{goal} for {WANTED:.0%} of the requests at any rate: a lone request takes {alone_ms:.3g} ms"
+        return f"{goal} for {WANTED:.0%} of requests at any rate: a single request takes {alone_ms:.3g} ms"
     carried = max(capacity(model, workers=request.max_workers, cap=cap) for cap in caps(model))
     workers = plural(request.max_workers, "worker")
-    return f"{goal}: {workers} can carry at most {carried:.4g}/s, not {request.rate:g}/s"
+    limit = f"{workers} can sustain at most {per_second(carried)}, not {request.rate:g}/s"
+    return f"{goal}: {limit}; raise --max-workers"
 
 
 def doubts(proof: Proof) -> list[str]:
     """Return the contradictions between a proof and its advice."""
     if proof.void:
-        return [f"the proof is void: {proof.void}; try a lower --rate, or more --processes"]
+        return [f"the load test is void: {proof.void}; lower --rate, or raise --processes"]
     if proof.failure or proof.measured is None:
-        return [f"the proof failed: {proof.failure}"]
+        return [f"the load test failed: {proof.failure}"]
     found = []
     if proof.wrong:
-        found.append(f"{plural(proof.wrong, 'wrong answer')}, the first: {proof.first_wrong}")
+        found.append(f"{plural(proof.wrong, 'wrong response')}; first: {proof.first_wrong}")
     # A single worker may be predicted to keep the goal less often than all of them.
     least = WANTED if proof.predicted.in_goal >= WANTED else proof.predicted.in_goal - (1 - WANTED)
     if proof.measured.in_goal < least:
         found.append(
-            f"measured, {100 * proof.measured.in_goal:.2f} % are within the goal, not {100 * least:.4g} %"
+            f"{100 * proof.measured.in_goal:.2f} % of measured requests are within the goal, instead of "
+            f"{100 * least:.4g} %"
         )
     for name, predicted, measured in (
         ("p50", proof.predicted.p50_ms, proof.measured.p50_ms),
@@ -277,7 +283,7 @@ def doubts(proof: Proof) -> list[str]:
     ):
         if predicted and measured and abs(measured / predicted - 1) > DISAGREE:
             found.append(
-                f"the measured {name} of {measured:.3g} ms is {measured / predicted:.2f} of the predicted "
+                f"the measured {name} of {measured:.3g} ms is {measured / predicted:.2f} times the predicted "
                 f"{predicted:.3g} ms"
             )
     return found

@@ -233,9 +233,9 @@ def test_nonsense_is_refused(rows: int, seconds: float) -> None:
     estimator = after([1, 2])
     before = estimator.estimate
 
-    with pytest.raises(ValueError, match="some rows and a finite time"):
+    with pytest.raises(ValueError, match="more than 0 rows and a finite time"):
         estimator.observe(rows, seconds)
-    with pytest.raises(ValueError, match="some rows and a finite time"):
+    with pytest.raises(ValueError, match="more than 0 rows and a finite time"):
         estimator.observe_profile([(4, 9.0), (rows, seconds)])
     assert estimator.estimate == before
     estimator.observe_profile([])

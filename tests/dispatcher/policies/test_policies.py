@@ -92,7 +92,7 @@ def test_a_new_policy_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
             return base.Release(self.limit_rows, "idle")
 
     assert isinstance(make_policy("greedy", limit_rows=3), Greedy)
-    with pytest.raises(ValueError, match="no policy 'greedy:1'"):
+    with pytest.raises(ValueError, match="unknown policy 'greedy:1'"):
         make_policy("greedy:1", limit_rows=3)
 
 

@@ -201,7 +201,7 @@ def test_an_error_in_a_run_ends_all(processes: int) -> None:
     broken = dataclasses.replace(SMALL[0], arrivals="magic")
     told: list[int] = []
     cells = [broken, long] if processes == 1 else [long, broken]
-    with pytest.raises(ValueError, match="there are no arrivals 'magic'"):
+    with pytest.raises(ValueError, match="unknown arrivals 'magic'"):
         run_cells(
             cells,
             ["fixed:0"],

@@ -238,8 +238,8 @@ def test_nobody_answered_is_not_a_number() -> None:
 @pytest.mark.parametrize(
     ("cell", "policy", "requests", "message"),
     [
-        (ROW_BY_ROW, "magic", 10, "there is no policy 'magic'"),
-        (dataclasses.replace(ROW_BY_ROW, arrivals="magic"), "cork", 10, "there are no arrivals 'magic'"),
+        (ROW_BY_ROW, "magic", 10, "unknown policy 'magic'"),
+        (dataclasses.replace(ROW_BY_ROW, arrivals="magic"), "cork", 10, "unknown arrivals 'magic'"),
         (ROW_BY_ROW, "cork", 1, "at least 2 requests must be measured, got 1"),
         (ROW_BY_ROW, "cork", 0, "at least 2 requests must be measured, got 0"),
     ],

@@ -539,14 +539,14 @@ def test_the_faster_of_two_idle_workers_is_preferred() -> None:
         ({"timer_quantum_s": math.inf}, "timer_quantum_s must be finite"),
         ({"arrivals": [0.0, math.nan]}, "must be finite times"),
         ({"arrivals": [math.inf]}, "must be finite times"),
-        ({"arrivals": [-0.1]}, "must be finite times of 0 s and later"),
-        ({"arrivals": [0.2, 0.1]}, "must be in rising order"),
-        ({"losses": (Loss(1, 0.0, 1.0),)}, r"Loss\(worker=1, .* a worker that exists"),
-        ({"losses": (Loss(-1, 0.0, 1.0),)}, "a worker that exists"),
-        ({"losses": (Loss(0, 1.0, 0.5),)}, "lost first and ready again later"),
-        ({"losses": (Loss(0, -1.0, 0.5),)}, "lost first"),
-        ({"losses": (Loss(0, math.nan, 0.5),)}, "lost first"),
-        ({"losses": (Loss(0, 0.5, math.nan),)}, "lost first"),
+        ({"arrivals": [-0.1]}, "must be finite times of at least 0 s"),
+        ({"arrivals": [0.2, 0.1]}, "must be in ascending order"),
+        ({"losses": (Loss(1, 0.0, 1.0),)}, r"Loss\(worker=1, .* the worker must exist"),
+        ({"losses": (Loss(-1, 0.0, 1.0),)}, "the worker must exist"),
+        ({"losses": (Loss(0, 1.0, 0.5),)}, "ready again after it is lost"),
+        ({"losses": (Loss(0, -1.0, 0.5),)}, "ready again after it is lost"),
+        ({"losses": (Loss(0, math.nan, 0.5),)}, "ready again after it is lost"),
+        ({"losses": (Loss(0, 0.5, math.nan),)}, "ready again after it is lost"),
     ],
 )
 def test_a_scenario_that_cannot_be_is_refused(wrong: dict[str, object], message: str) -> None:
@@ -560,7 +560,7 @@ def test_a_scenario_that_cannot_be_is_refused(wrong: dict[str, object], message:
 def test_rules_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
     scenario = Scenario(**({"service": SERVICE, "arrivals": [0.0]} | wrong))  # type: ignore[arg-type]
 
-    with pytest.raises(ValueError, match=r"api 'simulated': "):
+    with pytest.raises(ValueError, match=r"API 'simulated': "):
         simulate(scenario)
 
 

@@ -143,7 +143,7 @@ def test_a_trace_without_a_rate_comes_as_it_was_recorded(trace: Path) -> None:
 
 
 def test_other_arrivals_need_a_rate() -> None:
-    with pytest.raises(ValueError, match="poisson arrivals need a rate"):
+    with pytest.raises(ValueError, match="poisson arrivals require a rate"):
         open_loop_for("poisson", rate=None, seconds=1.0, random_=random.Random(1))
 
 
@@ -173,13 +173,13 @@ def test_a_trace_has_the_rate_that_is_asked_for(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("seconds\n1.0\n2.0\n", "a trace holds seconds, one a line.*'seconds'"),
-        ("0.0\n1.0\ninf\n", "a trace holds finite seconds, one a line"),
-        ("0.0\nnan\n1.0\n", "a trace holds finite seconds, one a line"),
+        ("seconds\n1.0\n2.0\n", "expected one time in seconds per line.*'seconds'"),
+        ("0.0\n1.0\ninf\n", "expected finite times in seconds, one per line"),
+        ("0.0\nnan\n1.0\n", "expected finite times in seconds, one per line"),
         ("", "at least two times"),
         ("1.0\n", "at least two times"),
-        ("1.0\n1.0\n", "at least two times, in rising order"),
-        ("2.0\n1.0\n", "in rising order"),
+        ("1.0\n1.0\n", "at least two times, in ascending order"),
+        ("2.0\n1.0\n", "in ascending order"),
     ],
 )
 def test_a_bad_trace_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -201,7 +201,7 @@ def test_a_trace_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_there_are_no_other_kinds(kind: str) -> None:
     with pytest.raises(
         ValueError,
-        match=r"there are no arrivals .*poisson, gamma:CV, constant, onoff, ramp, step, spike, replay:FILE",
+        match=r"unknown arrivals .*poisson, gamma:CV, constant, onoff, ramp, step, spike, replay:FILE",
     ):
         arrive(kind)
 
@@ -264,6 +264,6 @@ def test_pauses_vary_evenly() -> None:
 def test_clients_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
     """Nobody at all, a pause that lies in the past or never ends."""
     with pytest.raises(
-        ValueError, match=r"a count, times of 0 s and more and a jitter of 0 to 1, got Clients\("
+        ValueError, match=r"a count, times of at least 0 s and a jitter from 0 to 1, got Clients\("
     ):
         Clients(**({"count": 1} | wrong))  # type: ignore[arg-type]

@@ -88,12 +88,12 @@ def test_addresses_are_read_once_each() -> None:
     ],
 )
 def test_what_is_no_address_is_told(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not the address of a server; http://HOST:PORT or https"):
+    with pytest.raises(ValueError, match=r"is not a server address; write http://HOST:PORT or https"):
         read_addresses([text])
 
 
 def test_there_must_be_a_server() -> None:
-    with pytest.raises(ValueError, match="at least one server"):
+    with pytest.raises(ValueError, match="at least one server is required"):
         read_addresses([])
 
 

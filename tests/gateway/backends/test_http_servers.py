@@ -129,7 +129,16 @@ async def test_a_server_that_is_not_there_yet_gives_no_slots(caplog: pytest.LogC
         await server.start()
         await on.slots.number(1)
     await server.stop()
-    assert len([line for line in caplog.messages if "gets no calls: ConnectionRefusedError" in line]) == 1
+    assert (
+        len(
+            [
+                line
+                for line in caplog.messages
+                if "is unhealthy and receives no requests: ConnectionRefusedError" in line
+            ]
+        )
+        == 1
+    )
 
 
 async def test_a_check_does_not_wait_for_calls() -> None:

@@ -37,7 +37,7 @@ async def test_a_server_that_says_it_is_ill_gets_nothing_until_it_is_well(
     checks = [at for host, at in servers.checks if host == "a"]
     assert checks == [0, 10, 10, 10.1, 10.3, 10.7, 11.5, 13.1, 16.3, 21.3, 26.3, 31.3, 36.3]
     assert [at for host, at in servers.checks if host == "b"] == [0, 10, 20, 30]
-    assert caplog.messages == ["http://a gets no calls: /health answers 500"]
+    assert caplog.messages == ["http://a is unhealthy and receives no requests: GET /health returned 500"]
 
 
 async def test_a_check_that_gets_no_answer_finds_a_server_ill() -> None:
@@ -198,6 +198,6 @@ async def test_a_silent_server_is_given_up_but_is_not_ill() -> None:
         raise httpx.ReadTimeout("")
 
     async with VirtualServers(silent).stage("a", timeout_s=9) as on:
-        with pytest.raises(BatchTimedOut, match="http://a was silent for 9 s"):
+        with pytest.raises(BatchTimedOut, match="http://a sent no data for 9 s"):
             await on.call((await on.slots.number(1))[0])
         await on.slots.number(1)

@@ -111,7 +111,7 @@ async def test_a_batch_moves_on_when_its_server_falls_ill_between_two_calls() ->
         assert on.slots.out == [slot]
         resting |= {"b"}
         assert (await on.servers.call(slot, b"/", Content(b""))).status == 503
-        with pytest.raises(WorkerLost, match=r"no server is free; http://a: it answers 503.*http://b: "):
+        with pytest.raises(WorkerLost, match=r"no server is available; http://a: returned 503.*http://b: "):
             await on.servers.call(slot, b"/", Content(b""))
         on.servers.give_back(slot)
         assert [server.running for server in on.servers.all] == [0, 0]

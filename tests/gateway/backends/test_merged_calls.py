@@ -101,8 +101,8 @@ async def test_a_reply_that_cannot_be_dealt_out_is_asked_for_one_by_one(
         assert first.header(b"host") != b"proxy"
         assert second.header(b"x-request-timeout-ms") == b"2000"
     assert caplog.messages == [
-        "'/shout?loud=1': cannot split the reply to a merged call: it has 1 lines;"
-        " its requests are sent one by one"
+        "'/shout?loud=1': cannot split the response to a merged call: it has 1 lines;"
+        " sending its requests individually, without batching"
     ]
 
 

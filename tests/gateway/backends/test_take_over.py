@@ -25,7 +25,7 @@ async def test_a_worker_that_stands_by_gets_nothing(tmp_path: Path) -> None:
         worker = await FakeWorker.connect(on.standby_path)
         worker.send(Hello(index=0, pid=7, service=service(name="New"), files=["a.py"]))
         await turns(50)
-        with pytest.raises(ValueError, match="1 of the new workers cannot take over any more"):
+        with pytest.raises(ValueError, match="1 of the new workers cannot take over"):
             on.pool.standbys([7])
         worker.send(Ready())
         assert await on.news() == ("stands by", 7)
@@ -36,7 +36,7 @@ async def test_a_worker_that_stands_by_gets_nothing(tmp_path: Path) -> None:
         worker.close()
         await turns(50)
         assert (on.pool.states(), on.listener.news.empty()) == ([], True)
-        with pytest.raises(ValueError, match="1 of the new workers cannot take over any more"):
+        with pytest.raises(ValueError, match="1 of the new workers cannot take over"):
             on.pool.standbys([7])
 
 
@@ -99,7 +99,7 @@ async def test_a_busy_worker_ends_its_batch_and_gets_no_other(tmp_path: Path) ->
         assert (await running).bodies == [b"old", b""]
         await old.dropped()
         assert await on.news() == ("retired", 1)
-        # The dispatcher may have given the number up meanwhile, if the batch ran past its timeout.
+        # The dispatcher may have given the number up meanwhile, if the batch exceeded its timeout.
         assert await on.news() == ("ready", number)
         assert on.pool.states() == ["idle"]
 

@@ -30,7 +30,7 @@ def test_a_long_setup_is_told(on: Watched) -> None:
     on.now += 300
     on.setting_up(0)
     on.now += 12
-    assert on.text() == "worker 1 is in setup for 312 s"
+    assert on.text() == "worker 1 has been in setup for 312 s"
 
 
 def test_a_long_warm_up_is_told(on: Watched) -> None:
@@ -47,9 +47,9 @@ def test_a_long_warm_up_is_told(on: Watched) -> None:
         1: WorkerStartup("setup", "", 1005),
     }
     on.ready(1)
-    assert on.text() == "worker 0 is in warm-up of predict with 32 rows for 3 s"
+    assert on.text() == "worker 0 has been in warm-up of predict with 32 rows for 3 s"
     on.warming_up(0, "predict", 1)
-    died = "worker 0 was killed by SIGKILL in warm-up of predict with 1 row"
+    died = "worker 0 was killed by SIGKILL during warm-up of predict with 1 row"
     assert on.exited(0, "was killed by SIGKILL", failures=1, retry_s=0.1) == died
     assert on.starts() == {}
 
@@ -63,17 +63,17 @@ def test_a_crash_loop_is_told_with_its_next_try(on: Watched) -> None:
     assert on.text() == reason
     on.failed(0, reason, standby=False)
     assert on.exited(0, "exited with code 1", failures=7, retry_s=10) is None
-    assert on.text() == f"{reason} (7 times in a row; next try in 10 s)"
+    assert on.text() == f"{reason} (7 times in a row; retrying in 10 s)"
     on.now += 6
-    assert on.text() == f"{reason} (7 times in a row; next try in 4 s)"
+    assert on.text() == f"{reason} (7 times in a row; retrying in 4 s)"
     on.now += 5
-    assert on.text() == f"{reason} (7 times in a row; trying again)"
+    assert on.text() == f"{reason} (7 times in a row; retrying)"
     on.setting_up(0)
     on.now += 3
-    assert on.text() == f"{reason} (7 times in a row; trying again); worker 0 is in setup for 3 s"
+    assert on.text() == f"{reason} (7 times in a row; retrying); worker 0 has been in setup for 3 s"
 
 
-@pytest.mark.parametrize(("in_setup", "where"), [(True, " in setup"), (False, "")])
+@pytest.mark.parametrize(("in_setup", "where"), [(True, " during setup"), (False, "")])
 def test_a_worker_that_ends_without_a_word_is_told(on: Watched, in_setup: bool, where: str) -> None:
     if in_setup:
         on.setting_up(3)
@@ -107,6 +107,6 @@ def test_each_worker_that_is_missing_is_told(on: Watched) -> None:
     on.exited(1, "was killed by SIGKILL", failures=2, retry_s=5)
     on.ready(0)
     on.now += 1
-    assert on.missing() == {1: "worker 1 was killed by SIGKILL (2 times in a row; next try in 4 s)"}
+    assert on.missing() == {1: "worker 1 was killed by SIGKILL (2 times in a row; retrying in 4 s)"}
     on.ready(1)
     assert on.missing() == {}

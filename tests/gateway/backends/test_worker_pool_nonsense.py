@@ -62,7 +62,7 @@ async def test_a_worker_that_talks_nonsense_is_dropped(
         assert not on.listener.batches
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
-    assert record.getMessage().startswith("worker 6 talks nonsense and is dropped: ")
+    assert record.getMessage().startswith("killing worker 6: it sent an invalid message: ")
 
 
 async def test_an_answer_without_a_batch_is_nonsense(
@@ -79,7 +79,7 @@ async def test_an_answer_without_a_batch_is_nonsense(
         await worker.dropped()
         assert await on.news() == ("lost", number)
         assert on.listener.batches == {1: 1}
-    assert "it answers batch 5, which it was not given" in caplog.text
+    assert "response to batch 5, which is not running on this worker" in caplog.text
 
 
 @pytest.mark.parametrize("count", [0, 3])
@@ -94,7 +94,7 @@ async def test_forms_of_other_answers_are_nonsense(
 
         with pytest.raises(WorkerLost):
             await executing
-    assert f"it gives {count} forms of 2 answers" in caplog.text
+    assert f"the response has {count} forms for 2 requests" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -116,4 +116,4 @@ async def test_pieces_out_of_order_are_nonsense(
         with pytest.raises(WorkerLost):
             await executing
         assert pieces == [b"%d" % number for number in range(len(nonsense) - 1)]
-    assert "talks nonsense and is dropped" in caplog.text
+    assert "it sent an invalid message" in caplog.text

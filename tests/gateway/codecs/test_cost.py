@@ -19,7 +19,7 @@ from uncork_workers.wire.schema import ApiSettings
 
 BY_FIELD = JsonCodec(make_weigh("n"))
 OBJECTS = st.fixed_dictionaries({"n": VALUES}, optional={"text": SCALARS, "N": SCALARS})
-NO_NUMBER = r"the field 'n', by which a row is weighed, must be a number above 0 and at most 1000000000, "
+NO_NUMBER = r"the cost field 'n' must be a number above 0 and at most 1000000000, "
 
 
 def compact(value: Any) -> bytes:
@@ -107,10 +107,10 @@ def test_a_number_without_end_is_refused() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"{}", "a row lacks the field 'n', by which it is weighed"),
-        (b'{"N": 1, "m": {"n": 1}}', "a row lacks the field 'n', by which it is weighed"),
-        (b"5", "a row must be an object with the field 'n', by which it is weighed"),
-        (b'[{"n": 1}]', "a row must be an object with the field 'n', by which it is weighed"),
+        (b"{}", "a row has no cost field 'n'"),
+        (b'{"N": 1, "m": {"n": 1}}', "a row has no cost field 'n'"),
+        (b"5", "each row must be an object with the cost field 'n'"),
+        (b'[{"n": 1}]', "each row must be an object with the cost field 'n'"),
         (b'{"n": 1', "the body is not valid JSON: .+"),
         (b'{"\xff": 1, "n": 1}', "the body is not valid JSON: .+"),
         (b'{"n": ' + b"[" * 100_000, "the body is not valid JSON: .+"),

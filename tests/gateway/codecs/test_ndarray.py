@@ -76,7 +76,7 @@ def test_requests_have_one_key_exactly_if_they_can_be_merged(shape: Shape, data:
     if first.key == second.key:
         assert len(adapter.merge([first.body, second.body])) == 2
     else:
-        with pytest.raises(InvalidInput, match="rows are of different lengths"):
+        with pytest.raises(InvalidInput, match="rows have different lengths"):
             adapter.merge([first.body, second.body])
 
 
@@ -150,35 +150,34 @@ def test_what_is_not_json_is_refused(shape: Shape, body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "body", "depth"),
+    ("shape", "body", "row", "got"),
     [
-        ((2,), b"5", 0),
-        ((2,), b'{"instances":[[1,2]]}', 0),
-        ((2,), b"[[[1,2]]]", 3),
-        ((2, 2), b"[1,2]", 1),
-        ((), b"[[1]]", 2),
-        ((None,), b"null", 0),
+        ((2,), b"5", "a list of 2 numbers", "a number"),
+        ((2,), b' {"instances":[[1,2]]}', "a list of 2 numbers", "an object"),
+        ((2,), b"[[[1,2]]]", "a list of 2 numbers", "lists nested 3 deep"),
+        ((2, 2), b"[1,2]", "nested lists of shape (2, 2)", "a list"),
+        ((None, 2), b"true", "nested lists of shape (any, 2)", "true"),
+        ((), b"[[1]]", "a number", "lists nested 2 deep"),
+        ((1,), b'"a"', "a list of 1 number", "a string"),
+        ((None,), b"null", "a list of numbers", "null"),
     ],
 )
-def test_a_wrong_depth_is_refused(shape: Shape, body: bytes, depth: int) -> None:
+def test_a_wrong_depth_is_refused(shape: Shape, body: bytes, row: str, got: str) -> None:
     with pytest.raises(BadRequest) as caught:
         NdArrayCodec(shape=shape).decode(body)
 
-    assert str(caught.value) == (
-        f"a row is a list nested {len(shape)} deep, many rows are nested {len(shape) + 1} deep; "
-        f"this body is nested {depth} deep"
-    )
+    assert str(caught.value) == f"expected {row}, or a list of such rows; got {got}"
 
 
 @pytest.mark.parametrize(
     ("shape", "body", "reason"),
     [
         ((), b" [ ] ", "the body has no rows"),
-        ((None,), b"[]", "a row has no values"),
-        ((None,), b"[[]]", "a row has no values"),
-        ((None,), b"[[],[1]]", "a row has no values"),
-        ((None, None), b"[[]]", "a row has no values"),
-        ((2, None), b"[[],[]]", "a row has no values"),
+        ((None,), b"[]", "the first row has no values"),
+        ((None,), b"[[]]", "the first row has no values"),
+        ((None,), b"[[],[1]]", "the first row has no values"),
+        ((None, None), b"[[]]", "the first row has no values"),
+        ((2, None), b"[[],[]]", "the first row has no values"),
         ((None, None), b'[["a"],1]', None),
         ((None, None), b"[[[1]],2]", None),
         ((None, None), b"[[1,2],3]", None),

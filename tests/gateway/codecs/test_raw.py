@@ -60,11 +60,11 @@ def test_what_is_assumed_is_accepted(accepts: list[str]) -> None:
 )
 def test_rows_of_other_protocols_are_refused(accepts: list[str], named: str) -> None:
     with pytest.raises(
-        BadRequest, match=f"^this api takes {named}.*, only at its own route$|only at its own"
+        BadRequest, match=f"^this API accepts {named}.*, and only at its own route$|only at its own"
     ):
         RawCodec(accepts=accepts).marshal([b"1"])
     tensor = Tensor(name="x", datatype="INT8", shape=(1,), form="binary", data=b"1")
-    with pytest.raises(BadRequest, match=f"^this api takes {named}"):
+    with pytest.raises(BadRequest, match=f"^this API accepts {named}"):
         RawCodec(accepts=accepts).marshal_tensor(tensor)
 
 

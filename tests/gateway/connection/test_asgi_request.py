@@ -135,7 +135,7 @@ async def test_an_application_that_returns_too_early(begins: bool, caplog: pytes
     assert connection.closed
     assert connection.received.startswith(b"HTTP/1.1 200" if begins else b"HTTP/1.1 500")
     assert not connection.received.endswith(b"0\r\n\r\n")
-    assert "returned before its reply was complete" in caplog.text
+    assert "returned before its response was complete" in caplog.text
 
 
 class Reader:

@@ -152,5 +152,5 @@ async def test_a_slow_body_is_counted_as_408() -> None:
 
     [reply] = connection.replies()
     assert reply.status == 408
-    assert b"too slowly: 0 bytes in 30 s, at least 500 bytes a second are expected" in reply.body
+    assert b"the request body is too slow: 0 bytes in 30 s; send at least 500 bytes per second" in reply.body
     assert (stage.counted(408), stage.runner.jobs) == (1, [])

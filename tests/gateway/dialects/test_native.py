@@ -242,9 +242,9 @@ async def test_several_rows_have_no_room_for_images(tmp_path: Path, caplog: pyte
     async with working(tmp_path) as on:
         detail = problem(await on.answer("/pictures", b"[3, 4]"), 500)
 
-    assert detail.startswith("the handler of api 'pictures' failed; error id ")
+    assert detail.startswith("the handler of API 'pictures' failed; error id ")
     assert detail.rpartition(" ")[2] in caplog.text
-    assert "a request of several rows cannot be answered with files or responses" in caplog.text
+    assert "a request with several rows cannot be answered with a file or a Response" in caplog.text
 
 
 async def test_a_response_reaches_only_its_client(tmp_path: Path) -> None:
@@ -303,7 +303,9 @@ async def test_other_protocols_have_no_words_for_whole_answers(
         counted = await on.counted(api)
 
     assert reply.status_code == 500
-    assert reply.json() == {"error": f"the answer is {kind}, which this protocol has no words for"}
+    assert reply.json() == {
+        "error": f"the handler returned {kind}, which this protocol cannot carry; use the API's own route"
+    }
     assert counted == {"500": 1}
 
 

@@ -147,7 +147,7 @@ async def test_an_error_is_said_with_its_true_status(dialect: Rest, status: int)
 
     assert error(await stage.reply(b'{"instances": [1]}'), status) == 'no "rows" of that'
     assert error(await stage.reply(b"{"), 400).startswith("the body is not valid JSON")
-    assert error(await stage.reply(b" " * 101), 413) == "the body is over the limit of 100 bytes"
+    assert error(await stage.reply(b" " * 101), 413) == "the body exceeds the limit of 100 bytes"
     assert stage.counted(status)
 
 
@@ -187,7 +187,7 @@ async def test_rows_are_weighed() -> None:
 
     assert stage.runner.jobs[0].costs == [5]
     bad = error(await stage.reply(b'{"instances": [{"n": 2}, {}]}'), 400)
-    assert bad == "a row lacks the field 'n', by which it is weighed"
+    assert bad == "a row has no cost field 'n'"
 
 
 async def test_a_client_that_leaves_is_in_nobodys_way() -> None:

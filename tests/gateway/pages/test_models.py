@@ -395,8 +395,8 @@ async def test_an_unknown_model_is_404(tmp_path: Path) -> None:
         ):
             name = path.split("/")[3]
             message = error(await on.http.get(path), 404)
-            near = "did you mean pair.two? " if name == "pair" else ""
-            assert message == f"there is no model {name!r}; {near}there are pair.one, pair.two"
+            near = "; did you mean pair.two?" if name == "pair" else ""
+            assert message == f"unknown model {name!r}; available models: pair.one, pair.two{near}"
         for path in (
             "/v1/models/pair:predict",
             "/v1/models/pair.one:explain",
@@ -408,7 +408,7 @@ async def test_an_unknown_model_is_404(tmp_path: Path) -> None:
             "/v1/nothing",
         ):
             told = error(await on.http.post(path, json={}), 404)
-            assert told.startswith(f"there is no {path} here; ")
+            assert told.startswith(f"no route for {path}; ")
         assert error(await on.http.get("/v2/models/pair.one/versions/2"), 404)
 
 
@@ -422,7 +422,7 @@ async def test_a_wrong_method_is_405(tmp_path: Path) -> None:
         ):
             for method in ("GET", "PUT", "DELETE"):
                 reply = await on.http.request(method, path)
-                assert error(reply, 405) == f"{method} is not allowed for {path}; send POST"
+                assert error(reply, 405) == f"{method} is not allowed for {path}; use POST"
                 assert reply.headers["allow"] == "POST"
         for path in ("/v2/models/fake", "/v1/models/fake", "/v2", "/v2/health/ready"):
             reply = await on.http.put(path)

@@ -41,7 +41,7 @@ async def test_the_nearest_route_is_named(tmp_path: Path, method: str, path: str
     async with gateway(tmp_path) as on:
         await on.worker(serves=SERVES)
 
-        assert await told(on, method, path) == f"there is no {path} here; did you mean {near}?"
+        assert await told(on, method, path) == f"no route for {path}; did you mean {near}?"
 
 
 @pytest.mark.parametrize("path", ["/nothing/at/all", "/" + "x" * 5000])
@@ -49,8 +49,8 @@ async def test_where_nothing_is_near_the_apis_are_named(tmp_path: Path, path: st
     async with gateway(tmp_path) as on:
         await on.worker(serves=SERVES)
 
-        says = "the apis are at POST /predict, POST /predict_proba"
-        assert await told(on, "GET", path) == f"there is no {path} here; {says}"
+        says = "available APIs: POST /predict, POST /predict_proba"
+        assert await told(on, "GET", path) == f"no route for {path}; {says}"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ async def test_a_wrong_method_is_told_with_the_right_one(
         reply = await on.http.request(method, path)
 
         assert reply.status_code == 405
-        assert f"{method} is not allowed for {path}; send {allowed}" in reply.text
+        assert f"{method} is not allowed for {path}; use {allowed}" in reply.text
         assert reply.headers["allow"].split(", ")[0] == allowed
 
 
@@ -81,11 +81,11 @@ async def test_operators_are_told_of_their_own_routes(tmp_path: Path) -> None:
     async with gateway(tmp_path, admin=True) as on, of(on.gateway.front_end.admin_app) as admin:
         await on.worker(serves=SERVES)
 
-        elsewhere = "routes for clients are on another port"
-        says = f"there is no /metric here; did you mean GET /metrics? {elsewhere}"
+        elsewhere = "client routes are on another port"
+        says = f"no route for /metric; did you mean GET /metrics? {elsewhere}"
         assert problem(await admin.get("/metric"), 404) == says
-        assert problem(await admin.post("/predict"), 404) == f"there is no /predict here; {elsewhere}"
-        assert problem(await admin.post("/metrics"), 405) == ("POST is not allowed for /metrics; send GET")
+        assert problem(await admin.post("/predict"), 404) == f"no route for /predict; {elsewhere}"
+        assert problem(await admin.post("/metrics"), 405) == ("POST is not allowed for /metrics; use GET")
 
 
 async def test_operators_who_name_a_model_wrongly_get_the_names(tmp_path: Path) -> None:
@@ -94,9 +94,9 @@ async def test_operators_who_name_a_model_wrongly_get_the_names(tmp_path: Path) 
         [*_, model] = on.gateway.models
 
         unknown = await admin.get("/v2/models/nobody/stats")
-        assert (unknown.status_code, unknown.json()["error"][:32]) == (
+        assert (unknown.status_code, unknown.json()["error"][:33]) == (
             404,
-            "there is no model 'nobody'; ther",
+            "unknown model 'nobody'; available",
         )
         reply = await admin.post(f"/v2/models/{model}/stats")
         assert (reply.status_code, "GET" in reply.headers["allow"]) == (405, True)

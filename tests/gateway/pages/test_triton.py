@@ -57,7 +57,7 @@ async def test_the_configuration_says_what_is_in_force(tmp_path: Path) -> None:
                     "max_queue_delay_microseconds": 250_000,
                 },
             }
-        assert "there is no model 'x'" in error(await on.http.get("/v2/models/x/config"), 404)
+        assert "unknown model 'x'" in error(await on.http.get("/v2/models/x/config"), 404)
         assert error(await on.http.get("/v2/models/fake/versions/2/config"), 404)
 
 
@@ -216,7 +216,7 @@ async def test_statistics_count_what_metrics_count(tmp_path: Path) -> None:
             others = told(await on.http.get(path))["model_stats"]
             assert {**others[-1], "name": "fake"} == stats
         assert [one["name"] for one in others] == ["fake", "fake.echo"]
-        assert "there is no model 'x'" in error(await on.http.get("/v2/models/x/stats"), 404)
+        assert "unknown model 'x'" in error(await on.http.get("/v2/models/x/stats"), 404)
 
 
 async def test_statistics_are_for_operators_where_these_have_a_port(tmp_path: Path) -> None:
@@ -225,8 +225,8 @@ async def test_statistics_are_for_operators_where_these_have_a_port(tmp_path: Pa
         await on.worker()
         assert on.gateway.front_end.admin_app is not None
         for path, why in {
-            "/v2/models/fake/stats": "there is no /v2/models/fake/stats here",
-            "/v2/models/stats": "there is no model 'stats'; there are fake, fake.echo",
+            "/v2/models/fake/stats": "no route for /v2/models/fake/stats",
+            "/v2/models/stats": "unknown model 'stats'; available models: fake, fake.echo",
         }.items():
             assert error(await on.http.get(path), 404).startswith(why)
             async with httpx.AsyncClient(
@@ -276,7 +276,7 @@ async def test_an_index_request_that_is_malformed_is_told(tmp_path: Path, body: 
     async with gateway(tmp_path) as on:
         await on.worker()
         message = error(await on.http.post("/v2/repository/index", content=body), 400)
-        assert 'send nothing, or {"ready": true}' in message
+        assert 'send an empty body, or {"ready": true}' in message
 
 
 async def test_the_server_names_the_extensions_that_it_has(tmp_path: Path) -> None:
@@ -290,4 +290,4 @@ async def test_the_server_names_the_extensions_that_it_has(tmp_path: Path) -> No
                 "statistics",
             ]
         path = "/v2/repository/models/fake/load"
-        assert error(await on.http.post(path), 404).startswith(f"there is no {path} here")
+        assert error(await on.http.post(path), 404).startswith(f"no route for {path}")

@@ -151,8 +151,8 @@ def test_awkward_values_are_sent_on_as_they_came(text: bytes) -> None:
         (b'{"instances": ["\xff"]}', "the body is not valid UTF-8: invalid start byte at byte 16"),
         (b"[1]", "the body is not a JSON object"),
         (b"[NaN]", "the body is not a JSON object"),
-        (b"{}", "either 'instances' or 'inputs', it has neither"),
-        (b'{"instances": [1], "inputs": [1]}', "either 'instances' or 'inputs', it has both"),
+        (b"{}", "either 'instances' or 'inputs', got neither"),
+        (b'{"instances": [1], "inputs": [1]}', "either 'instances' or 'inputs', got both"),
         (b'{"instances": {"x": [1]}}', "'instances' must be a list of rows"),
         (b'{"instances": null}', "'instances' must be a list of rows"),
     ],
@@ -252,10 +252,10 @@ def test_rows_share_a_call_if_they_are_of_one_kind_and_shape() -> None:
     [
         (b"[]", "the body has no rows"),
         (b'{"x": [], "y": []}', "the body has no rows"),
-        (b"{}", "'inputs' must be a list of rows, or an object of lists"),
-        (b"1", "'inputs' must be a list of rows, or an object of lists"),
-        (b'{"x": [1], "y": 1}', "'inputs' must be a list of rows, or an object of lists"),
-        (b'{"x": [1], "y": [1, 2]}', "of equal length, they have 1 to 2 values"),
+        (b"{}", "'inputs' must be a list of rows, or an object with a list"),
+        (b"1", "'inputs' must be a list of rows, or an object with a list"),
+        (b'{"x": [1], "y": 1}', "'inputs' must be a list of rows, or an object with a list"),
+        (b'{"x": [1], "y": [1, 2]}', "equal lengths, got lengths from 1 to 2"),
     ],
 )
 def test_inputs_without_rows_go_alone(inputs: bytes, says: str) -> None:

@@ -26,17 +26,26 @@ TWO_AND_ONE = [parse_rows(b'{"instances": [1, 2]}'), parse_rows(b'{"instances": 
         (b'{"predictions": []}', "expected 3 predictions, got 0"),
         (b'{"predictions": [1]}', "expected 3 predictions, got 1"),
         (b'{"predictions": [1, 2, NaN, NaN]}', "expected 3 predictions, got 4"),
-        (b'{"predictions": {"a": [1, 2, 3]}}', "expected a list of 3 predictions, got no list"),
-        (b'{"predictions": null}', "expected a list of 3 predictions, got no list"),
-        (b"", "the reply is not valid JSON: "),
-        (b"<html>", "the reply is not valid JSON: "),
-        (b'{"predictions": [1, 2, 3]', "the reply is not valid JSON: "),
-        (b'{"predictions": [1, 2, "\xff"]}', "the reply is not valid UTF-8: "),
-        (b"[1, 2, 3]", "the reply is not a JSON object"),
-        (b'{"error": "no"}', "the reply has neither 'predictions' nor 'outputs'"),
-        (b'{"outputs": [1, 2]}', "'outputs' to be a list of 3 values, or of one for all, got a list of 2"),
-        (b'{"outputs": []}', "'outputs' to be a list of 3 values, or of one for all, got a list of 0"),
-        (b'{"outputs": 1}', "'outputs' to be a list of 3 values, or of one for all, got no list"),
+        (
+            b'{"predictions": {"a": [1, 2, 3]}}',
+            "expected a list of 3 predictions, got a value that is not a list",
+        ),
+        (b'{"predictions": null}', "expected a list of 3 predictions, got a value that is not a list"),
+        (b"", "the response is not valid JSON: "),
+        (b"<html>", "the response is not valid JSON: "),
+        (b'{"predictions": [1, 2, 3]', "the response is not valid JSON: "),
+        (b'{"predictions": [1, 2, "\xff"]}', "the response is not valid UTF-8: "),
+        (b"[1, 2, 3]", "the response is not a JSON object"),
+        (b'{"error": "no"}', "the response has neither 'predictions' nor 'outputs'"),
+        (
+            b'{"outputs": [1, 2]}',
+            "'outputs' to be a list of 3 values, or of 1 for all requests, got a list of 2",
+        ),
+        (b'{"outputs": []}', "'outputs' to be a list of 3 values, or of 1 for all requests, got a list of 0"),
+        (
+            b'{"outputs": 1}',
+            "'outputs' to be a list of 3 values, or of 1 for all requests, got a value that is not a list",
+        ),
         (
             b'{"outputs": {"y": [1, 2, 3], "z": [1, 2]}}',
             "the column 'z' of 'outputs' to be a list of 3 values",
@@ -50,7 +59,7 @@ def test_a_reply_to_another_number_of_rows_is_wrong(reply: bytes, says: str) -> 
 
 
 def test_a_reply_of_nesting_without_end_is_wrong() -> None:
-    with pytest.raises(WrongReply, match="the reply is nested too deeply"):
+    with pytest.raises(WrongReply, match="the response is nested too deeply"):
         TFS.split(Content(b'{"predictions": ' + b"[" * 1_000_000), TWO_AND_ONE)
 
 
@@ -112,7 +121,7 @@ def test_parts_of_a_reply_that_do_not_fit_together_are_wrong(one: bytes, other: 
         TFS.split(Content(reply), [request])[0]
         for reply, request in zip((one, other), TWO_AND_ONE, strict=True)
     ]
-    with pytest.raises(WrongReply, match="the parts of the reply differ in"):
+    with pytest.raises(WrongReply, match="the responses to the parts of a request"):
         TFS.join(parts_of_it)
 
 

@@ -175,7 +175,7 @@ def test_binary_strings_are_json_strings() -> None:
     data = b'\2\0\0\0\xc3\xa9\0\0\0\0\1\0\0\0"'
 
     assert json_rows(tensor(data, 3, form="binary", datatype="BYTES")) == ['"é"'.encode(), b'""', b'"\\""']
-    with pytest.raises(BadRequest, match="'x': an element of BYTES is not UTF-8"):
+    with pytest.raises(BadRequest, match="'x': an element of BYTES is not valid UTF-8"):
         json_rows(tensor(b"\1\0\0\0\xff", 1, form="binary", datatype="BYTES"))
 
 

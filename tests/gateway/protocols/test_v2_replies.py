@@ -126,26 +126,26 @@ def output(shape: str, data: str, datatype: str = "INT8") -> str:
         ("", "not valid JSON"),
         ("\x00", "not valid JSON"),
         ("[]", "Expected `object`, got `array`"),
-        ("{}", "expected outputs, got only an empty object"),
-        ('{"error":"no"}', "expected outputs, got only error"),
+        ("{}", "'outputs' is missing; the body has no members"),
+        ('{"error":"no"}', "'outputs' is missing; the body has 'error'"),
         ('{"outputs":7}', "Expected `array`, got `int`"),
-        ('{"outputs":[]}', "expected outputs of 2 rows, got none"),
+        ('{"outputs":[]}', "expected outputs with 2 rows, got no outputs"),
         ('{"outputs":[7]}', "Expected `object`, got `int`"),
         (output("[3]", "[1,2,3]"), r"'x': expected 2 rows, or 1 for all requests, got shape \[3\]"),
         (output("[]", "[1]"), r"expected 2 rows, .* got shape \[\]"),
         (output("[0]", "[]"), r"expected 2 rows, .* got shape \[0\]"),
         (output("[3,1]", "[[1],[2],[3]]"), r"expected 2 rows, .* got shape \[3, 1\]"),
-        (output("[2]", "[1,2,3]"), "needs 2 values, the data has 3"),
-        (output("[2,2]", "[1,2]"), r"\[2, 2\] of INT8 needs 4 values, the data has 2"),
-        (output("[1]", "[1,2]"), "needs 1 value, the data has 2"),
-        (output("[1]", "[]"), "needs 1 value, the data has 0"),
-        (output("[2]", "[]"), "needs 2 values, the data has 0"),
-        (output("[2,1]", "[[1],2]"), "not nested like"),
-        (output("[2,0]", "[[],[1]]"), "not nested like"),
-        (output("[99999999999,0]", "[[],[]]"), "not nested like"),
-        (output("[]", "[[1]]"), "not nested like"),
-        (output("[2]", "null"), "needs data"),
-        ('{"outputs":[{"name":"x","shape":[2],"datatype":"INT8"}]}', "needs data"),
+        (output("[2]", "[1,2,3]"), "needs 2 values, got 3"),
+        (output("[2,2]", "[1,2]"), r"\[2, 2\] of INT8 needs 4 values, got 2"),
+        (output("[1]", "[1,2]"), "needs 1 value, got 2"),
+        (output("[1]", "[]"), "needs 1 value, got 0"),
+        (output("[2]", "[]"), "needs 2 values, got 0"),
+        (output("[2,1]", "[[1],2]"), "must be nested like"),
+        (output("[2,0]", "[[],[1]]"), "must be nested like"),
+        (output("[99999999999,0]", "[[],[]]"), "must be nested like"),
+        (output("[]", "[[1]]"), "must be nested like"),
+        (output("[2]", "null"), "needs a list in data"),
+        ('{"outputs":[{"name":"x","shape":[2],"datatype":"INT8"}]}', "needs a list in data"),
         (output("[2]", "[1,2]", "int8"), "datatype must be one of BOOL, .* got 'int8'"),
     ],
 )
@@ -243,7 +243,7 @@ def test_parts_with_values_missing_do_not_fit_together() -> None:
     """The reply to a part was not checked when it was split."""
     short = Content(output("[2]", "[1]").encode())
 
-    with pytest.raises(WrongReply, match="needs 2 values, the data has 1"):
+    with pytest.raises(WrongReply, match="needs 2 values, got 1"):
         join([split(short, [2])[0], split(reply(ints(1)), [1])[0]])
     scalar = replace(ints(1), datatype="INT8")
     with pytest.raises(WrongReply, match="different outputs"):

@@ -152,7 +152,7 @@ async def test_a_body_over_the_limit_is_refused(pieces: tuple[bytes, ...], said:
     reply = await stage.post(client)
 
     assert reply is not None
-    assert detail(reply, 413) == "the body is over the limit of 100 bytes"
+    assert detail(reply, 413) == "the body exceeds the limit of 100 bytes"
     assert reply.headers["connection"] == "close"
     sizes = itertools.accumulate(map(len, pieces))
     assert client.sent == (0 if said else 1 + [size > 100 for size in sizes].index(True))
@@ -173,7 +173,7 @@ async def test_a_wrong_client_timeout_is_refused(value: str) -> None:
     """400; the message says what the header must be."""
     reply = await Stage().reply(b"1", headers=[JSON, (b"x-request-timeout-ms", value.encode())])
 
-    message = f"X-Request-Timeout-Ms must be a number of milliseconds above 0, got {value!r}"
+    message = f"X-Request-Timeout-Ms must be a positive number of milliseconds, got {value!r}"
     assert detail(reply, 400) == message
 
 
@@ -199,7 +199,7 @@ async def test_a_body_that_cannot_be_weighed_is_refused() -> None:
 
     bad, good = await asyncio.gather(stage.reply(b'{"m": 1}'), stage.reply(b'{"n": 1}'))
 
-    assert detail(bad, 400) == "a row lacks the field 'n', by which it is weighed"
+    assert detail(bad, 400) == "a row has no cost field 'n'"
     assert good.status == 200
 
 

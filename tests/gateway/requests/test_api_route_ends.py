@@ -97,14 +97,14 @@ async def test_a_worker_that_dies_is_502() -> None:
     stage = Stage(rules=replace(RULES, idempotent=False))
     stage.runner.error = WorkerLost("worker 0 died")
 
-    assert detail(await stage.reply(b"1"), 502) == "the worker died while it ran this request"
+    assert detail(await stage.reply(b"1"), 502) == "the worker died while running this request"
 
 
 async def test_a_batch_past_its_timeout_is_504() -> None:
     stage = Stage(rules=replace(RULES, timeout_s=0.01))
     stage.runner.gate.clear()
 
-    assert detail(await stage.reply(b"1"), 504) == "the batch ran past the timeout of this api"
+    assert detail(await stage.reply(b"1"), 504) == "the batch exceeded the timeout of this API"
 
 
 async def test_no_worker_is_503() -> None:
@@ -125,7 +125,7 @@ async def test_a_full_queue_is_503() -> None:
     refused = await stage.reply(b"3")
     stage.runner.gate.set()
 
-    assert detail(refused, 503) == "overloaded: the queue of this api is full"
+    assert detail(refused, 503) == "overloaded: the queue of this API is full"
     assert int(refused.headers["retry-after"]) >= 1
     assert [reply.status for reply in await asyncio.gather(running, queued) if reply] == [200, 200]
 
@@ -170,7 +170,7 @@ async def test_a_client_timeout_that_passes_while_queued_is_504() -> None:
     stage.runner.gate.set()
     await asyncio.gather(running, queued)
 
-    assert detail(hasty, 504) == "the time that X-Request-Timeout-Ms allows has passed"
+    assert detail(hasty, 504) == "the timeout in X-Request-Timeout-Ms expired before the request was executed"
     assert stage.runner.batches == [[b"1"], [b"2"]]
 
 

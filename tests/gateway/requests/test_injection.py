@@ -27,7 +27,7 @@ async def test_a_handlers_header_is_one_line(mark: str, where: str) -> None:
     stage.runner.reply = lambda body: HandlerResult(
         200, b"", content_type=content_type, headers=[("before", "b"), (name, value)]
     )
-    assert detail(await stage.reply(b"1"), 500) == "the answer has a header that is more than one line"
+    assert detail(await stage.reply(b"1"), 500) == "the handler returned a header with a line break or NUL"
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ async def test_a_server_that_has_gone_is_502() -> None:
 
         message = error(await on.http.get("/x"), 502)
 
-        assert message.startswith("the server does not answer: ConnectError")
+        assert message.startswith("the server did not respond: ConnectError")
 
 
 async def test_a_silent_server_is_504() -> None:
@@ -240,14 +240,14 @@ async def test_a_silent_server_is_504() -> None:
         message = error(await on.http.get("/x"), 504)
         await server.hung_up.wait()
 
-        assert message.startswith("the server does not answer: ReadTimeout")
+        assert message.startswith("the server did not respond before the timeout: ReadTimeout")
 
 
 @pytest.mark.parametrize("headers", [(), ((b"connection", b"close"),)])
 async def test_an_answer_that_breaks_off_breaks_off(
     headers: tuple[Any, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The client sees that the reply is incomplete; the log says why, without a traceback."""
+    """The client sees that the response is incomplete; the log says why, without a traceback."""
     answer = Answer(b"half", 200, headers, missing=4)
     async with fake_server(lambda call: answer) as server, proxy(server.url) as on:
         with pytest.raises(httpx.RemoteProtocolError):
@@ -258,5 +258,5 @@ async def test_an_answer_that_breaks_off_breaks_off(
         for record in caplog.records
         if record.name == "uncork.gateway" and record.levelname == "WARNING"
     ]
-    assert "broke off in an answer" in said.getMessage()
+    assert "a server cut its response to" in said.getMessage()
     assert "Traceback" not in caplog.text

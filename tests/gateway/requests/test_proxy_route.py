@@ -271,7 +271,7 @@ async def test_a_large_request_that_a_queue_cannot_hold_leaves_nothing_behind() 
         await first.reply()
         assert predictions(await on.ask(rows_body(1)).reply()) == [2]
 
-        assert error(refused, 503) == "overloaded: the queue of this api is full"
+        assert error(refused, 503) == "overloaded: the queue of this API is full"
         assert int(refused.headers["retry-after"]) >= 1
         assert sizes(model) == [1, 1]
 
@@ -287,7 +287,7 @@ async def test_clients_share_a_full_queue_by_a_header() -> None:
         refused = await noisy[1].reply()
         model.gate.set()
 
-        assert error(refused, 503) == "overloaded: the queue of this api is full"
+        assert error(refused, 503) == "overloaded: the queue of this API is full"
         answers = [await one.reply() for one in (first, noisy[0], quiet)]
         assert [answer.status for answer in answers] == [200] * 3
 

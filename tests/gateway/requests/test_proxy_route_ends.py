@@ -97,7 +97,7 @@ async def test_a_wrong_length_of_the_json_is_refused() -> None:
         header = (b"inference-header-content-length", b"9999")
         reply = await on.ask(infer(1), V2, header).reply()
 
-        assert error(reply, 400).startswith("Inference-Header-Content-Length must be a number of bytes")
+        assert error(reply, 400).startswith("Inference-Header-Content-Length must be from 0 to")
         assert model.calls == []
 
 
@@ -109,7 +109,7 @@ async def test_a_body_over_the_limit_is_refused() -> None:
         large = on.ask(rows_body(1, 20))
         assert predictions(await on.ask(body).reply()) == [2, 4]
 
-        message = f"the body is over the limit of {len(body)} bytes"
+        message = f"the body exceeds the limit of {len(body)} bytes"
         assert error(await large.reply(), 413) == message
         assert large.closed
         assert len(model.calls) == 1
@@ -200,7 +200,7 @@ async def test_a_call_that_breaks_twice_is_502() -> None:
 async def test_what_must_not_be_merged_is_relayed(
     target: bytes, body: bytes, headers: tuple[Header, ...]
 ) -> None:
-    """Each is relayed alone with its own headers, and the reply has those of the server."""
+    """Each is relayed alone with its own headers, and the response has those of the server."""
     answer = Answer(b"\x00as it is", 207, ((b"x-of-the-server", b"1"), (b"content-type", b"text/x")))
 
     async with merging(lambda call: answer) as (on, model):
@@ -229,7 +229,7 @@ async def test_a_status_that_there_is_not_is_502(target: bytes) -> None:
     async with fake_server(lambda call: Answer(b"odd", 600)) as server, proxy(server.url) as on:
         for _ in range(2):
             for reply in await on.replies([on.ask(body, target), on.ask(body, target)]):
-                message = "the server answered with the status 600; the last that there is is 599"
+                message = "the server returned status 600, which is not valid in HTTP; the highest is 599"
                 assert error(reply, 502) == message
     async with served(model) as url, proxy(url) as on:
         last = await on.http.post(target.decode(), content=body)
@@ -244,7 +244,7 @@ async def test_a_relayed_request_whose_server_breaks_off_is_502() -> None:
     ):
         reply = await on.ask(infer(1, parameters={"sequence_id": 1}), V2).reply()
 
-        assert error(reply, 502).startswith("the server broke off: ")
+        assert error(reply, 502).startswith("the server cut its response short: ")
         assert len(server.calls) == 1
 
 
@@ -269,5 +269,7 @@ async def test_a_request_that_expires_while_it_is_queued_is_504() -> None:
         model.gate.set()
         await first.reply()
 
-        assert error(late, 504) == "the time that X-Request-Timeout-Ms allows has passed"
+        assert (
+            error(late, 504) == "the timeout in X-Request-Timeout-Ms expired before the request was executed"
+        )
         assert sizes(model) == [1]

@@ -142,7 +142,7 @@ async def test_after_the_first_piece_a_reason_that_is_not_utf_8_ends_the_connect
 @pytest.mark.parametrize(
     ("head", "told"),
     [
-        (AnswerHead(200, "text/plain", [("x", "a\r\nb")]), b"a header that is more than one line"),
+        (AnswerHead(200, "text/plain", [("x", "a\r\nb")]), b"a header with a line break or NUL"),
         (AnswerHead(200, "text/\u20ac"), b"internal error; error id "),
     ],
 )
@@ -166,7 +166,7 @@ async def test_a_head_that_cannot_be_sent_is_500(head: AnswerHead, told: bytes) 
 
 def handler_fails(worker: Streaming) -> None:
     """The worker says so."""
-    worker.end(500, b"the handler of api 'tell' failed; error id 77")
+    worker.end(500, b"the handler of API 'tell' failed; error id 77")
 
 
 def worker_dies(worker: Streaming) -> None:
@@ -181,9 +181,9 @@ def time_passes(worker: Streaming) -> None:
 @pytest.mark.parametrize(
     ("happens", "status", "reason"),
     [
-        (handler_fails, 500, "the handler of api 'tell' failed; error id 77"),
-        (worker_dies, 502, "the worker died while it ran this request"),
-        (time_passes, 504, "the batch ran past the timeout of this api"),
+        (handler_fails, 500, "the handler of API 'tell' failed; error id 77"),
+        (worker_dies, 502, "the worker died while running this request"),
+        (time_passes, 504, "the batch exceeded the timeout of this API"),
     ],
 )
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
@@ -208,7 +208,7 @@ async def test_after_the_first_piece_a_failure_ends_the_connection(
     assert stage.metrics.api("tell").errors == {status: 1}
     [record] = [one for one in caplog.records if one.name == "uncork.gateway"]
     assert record.levelno == logging.ERROR
-    assert record.getMessage() == f"the answer of batch gateway-1 was cut short: {reason}"
+    assert record.getMessage() == f"the stream of batch gateway-1 was cut short: {reason}"
 
 
 async def test_a_worker_that_dies_is_not_replaced_by_another() -> None:
@@ -309,7 +309,7 @@ async def test_a_client_that_does_not_read_is_cut_off(caplog: pytest.LogCaptureF
     assert body_of(connection).endswith(b"1\r\nb\r\n")
     assert (connection.aborted, worker.cancelled, stage.counted(499)) == (True, 1, 1)
     assert stage.counted(200) is None
-    assert f"a client of batch gateway-1 lets {LIMIT_BYTES + 1} bytes wait" in caplog.text
+    assert f"a client of batch gateway-1: it has not read {LIMIT_BYTES + 1} bytes" in caplog.text
 
 
 async def test_a_head_that_is_known_is_streamed_to_as_well() -> None:

@@ -46,5 +46,5 @@ def test_a_generator_that_ends_without_a_result_fails_the_run() -> None:
     fleet = read(Frame(ready=True))
     fleet.wait_until_ready()
 
-    with pytest.raises(LoadTestError, match="a generator ended too early"):
+    with pytest.raises(LoadTestError, match="a load generator exited early"):
         fleet.last_frames(PLAN, tell=None)

@@ -62,9 +62,9 @@ def test_what_became_of_requests_adds_up_to_what_was_offered() -> None:
     found["status"][:30] = np.repeat([503, 404, LOST], 10)
     shown = plot_data(found, seconds=6.0)
 
-    assert list(shown.statuses) == ["good (2xx)", "shed (503)", "other status", "no answer"]
+    assert list(shown.statuses) == ["successful (2xx)", "shed (503)", "other status", "no response"]
     assert sum(shown.statuses.values()) == pytest.approx(shown.offered_per_s)
-    assert list(plot_data(samples(), seconds=6.0).statuses) == ["good (2xx)"]
+    assert list(plot_data(samples(), seconds=6.0).statuses) == ["successful (2xx)"]
 
 
 def test_the_distribution_ends_where_samples_are_too_few() -> None:
@@ -128,7 +128,7 @@ def test_a_void_run_says_so_on_its_page(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     write_html(replace(outcome(late)), path, estimate=None, title="late", text="")
 
-    assert "Void: the generator fell behind" in path.read_text()
+    assert "Void: the load generator fell behind" in path.read_text()
 
 
 METRICS = """

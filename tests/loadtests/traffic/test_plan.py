@@ -89,10 +89,10 @@ def test_the_head_has_path_query_and_fields() -> None:
         ({"think_s": float("nan")}, "think_s must be at least 0"),
         ({"goal_s": 0.0}, "goal_s must be above 0"),
         ({"rate": 0.0}, "rate must be positive"),
-        ({"rate": None}, "poisson arrivals need a rate"),
-        ({"arrivals": "poison"}, "there are no arrivals 'poison'"),
-        ({"processes": 3, "max_connections": 2}, "3 processes need as many connections, not 2"),
-        ({"processes": 3, "clients": 2}, "3 processes need as many connections, not 2"),
+        ({"rate": None}, "poisson arrivals require a rate"),
+        ({"arrivals": "poison"}, "unknown arrivals 'poison'"),
+        ({"processes": 3, "max_connections": 2}, "max_connections must be at least 3, one for each process"),
+        ({"processes": 3, "clients": 2}, "clients must be at least 3, one for each process, not 2"),
     ],
 )
 def test_wrong_values_are_named(changed: dict[str, Any], message: str) -> None:
@@ -103,8 +103,8 @@ def test_wrong_values_are_named(changed: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
-        ({}, "at least one body, or random rows, or else a function"),
-        ({"bodies": (b"a",), "function": "m:f"}, "at least one body, or random rows, or else a function"),
+        ({}, "must have either bodies, random rows or a function"),
+        ({"bodies": (b"a",), "function": "m:f"}, "must have either bodies, random rows or a function"),
         ({"bodies": (b"a",), "expected": (b"a", b"b")}, "1 body but 2 expected"),
     ],
 )

@@ -86,7 +86,7 @@ def test_other_ranges_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "4,", "0", "4,-1", "x"])
 def test_other_shapes_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="--shape takes sizes with commas between them, as 4 or 28,28"):
+    with pytest.raises(ValueError, match="--shape takes sizes separated by commas, such as 4 or 28,28"):
         parse_shape(text)
     assert parse_shape("28, 28") == (28, 28)
 

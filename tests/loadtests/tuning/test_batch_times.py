@@ -83,7 +83,7 @@ def test_noise_is_that_of_batches_of_one_size() -> None:
 
 
 def test_a_line_needs_sizes() -> None:
-    with pytest.raises(ValueError, match="no line through no sizes"):
+    with pytest.raises(ValueError, match="a fit needs at least one size"):
         fit([])
 
 
@@ -133,21 +133,21 @@ def test_sizes_beyond_the_goal_are_not_measured() -> None:
     found = measured(lambda requests: told(requests, 30.0 * requests))
 
     assert [size.rows for size in found.sizes] == [1, 2]
-    assert found.stopped == "2 requests at once took longer than the goal"
+    assert found.stopped == "2 concurrent requests took longer than the goal"
 
 
 def test_batches_that_fail_end_it() -> None:
     found = measured(lambda requests: told(requests, 1.0, status="500 Oh" if requests > 2 else "200 OK"))
 
     assert [size.rows for size in found.sizes] == [1, 2]
-    assert found.stopped == "3 requests at once: answered with status 500: 1"
+    assert found.stopped == "3 concurrent requests failed: status 500: 1"
 
 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (told(1, 1.0, status="400 No"), "a lone request: answered with status 400"),
-        (reply(b"1"), "a lone request: the answer does not state its batch"),
+        (told(1, 1.0, status="400 No"), "a single request failed: status 400"),
+        (reply(b"1"), "a single request failed: the response has no X-Batch-Size or no Server-Timing"),
     ],
 )
 def test_a_lone_request_must_have_a_good_answer(answer: bytes, message: str) -> None:

@@ -63,7 +63,7 @@ TUNED = Tuned(
         rows_per_request=1,
         overhead_ms=0.75,
         gateway_cpu_us=140.0,
-        stopped="9 requests at once: answered with status 500",
+        stopped="9 concurrent requests failed: status 500",
     ),
     model=MODEL,
     gateway_rate=5000.0,
@@ -150,17 +150,20 @@ def test_no_rate_keeps_a_goal_below_a_batch() -> None:
     ("changed", "expected"),
     [
         ({}, []),
-        ({"void": "too late"}, ["the proof is void: too late"]),
-        ({"measured": None, "failure": "there was no good answer"}, ["there was no good answer"]),
-        ({"failure": "most requests failed"}, ["the proof failed: most requests failed"]),
-        ({"wrong": 2, "first_wrong": "sent x"}, ["2 wrong answers, the first: sent x"]),
-        ({"measured": replace(FIGURES, in_goal=0.98)}, ["98.00 % are within the goal, not 99 %"]),
+        ({"void": "too late"}, ["the load test is void: too late"]),
+        ({"measured": None, "failure": "no response was successful"}, ["no response was successful"]),
+        ({"failure": "most requests failed"}, ["the load test failed: most requests failed"]),
+        ({"wrong": 2, "first_wrong": "sent x"}, ["2 wrong responses; first: sent x"]),
+        (
+            {"measured": replace(FIGURES, in_goal=0.98)},
+            ["98.00 % of measured requests are within the goal, instead of 99 %"],
+        ),
         (
             {
                 "measured": replace(FIGURES, in_goal=0.94),
                 "predicted": replace(FIGURES, in_goal=0.96),
             },
-            ["94.00 % are within the goal, not 95 %"],
+            ["94.00 % of measured requests are within the goal, instead of 95 %"],
         ),
         (
             {
@@ -169,8 +172,8 @@ def test_no_rate_keeps_a_goal_below_a_batch() -> None:
             },
             [],
         ),
-        ({"measured": replace(FIGURES, p50_ms=27.0)}, ["p50 of 27 ms is 1.35 of the predicted 20 ms"]),
-        ({"measured": replace(FIGURES, p99_ms=26.0)}, ["p99 of 26 ms is 0.65 of the predicted 40 ms"]),
+        ({"measured": replace(FIGURES, p50_ms=27.0)}, ["p50 of 27 ms is 1.35 times the predicted 20 ms"]),
+        ({"measured": replace(FIGURES, p99_ms=26.0)}, ["p99 of 26 ms is 0.65 times the predicted 40 ms"]),
         ({"measured": replace(FIGURES, p50_ms=25.0, p99_ms=None)}, []),
     ],
 )
@@ -188,21 +191,24 @@ def test_a_proof_is_judged(changed: dict[str, Any], expected: list[str]) -> None
         (
             {"advice": replace(ADVICE, predicted=replace(FIGURES, in_goal=0.9)), "proof": None},
             [
-                "the goal of 100 ms cannot be kept for 99% of the requests: at best, with 2 workers, "
-                "90.00 % would be within it"
+                "the goal of 100 ms cannot be met for 99% of requests: the best predicted share is 90.00 %, "
+                "with 2 workers"
             ],
         ),
         (
             {"advice": None, "proof": None, "model": replace(MODEL, goal_ms=5.0)},
-            ["the goal of 5 ms cannot be kept: a lone request takes 11.8 ms"],
+            ["the goal of 5 ms cannot be met: a single request takes 11.8 ms"],
         ),
         (
             {"advice": None, "proof": None, "request": replace(REQUEST, rate=9000.0)},
-            ["the goal of 100 ms cannot be kept: 4 workers can carry at most 3459/s, not 9000/s"],
+            [
+                "the goal of 100 ms cannot be met: 4 workers can sustain at most 3459/s, not 9000/s; raise "
+                "--max-workers"
+            ],
         ),
         (
             {"gateway_rate": 300.0, "proof": replace(PROOF, workers=1, rate=200.0)},
-            ["the gateway carries about 300/s on this machine; nothing proves more"],
+            ["the gateway sustains about 300/s on this machine; a higher rate is not verified"],
         ),
         ({"gateway_rate": 300.0}, []),
     ],
@@ -214,7 +220,7 @@ def test_warnings_say_why(changed: dict[str, Any], expected: list[str]) -> None:
 def test_one_worker_is_spoken_of_as_one() -> None:
     found = shown(replace(TUNED, advice=replace(ADVICE, workers=1)))
 
-    assert "at 400/s: 1 worker, which carries 1600/s with full batches" in found
+    assert "for 400/s: 1 worker with a capacity of 1600/s in full batches" in found
 
 
 def shown(tuned: Tuned) -> str:
@@ -232,19 +238,22 @@ def test_the_text_has_the_settings_and_what_they_give() -> None:
 
     assert "uncork serve m:S --workers 2 --mb-max-latency 99.2 --mb-max-batch-size 32\n" in found
     assert "@api(..., mb_max_latency=99.2, mb_max_batch_size=32)" in found
-    assert "a batch of n rows takes 10 + 1n ms; furthest from that: -12 % at 8; noise 0.05" in found
+    assert "a batch of n rows takes 10 + 1n ms; largest deviation: -12 % at 8 rows; noise 0.05" in found
     assert "above 8 rows a batch takes much longer" in found
-    assert "larger batches were not measured: 9 requests at once: answered with status 500" in found
-    assert "at 400/s: 2 workers, which carry 1600/s with full batches, 4.0 times as much" in found
+    assert "larger batches were not measured: 9 concurrent requests failed: status 500" in found
+    assert "for 400/s: 2 workers with a capacity of 1600/s in full batches, 4.0 times the rate" in found
     assert ["predicted", "20.00", "40.00", "100.00", "5.0"] in cells
     assert ["measured", "20.00", "40.00", "100.00", "5.0"] in cells
-    assert "was busy for 8% of the time" in found
+    assert "the gateway used 8% of a core" in found
 
 
 def test_without_cores_one_worker_is_proved() -> None:
     found = shown(replace(TUNED, proof=replace(PROOF, workers=1, rate=200.0)))
 
-    assert "proof: one worker with its share of 200/s for 5 s, as there are fewer cores than workers" in found
+    assert (
+        "load test: 200/s for 5 s, with one worker and its share of the rate, as this machine has fewer cores"
+        in found
+    )
 
 
 def test_what_cannot_be_kept_has_no_settings() -> None:
@@ -270,10 +279,10 @@ def test_json_has_everything_and_is_json() -> None:
         (["--goal-ms", "0"], "--goal-ms must be above 0, not 0"),
         (["--rate", "-1"], "rate must be positive"),
         (["--seconds", "0"], "--seconds must be above 0"),
-        (["--arrivals", "poison"], "there are no arrivals 'poison'"),
+        (["--arrivals", "poison"], "unknown arrivals 'poison'"),
         (["--arrivals", "replay:nowhere.csv"], "nowhere.csv"),
-        (["--json", "/"], "--json: '/' cannot be written"),
-        (["--expected", "f"], "--expected only goes with --data or --lines"),
+        (["--json", "/"], "--json: cannot write '/'; give a file in an existing, writable folder"),
+        (["--expected", "f"], "--expected requires --data or --lines"),
     ],
 )
 def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
@@ -288,5 +297,7 @@ def test_an_api_that_counts_cost_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     weighed = {"name": "predict", "route": "/predict", "goal_ms": 50, "counts": "cost", "streams": False}
     with serving_pages({"/status": status(weighed)}) as server:
         monkeypatch.setattr("uncork_loadtests.tuning.tune.our_service", lambda *_, **__: nullcontext(server))
-        with pytest.raises(LoadTestError, match="this api counts cost, not rows"):
+        with pytest.raises(
+            LoadTestError, match="this API counts cost, so its batch times do not follow from rows"
+        ):
             tune(REQUEST, tell=quiet)

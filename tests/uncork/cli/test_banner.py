@@ -57,10 +57,10 @@ def test_it_says_what_is_served_and_where_to_look(listeners: Listeners) -> None:
 
     assert re.sub(r"^uncork \S+:", "uncork:", text) == (
         "uncork: S with 2 workers, on GPUs 0, 3\n"
-        "  POST URL/a | goal 300 ms, policy cork, at most 8 rows a batch"
-        " | takes ndarray float32 (2, any), answers JSON\n"
-        "  POST URL/b | goal 50 ms, policy cork, at most 1000 in cost a batch | takes json\n"
-        "  POST URL/c | streams, one request at a time, for at most 60 s | takes image/*\n"
+        "  POST URL/a | goal 300 ms, policy cork, at most 8 rows per batch"
+        " | accepts ndarray float32 (2, any), returns JSON\n"
+        "  POST URL/b | goal 50 ms, policy cork, at most 1000 cost units per batch | accepts json\n"
+        "  POST URL/c | streams, one request at a time, for at most 60 s | accepts image/*\n"
         "  GET  URL/readyz\n"
         "  GET  URL/metrics\n"
         "  GET  URL/status\n"

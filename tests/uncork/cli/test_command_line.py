@@ -45,8 +45,8 @@ def test_summaries_of_commands_are_whole(group: tuple[str, ...], columns: int) -
         (("serve", "x", "--log-level", "loud"), "must be one of debug, info, warning, error, got 'loud'"),
         (("reload", "--port", "http"), "'--port': must be a whole number from 1 to 65535, got 'http'"),
         (("config", "serve", "--workers", "two"), "must be a whole number from 1, got 'two'"),
-        (("serve", "x", "--policy", "corky"), "there is no policy 'corky'"),
-        (("serve", "x", "--gpus", "all"), "'--gpus': 'all' names no GPUs"),
+        (("serve", "x", "--policy", "corky"), "unknown policy 'corky'"),
+        (("serve", "x", "--gpus", "all"), "'--gpus': 'all' does not name GPUs"),
         (("tune", "x"), "Missing option '--goal-ms'"),
     ],
 )
@@ -66,7 +66,7 @@ def test_a_value_that_cannot_be_read_is_told_with_what_is_accepted(
             "loud",
             "UNCORK_LOG_LEVEL must be one of debug, info, warning, error, got 'loud'",
         ),
-        ("UNCORK_GPUS", "all", "UNCORK_GPUS: 'all' names no GPUs"),
+        ("UNCORK_GPUS", "all", "UNCORK_GPUS: 'all' does not name GPUs"),
     ],
 )
 def test_variables_are_told_in_the_same_words(variable: str, value: str, says: str) -> None:

@@ -91,9 +91,9 @@ def test_defaults_are_those_of_kserves_documents() -> None:
     """32 rows, 500 ms, no goal; nothing is imported."""
     said = banner()
 
-    assert "protocol auto, policy cork, at most 32 rows a call, held 500 ms at most, no goal" in said
-    assert f"proxy for {URL}, 1 call at a time each, 60 s a call at most" in said
-    assert "settings from" not in said
+    assert "protocol auto, policy cork, at most 32 rows per call, hold at most 500 ms, no goal" in said
+    assert f"proxy for {URL}, 1 concurrent call per server, timeout 60 s" in said
+    assert "settings imported from" not in said
     assert all(f"/{page}\n" in said for page in ("readyz", "metrics", "status", "dashboard"))
 
 
@@ -102,8 +102,8 @@ def test_options_are_in_force() -> None:
     limits = ["--max-batch-size", 8, "--max-latency", 0, "--goal-ms", 40, "--timeout", 2.5]
     said = banner("http://h:2", *limits, "--concurrency", 3, "--policy", "fixed:5", "--protocol", "v2")
 
-    assert "protocol v2, policy fixed:5, at most 8 rows a call, held 0 ms at most, goal 40 ms" in said
-    assert f"proxy for {URL}, http://h:2, 3 calls at a time each, 2.5 s a call at most" in said
+    assert "protocol v2, policy fixed:5, at most 8 rows per call, hold at most 0 ms, goal 40 ms" in said
+    assert f"proxy for {URL}, http://h:2, 3 concurrent calls per server, timeout 2.5 s" in said
 
 
 def test_a_batcher_moves_over(tmp_path: Path) -> None:
@@ -112,10 +112,10 @@ def test_a_batcher_moves_over(tmp_path: Path) -> None:
     file = inference_service(tmp_path, {"batcher": batcher, "timeout": 7})
     said = banner("--inference-service", file)
 
-    assert "policy cork, at most 16 rows a call, held 50 ms at most, no goal" in said
-    assert "7 s a call at most" in said
-    assert f"settings from {file}" in said
-    assert "at most 16 rows a call, held 20 ms" in banner(
+    assert "policy cork, at most 16 rows per call, hold at most 50 ms, no goal" in said
+    assert "timeout 7 s" in said
+    assert f"settings imported from {file}" in said
+    assert "at most 16 rows per call, hold at most 20 ms" in banner(
         "--inference-service", file, "--max-latency", 20, "--goal-ms", 90
     )
 
@@ -125,11 +125,13 @@ def test_model_settings_move_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("MLSERVER_MODEL_MAX_BATCH_TIME", "0.1")
     file = model_settings(tmp_path, {"max_batch_size": 9})
 
-    assert "policy cork, at most 9 rows a call, held 100 ms" in banner("--model-settings", file)
-    assert "at most 3 rows a call, held 100 ms" in banner("--model-settings", file, "--max-batch-size", 3)
+    assert "policy cork, at most 9 rows per call, hold at most 100 ms" in banner("--model-settings", file)
+    assert "at most 3 rows per call, hold at most 100 ms" in banner(
+        "--model-settings", file, "--max-batch-size", 3
+    )
     alone = banner()
-    assert "at most 7 rows a call, held 100 ms at most, no goal" in alone
-    assert "settings from the environment" in alone
+    assert "at most 7 rows per call, hold at most 100 ms, no goal" in alone
+    assert "settings imported from the environment" in alone
 
 
 def test_an_inference_service_leaves_the_environment_alone(
@@ -139,15 +141,15 @@ def test_an_inference_service_leaves_the_environment_alone(
     monkeypatch.setenv("MLSERVER_MODEL_MAX_BATCH_SIZE", "0")
     file = inference_service(tmp_path, {"batcher": {}})
 
-    assert "policy cork, at most 32 rows a call, held 500 ms" in banner("--inference-service", file)
+    assert "policy cork, at most 32 rows per call, hold at most 500 ms" in banner("--inference-service", file)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         ([], "policy none"),
-        (["--policy", "cork"], "policy cork, at most 32 rows a call, held 250 ms"),
-        (["--max-batch-size", "8"], "policy cork, at most 8 rows a call, held 250 ms"),
+        (["--policy", "cork"], "policy cork, at most 32 rows per call, hold at most 250 ms"),
+        (["--max-batch-size", "8"], "policy cork, at most 8 rows per call, hold at most 250 ms"),
         (["--max-latency", "20"], "policy none"),
     ],
 )
@@ -161,14 +163,14 @@ def test_options_turn_on_what_is_off(tmp_path: Path, options: list[str], says: s
     [
         (
             ["h:80"],
-            "'h:80' is not the address of a server; http://HOST:PORT or https://HOST:PORT is accepted",
+            "'h:80' is not a server address; write http://HOST:PORT or https://HOST:PORT",
         ),
-        (["ftp://h"], "'ftp://h' is not the address"),
-        (["http://h:1/path"], "'http://h:1/path' is not the address"),
-        (["http://[::1"], "'http://[::1' is not the address"),
-        (["http://h:99999"], "'http://h:99999' is not the address"),
+        (["ftp://h"], "'ftp://h' is not a server address"),
+        (["http://h:1/path"], "'http://h:1/path' is not a server address"),
+        (["http://[::1"], "'http://[::1' is not a server address"),
+        (["http://h:99999"], "'http://h:99999' is not a server address"),
         ([URL, "--health-path", "ready"], "--health-path must begin with /, got 'ready'"),
-        ([URL, "--policy", "wait"], "there is no --policy 'wait'; there are cork, cork-classic, fixed,"),
+        ([URL, "--policy", "wait"], "unknown policy 'wait'; available: cork, cork-classic, fixed,"),
         ([URL, "--goal-ms", "0"], "--goal-ms must be above 0, got 0"),
         ([URL, "--timeout", "nan"], "--timeout must be above 0, got nan"),
         ([URL, "--timeout", "0"], "--timeout must be above 0, got 0"),
@@ -178,13 +180,25 @@ def test_options_turn_on_what_is_off(tmp_path: Path, options: list[str], says: s
         ([URL, "--max-batch-size", "0"], "--max-batch-size"),
         ([URL, "--concurrency", "0"], "--concurrency"),
         ([URL, "--protocol", "v3"], "--protocol"),
-        ([URL, "--key-header", "X Tenant"], "'--key-header': 'X Tenant' is not the name of a header"),
-        ([URL, "--pass-header", "a:b"], "'--pass-header': 'a:b' is not the name of a header"),
-        ([URL, "--fair-by", "X Tenant"], "'--fair-by': 'X Tenant' is not the name of a header"),
+        (
+            [URL, "--key-header", "X Tenant"],
+            "'--key-header': 'X Tenant' is not a header name; give a name such as X-Client-Id",
+        ),
+        (
+            [URL, "--pass-header", "a:b"],
+            "'--pass-header': 'a:b' is not a header name; give a name such as X-Client-Id",
+        ),
+        (
+            [URL, "--fair-by", "X Tenant"],
+            "'--fair-by': 'X Tenant' is not a header name; give a name such as X-Client-Id",
+        ),
         ([URL, "--max-queue-bytes", "0"], "--max-queue-bytes"),
         ([URL, "--inference-service", "/nowhere.yaml"], "/nowhere.yaml: No such file or directory"),
         ([URL, "--model-settings", "/"], "/: Is a directory"),
-        ([URL, "--model-settings", "a", "--inference-service", "b"], "not both"),
+        (
+            [URL, "--model-settings", "a", "--inference-service", "b"],
+            "--inference-service and --model-settings cannot be combined",
+        ),
         ([], "URL"),
     ],
 )

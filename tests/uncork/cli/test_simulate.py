@@ -174,18 +174,27 @@ def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--matrix", "quick", "--load", "0.5", "--workers", 2], "leave out --workers, --load"),
-        (["--matrix", "quick", "--clients", 4], "leave out --clients"),
-        (["--clients", "4", "--load", "0.5"], "--clients makes a closed loop: leave out --load"),
-        (["--clients", "4", "--arrivals", "step"], "--clients makes a closed loop: leave out --arrivals"),
-        (["--think-ms", "4"], "--think-ms only goes with --clients"),
-        (["--matrix", "all"], "no --matrix 'all'; there are quick, count, open, closed, clients, goal"),
-        (["--policy", "corky"], "there is no policy 'corky'; there are cork, cork-classic, fixed"),
-        (["--policy", "cork,"], "there is no policy ''"),
-        (["--arrivals", "bursts"], "there are no arrivals 'bursts'; there are poisson, gamma:CV"),
+        (
+            ["--matrix", "quick", "--load", "0.5", "--workers", 2],
+            "--matrix defines its own models and loads and cannot be combined with --workers, --load",
+        ),
+        (["--matrix", "quick", "--clients", 4], "cannot be combined with --clients"),
+        (
+            ["--clients", "4", "--load", "0.5"],
+            "--clients runs a closed loop and cannot be combined with --load",
+        ),
+        (
+            ["--clients", "4", "--arrivals", "step"],
+            "--clients runs a closed loop and cannot be combined with --arrivals",
+        ),
+        (["--think-ms", "4"], "to use --think-ms, set --clients"),
+        (["--matrix", "all"], "--matrix must be one of quick, count, open, closed, clients, goal, got 'all'"),
+        (["--policy", "corky"], "unknown policy 'corky'; available: cork, cork-classic, fixed"),
+        (["--policy", "cork,"], "unknown policy ''"),
+        (["--arrivals", "bursts"], "unknown arrivals 'bursts'; available: poisson, gamma:CV"),
         (["--arrivals", "gamma:0"], "must be positive"),
         (["--arrivals", "replay:/no/such/file"], "replay:/no/such/file: No such file"),
-        (["--load", "0.2;0.5"], "--load takes numbers with commas between them, as 0.2,0.5,0.8"),
+        (["--load", "0.2;0.5"], "--load takes numbers separated by commas, such as 0.2,0.5,0.8"),
         (["--load", ""], "--load takes numbers"),
         (["--clients", "4,x"], "--clients takes numbers"),
         (["--load", "nan"], "--load must be more than 0 and at most 5, got nan"),
@@ -193,9 +202,9 @@ def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None
         (["--noise", "-1"], "--noise must be 0 or more, got -1"),
         (["--goal-ms", "0"], "--goal-ms must be more than 0, got 0"),
         (["--intercept-ms", "0", "--slope-ms", "0"], "--intercept-ms and --slope-ms are both 0"),
-        (["--plot", "picture.gif"], "takes a name that ends in .png, .svg, .pdf, got 'picture.gif'"),
-        (["--plot", "/no/such/folder/picture.png"], "cannot be written"),
-        (["--json", "/"], "--json: '/' cannot be written"),
+        (["--plot", "picture.gif"], "must end in one of .png, .svg, .pdf, got 'picture.gif'"),
+        (["--plot", "/no/such/folder/picture.png"], "cannot write '/no/such/folder/picture.png'"),
+        (["--json", "/"], "--json: cannot write '/'; give a file in an existing, writable folder"),
     ],
 )
 def test_wrong_usage_is_said_in_a_line_before_anything_runs(
@@ -216,11 +225,11 @@ def test_counts_begin_with_one(monkeypatch: pytest.MonkeyPatch, option: str) -> 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("1\nx\n", "seconds, one a line"),
-        ("2\n1\n", "rising order"),
+        ("1\nx\n", "one time in seconds per line"),
+        ("2\n1\n", "ascending order"),
         ("1\n", "at least two"),
-        ("0\n1\ninf\n", "finite seconds"),
-        ("0\n0.000001\n", "give a --load to stretch it to"),
+        ("0\n1\ninf\n", "finite times in seconds"),
+        ("0\n0.000001\n", "set --load to scale it"),
     ],
 )
 def test_a_trace_that_cannot_be_replayed_is_refused(
@@ -245,7 +254,10 @@ def test_a_pool_that_breaks_fails_the_job(monkeypatch: pytest.MonkeyPatch) -> No
     result = run()
 
     assert result.exit_code == 1
-    assert result.stderr == "uncork simulate: one of the processes was killed, perhaps for its memory\n"
+    assert (
+        result.stderr == "uncork simulate: a simulation process was killed, "
+        "perhaps for lack of memory; try fewer --processes\n"
+    )
 
 
 def test_an_interrupt_ends_it_with_130(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,9 @@ def test_sizes_are_read(text: str, size: int) -> None:
     "text", ["", "MB", "-1", "0", "0.1", "1.5.2", "2 gigabytes", "1e9", "iB", "5iB", "nan"]
 )
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a size: give bytes above 0, or a number with a unit"):
+    with pytest.raises(
+        ValueError, match=r"is not a size; give a number of bytes above 0, or a number with a unit"
+    ):
         read_size(text)
 
 

@@ -21,57 +21,60 @@ from uncork.config.file import read_file
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("workrs = 2", "workrs is no setting of uncork serve; did you mean workers?"),
+        ("workrs = 2", "workrs is not a setting of uncork serve; did you mean workers?"),
         (
             "[serve]\nmax-quue-rows = 2",
-            "serve.max-quue-rows is no setting of uncork serve; did you mean ",
+            "serve.max-quue-rows is not a setting of uncork serve; did you mean ",
         ),
-        ("xyz = 2", "xyz is no setting of uncork serve; there are target, workers, policy, "),
-        ("[proxi]\nport = 2", "proxi is no setting of uncork serve; did you mean proxy?"),
-        ("[proxy]\nworkers = 2", "proxy.workers is a setting of uncork serve; put it into [serve]"),
-        ("concurrency = 2", "concurrency is a setting of uncork proxy; put it into [proxy]"),
-        ("idempotent = false", "idempotent is a setting of an api; put it into [api.NAME]"),
-        ('config = "x"', "config is no setting of uncork serve"),
+        ("xyz = 2", "xyz is not a setting of uncork serve; expected one of target, workers, policy, "),
+        ("[proxi]\nport = 2", "proxi is not a setting of uncork serve; did you mean proxy?"),
+        ("[proxy]\nworkers = 2", "proxy.workers is a setting of uncork serve; move it to [serve]"),
+        ("concurrency = 2", "concurrency is a setting of uncork proxy; move it to [proxy]"),
+        ("idempotent = false", "idempotent is a setting of an API; move it to [api.NAME]"),
+        ('config = "x"', "config is not a setting of uncork serve"),
         ("serve = 1", "serve must be a table of settings, got 1"),
-        ("workers = 1\n[serve]\nworkers = 1", "serve.workers is given twice, also as "),
-        ("max-queue-rows = 1\nmax_queue_rows = 1", "max_queue_rows is given twice, also as "),
+        ("workers = 1\n[serve]\nworkers = 1", "serve.workers is set twice, also as "),
+        ("max-queue-rows = 1\nmax_queue_rows = 1", "max_queue_rows is set twice, also as "),
         ('workers = "2"', "workers must be a whole number, got '2'"),
         ("workers = 2.5", "workers must be a whole number, got 2.5"),
         ("workers = true", "workers must be a whole number, got True"),
         ("header-timeout = false", "header-timeout must be a number, got False"),
         ('reload = "yes"', "reload must be true or false, got 'yes'"),
-        ("host = 1.5", "host must be a text, got 1.5"),
-        ("host = true", "host must be a text, got True"),
+        ("host = 1.5", "host must be a string, got 1.5"),
+        ("host = true", "host must be a string, got True"),
         ("[proxy]\nurls = 1", ""),
         ("workers = 0", "workers: "),
         ('log-level = "loud"', "log-level: "),
-        ('gpus = "all"', "gpus: 'all' names no GPUs: give a count such as 2, or numbers or UUIDs"),
-        ('policy = "corky"', "policy: there is no policy 'corky'; there are cork, "),
-        ('fair-by = "X Tenant"', "fair-by: 'X Tenant' is not the name of a header"),
+        (
+            'gpus = "all"',
+            "gpus: 'all' does not name GPUs; give a count such as 2, or comma-separated numbers",
+        ),
+        ('policy = "corky"', "policy: unknown policy 'corky'; available: cork, "),
+        ('fair-by = "X Tenant"', "fair-by: 'X Tenant' is not a header name; give a name such as X-Client-Id"),
         ("api = 1", "api must be a table of settings, got 1"),
         (
             "[api]\ntimeout = 1",
-            "api.timeout must be a table with the settings of an api, as [api.predict]",
+            "api.timeout must be a table with the settings of an API, such as [api.predict]",
         ),
-        ("[api.predict]\ntimout = 1", "timout: there is no argument timout of @api; did you mean timeout?"),
-        ("[api.predict]\nworkers = 1", "workers: there is no argument workers of @api; there are route, "),
-        ("[api.predict]\ninput = 1", "api.predict.input: input is given in code, with @api"),
-        ("[api.predict]\nwarmup = 1", "api.predict.warmup: warmup is given in code, with @api"),
+        ("[api.predict]\ntimout = 1", "timout: @api has no argument timout; did you mean timeout?"),
+        ("[api.predict]\nworkers = 1", "workers: @api has no argument workers; expected one of route, "),
+        ("[api.predict]\ninput = 1", "api.predict.input: input can be set only in code, with @api"),
+        ("[api.predict]\nwarmup = 1", "api.predict.warmup: warmup can be set only in code, with @api"),
         (
             "[api.predict]\ntimeout = 0",
-            "api.predict.timeout: timeout must be a number of seconds above 0, got 0",
+            "api.predict.timeout: timeout must be a positive number of seconds, got 0",
         ),
         (
             "[api.predict]\nmb_max_latency = 'x'",
-            "mb_max_latency must be a number of milliseconds above 0, got 'x'",
+            "mb_max_latency must be a positive number of milliseconds, got 'x'",
         ),
-        ("[api.predict]\nmb_max_batch_size = 1.5", "must be a whole number of rows from 1, got 1.5"),
-        ("[api.predict]\npolicy = 'corky'", "api.predict.policy: there is no policy 'corky'; there are "),
-        ("[api.predict]\npolicy = 5", "api.predict.policy: policy must be a name, got 5"),
-        ("[api.predict]\nroute = '/metrics'", "route: route '/metrics' is taken by the gateway"),
-        ("[api.predict]\nallowed_batch_sizes = [4, 2]", "must be rising whole numbers of rows from 1"),
-        ("[api.p]\nmb_max_latency = 1\nmb-max-latency = 2", "mb-max-latency is given twice, also as "),
-        ("workers = ", "is not TOML: "),
+        ("[api.predict]\nmb_max_batch_size = 1.5", "must be an integer number of rows, at least 1, got 1.5"),
+        ("[api.predict]\npolicy = 'corky'", "api.predict.policy: unknown policy 'corky'; available: "),
+        ("[api.predict]\npolicy = 5", "api.predict.policy: policy must be a string, got 5"),
+        ("[api.predict]\nroute = '/metrics'", "route: route '/metrics' is reserved by the gateway"),
+        ("[api.predict]\nallowed_batch_sizes = [4, 2]", "must be a list of increasing integers, at least 1"),
+        ("[api.p]\nmb_max_latency = 1\nmb-max-latency = 2", "mb-max-latency is set twice, also as "),
+        ("workers = ", "is not valid TOML: "),
     ],
 )
 def test_wrong_files_are_told(text: str, says: str, tmp_path: Path) -> None:
@@ -79,7 +82,7 @@ def test_wrong_files_are_told(text: str, says: str, tmp_path: Path) -> None:
     file.write_text(text)
     command = "serve"
     if not says:
-        command, says = "proxy", "proxy.urls must be a list of texts, got 1"
+        command, says = "proxy", "proxy.urls must be a list of strings, got 1"
 
     told = refused(command, "--config", file)
     assert told.startswith(f"uncork {command}: ")
@@ -94,53 +97,69 @@ def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
     assert refused("serve", environment={"UNCORK_CONFIG": str(nowhere)}) == told
     assert f"{tmp_path}: Is a directory" in refused("proxy", "--config", tmp_path)
     nowhere.write_bytes(b"\xff")
-    assert f"{nowhere} is not TOML: " in refused("serve", "--config", nowhere)
+    assert f"{nowhere} is not valid TOML: " in refused("serve", "--config", nowhere)
 
 
 @pytest.mark.parametrize(
     ("command", "variable", "text", "says"),
     [
-        ("serve", "UNCORK_WORKRS", "2", " is no setting of uncork serve; did you mean UNCORK_WORKERS?"),
-        ("serve", "UNCORK_XYZXYZ", "2", " is no setting of uncork serve; there are UNCORK_TARGET, "),
-        ("serve", "UNCORK_workers", "2", " is no setting"),
-        ("serve", "UNCORK_CONCURRENCY", "2", " is a setting of uncork proxy, not of uncork serve"),
-        ("proxy", "UNCORK_WORKERS", "2", " is a setting of uncork serve, not of uncork proxy"),
-        ("proxy", "UNCORK_API_PREDICT_TIMEOUT", "2", ": uncork proxy has no apis"),
+        ("serve", "UNCORK_WORKRS", "2", " is not a setting of uncork serve; did you mean UNCORK_WORKERS?"),
+        ("serve", "UNCORK_XYZXYZ", "2", " is not a setting of uncork serve; expected one of UNCORK_TARGET, "),
+        ("serve", "UNCORK_workers", "2", " is not a setting"),
+        ("serve", "UNCORK_CONCURRENCY", "2", " is a setting of uncork proxy, not of uncork serve; unset it"),
+        ("proxy", "UNCORK_WORKERS", "2", " is a setting of uncork serve, not of uncork proxy; unset it"),
+        (
+            "proxy",
+            "UNCORK_API_PREDICT_TIMEOUT",
+            "2",
+            " is a setting of an API, and uncork proxy has none; unset it",
+        ),
         ("serve", "UNCORK_PORT", "x", ": "),
         ("serve", "UNCORK_WORKERS", "0", ": "),
         ("serve", "UNCORK_RELOAD", "maybe", ": "),
-        ("serve", "UNCORK_MAX_WORKER_MEMORY", "much", ": 'much' is not a size: give bytes above 0"),
-        ("proxy", "UNCORK_KEY_HEADER", "a x:y", ": 'x:y' is not the name of a header"),
+        (
+            "serve",
+            "UNCORK_MAX_WORKER_MEMORY",
+            "much",
+            ": 'much' is not a size; give a number of bytes above 0",
+        ),
+        (
+            "proxy",
+            "UNCORK_KEY_HEADER",
+            "a x:y",
+            ": 'x:y' is not a header name; give a name such as X-Client-Id",
+        ),
         (
             "serve",
             "UNCORK_API_PREDICT_TIMEOUT",
             "-1",
-            ": timeout must be a number of seconds above 0, got -1",
+            ": timeout must be a positive number of seconds, got -1",
         ),
         (
             "serve",
             "UNCORK_API_PREDICT_TIMEOUT",
             "5s",
-            ": timeout must be a number of seconds above 0, got '5s'",
+            ": timeout must be a positive number of seconds, got '5s'",
         ),
-        ("serve", "UNCORK_API_PREDICT_INPUT", "1", ": input is given in code, with @api"),
+        ("serve", "UNCORK_API_PREDICT_INPUT", "1", ": input can be set only in code, with @api"),
         (
             "serve",
             "UNCORK_API_MY_MODEL_MB_MAX_LATENSY",
             "1",
-            " ends in no argument of @api; did you mean UNCORK_API_MY_MODEL_MB_MAX_LATENCY?",
+            " does not end in an argument of @api; did you mean UNCORK_API_MY_MODEL_MB_MAX_LATENCY?",
         ),
         (
             "serve",
             "UNCORK_API_KEYFILE",
             "x",
-            " ends in no argument of @api; did you mean UNCORK_API_KEY_FILE?",
+            " does not end in an argument of @api; did you mean UNCORK_API_KEY_FILE?",
         ),
         (
             "serve",
             "UNCORK_API_TIMEOUT",
             "1",
-            " ends in no argument of @api; they are route, mb_max_latency, ",
+            " does not end in an argument of @api; use UNCORK_API_NAME_ followed by one of ROUTE, "
+            "MB_MAX_LATENCY, ",
         ),
     ],
 )
@@ -150,7 +169,9 @@ def test_wrong_variables_are_told(command: str, variable: str, text: str, says: 
     assert told.startswith(f"uncork {command}: {variable}{says}")
 
 
-@pytest.mark.parametrize(("command", "says"), [("serve", "TARGET is missing"), ("proxy", "URL is missing")])
+@pytest.mark.parametrize(
+    ("command", "says"), [("serve", "missing argument TARGET"), ("proxy", "missing argument URL")]
+)
 def test_a_command_needs_what_it_is_for(command: str, says: str) -> None:
     """But it may come from anywhere."""
     result = CliRunner().invoke(app, [command, "--port", "0"])

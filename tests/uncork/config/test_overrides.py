@@ -129,7 +129,7 @@ def test_what_is_streamed_is_neither_weighed_nor_padded(argument: str, value: An
     stream = described("predict", streams=True, settings=ApiSettings(policy="none"))
     override = Override(api="predict", argument=argument, value=value, source="uncork.toml")
 
-    with pytest.raises(DefinitionError, match=rf"{argument} is not for streamed answers.*uncork\.toml\)"):
+    with pytest.raises(DefinitionError, match=rf"{argument} does not apply to streaming.*uncork\.toml\)"):
         apply_overrides(service(stream), [override])
 
 
@@ -148,24 +148,25 @@ def test_an_example_without_the_cost_in_force_is_not_shown(cost: str, shown: boo
     [
         (
             Override(api="predit", argument="timeout", value=1, source="x.toml: api.predit.timeout"),
-            "x.toml: api.predit.timeout: Digits has no api 'predit'; did you mean predict? it has predict, ",
+            "x.toml: api.predit.timeout: Digits has no API 'predit'; did you mean predict? available APIs: "
+            "predict, ",
         ),
         (
             Override(api="OTHER", argument="timeout", value=1, source="UNCORK_API_OTHER_TIMEOUT"),
-            "UNCORK_API_OTHER_TIMEOUT: Digits has no api 'OTHER'; it has predict, explain",
+            "UNCORK_API_OTHER_TIMEOUT: Digits has no API 'OTHER'; available APIs: predict, explain",
         ),
         (
             Override(api="predict", argument="route", value="/explain", source="x.toml: api.predict.route"),
-            "apis 'predict' and 'explain' have the same route '/explain' (set by x.toml: api.predict.route)",
+            "APIs 'predict' and 'explain' have the same route '/explain' (set by x.toml: api.predict.route)",
         ),
         (
             Override(argument="mb_max_latency", value=-1.0, source="--mb-max-latency"),
-            "api 'predict': mb_max_latency must be a number of milliseconds above 0, got -1.0 "
+            "API 'predict': mb_max_latency must be a positive number of milliseconds, got -1.0 "
             "(set by --mb-max-latency)",
         ),
         (
             Override(argument="mb_max_latency", value=-1.0),
-            "api 'predict': mb_max_latency must be a number of milliseconds above 0, got -1.0",
+            "API 'predict': mb_max_latency must be a positive number of milliseconds, got -1.0",
         ),
     ],
 )

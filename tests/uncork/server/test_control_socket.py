@@ -68,9 +68,9 @@ def test_a_reload_is_told() -> None:
 @pytest.mark.parametrize("code", [1, 2])
 def test_a_reload_that_fails_is_told(code: int) -> None:
     """With the reason."""
-    result = reload_with(Outcome(code, "the old workers go on: no weights"))
+    result = reload_with(Outcome(code, "failed, the old workers keep running: no weights"))
     assert (result.exit_code, result.stdout) == (code, "")
-    assert result.stderr == "uncork reload: the old workers go on: no weights\n"
+    assert result.stderr == "uncork reload: failed, the old workers keep running: no weights\n"
 
 
 def test_no_server_is_wrong_usage() -> None:
@@ -98,14 +98,14 @@ async def test_a_server_that_ends_meanwhile_is_told() -> None:
         await stack.enter_async_context(listening(PORT, wishes))
         asking = asyncio.create_task(asyncio.to_thread(ask_to_reload, PORT))
         await wishes.came.wait()
-    assert await asking == Outcome(1, "the server has ended")
+    assert await asking == Outcome(1, "the server stopped before the reload was complete")
 
 
 async def test_other_wishes_are_refused(folder: Path) -> None:
     async with listening(PORT, Wishes(Outcome(0, "done"))):
         reader, writer = await asyncio.open_unix_connection(str(folder / f"{PORT}.sock"))
         writer.write(b"stop\n")
-        assert b"knows only how to reload" in await reader.read()
+        assert b"accepts only reload" in await reader.read()
         writer.close()
 
 
@@ -130,7 +130,7 @@ async def test_two_servers_on_a_port_do_not_take_each_others_wishes(caplog: pyte
         async with listening(PORT, second):
             pass
         assert await asyncio.to_thread(ask_to_reload, PORT) == Outcome(0, "first")
-    assert "SIGHUP does the same" in caplog.text
+    assert "to reload, send SIGHUP" in caplog.text
 
 
 def test_a_folder_of_somebody_else_is_not_used(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -139,5 +139,5 @@ def test_a_folder_of_somebody_else_is_not_used(folder: Path, caplog: pytest.LogC
     result = reload_with(Outcome(0, "done"))
 
     assert result.exit_code == 2
-    assert "is not a folder that belongs to this user alone" in caplog.text
+    assert "must be a folder of this user that no other user can access" in caplog.text
     assert list(folder.iterdir()) == []

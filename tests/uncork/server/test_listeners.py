@@ -154,12 +154,12 @@ def test_a_host_that_is_none_is_told() -> None:
 @pytest.mark.parametrize(
     ("wrong", "complaint"),
     [
-        ({"tls_key": Path("key.pem")}, "of use with --tls-cert only"),
-        ({"tls_client_ca": Path("ca.pem")}, "of use with --tls-cert only"),
+        ({"tls_key": Path("key.pem")}, "require --tls-cert"),
+        ({"tls_client_ca": Path("ca.pem")}, "require --tls-cert"),
         ({"tls_cert": Path("missing.pem")}, "--tls-cert and --tls-key must be PEM files"),
         ({"tls_cert": Path(__file__)}, "--tls-cert and --tls-key must be PEM files"),
         ({"api_key_file": Path("missing.txt")}, "--api-key-file: missing.txt: No such file"),
-        ({"api_key_file": Path("/dev/null")}, "--api-key-file: /dev/null has no key in it"),
+        ({"api_key_file": Path("/dev/null")}, "--api-key-file: /dev/null contains no keys"),
     ],
 )
 def test_files_that_are_not_what_they_should_be_are_wrong_usage(
@@ -184,7 +184,7 @@ def test_a_key_with_a_password_is_refused_rather_than_asked_for(tmp_path: Path) 
     made.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
 
     with (
-        pytest.raises(WrongUsage, match="without a password"),
+        pytest.raises(WrongUsage, match="its unencrypted key"),
         open_listeners(replace(PLAIN, tls_cert=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem")),
     ):
         pass

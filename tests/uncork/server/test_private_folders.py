@@ -64,7 +64,7 @@ def test_a_folder_that_others_can_look_into_is_not_private(temporary: Path) -> N
     assert is_private(temporary / "own")
     for other in (shared, link, file, temporary / "none"):
         assert not is_private(other)
-    with pytest.raises(OSError, match="is not a folder that belongs to this user alone"):
+    with pytest.raises(OSError, match="must be a folder of this user that no other user can access"):
         make_private(shared)
 
 

@@ -34,10 +34,13 @@ def test_nothing_is_traced(wanted: bool | None, environment: Mapping[str, str]) 
 @pytest.mark.parametrize(
     ("environment", "complaint"),
     [
-        ({"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER=zipkin: it can be otlp, console or none"),
+        (
+            {"OTEL_TRACES_EXPORTER": "zipkin"},
+            "OTEL_TRACES_EXPORTER must be otlp, console or none, got 'zipkin'",
+        ),
         (
             {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
-            "OTEL_EXPORTER_OTLP_PROTOCOL=grpc: it can be http/protobuf only",
+            "OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf, got 'grpc'",
         ),
     ],
     ids=["exporter", "protocol"],

@@ -257,7 +257,7 @@ def test_what_is_raised_has_a_hint() -> None:
 
     with client(Forgetful) as c, pytest.raises(AttributeError) as caught:
         c.post("/predict", json=[1, 2])
-    assert caught.value.__notes__ == ["hint: setup() has not set self.thread; it has set nothing on self"]
+    assert caught.value.__notes__ == ["hint: setup() does not set self.thread; self has no attributes"]
 
     class Failing(Digits):
         def setup(self) -> None:
@@ -266,7 +266,7 @@ def test_what_is_raised_has_a_hint() -> None:
 
     with pytest.raises(AttributeError) as caught, client(Failing):
         pass
-    assert caught.value.__notes__ == ["hint: setup() has not set self.threads; it has set nothing on self"]
+    assert caught.value.__notes__ == ["hint: setup() does not set self.threads; self has no attributes"]
 
 
 def test_wrong_results_are_raised_too(digits: Client) -> None:
@@ -390,8 +390,8 @@ class Empty(Service):
         (Broken, FileNotFoundError, "^no model$"),
         (Leaving, RuntimeError, "the service raised SystemExit: no model"),
         (Sticky, OSError, "sticky"),
-        (Wrong, DefinitionError, "api 'other': policy: there is no policy 'magic'"),
-        (Empty, DefinitionError, "service Empty has no api"),
+        (Wrong, DefinitionError, "API 'other': policy: unknown policy 'magic'"),
+        (Empty, DefinitionError, "service Empty has no API"),
         (Digits(), TypeError, "client.. takes a subclass of uncork.Service, got <"),
         ("service.py:Digits", TypeError, "client.. takes a subclass of uncork.Service, got 'service.py"),
     ],
@@ -413,9 +413,11 @@ def test_setup_is_in_the_traceback() -> None:
 
 
 def test_wrong_overrides() -> None:
-    with pytest.raises(TypeError, match="no argument 'batch_size'; apis can be given other mb_max_latency, "):
+    with pytest.raises(
+        TypeError, match="no argument 'batch_size'; arguments of @api that it accepts are mb_max_latency, "
+    ):
         client(Digits, batch_size=3).__enter__()  # type: ignore[call-arg]
-    with pytest.raises(DefinitionError, match="api 'predict': timeout must be a number of seconds above 0"):
+    with pytest.raises(DefinitionError, match="API 'predict': timeout must be a positive number of seconds"):
         client(Digits, timeout=0).__enter__()
 
 

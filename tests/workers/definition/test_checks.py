@@ -39,8 +39,7 @@ def refusal(**members: Any) -> str:
 @pytest.mark.parametrize("method", ["setup", "teardown"])
 def test_setup_and_teardown_are_plain(method: str) -> None:
     assert refusal(**{method: asynchronous}) == (
-        f"service Odd: {method} must be a plain method, not async; what it awaits can be run with "
-        f"asyncio.run(...)"
+        f"service Odd: {method} must be a plain method, not async; run async code in it with asyncio.run(...)"
     )
     assert refusal(**{method: generating}) == f"service Odd: {method} must be a plain method, without yield"
     assert refusal(**{method: selfless}) == (
@@ -52,8 +51,8 @@ def test_setup_and_teardown_are_plain(method: str) -> None:
 
 def test_a_service_is_made_without_arguments() -> None:
     assert refusal(__init__=wanting) == (
-        "service Odd: it is made without arguments, but its __init__ wants path, size; "
-        "load what is needed in setup(self)"
+        "service Odd: __init__ must not require arguments, but requires path, size; "
+        "initialize the service in setup(self)"
     )
 
 
@@ -76,7 +75,7 @@ def test_what_can_be_called_is_fine(members: dict[str, Any]) -> None:
 def test_an_api_is_a_plain_method(wrapper: Any) -> None:
     def echo(self: Service, items: Any) -> Any: ...
 
-    message = f"api 'echo': leave out @{wrapper.__name__}; an api is a plain method, def echo(self, rows)"
+    message = f"API 'echo': remove @{wrapper.__name__}; an API is a plain method, def echo(self, rows)"
     with pytest.raises(DefinitionError) as below:
         api(input=Json())(wrapper(echo))
     assert str(below.value) == message
@@ -95,17 +94,18 @@ def test_helpers_may_be_static() -> None:
     [
         (
             {"mb_max_latency": 0.3},
-            "api 'echo': mb_max_latency is in milliseconds, 0.3 hardly leaves time for anything; "
-            "for 0.3 seconds write 300",
+            "API 'echo': mb_max_latency is in milliseconds, and 0.3 ms is too short for most models; "
+            "for 0.3 seconds, write 300",
         ),
         (
             {"timeout": 60_000},
-            "api 'echo': timeout is in seconds, 60000 are more than an hour; for 60000 milliseconds write 60",
+            "API 'echo': timeout is in seconds, and 60000 s is more than an hour; for 60000 milliseconds, "
+            "write 60",
         ),
     ],
 )
 def test_a_value_in_another_unit_is_warned_of(arguments: dict[str, Any], told: str) -> None:
-    with pytest.warns(UserWarning, match="^api 'echo': ") as caught:
+    with pytest.warns(UserWarning, match="^API 'echo': ") as caught:
 
         class Odd(Service):
             @api(input=Json(), **arguments)

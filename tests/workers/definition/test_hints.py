@@ -58,12 +58,12 @@ def noted(service: Service, error: BaseException) -> list[str]:
     [
         (
             Uses,
-            "nothing has set self.model: do it in def setup(self), which is called once in every worker",
+            "self.model is not set; set it in setup(self), which runs once in each worker",
         ),
-        (Misnamed, "nothing has set self.model: set_up() is never called; name it setup"),
-        (Forgetful, "setup() has not set self.model; it has set nothing on self"),
-        (Others, "setup() has not set self.model; there are self.labels, self.words"),
-        (Typo, "nothing has set self.model; did you mean self.modle?"),
+        (Misnamed, "self.model is not set: set_up() is never called; rename it to setup"),
+        (Forgetful, "setup() does not set self.model; self has no attributes"),
+        (Others, "setup() does not set self.model; available attributes: self.labels, self.words"),
+        (Typo, "self.model is not set; did you mean self.modle?"),
     ],
 )
 def test_an_attribute_that_nothing_has_set(
@@ -122,14 +122,14 @@ ANY_ARRAY: Any = NdArray
     [
         (
             lambda: ANY_API(print),
-            "write @api(input=Json()) above the method, or another adapter; all arguments",
+            "write @api(input=Json()), or another adapter, above the method; pass all",
         ),
-        (lambda: ANY_API(Json()), "write @api(input=Json()) above the method"),
-        (lambda: ANY_API(), "write @api(input=Json()) above the method"),
+        (lambda: ANY_API(Json()), "write @api(input=Json()), or another adapter"),
+        (lambda: ANY_API(), "write @api(input=Json()), or another adapter"),
         (lambda: ANY_API(input=Json(), max_batch_size=5), "did you mean mb_max_batch_size?"),
         (lambda: ANY_API(inputs=Json()), "did you mean input?"),
-        (lambda: ANY_API(input=Json(), xyz=5), "write @api(input=Json()) above the method"),
-        (lambda: ANY_ARRAY("float32", (64,)), "its arguments go by name: NdArray(dtype=..., shape=...)"),
+        (lambda: ANY_API(input=Json(), xyz=5), "write @api(input=Json()), or another adapter"),
+        (lambda: ANY_ARRAY("float32", (64,)), "pass its arguments by keyword: NdArray(dtype=..., shape=...)"),
         (lambda: ANY_ARRAY.describe(), ""),
     ],
 )
@@ -176,4 +176,4 @@ def test_an_async_handler_that_blocks(
 
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == times
-    assert all("api never: the async handler ran for" in warning.getMessage() for warning in warnings)
+    assert all("API never: the async handler ran for" in warning.getMessage() for warning in warnings)

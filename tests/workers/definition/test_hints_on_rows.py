@@ -55,7 +55,8 @@ def test_a_handler_that_treats_the_rows_as_one(
 
     count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
     assert note.startswith(
-        f"hint: a handler gets all rows of a batch (here {count}), but {expression} treats them as one row; "
+        f"hint: a handler receives all rows of a batch (here {count}), but {expression} treats them as one "
+        "row; "
     )
 
 
@@ -122,7 +123,7 @@ def test_the_log_has_the_hint(to: str, caplog: pytest.LogCaptureFixture) -> None
         reply, [answer] = executor.run(batch, [body])
 
     assert reply.statuses == [500]
-    assert "hint: a handler gets all rows of a batch (here 1 row)" in caplog.text
+    assert "hint: a handler receives all rows of a batch (here 1 row)" in caplog.text
     assert b"row" not in answer
 
 

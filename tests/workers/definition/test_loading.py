@@ -90,8 +90,8 @@ def test_a_target_has_two_parts(target: str) -> None:
 def test_a_file_that_is_not_there_is_refused(project: Path) -> None:
     (project / "folder.py").mkdir()
 
-    assert str(refusal("missing.py:Echo")) == "there is no file missing.py"
-    assert str(refusal("folder.py:Echo")) == "there is no file folder.py"
+    assert str(refusal("missing.py:Echo")) == "file missing.py does not exist"
+    assert str(refusal("folder.py:Echo")) == "file folder.py does not exist"
 
 
 @pytest.mark.parametrize("module", ["no_such_module_xyz", "no_such_module_xyz.inner", "deep/service"])
@@ -99,7 +99,7 @@ def test_a_module_that_is_not_there_is_refused(project: Path, module: str) -> No
     error = refusal(f"{module}:Echo")
 
     missing = module.partition(".")[0]
-    assert str(error) == f"there is no module {missing!r} here or among the installed ones"
+    assert str(error) == f"module {missing!r} is neither in the current directory nor installed"
     assert error.__cause__ is None
 
 
@@ -118,10 +118,11 @@ def test_a_file_that_is_nearly_there(project: Path) -> None:
     write(project, "sub/service.py", GOOD)
 
     assert (
-        str(refusal("sub/servise.py:Echo")) == "there is no file sub/servise.py; did you mean sub/service.py?"
+        str(refusal("sub/servise.py:Echo"))
+        == "file sub/servise.py does not exist; did you mean sub/service.py?"
     )
-    assert str(refusal("sub/service:Echo")).endswith("installed ones; did you mean sub/service.py?")
-    assert str(refusal("servise.py:Echo")) == "there is no file servise.py"
+    assert str(refusal("sub/service:Echo")).endswith("nor installed; did you mean sub/service.py?")
+    assert str(refusal("servise.py:Echo")) == "file servise.py does not exist"
 
 
 def test_an_object_is_no_class(project: Path) -> None:
@@ -129,14 +130,14 @@ def test_an_object_is_no_class(project: Path) -> None:
 
     assert (
         str(refusal("made.py:echo"))
-        == "made.py: echo is an object of Echo, name the class itself; it has Echo"
+        == "made.py: echo is an instance of Echo; name the class itself; available services: Echo"
     )
 
 
 def test_a_submodule_that_is_not_there_is_refused(project: Path) -> None:
     write(project, "half_there/__init__.py", "")
 
-    assert str(refusal("half_there.rest:Echo")).startswith("there is no module 'half_there.rest' here")
+    assert str(refusal("half_there.rest:Echo")).startswith("module 'half_there.rest' is neither")
 
 
 @pytest.mark.parametrize("target", ["broken.py:Echo", "broken:Echo"])
@@ -154,7 +155,7 @@ def test_a_submodule_that_is_not_there_is_refused(project: Path) -> None:
         (
             "from uncork import api\n@api\ndef f(self, rows): ...",
             TypeError,
-            "; write @api(input=Json()) above",
+            "; write @api(input=Json()), or another adapter",
         ),
         ("from json import no_such_name", ImportError, "ImportError: cannot import name"),
         ("raise SystemExit('bye')", SystemExit, "SystemExit: bye"),
@@ -187,7 +188,9 @@ def test_an_interrupt_is_not_a_wrong_target(project: Path) -> None:
 def test_a_name_that_is_not_there_is_refused(project: Path, name: str) -> None:
     write(project, "useless.py", GOOD + USELESS)
 
-    assert str(refusal(f"useless.py:{name}")) == f"useless.py has no {name!r}; it has Echo, Empty"
+    assert (
+        str(refusal(f"useless.py:{name}")) == f"useless.py has no {name!r}; available services: Echo, Empty"
+    )
 
 
 @pytest.mark.parametrize(("name", "meant"), [("echo_", "Echo"), ("Ecco", "Echo"), ("EMPTY", "Empty")])
@@ -200,7 +203,7 @@ def test_a_name_that_is_nearly_there_is_told(project: Path, name: str, meant: st
 def test_a_file_without_any_service_is_refused(project: Path) -> None:
     write(project, "imports.py", "from uncork_workers.definition.service import Service")
 
-    assert str(refusal("imports.py:Echo")) == "imports.py has no 'Echo'; it has no service at all"
+    assert str(refusal("imports.py:Echo")) == "imports.py has no 'Echo'; it defines no service"
 
 
 @pytest.mark.parametrize("name", ["number", "api", "Json"])
@@ -209,7 +212,9 @@ def test_what_is_no_service_is_refused(project: Path, name: str) -> None:
 
     message = str(refusal(f"other_things.py:{name}"))
 
-    assert message == (f"other_things.py: {name} is not a subclass of uncork.Service; it has Echo, Empty")
+    assert message == (
+        f"other_things.py: {name} is not a subclass of uncork.Service; available services: Echo, Empty"
+    )
 
 
 @pytest.mark.parametrize("target", ["empty.py:Empty", "empty:Empty", "empty:Service"])
@@ -219,7 +224,7 @@ def test_a_service_without_api_is_refused(project: Path, target: str) -> None:
 
     error = refusal(target)
 
-    assert str(error) == f"{place}: service {name} has no api: decorate a method with @api(input=...)"
+    assert str(error) == f"{place}: service {name} has no API; decorate a method with @api(input=...)"
     assert error.__cause__ is None
 
 
@@ -236,6 +241,6 @@ def test_a_definition_error_has_no_traceback(project: Path, target: str) -> None
     error = refusal(target)
 
     place = target.partition(":")[0]
-    told = "api 'echo': mb_max_latency must be a number of milliseconds above 0, got -1"
+    told = "API 'echo': mb_max_latency must be a positive number of milliseconds, got -1"
     assert str(error) == f"{place}: {told} (line 6 of wrong.py)"
     assert error.__cause__ is None

@@ -102,13 +102,13 @@ def test_a_wrong_argument_is_refused(argument: str, value: object, accepted: str
 
     message = refusal(api(input=Json(), **wrong), predict)
 
-    assert message == f"api 'predict': {argument} must be {accepted}, got {value!r}"
+    assert message == f"API 'predict': {argument} must be {accepted}, got {value!r}"
 
 
 def test_a_cost_that_does_not_fit_the_input_is_refused() -> None:
     message = refusal(api(input=NdArray(), cost="text"), predict)
 
-    assert message.startswith("api 'predict': cost must be a number or 'bytes' for this input")
+    assert message.startswith("API 'predict': cost must be a number or 'bytes' for this input")
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_a_cost_that_does_not_fit_the_input_is_refused() -> None:
             "got a row of shape (3,); a row must have shape",
         ),
         ({"input": NdArray(shape=(2,)), "warmup": [[1, 2]]}, "Expected `float`, got `array` - at `$[0]`;"),
-        ({"input": Json(), "warmup": object()}, "it cannot be written as JSON: object is no JSON"),
-        ({"input": Json(), "warmup": {"a": 1}, "cost": "n"}, "a row lacks the field 'n', by which it is"),
+        ({"input": Json(), "warmup": object()}, "it cannot be written as JSON: object is not supported"),
+        ({"input": Json(), "warmup": {"a": 1}, "cost": "n"}, "a row has no cost field 'n'"),
         (
             {"input": Requests(), "warmup": "text"},
             "it must be bytes, a pathlib.Path or a Request, got 'text'",
@@ -133,7 +133,7 @@ def test_an_example_that_would_be_refused_is_refused(arguments: dict[str, Any], 
     """With the message that a client would get."""
     message = refusal(api(**arguments), predict)
 
-    assert message.startswith(f"api 'predict': warmup must be an example of one row: {reason}")
+    assert message.startswith(f"API 'predict': warmup must be an example of one row: {reason}")
 
 
 def test_an_example_is_kept_for_the_workers() -> None:
@@ -154,7 +154,7 @@ def test_what_is_no_output_is_refused(value: Any) -> None:
     message = refusal(api(input=Json(), output=value), predict)
 
     assert message == (
-        f"api 'predict': output must be an output adapter such as Csv(), or a list of them, got {value!r}"
+        f"API 'predict': output must be an output adapter such as Csv(), or a list of them, got {value!r}"
     )
 
 
@@ -189,13 +189,13 @@ def test_an_api_offers_what_its_outputs_say() -> None:
 
 @pytest.mark.parametrize("route", ["predict", "/{x}", "/metrics", "/v2/x", 5])
 def test_a_wrong_route_is_refused(route: Any) -> None:
-    assert refusal(api(input=Json(), route=route), predict).startswith("api 'predict': route ")
+    assert refusal(api(input=Json(), route=route), predict).startswith("API 'predict': route ")
 
 
 def test_a_method_with_a_reserved_name_needs_a_route() -> None:
     def metrics(self: Service, items: Any) -> Any: ...
 
-    assert "route '/metrics' is taken by the gateway" in refusal(api(input=Json()), metrics)
+    assert "route '/metrics' is reserved by the gateway" in refusal(api(input=Json()), metrics)
     api(input=Json(), route="/measure")(metrics)
 
 
@@ -203,7 +203,7 @@ def test_a_method_with_a_reserved_name_needs_a_route() -> None:
 def test_an_adapter_class_is_not_an_adapter(adapter: Any) -> None:
     message = refusal(api(input=adapter), predict)
 
-    assert message.startswith("api 'predict': input must be an adapter such as Json(), got ")
+    assert message.startswith("API 'predict': input must be an adapter such as Json(), got ")
     assert message.endswith(f"; write input={adapter.__name__}()")
 
 
@@ -211,7 +211,7 @@ def test_an_adapter_class_is_not_an_adapter(adapter: Any) -> None:
 def test_what_is_no_adapter_is_refused(wrong: Any) -> None:
     message = refusal(api(input=wrong), predict)
 
-    assert message == f"api 'predict': input must be an adapter such as Json(), got {wrong!r}"
+    assert message == f"API 'predict': input must be an adapter such as Json(), got {wrong!r}"
 
 
 async def coroutine(self: Service, rows: Any) -> Any:
@@ -270,12 +270,18 @@ def test_other_handlers_do_not_stream() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({}, "a generator streams its answers, one request at a time; write policy='none', or return a list"),
-        ({"policy": "fixed"}, "a generator streams its answers, one request at a time; write policy='none'"),
-        ({"output": Csv()}, "output is not for streamed answers: the first piece says what they are; leave"),
-        ({"cost": 1}, "cost is not for streamed answers: how long one takes is not predicted; leave it out"),
-        ({"allowed_batch_sizes": [1]}, "allowed_batch_sizes is not for streamed answers: they are not batch"),
-        ({"warmup": 1}, "warmup is not for streamed answers: setup can run the model once; leave it out"),
+        ({}, "a generator streams its responses, one request at a time; set policy='none', or return a list"),
+        ({"policy": "fixed"}, "a generator streams its responses, one request at a time; set policy='none'"),
+        (
+            {"output": Csv()},
+            "output does not apply to streaming: the first piece determines the content type; remove it",
+        ),
+        ({"cost": 1}, "cost does not apply to streaming: execution times are not predicted; remove it"),
+        (
+            {"allowed_batch_sizes": [1]},
+            "allowed_batch_sizes does not apply to streaming: requests are not batch",
+        ),
+        ({"warmup": 1}, "warmup does not apply to streaming: setup can run the model instead; remove it"),
     ],
 )
 def test_what_makes_no_sense_with_a_generator_is_refused(
@@ -285,7 +291,7 @@ def test_what_makes_no_sense_with_a_generator_is_refused(
 
     message = refusal(api(input=Json(), **given), handler)
 
-    assert message.startswith(f"api {handler.__name__!r}: {reason}")
+    assert message.startswith(f"API {handler.__name__!r}: {reason}")
 
 
 @pytest.mark.parametrize("handler", [without_self, without_rows, with_more, with_keyword])
@@ -294,7 +300,7 @@ def test_a_handler_takes_self_and_the_rows(handler: Any) -> None:
 
     message = refusal(api(input=Json()), handler)
 
-    assert message.startswith(f"api {name!r}: the handler is called with self and the rows of the batch")
+    assert message.startswith(f"API {name!r}: the handler is called with self and the rows of the batch")
     assert f"write def {name}(self, rows), not def {name}(" in message
 
 
@@ -306,7 +312,7 @@ def test_a_handler_may_have_more_parameters_that_need_not_be_given() -> None:
 
 @pytest.mark.parametrize("wrong", [5, Plain, len])
 def test_only_a_function_is_a_handler(wrong: object) -> None:
-    assert refusal(api(input=Json()), wrong).startswith("@api belongs on a method, got ")
+    assert refusal(api(input=Json()), wrong).startswith("@api must decorate a method, got ")
 
 
 class Base(Service):
@@ -362,7 +368,7 @@ def test_a_service_without_api_is_refused() -> None:
     class Nothing(Service):
         def predict(self, rows: Any) -> Any: ...
 
-    with pytest.raises(DefinitionError, match=r"service Nothing has no api: decorate .* with @api"):
+    with pytest.raises(DefinitionError, match=r"service Nothing has no API; decorate .* with @api"):
         find_apis(Nothing)
 
 
@@ -374,7 +380,7 @@ def test_two_apis_cannot_have_one_route() -> None:
         @api(input=Json(), route="/one")
         def two(self, items: Any) -> Any: ...
 
-    with pytest.raises(DefinitionError, match="apis 'one' and 'two' have the same route '/one'"):
+    with pytest.raises(DefinitionError, match="APIs 'one' and 'two' have the same route '/one'"):
         find_apis(Twice)
 
 

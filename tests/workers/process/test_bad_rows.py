@@ -131,10 +131,11 @@ def test_each_culprit_has_an_id_and_a_traceback_of_its_own(caplog: pytest.LogCap
     assert len(set(ids)) == 2
     warning, *errors = caplog.records
     assert warning.getMessage() == (
-        "api double failed on 5 requests, looking for the culprit: ValueError('poison')"
+        "API double failed on a batch of 5 requests; running parts of it to find the failing ones: "
+        "ValueError('poison')"
     )
     assert [error.getMessage() for error in errors] == [
-        f"api double failed on a batch of 1 row [{error_id}]" for error_id in ids
+        f"API double failed on a batch of 1 row [{error_id}]" for error_id in ids
     ]
     told = [(one.error, one.message, one.id, one.requests) for one in reply.exceptions]
     assert told == [("ValueError", "poison", error_id, 1) for error_id in ids]
@@ -156,7 +157,7 @@ def test_a_broken_model_is_not_searched_for_long(caplog: pytest.LogCaptureFixtur
     assert (reply.worked, reply.chunks, reply.forms) == (False, [], (None,))
     assert [(one.error, one.requests) for one in reply.exceptions] == [("ValueError", 64)]
     assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.ERROR]
-    assert caplog.records[1].getMessage().startswith("api double failed on a batch of 64 rows [")
+    assert caplog.records[1].getMessage().startswith("API double failed on a batch of 64 rows [")
     assert caplog.text.count("Traceback") == 1
 
 
@@ -170,7 +171,7 @@ def test_what_is_not_idempotent_is_not_run_again(caplog: pytest.LogCaptureFixtur
     assert not reply.worked
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
-    assert record.getMessage().startswith("api double failed on a batch of 3 rows [")
+    assert record.getMessage().startswith("API double failed on a batch of 3 rows [")
     assert record.exc_info is not None
 
 

@@ -111,13 +111,13 @@ def test_parts_of_a_batch_that_failed_have_a_size_in_force() -> None:
 @pytest.mark.parametrize("sizes", [(), (4, 1), (1, 1), (0, 2), (1.0,), (True,), "12", 5])
 def test_sizes_are_rising_numbers(sizes: Any) -> None:
     with pytest.raises(
-        DefinitionError, match="allowed_batch_sizes must be rising whole numbers of rows from 1"
+        DefinitionError, match="allowed_batch_sizes must be a list of increasing integers, at least 1"
     ):
         ApiSettings(allowed_batch_sizes=sizes).check("predict")
 
 
 def test_sizes_and_cost_do_not_go_together() -> None:
-    with pytest.raises(DefinitionError, match="allowed_batch_sizes counts rows, cost does not"):
+    with pytest.raises(DefinitionError, match="allowed_batch_sizes and cost cannot be combined"):
         ApiSettings(allowed_batch_sizes=(1, 2), cost=2).check("predict")
 
 

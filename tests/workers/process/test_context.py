@@ -50,7 +50,7 @@ def test_a_handler_knows_its_batch(to: str) -> None:
     assert service.seen == [
         Context(batch_id=name, api=to, worker_index=3, requests=2, rows=2) for name in ("x-1", "x-2")
     ]
-    with pytest.raises(LookupError, match=r"uncork.context\(\) is for handlers, while they run a batch"):
+    with pytest.raises(LookupError, match=r"uncork.context\(\) works only in a handler"):
         context()
 
 

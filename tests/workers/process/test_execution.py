@@ -126,7 +126,7 @@ FOUR = b"[0,0],[1,1],[2,2],[3,3]"
     ],
 )
 def test_a_request_is_cut_by_what_it_costs(limit: int, calls: list[tuple[int, float]]) -> None:
-    """Its rows have equal shares; the reply has the cost of each call."""
+    """Its rows have equal shares; the response has the cost of each call."""
     service = Sums()
 
     reply, answers = run([Request(FOUR, 4, cost=100.0)], limit_rows=limit, service=service)
@@ -235,16 +235,18 @@ def test_a_request_that_makes_the_handler_fail_fails_alone(
     assert answers[0][1] == '"a"'
     assert answers[1][1].startswith("not valid JSON: ")
     message, _, error_id = answers[2][1].rpartition(" ")
-    assert message == "the handler of api 'echo' failed; error id"
+    assert message == "the handler of API 'echo' failed; error id"
     assert len(error_id) == 12
     assert answers[3][1] == "[1]"
     assert not reply.worked
     warning, error = caplog.records
     assert warning.levelno == logging.WARNING
-    assert warning.getMessage().startswith("api echo failed on 3 requests, looking for the culprit: ")
+    assert warning.getMessage().startswith(
+        "API echo failed on a batch of 3 requests; running parts of it to find the failing ones: "
+    )
     assert warning.exc_info is None
     assert error.levelno == logging.ERROR
-    assert error.getMessage() == f"api echo failed on a batch of 1 row [{error_id}]"
+    assert error.getMessage() == f"API echo failed on a batch of 1 row [{error_id}]"
     assert error.exc_info is not None
 
 

@@ -188,8 +188,8 @@ def test_a_request_of_several_rows_cannot_have_images(caplog: pytest.LogCaptureF
 
     assert reply.statuses == [200, 500, 200]
     assert reply.content_types == ["image/png", "", "image/png"]
-    assert answers[1].startswith(b"the handler of api 'pictures' failed; error id ")
-    assert "a request of several rows cannot be answered with files or responses" in caplog.text
+    assert answers[1].startswith(b"the handler of API 'pictures' failed; error id ")
+    assert "a request with several rows cannot be answered with a file or a Response" in caplog.text
 
 
 @pytest.mark.parametrize("accept", ["", CSV, "image/png"])

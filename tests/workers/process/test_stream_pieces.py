@@ -54,14 +54,14 @@ def test_a_response_says_status_headers_and_type() -> None:
 @pytest.mark.parametrize(
     ("pieces", "reason"),
     [
-        (["a", b"b"], "the handler yielded text first, and bytes later"),
-        ([b"a", 1], "the handler yielded bytes first, and JSON later"),
-        ([1, "b"], "the handler yielded JSON first, and text later"),
-        ([Response("a"), {}], "the handler yielded text first, and JSON later"),
-        (["a", Response("b")], "only the first piece of an answer can be a Response"),
-        ([1, Rejected(400, "b")], "only the first piece of an answer can be a Rejected"),
-        ([Response(None, status=204)], "status 204 has no body, and cannot be streamed"),
-        ([object()], "a result cannot be written as JSON: object is not JSON"),
+        (["a", b"b"], "the handler yielded text first, but bytes later"),
+        ([b"a", 1], "the handler yielded bytes first, but JSON later"),
+        ([1, "b"], "the handler yielded JSON first, but text later"),
+        ([Response("a"), {}], "the handler yielded text first, but JSON later"),
+        (["a", Response("b")], "only the first piece of a response can be a Response"),
+        ([1, Rejected(400, "b")], "only the first piece of a response can be a Rejected"),
+        ([Response(None, status=204)], "status 204 allows no body and cannot be streamed"),
+        ([object()], "a result cannot be written as JSON: object is not supported"),
     ],
 )
 def test_what_cannot_be_sent_is_told(pieces: list[Any], reason: str) -> None:

@@ -137,7 +137,7 @@ def test_a_piece_that_cannot_be_sent_is_the_handlers_fault(to: str, caplog: pyte
     reply, _ = run(to, b'["a", 1]', Outlet(), service=service)
 
     assert (reply.statuses, service.ended) == ([500], [to])
-    assert "the handler yielded text first, and JSON later" in caplog.text
+    assert "the handler yielded text first, but JSON later" in caplog.text
 
 
 @BOTH

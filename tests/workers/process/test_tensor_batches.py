@@ -124,7 +124,7 @@ def test_only_bad_tensors_are_refused() -> None:
     reply, answers = run("same", bodies, [1] * 6, forms=[PAIRS])
 
     assert reply.statuses == [400, 200, 400, 400, 500, 200]
-    assert answers[0] == "1 row of UINT16 of shape (2,) are 4 bytes, got 2"
+    assert answers[0] == "expected 4 bytes for 1 row of UINT16 with shape (2,), got 2"
     assert answers[1] == "[2,3]"
     assert answers[3].startswith("40000 out of bounds for int16; a row must have shape (2,), ")
     assert answers[5] == "[8,9]"

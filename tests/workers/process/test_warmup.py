@@ -156,7 +156,7 @@ def test_the_log_says_what_was_done(caplog: pytest.LogCaptureFixture) -> None:
     warmed_up(75)
 
     assert caplog.messages == [
-        "first: warmed up with 1 .. 2 rows in 64.0 s",
+        "first: warmed up with 1 to 2 rows in 64.0 s",
         "second: warmed up with 1 row in 6.0 s",
     ]
 
@@ -175,9 +175,9 @@ def silent(items: Any) -> Any: ...
 @pytest.mark.parametrize(
     ("handler", "reason"),
     [
-        (refusing, "ValueError on its example (rows: 1): no such thing"),
-        (leaving, "SystemExit on its example (rows: 1): 3"),
-        (silent, "WrongResult on its example (rows: 1): "),
+        (refusing, "ValueError on its warm-up example (rows: 1): no such thing"),
+        (leaving, "SystemExit on its warm-up example (rows: 1): 3"),
+        (silent, "WrongResult on its warm-up example (rows: 1): "),
     ],
 )
 def test_a_handler_that_fails_ends_it(handler: Callable[[Any], Any], reason: str) -> None:
@@ -257,7 +257,9 @@ def test_an_example_that_is_not_valid_any_more_is_told() -> None:
             return items
 
     executor = Executor(Service2())
-    with pytest.raises(WarmupFailed, match=r"predict raised InvalidInput on its example \(rows: 2\): "):
+    with pytest.raises(
+        WarmupFailed, match=r"predict raised InvalidInput on its warm-up example \(rows: 2\): "
+    ):
         warm_up(executor, examples_of(Service2, []), seconds=60, on_size=to_nobody)
 
 
@@ -268,5 +270,7 @@ def test_an_example_must_fit_the_cost_in_force() -> None:
             return items
 
     assert [one.cost for one in examples_of(Costly, for_all_apis({"cost": "text"}))] == [1]
-    with pytest.raises(WarmupFailed, match=r"predict: its example .* a row lacks the field 'tokens'"):
+    with pytest.raises(
+        WarmupFailed, match=r"predict: the warm-up example .* a row has no cost field 'tokens'"
+    ):
         examples_of(Costly, for_all_apis({"cost": "tokens"}))

@@ -196,7 +196,7 @@ def test_a_warm_up_that_fails_is_told_with_its_traceback(place: Path) -> None:
 
     *_, (failed, _) = said
     assert isinstance(failed, Failed)
-    message = "echo raised ValueError on its example (rows: 2): two is too many"
+    message = "echo raised ValueError on its warm-up example (rows: 2): two is too many"
     assert (failed.index, failed.stage, failed.message) == (4, "warmup", message)
     assert 'raise ValueError("two is too many")' in failed.traceback
     assert code == EXIT_SETUP
@@ -250,7 +250,7 @@ def test_a_handler_that_raises_does_not_end_the_worker(place: Path) -> None:
 def test_a_service_that_cannot_be_found_is_told(place: Path) -> None:
     code, said = serve(place, "shout.py:Whisper")
 
-    message = "shout.py has no 'Whisper'; it has Shout"
+    message = "shout.py has no 'Whisper'; available services: Shout"
     assert said == [Frame(Failed(index=4, stage="load", message=message), b"")]
     assert code == EXIT_LOAD == 2
 
@@ -291,7 +291,7 @@ def test_a_setup_that_fails_comes_with_a_hint(place: Path) -> None:
     _, (_, (failed, _)) = serve(place, "late.py:Late")
 
     assert isinstance(failed, Failed)
-    assert failed.traceback.endswith("\nhint: setup() has not set self.mrk; it has set nothing on self\n")
+    assert failed.traceback.endswith("\nhint: setup() does not set self.mrk; self has no attributes\n")
 
 
 def test_a_teardown_that_fails_is_logged(place: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -308,7 +308,7 @@ def test_a_teardown_that_fails_is_logged(place: Path, caplog: pytest.LogCaptureF
 
 @pytest.mark.parametrize("message", [Ready(), HELLO])
 def test_a_worker_takes_batches_only(place: Path, message: Message) -> None:
-    with pytest.raises(FrameError, match=f"a worker takes batches, not {type(message).__name__}"):
+    with pytest.raises(FrameError, match=f"a worker accepts only batches, got {type(message).__name__}"):
         serve(place, "shout.py:Shout", (message, []))
 
 

@@ -36,14 +36,14 @@ def test_gpus_are_a_count_or_names(
 @pytest.mark.parametrize(
     ("text", "visible", "says"),
     [
-        ("", None, "'' names no GPUs: give a count such as 2, or numbers or UUIDs"),
-        (",", None, "',' names no GPUs"),
-        ("0,,1", None, "'0,,1' names no GPUs"),
-        ("all", None, "'all' names no GPUs"),
-        ("-1", None, "'-1' names no GPUs"),
-        ("0,x", None, "'0,x' names no GPUs"),
-        ("10000", None, "'10000' names no GPUs"),
-        ("0", None, "the count of GPUs must be at least 1"),
+        ("", None, "'' does not name GPUs; give a count such as 2, or comma-separated numbers"),
+        (",", None, "',' does not name GPUs"),
+        ("0,,1", None, "'0,,1' does not name GPUs"),
+        ("all", None, "'all' does not name GPUs"),
+        ("-1", None, "'-1' does not name GPUs"),
+        ("0,x", None, "'0,x' does not name GPUs"),
+        ("10000", None, "'10000' does not name GPUs"),
+        ("0", None, "the number of GPUs must be at least 1"),
         ("1,1", None, "'1,1' names a GPU twice"),
         ("3", "4,5", "CUDA_VISIBLE_DEVICES is '4,5', which does not name 3 GPUs"),
         ("1", "", "CUDA_VISIBLE_DEVICES is '', which does not name 1 GPU"),
@@ -111,8 +111,7 @@ def test_a_machine_without_any_sign_of_a_gpu_has_none(machine: Machine) -> None:
 
     assert machine.gpus() == GpusHere(
         0,
-        "no nvidia-smi that lists one, no libcuda, no NVIDIA or AMD device in /dev, no NVIDIA device on the "
-        "PCI bus",
+        "no GPU in nvidia-smi, no libcuda, no NVIDIA or AMD device in /dev, no NVIDIA device on the PCI bus",
     )
 
 
@@ -141,7 +140,7 @@ def test_a_sign_of_a_gpu_leaves_it_open(
     if code is not None:
         machine.tool("No devices were found", code)
 
-    assert machine.gpus() == GpusHere(None, f"{sign} exists, but no nvidia-smi that lists GPUs")
+    assert machine.gpus() == GpusHere(None, f"{sign} exists, but nvidia-smi lists no GPUs")
 
 
 def test_other_signs_that_leave_it_open(machine: Machine) -> None:
@@ -151,7 +150,7 @@ def test_other_signs_that_leave_it_open(machine: Machine) -> None:
 
     machine.tool(LISTED)
     machine.file("dev/kfd")
-    assert machine.gpus() == GpusHere(None, "/dev/kfd exists, and Uncork cannot count AMD GPUs")
+    assert machine.gpus() == GpusHere(None, "/dev/kfd exists, but Uncork cannot count AMD GPUs")
 
 
 def test_other_systems_leave_it_open(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

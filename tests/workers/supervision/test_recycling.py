@@ -70,10 +70,10 @@ async def test_a_worker_above_its_memory_is_replaced_once(
         run_batches(on, new, 1)
         await recycler.check()
         assert on.took_over == [{new.pid}]
-    replaced, warned = [record.getMessage() for record in caplog.records if "takes" in record.getMessage()]
-    assert replaced.startswith("worker 0 takes ")
-    assert replaced.endswith(" MiB: another has taken over")
-    assert "before its first batch, more than the 0 MiB above which workers are replaced" in warned
+    replaced, warned = [record.getMessage() for record in caplog.records if "uses" in record.getMessage()]
+    assert replaced.startswith("worker 0 uses ")
+    assert replaced.endswith(" MiB; a new worker has replaced it")
+    assert "before its first batch, more than the limit of 0 MiB" in warned
 
 
 async def test_a_worker_below_its_memory_stays(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ async def test_a_worker_goes_on_if_no_other_can_be_started(
         new = await on.newcomers.get()
         assert on.took_over == [{new.pid}]
     says = caplog.records[0].getMessage()
-    assert says.startswith("worker 0 has run 9 batches but cannot be replaced: new worker 0 ")
+    assert says.startswith("worker 0 has run 9 batches, but replacing it failed: new worker 0 ")
 
 
 async def test_a_replacement_of_all_comes_first(tmp_path: Path) -> None:

@@ -107,8 +107,8 @@ async def test_one_that_fails_takes_the_other_new_ones_along(tmp_path: Path) -> 
 async def test_new_workers_that_may_not_take_over_are_ended(tmp_path: Path) -> None:
     async with crowd(tmp_path, workers=1) as on:
         old = (await on.workers(1))[0]
-        on.refusal = "there is no policy 'magic'"
-        with pytest.raises(ReplacementFailed, match="there is no policy 'magic'"):
+        on.refusal = "unknown policy 'magic'"
+        with pytest.raises(ReplacementFailed, match="unknown policy 'magic'"):
             await on.supervisor.replace_all()
         await only_alive(tmp_path, old)
 

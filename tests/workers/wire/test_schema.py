@@ -20,11 +20,11 @@ NO_COUNTS = [0, -5, 1.0, 2.5, math.inf, True, "many", "1.5", None]
 COSTS = "a number above 0 and at most 1000000000, 'bytes' or the name of a field"
 NO_COSTS = [True, False, 0, -1, -0.5, math.nan, math.inf, 10**9 + 1, 10**400, "", [1], b"text"]
 WRONG_SETTINGS: list[tuple[str, object, str]] = [
-    *(("mb_max_latency", value, "a number of milliseconds above 0") for value in NO_POSITIVE_NUMBERS),
-    *(("timeout", value, "a number of seconds above 0") for value in NO_POSITIVE_NUMBERS),
-    *(("mb_max_batch_size", value, "a whole number of rows from 1") for value in NO_COUNTS),
-    *(("mb_max_batch_bytes", value, "a whole number of bytes from 1") for value in NO_COUNTS),
-    *(("policy", value, "a name") for value in (None, 5, ["cork"])),
+    *(("mb_max_latency", value, "a positive number of milliseconds") for value in NO_POSITIVE_NUMBERS),
+    *(("timeout", value, "a positive number of seconds") for value in NO_POSITIVE_NUMBERS),
+    *(("mb_max_batch_size", value, "an integer number of rows, at least 1") for value in NO_COUNTS),
+    *(("mb_max_batch_bytes", value, "an integer number of bytes, at least 1") for value in NO_COUNTS),
+    *(("policy", value, "a string") for value in (None, 5, ["cork"])),
     *(("idempotent", value, "True or False") for value in (None, 1, "yes")),
     *(("cost", value, COSTS) for value in NO_COSTS),
 ]
@@ -33,10 +33,14 @@ WRONG_SETTINGS: list[tuple[str, object, str]] = [
 @pytest.mark.parametrize(
     ("argument", "value", "told"),
     [
-        ("mb_max_latency", "300", "must be a number of milliseconds above 0, got '300'; write 300"),
-        ("timeout", " 2.5", "must be a number of seconds above 0, got ' 2.5'; write 2.5"),
-        ("mb_max_batch_size", "10", "must be a whole number of rows from 1, got '10'; write 10"),
-        ("mb_max_batch_bytes", "1e6", "must be a whole number of bytes from 1, got '1e6'; write 1000000"),
+        ("mb_max_latency", "300", "must be a positive number of milliseconds, got '300'; write 300"),
+        ("timeout", " 2.5", "must be a positive number of seconds, got ' 2.5'; write 2.5"),
+        ("mb_max_batch_size", "10", "must be an integer number of rows, at least 1, got '10'; write 10"),
+        (
+            "mb_max_batch_bytes",
+            "1e6",
+            "must be an integer number of bytes, at least 1, got '1e6'; write 1000000",
+        ),
     ],
 )
 def test_a_number_in_quotes_is_told_without_them(argument: str, value: str, told: str) -> None:
@@ -45,7 +49,7 @@ def test_a_number_in_quotes_is_told_without_them(argument: str, value: str, told
     with pytest.raises(DefinitionError) as caught:
         ApiSettings(**wrong).check("predict")
 
-    assert str(caught.value) == f"api 'predict': {argument} {told}"
+    assert str(caught.value) == f"API 'predict': {argument} {told}"
 
 
 def test_the_defaults_are_those_of_the_documentation() -> None:
@@ -72,7 +76,7 @@ def test_a_wrong_setting_is_refused(argument: str, value: object, accepted: str)
     with pytest.raises(DefinitionError) as caught:
         ApiSettings(**wrong).check("predict")
 
-    assert str(caught.value) == f"api 'predict': {argument} must be {accepted}, got {value!r}"
+    assert str(caught.value) == f"API 'predict': {argument} must be {accepted}, got {value!r}"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +121,7 @@ def test_only_rows_that_have_fields_are_weighed_by_one(kind: str, cost: float | 
     with pytest.raises(DefinitionError) as caught:
         described.check()
     assert str(caught.value) == (
-        "api 'predict': cost must be a number or 'bytes' for this input, whose rows have no fields, "
+        "API 'predict': cost must be a number or 'bytes' for this input, whose rows have no fields, "
         "got 'text'"
     )
 
@@ -139,18 +143,18 @@ def test_a_route_is_a_path(route: object) -> None:
     with pytest.raises(DefinitionError) as caught:
         check_route("predict", route)
 
-    assert str(caught.value) == f"api 'predict': route must be a path such as '/predict', got {route!r}"
+    assert str(caught.value) == f"API 'predict': route must be a path such as '/predict', got {route!r}"
 
 
 @pytest.mark.parametrize("route", ["/{x}", "/a}", "/a?b=1", "/a#b", "/a b", "/a\tb", "/a\r", "/a\n"])
 def test_a_route_is_plain(route: str) -> None:
-    with pytest.raises(DefinitionError, match=r"api 'predict': route .* must be a plain path"):
+    with pytest.raises(DefinitionError, match=r"API 'predict': route .* must be a plain path"):
         check_route("predict", route)
 
 
 @pytest.mark.parametrize("route", [*RESERVED_ROUTES, *(f"{prefix}x" for prefix in RESERVED_PREFIXES)])
 def test_the_gateways_own_routes_are_taken(route: str) -> None:
-    with pytest.raises(DefinitionError, match=rf"api 'predict': route '{route}' is taken .*/livez.*/v2/"):
+    with pytest.raises(DefinitionError, match=rf"API 'predict': route '{route}' is reserved .*/livez.*/v2/"):
         check_route("predict", route)
 
 

@@ -31,14 +31,14 @@ def _unmeasured(api: ApiFigures) -> Findings:
     elif api.timed_out:
         yield error(
             "row-beyond-timeout",
-            f"the smallest batch did not end within timeout={api.settings.timeout:g} s",
+            f"the smallest batch did not finish within timeout={api.settings.timeout:g} s",
             "raise timeout, or make the model faster",
         )
     elif api.unmeasured:
         yield note(
             "not-measured",
-            f"batch times are unknown: {api.unmeasured}",
-            "give an example that works with @api(warmup=...)",
+            f"batch times were not measured: {api.unmeasured}",
+            "set a working example with @api(warmup=...)",
         )
 
 
@@ -46,16 +46,16 @@ def _failed_on(api: ApiFigures, failure: Failure) -> tuple[str, str]:
     """Return the input on which a handler failed, and advice."""
     if failure.rows > 1:
         return (
-            f"for a batch of {failure.rows} rows, but not for fewer,",
-            "fix the handler: it gets all rows of a batch at once, and must return a result for each",
+            f"with a batch of {failure.rows} rows, but not with fewer,",
+            "fix the handler: it receives all rows of a batch at once, and must return one result per row",
         )
     if api.row_is_made_up:
         return (
-            "for a row made from the schema,",
-            "fix the handler; if clients never send such a row, narrow the schema of the input, or give an "
-            "example with @api(warmup=...)",
+            "with a row generated from the schema,",
+            "fix the handler; if clients never send such a row, narrow the input schema, or set an example "
+            "with @api(warmup=...)",
         )
-    return "for its own example,", "fix the handler, or give an example that works with @api(warmup=...)"
+    return "with its own example,", "fix the handler, or set a working example with @api(warmup=...)"
 
 
 def _clients(api: ApiFigures, plan: Plan) -> Findings:
@@ -63,8 +63,8 @@ def _clients(api: ApiFigures, plan: Plan) -> Findings:
     if client_ms is not None and client_ms < goal and not api.streams:
         yield error(
             "client-below-goal",
-            f"clients leave after {client_ms:g} ms, before the goal of {goal:g} ms",
-            f"set mb_max_latency below {client_ms:g}, or have clients wait longer",
+            f"clients give up after {client_ms:g} ms, before the goal of {goal:g} ms",
+            f"set mb_max_latency below {client_ms:g}, or raise the timeout of the clients",
         )
 
 
@@ -75,9 +75,9 @@ def _sizes(api: ApiFigures) -> Findings:
     if useless:
         yield warning(
             "sizes-beyond-cap",
-            f"batches have at most {plural(cap, 'row')}, "
-            f"the allowed sizes {', '.join(useless)} are never used",
-            f"raise mb_max_batch_size to {sizes[-1]}, or leave these sizes out",
+            f"mb_max_batch_size is {cap}: the sizes {', '.join(useless)} in allowed_batch_sizes are never "
+            "used",
+            f"raise mb_max_batch_size to {sizes[-1]}, or remove these sizes",
         )
 
 
@@ -93,8 +93,8 @@ def _bytes(api: ApiFigures, plan: Plan) -> Findings:
     elif plan.max_body_bytes > most and not api.is_single:
         yield note(
             "body-above-batch-bytes",
-            f"a request may have {plural(plan.max_body_bytes, 'byte')}, a batch of several {most}",
-            "larger requests travel alone; that is fine if they are rare",
+            f"a request may have {plural(plan.max_body_bytes, 'byte')}, but a batch of several only {most}",
+            "larger requests run alone; no action is needed if they are rare",
         )
 
 
@@ -105,13 +105,14 @@ def _queues(api: ApiFigures, plan: Plan) -> Findings:
     if settings.cost is None and plan.max_queue_rows < settings.limit_rows:
         yield warning(
             "queue-below-batch",
-            f"the queue holds {plural(plan.max_queue_rows, 'row')}, a batch may have {settings.limit_rows}",
+            f"the queue is limited to {plural(plan.max_queue_rows, 'row')}, but a batch may have "
+            f"{settings.limit_rows}",
             f"set --max-queue-rows to {20 * settings.limit_rows}, or lower mb_max_batch_size",
         )
     if plan.max_queue_bytes < settings.mb_max_batch_bytes:
         yield warning(
             "queue-below-batch",
-            f"the queue holds {plural(plan.max_queue_bytes, 'byte')}, a batch may have "
+            f"the queue is limited to {plural(plan.max_queue_bytes, 'byte')}, but a batch may have "
             f"{settings.mb_max_batch_bytes}",
             "raise --max-queue-bytes, or lower mb_max_batch_bytes",
         )
@@ -122,7 +123,7 @@ def _timeout(api: ApiFigures) -> Findings:
     if timeout_ms < goal and not api.streams:
         yield error(
             "timeout-below-goal",
-            f"a batch is ended after timeout={timeout_ms / 1000:g} s, before the goal of {goal:g} ms",
+            f"a batch is aborted after timeout={timeout_ms / 1000:g} s, before the goal of {goal:g} ms",
             f"set timeout to {math.ceil(goal / 100) / 2:g} s, five times the goal",
         )
     if api.times is None:
@@ -133,7 +134,7 @@ def _timeout(api: ApiFigures) -> Findings:
         yield warning(
             "timeout-below-batch",
             f"a full batch of {api.settings.limit_rows} {api.unit} takes {_ms(full_ms)}, "
-            f"timeout is {timeout_ms / 1000:g} s: it would be ended, and its worker replaced",
+            f"but timeout is {timeout_ms / 1000:g} s: the batch would be aborted and its worker replaced",
             f"set timeout to {math.ceil(3 * full_ms / 1000):g} s, or mb_max_batch_size to {fitting}",
         )
 
@@ -144,7 +145,7 @@ def _goal(api: ApiFigures, times: Times) -> Findings:
     if least > goal:
         yield error(
             "goal-below-row",
-            f"the smallest batch takes {_ms(least)}, the goal is {goal:g} ms: every answer is late",
+            f"the smallest batch takes {_ms(least)}, but the goal is {goal:g} ms: every response is late",
             f"set mb_max_latency to {math.ceil(3 * least):g}, or make the model faster",
         )
         return
@@ -152,10 +153,12 @@ def _goal(api: ApiFigures, times: Times) -> Findings:
     if full_ms > goal and not api.is_single:
         fitting = _within(times, goal, api)
         wrong = (
-            f"a full batch of {cap} {api.unit} takes {_ms(full_ms)}, the goal of {goal:g} ms allows {fitting}"
+            f"a full batch of {cap} {api.unit} takes {_ms(full_ms)}, but only {fitting} fit within the goal "
+            "of "
+            f"{goal:g} ms"
         )
         if _keeps_goal(api):
-            advice = f"the cap is never reached; mb_max_batch_size={fitting} says so, or raise the goal"
+            advice = f"the cap is never reached; set mb_max_batch_size to {fitting}, or raise the goal"
             yield note("goal-below-batch", wrong, advice)
         else:
             yield warning(
@@ -177,19 +180,19 @@ def _gain(api: ApiFigures, times: Times) -> Findings:
                 "policy-none",
                 f"policy is none, but batches of {last.rows} have {gain:.3g} times the throughput of "
                 "single rows",
-                "leave policy out, so that requests are merged",
+                "remove the setting, so that requests are batched",
             )
     elif gain < _LITTLE_GAIN:
         yield note(
             "little-gain",
             f"batches of {last.rows} have only {gain:.3g} times the throughput of single rows",
-            "have the handler work on all rows at once (arrays, not a loop), or add workers",
+            "process all rows at once in the handler (arrays, not a loop), or add workers",
         )
     for rows in times.line.steps:
         yield note(
             "step",
-            f"above {rows} {api.unit} the time of a batch jumps, as it does for models that pad",
-            "list the sizes that the model is built for in allowed_batch_sizes",
+            f"batch time jumps above {rows} {api.unit}, as with models that pad their input",
+            "list the batch sizes that the model is built for in allowed_batch_sizes",
         )
 
 
@@ -202,7 +205,7 @@ def _drain(api: ApiFigures, plan: Plan) -> Findings:
     if drain_ms < longest_ms and not api.streams:
         yield warning(
             "drain-below-goal",
-            f"a stop waits {drain_ms / 1000:g} s, requests may take {_ms(longest_ms)}: some get 503",
+            f"shutdown waits {drain_ms / 1000:g} s, but requests may take {_ms(longest_ms)}: some get 503",
             f"set --drain-timeout to {math.ceil(2 * longest_ms / 1000)}",
         )
 

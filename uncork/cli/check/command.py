@@ -26,19 +26,20 @@ def check(
     *,
     client_timeout_ms: Annotated[
         float | None,
-        typer.Option(help="Milliseconds after which clients give up waiting.", show_default="not checked"),
+        typer.Option(help="Milliseconds after which clients give up.", show_default="not checked"),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=0.1, help="Seconds in which batches are measured, for all apis together.")
+        float, typer.Option(min=0.1, help="Total seconds to measure batches, over all APIs.")
     ] = 10.0,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings, too.")] = False,
     json: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write the findings as JSON; `-` prints them.")
+        str | None,
+        typer.Option(metavar="FILE", help="Write the findings as JSON to this file; - prints them."),
     ] = None,
 ) -> None:
-    """Start a service once, measure its batches, and report settings that cannot work together.
+    """Start a service, measure its batches, and report settings that conflict.
 
-    Takes the options of uncork serve. The exit code is 1 if there is an error.
+    Takes the options of `uncork serve`. The exit code is 1 if a finding is an error.
     """
     with refusals("check"):
         require_writable({"--json": json})
@@ -51,7 +52,7 @@ def check(
         except DefinitionError as error:
             raise WrongUsage(str(error)) from None
         except CheckFailed as error:
-            print_error("check", f"the service could not be started: {error}")
+            print_error("check", f"cannot start the service: {error}")
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None

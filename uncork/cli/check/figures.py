@@ -86,7 +86,7 @@ class ApiFigures:
     @property
     def unit(self) -> str:
         """The unit of batch sizes."""
-        return "rows" if self.settings.cost is None else "in cost"
+        return "rows" if self.settings.cost is None else "cost units"
 
     @property
     def is_single(self) -> bool:

@@ -80,7 +80,7 @@ class Batches:
         except TimeoutError:
             raise Slow from None
         except Died:
-            raise Failed("ends the worker process") from None
+            raise Failed("kills the worker process") from None
         _check_answered(executed)
         return executed, seconds
 
@@ -111,7 +111,7 @@ def _check_answered(executed: Executed) -> None:
     if bad := [number for number, one in enumerate(reply.statuses) if one != 200]:
         status, reason = reply.statuses[bad[0]], executed.bodies[bad[0]].decode(errors="replace")
         if status >= _FIRST_SERVER_ERROR:
-            raise Failed(f"answers with status {status}: {reason}")
+            raise Failed(f"returns status {status}: {reason}")
         raise Refused(f"status {status}: {reason}")
 
 
@@ -167,7 +167,7 @@ async def grow(
 def of_profile(profile: Sequence[tuple[float, float]]) -> Times:
     """Return the times that the worker measured during its warm-up; raise Unknown if it measured none."""
     if not profile:
-        raise Unknown("it gives no example, and none can be made from its input")
+        raise Unknown("the API has no example, and none can be generated from its input")
     sizes = tuple(
         SizeTime(rows=max(1, int(weight)), median_ms=seconds * 1000, times_ms=(seconds * 1000,))
         for weight, seconds in sorted(profile)

@@ -28,13 +28,13 @@ def _processes(plan: Plan) -> Findings:
         yield error(
             "gpus-missing",
             f"--gpus names GPU {', '.join(missing)}, but this machine has {there}",
-            "name those that this machine has" if plan.visible_gpus else "leave --gpus out",
+            "name only GPUs that this machine has" if plan.visible_gpus else "omit --gpus to run on the CPU",
         )
     if gpus and workers > len(gpus):
         yield warning(
             "workers-above-gpus",
             f"{workers} workers share {plural(len(gpus), 'GPU')}",
-            f"set --workers to {len(gpus)}, unless each leaves room for another on its GPU",
+            f"set --workers to {len(gpus)}, unless several workers fit on one GPU",
         )
     elif 0 < workers < len(gpus):
         yield warning(
@@ -46,14 +46,14 @@ def _processes(plan: Plan) -> Findings:
         yield warning(
             "workers-above-cores",
             f"{workers} workers share {plural(cores, 'core')}, and the gateway needs one too",
-            f"set --workers to {cores}, unless handlers mostly wait",
+            f"set --workers to {cores}, unless handlers mostly wait for I/O",
         )
     elif plan.threads is not None and plan.threads * workers > cores:
         yield warning(
             "threads-above-cores",
-            f"the environment gives each worker {plural(plan.threads, 'thread')}, "
-            f"{plural(workers, 'worker')} on {plural(cores, 'core')} in all",
-            "leave OMP_NUM_THREADS and its like unset: each worker then gets its share of the cores",
+            f"OMP_NUM_THREADS={plan.threads} gives {plural(workers, 'worker')} "
+            f"{plural(plan.threads * workers, 'thread')} in total, on {plural(cores, 'core')}",
+            "unset OMP_NUM_THREADS and similar variables: each worker then gets its share of the cores",
         )
 
 
@@ -65,14 +65,15 @@ def _memory(plan: Plan) -> Findings:
     if limit is not None and base > limit:
         yield error(
             "worker-above-limit",
-            f"a worker takes {_mib(base)} before its first batch, --max-worker-memory is {_mib(limit)}",
+            f"a worker uses {_mib(base)} before its first batch, but --max-worker-memory is {_mib(limit)}",
             f"set --max-worker-memory above {_mib(2 * base)}",
         )
     if free is not None and plan.workers * base > free:
         yield error(
             "workers-above-memory",
-            f"{plural(plan.workers, 'worker')} of {_mib(base)} will not fit into "
-            f"the {_mib(free)} that are free",
+            f"{plural(plan.workers, 'worker')} of {_mib(base)} {'does' if plan.workers == 1 else 'do'} not "
+            "fit into "
+            f"the {_mib(free)} of free memory",
             f"set --workers to {max(1, free // base)}",
         )
 
@@ -88,13 +89,13 @@ def _batch_memory(plan: Plan, api: ApiFigures) -> Findings:
     needs = base + each * cap
     free_each = None if plan.free_bytes is None else plan.free_bytes / plan.workers
     for found, allowed, room in (
-        (error, "there is for each worker", free_each),
-        (warning, "--max-worker-memory allows", plan.max_worker_memory_bytes),
+        (error, "but the free memory per worker is", free_each),
+        (warning, "but --max-worker-memory is", plan.max_worker_memory_bytes),
     ):
         if room is not None and base < room < needs:
             yield found(
                 "cap-above-memory",
-                f"a full batch of {cap} {api.unit} needs {_mib(needs)} ({_mib(base)} and "
+                f"a full batch of {cap} {api.unit} needs {_mib(needs)} ({_mib(base)}, plus "
                 f"{each / 2**20:.3g} MiB each), {allowed} {_mib(room)}",
                 f"set mb_max_batch_size to {max(1, int(0.8 * (room - base) / each))}",
             )
@@ -105,20 +106,20 @@ def _listeners(plan: Plan) -> Findings:
     if plan.open_files is not None and plan.max_connections + OTHER_FILES > plan.open_files:
         yield error(
             "connections-above-files",
-            f"--max-connections is {plan.max_connections}, and {plan.open_files} files may be open",
+            f"--max-connections is {plan.max_connections}, but the limit of open files is {plan.open_files}",
             f"raise the limit (ulimit -n), or set --max-connections to "
             f"{max(1, plan.open_files - OTHER_FILES)}",
         )
     if plan.has_keys and not plan.has_tls and not _is_local(plan.host):
         yield warning(
             "keys-without-tls",
-            f"API keys travel in the clear to {plan.host}",
-            "give --tls-cert, or keep to --host 127.0.0.1 behind a proxy that has TLS",
+            f"API keys are sent unencrypted to {plan.host}",
+            "set --tls-cert, or listen on --host 127.0.0.1 behind a proxy that terminates TLS",
         )
     if plan.admin_host is not None and not _is_local(plan.admin_host):
         yield warning(
             "admin-is-public",
-            f"the operators' port, which asks for no key, listens on {plan.admin_host}",
+            f"the admin port, which requires no API key, listens on {plan.admin_host}",
             "set --admin-host to 127.0.0.1, or make sure that only operators can reach it",
         )
 

@@ -91,7 +91,7 @@ def _in_force(described: ServiceDescription, options: ServeOptions) -> ServiceDe
         try:
             check_policy(api.settings.policy)
         except ValueError as error:
-            raise DefinitionError(f"api {api.name!r}: policy: {error}") from None
+            raise DefinitionError(f"API {api.name!r}: policy: {error}") from None
     return service
 
 
@@ -111,8 +111,8 @@ async def _measure_api(
         return replace(figures, times=times, failure=failure)
     except Refused as error:
         if figures.row_is_made_up:
-            return replace(figures, unmeasured=f"a row made from the schema got {error}")
-        return replace(figures, failure=Failure(rows=1, says=f"answers with {error}"))
+            return replace(figures, unmeasured=f"a row generated from the schema got {error}")
+        return replace(figures, failure=Failure(rows=1, says=f"returns {error}"))
     except Failed as error:
         return replace(figures, failure=Failure(rows=1, says=str(error)))
     except Slow:
@@ -155,12 +155,12 @@ class _Runner:
             Died: if the worker ended.
         """
         ended: asyncio.Future[Executed | WorkerLost] = asyncio.get_running_loop().create_future()
-        self.why_not = f"the worker was still busy with {batch.api}"
+        self.why_not = f"the worker was still running a batch of {batch.api}"
         began = time.perf_counter()
         self._pool.execute(self._worker, batch, bodies, ended.set_result, on_piece=on_piece)
         outcome = await ended
         if isinstance(outcome, WorkerLost):
-            self.why_not = f"the worker had ended in {batch.api}"
+            self.why_not = f"the worker died in a batch of {batch.api}"
             raise Died
         self.why_not = ""
         return outcome, time.perf_counter() - began
@@ -200,10 +200,10 @@ class _Watch:
             self.described.set_result(service)
 
     def worker_connected(self, index: int) -> None:
-        self._tell("setup of the service")
+        self._tell("setting up the service")
 
     def worker_warms_up(self, index: int, api: str, rows: int) -> None:
-        self._tell(f"warm-up of {api} with {plural(rows, 'row')}")
+        self._tell(f"warming up {api} with {plural(rows, 'row')}")
 
     def worker_profiled(self, worker: int, ready: Ready) -> None:
         self.profile = ready.profile

@@ -14,7 +14,7 @@ _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 def text(figures: Figures, findings: Sequence[Finding]) -> Iterator[RenderableType]:
     """Yield the parts to print, one below the other."""
-    table = plain_table("api", "smallest ms", "largest measured", "ms", "full batch", "ms", "MiB a row")
+    table = plain_table("API", "smallest ms", "largest measured", "ms", "full batch", "ms", "MiB/row")
     for api in figures.apis:
         table.add_row(api.name, *_cells(api))
     yield table
@@ -51,6 +51,6 @@ def _cells(api: ApiFigures) -> list[str]:
 
 def _summary(service: str, findings: Sequence[Finding]) -> str:
     if not findings:
-        return f"{service}: nothing to find fault with"
+        return f"{service}: no problems found"
     counts = {severity: sum(one.severity == severity for one in findings) for severity in _STYLES}
     return f"{service}: " + ", ".join(plural(count, severity) for severity, count in counts.items() if count)

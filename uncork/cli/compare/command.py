@@ -18,11 +18,11 @@ from uncork_loadtests.compare import compare as measure
 
 @takes_plain_options
 def compare(options: CompareOptions) -> None:
-    """Load a service under each policy in turns, with the same traffic, and compare the results.
+    """Load a service under each policy in turn, with the same traffic, and compare the results.
 
-    Each policy has its own server; only one is loaded at a time. A measurement is void if its generator fell
-    behind; it is repeated up to twice, then its round is left out. The exit code is 1 if no round is left, an
-    answer is wrong, or none is good.
+    Each policy has its own server; only one is loaded at a time. A measurement is void if the load generator
+    fell behind; it is repeated up to twice, then its round is discarded. The exit code is 1 if no round
+    remains, a response is wrong, or none is successful.
     """
     with refusals("compare"):
         contest = options.contest()
@@ -40,7 +40,7 @@ def _show(comparison: Comparison, options: CompareOptions) -> int:
     if options.json != "-" and comparison.results:
         show(tables(comparison))
     for one in comparison.rounds.left_out:
-        print_error("compare", f"round {one.number + 1} left out: {one.policy}: {one.reason}")
+        print_error("compare", f"round {one.number + 1} discarded: {one.policy}: {one.reason}")
     for fault in comparison.faults:
         print_error("compare", fault)
     return 1 if comparison.faults else code

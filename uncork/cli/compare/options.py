@@ -28,23 +28,27 @@ class CompareOptions(LoadOptions):
     service: str = service_argument()
     policies: str = option(
         "cork,fixed:5,none",
-        "Policies as for serve, separated by commas; the others are compared with the first.",
+        "Policies, as for `uncork serve`, separated by commas; the first is the baseline.",
         metavar="NAMES",
     )
-    rounds: int = option(5, "Measurements of each policy.", min=1)
+    rounds: int = option(5, "Number of rounds; each measures every policy once.", min=1)
     seconds: float | None = option(
         None,
-        "Length of each measurement.",
-        show_default=f"{_SECONDS:g}; a recording without --rate: its length",
+        "Seconds per measurement.",
+        show_default=f"{_SECONDS:g}, or the length of a recording without --rate",
     )
     goal_ms: float | None = option(
-        None, "Latency goal that answers are judged by.", show_default="that of the api"
+        None,
+        "Latency goal in milliseconds, to report the share of requests within it.",
+        show_default="that of the API",
     )
     mb_max_batch_size: int | None = option(
-        None, "Most rows in a batch.", show_default="as each api says, else 1000"
+        None, "Maximum rows per batch.", show_default="set per API, else 1000"
     )
     plot: Path | None = option(
-        None, f"Draw all rounds; the name ends in {', '.join(PICTURES)}.", metavar="FILE"
+        None,
+        f"Write a plot of all rounds; the name must end in one of {', '.join(PICTURES)}.",
+        metavar="FILE",
     )
 
     def contest(self) -> Contest:
@@ -78,5 +82,7 @@ def _policies(text: str) -> list[str]:
     except ValueError as error:
         raise WrongUsage(f"--policies: {error}") from None
     if len(names) < 2:
-        raise WrongUsage(f"--policies takes two or more with commas between them, as cork,none; got {text!r}")
+        raise WrongUsage(
+            f"--policies takes two or more policies separated by commas, such as cork,none; got {text!r}"
+        )
     return names

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _PANELS = {
     "p50_ms": "median latency, ms",
     "p99_ms": "99th percentile, ms",
-    "answered_per_s": "good answers per second",
+    "answered_per_s": "successful responses per second",
     "in_goal": "share within the goal",
 }
 
@@ -47,7 +47,7 @@ def _panel(axes: Axes, comparison: Comparison, name: str) -> None:
         axes.plot(known, [place] * len(known), "|", color=colour, markersize=9, alpha=0.6)
         median = result.medians[name]
         if median is None:
-            axes.annotate("too few answers", (0.02, place), xycoords=("axes fraction", "data"), va="center")
+            axes.annotate("too few responses", (0.02, place), xycoords=("axes fraction", "data"), va="center")
             continue
         axes.plot(median, place, mark, color=colour, markersize=8, markeredgecolor="white", zorder=5)
         if place:

@@ -17,7 +17,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "p99_ms": ("p99 ms", milliseconds),
     "answered_per_s": ("answered/s", lambda value: f"{value:.1f}"),
     "in_goal": ("in goal %", lambda value: f"{100 * value:.2f}"),
-    "batch_rows": ("rows a batch", lambda value: f"{value:.1f}"),
+    "batch_rows": ("rows/batch", lambda value: f"{value:.1f}"),
     "gateway_cpu_us": ("gateway us", lambda value: f"{value:.0f}"),
     "workers_cpu_us": ("workers us", lambda value: f"{value:.0f}"),
 }
@@ -28,10 +28,10 @@ def tables(comparison: Comparison) -> Iterator[RenderableType]:
     yield heading(comparison)
     yield ""
     yield _medians(comparison)
-    yield "medians over the rounds; us: microseconds of processor time per request"
+    yield "medians over the rounds; gateway us, workers us: CPU time per request in microseconds"
     yield ""
     yield _ratios(comparison)
-    yield f"ratios to {comparison.results[0].policy}, round by round: median and its 95 % interval"
+    yield f"ratios to {comparison.results[0].policy}, round by round: median and 95 % interval"
 
 
 def heading(comparison: Comparison) -> str:

@@ -35,7 +35,7 @@ config = typer.Typer(
     add_completion=False,
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with values as they are.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the settings as JSON.")]
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -50,9 +50,9 @@ class Setting(msgspec.Struct, frozen=True):
 @config.command("serve", cls=Command)
 @takes_options
 def serve(options: ServeOptions, json: AsJson = False) -> None:
-    """Show the settings of `uncork serve` with these options; with a TARGET, also those of its apis.
+    """Show the settings of `uncork serve` with these options; with a TARGET, also those of its APIs.
 
-    The service is imported in a separate process, but not set up.
+    The service is imported in a separate process; setup() is not called.
     """
     apis: dict[str, dict[str, Setting]] = {}
     if options.target:
@@ -75,7 +75,7 @@ def _settings(options: ServerOptions, command: str) -> Iterator[tuple[str, Setti
         value = getattr(options, name)
         source = options.sources.get(name)
         info = parameter_info(parameter.annotation)
-        unset = info.show_default if info is not None and isinstance(info.show_default, str) else "not given"
+        unset = info.show_default if info is not None and isinstance(info.show_default, str) else "not set"
         yield name, _setting(value, _DEFAULT if source is None else source.name, unset=f"({unset})")
 
 
@@ -132,7 +132,7 @@ def _print(
         return
     parts: list[RenderableType] = [_table(f"uncork {command}", settings)]
     for api, arguments in apis.items():
-        parts += ["", _table(f"api {api}", arguments)]
+        parts += ["", _table(f"API {api}", arguments)]
     show(parts)
 
 

@@ -26,12 +26,12 @@ from uncork_loadtests.traffic.plan import Plan
 
 @takes_plain_options
 def loadtest(options: LoadtestOptions) -> None:
-    """Load a service, measure latency from the scheduled times, and report the results.
+    """Load-test a service or a URL, and report its latency and throughput.
 
-    An open loop sends requests on schedule, whatever happened to earlier ones. The run is void when the
-    generator fell behind: the p99 of its lag is above 1 ms and above a tenth of the p99 latency. The exit
-    code is 1 if the run is void, an answer is wrong, none is good, or most requests fail with a status other
-    than 503.
+    An open loop (--rate) sends requests on schedule, even if earlier ones are still pending; latency is
+    measured from the scheduled time. A run is void if the load generator fell behind: the p99 of its lag
+    exceeds 1 ms and a tenth of the p99 latency. The exit code is 1 if the run is void, a response is wrong,
+    none is successful, or most requests fail with a status other than 503.
     """
     with refusals("loadtest"):
         plan = options.plan()
@@ -61,7 +61,7 @@ def _running(options: LoadtestOptions, plan: Plan) -> Iterator[tuple[Plan, Calla
 
 def _show(outcome: Outcome, known: Estimate | None, options: LoadtestOptions) -> int:
     if not outcome.measured_s:
-        print_error("loadtest", "the run ended before anything was measured")
+        print_error("loadtest", "the run ended during the warm-up; nothing was measured")
         return 1
     summary = outcome.summary()
     text = as_text(tables(outcome, summary, estimate=known))
@@ -73,9 +73,9 @@ def _show(outcome: Outcome, known: Estimate | None, options: LoadtestOptions) ->
     code = write_files("loadtest", options.json, partial(as_json, outcome, summary, estimate=known), *pages)
     if options.json != "-":
         typer.echo(text)
-    faults = [f"void: {outcome.void}"] if outcome.void else []
+    faults = [f"void: {outcome.void}; lower the rate, or raise --processes"] if outcome.void else []
     if summary.wrong:
-        faults.append(f"{plural(summary.wrong, 'wrong answer')}, the first: {outcome.first_wrong}")
+        faults.append(f"{plural(summary.wrong, 'wrong response')}; first: {outcome.first_wrong}")
     if outcome.failure:
         faults.append(outcome.failure)
     for fault in faults:

@@ -55,5 +55,5 @@ def require_picture(plot: Path | None) -> None:
     if plot is None:
         return
     if plot.suffix.lower() not in PICTURES:
-        raise WrongUsage(f"--plot takes a name that ends in {', '.join(PICTURES)}, got {str(plot)!r}")
+        raise WrongUsage(f"--plot must end in one of {', '.join(PICTURES)}, got {str(plot)!r}")
     require("matplotlib.figure", wanted_by="--plot")

@@ -30,30 +30,35 @@ class LoadtestOptions(LoadOptions):
 
     target: str = argument(
         ...,
-        "http(s)://host:port/path, or a service as for serve (MODULE:SERVICE or FILE.py:SERVICE), which "
-        "runs for the duration of the test.",
+        "URL to load, http(s)://host:port/path, or a service to run for the duration of the test, as "
+        "MODULE:SERVICE or FILE.py:SERVICE.",
         metavar="TARGET",
     )
     seconds: float | None = option(
-        None, "Measured time.", show_default=f"{SECONDS:g}; a recording without --rate: its length"
+        None, "Seconds to measure.", show_default=f"{SECONDS:g}, or the length of a recording without --rate"
     )
     goal_ms: float | None = option(
-        None, "Latency goal that answers are judged by.", show_default="that of the service, if it is ours"
+        None,
+        "Latency goal in milliseconds, to report the share of requests within it.",
+        show_default="that of the API, if TARGET is a service",
     )
     ca: Path | None = option(
         None,
-        "https: certificates to trust (PEM).",
+        "HTTPS: CA certificates to trust (PEM).",
         metavar="FILE",
-        show_default="those that the system trusts",
+        show_default="those of the system",
     )
-    insecure: bool = option(False, "https: trust any certificate.", "--insecure")
-    cert: Path | None = option(None, "https: certificate chain of the client (PEM).", metavar="FILE")
+    insecure: bool = option(False, "HTTPS: accept any certificate.", "--insecure")
+    cert: Path | None = option(None, "HTTPS: client certificate chain (PEM).", metavar="FILE")
     key: Path | None = option(
-        None, "https: key of --cert (PEM), without a password.", metavar="FILE", show_default="in --cert"
+        None,
+        "HTTPS: private key for --cert (PEM), unencrypted.",
+        metavar="FILE",
+        show_default="read from --cert",
     )
-    policy: str | None = option(None, "Policy of the service.", show_default="as each api says, else cork")
-    report: Path | None = option(None, "Write a page with pictures; one file of HTML.", metavar="FILE")
-    png: Path | None = option(None, "Draw the pictures into a PNG.", metavar="FILE")
+    policy: str | None = option(None, "Policy of the service.", show_default="set per API, else cork")
+    report: Path | None = option(None, "Write a self-contained HTML report with charts.", metavar="FILE")
+    png: Path | None = option(None, "Write the charts as a PNG.", metavar="FILE")
 
     @property
     def serve(self) -> list[str]:

@@ -31,10 +31,10 @@ def measure(plan: Plan, *, console: Console) -> Outcome:
 
 
 def _now(seen: Seen) -> str:
-    parts = [f"{seen.good / seen.seconds:.0f}/s good"]
+    parts = [f"{seen.good / seen.seconds:.0f}/s successful"]
     if seen.p50_ms is not None and seen.p99_ms is not None:
         parts.append(f"p50 {seen.p50_ms:.1f} ms, p99 {seen.p99_ms:.1f} ms")
-    parts.append(f"{seen.outstanding} waiting")
+    parts.append(f"{seen.outstanding} pending")
     if seen.shed:
         parts.append(f"{seen.shed} shed")
     return ", ".join(parts)

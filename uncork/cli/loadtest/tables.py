@@ -14,7 +14,7 @@ from uncork_dispatcher.plural import plural
 from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.generator.samples import BEYOND, PERCENTILES, Spread, Summary, status_name
 from uncork_loadtests.targets import Estimate
-from uncork_loadtests.traffic.plan import REPLAY, Plan
+from uncork_loadtests.traffic.plan import REPLAY, Plan, per_second
 
 
 def tables(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> Iterator[RenderableType]:
@@ -28,15 +28,16 @@ def tables(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> 
     yield ""
     yield _times(summary)
     needed = ", ".join(f"p{p:g} {round(BEYOND * 100 / (100 - p))}" for p in PERCENTILES)
-    yield f"latency from the scheduled time; of good answers; samples a percentile needs: {needed}"
+    yield f"latency of successful responses, from the scheduled time; samples needed per percentile: {needed}"
     if estimate is not None:
-        yield f"the gateway estimates {estimate.intercept_ms:.3g} + {estimate.slope_ms:.3g}n ms for n rows"
+        line = f"{estimate.intercept_ms:.3g} + {estimate.slope_ms:.3g}n ms"
+        yield f"the gateway estimates {line} for a batch of n rows"
 
 
 def heading(outcome: Outcome) -> str:
     """Return the traffic of a run in a line."""
     plan = outcome.plan
-    parts = [traffic(plan), f"{outcome.measured_s:.3g} s measured after {plan.warmup_s:g} s"]
+    parts = [traffic(plan), f"{outcome.measured_s:.3g} s measured after {plan.warmup_s:g} s of warm-up"]
     parts += [f"seed {plan.seed}", plural(plan.processes, "generator")]
     return ", ".join(parts)
 
@@ -44,11 +45,11 @@ def heading(outcome: Outcome) -> str:
 def traffic(plan: Plan) -> str:
     """Describe a plan in a few words."""
     if plan.clients is not None:
-        think = f" that think {plan.think_s * 1000:g} ms" if plan.think_s else ""
+        think = f", think time {plan.think_s * 1000:g} ms" if plan.think_s else ""
         return f"closed loop of {plural(plan.clients, 'client')}{think}"
     kind, _, file = plan.arrivals.partition(":")
     arrivals = f"replay of {Path(file).name}" if f"{kind}:" == REPLAY else f"{plan.arrivals} arrivals"
-    return f"{arrivals}, {plan.average_rate:.4g}/s on average"
+    return f"{arrivals}, {per_second(plan.average_rate)} on average"
 
 
 def as_json(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> bytes:
@@ -83,7 +84,7 @@ def _counts(outcome: Outcome, summary: Summary) -> Table:
     table = _grid()
     table.add_row("offered", f"{summary.offered_per_s:.1f}/s", plural(summary.requests, "request"))
     table.add_row(
-        "answered", f"{summary.answered_per_s:.1f}/s", f"{plural(summary.good, 'good answer')} (2xx)"
+        "answered", f"{summary.answered_per_s:.1f}/s", f"{plural(summary.good, 'successful response')} (2xx)"
     )
     if summary.in_goal is not None and outcome.plan.goal_s is not None:
         goal = f"of all requests within {outcome.plan.goal_s * 1000:g} ms"
@@ -92,19 +93,19 @@ def _counts(outcome: Outcome, summary: Summary) -> Table:
         if not 200 <= status < 300:
             share = f"{percent(count / summary.requests)} %"
             said = outcome.first_errors.get(status)
-            table.add_row(status_name(status), str(count), share + (f", the first: {said}" if said else ""))
+            table.add_row(status_name(status), str(count), share + (f"; first: {said}" if said else ""))
     if summary.wrong:
-        table.add_row("wrong answers", str(summary.wrong), outcome.first_wrong)
+        table.add_row("wrong responses", str(summary.wrong), outcome.first_wrong)
     if summary.batch_rows_by_batch is not None:
-        by_answer = f"a request finds itself in one of {summary.batch_rows_by_answer:.1f}"
-        table.add_row("rows a batch", f"{summary.batch_rows_by_batch:.1f}", by_answer)
+        by_answer = f"on average; {summary.batch_rows_by_answer:.1f} in the batch of the average request"
+        table.add_row("rows/batch", f"{summary.batch_rows_by_batch:.1f}", by_answer)
     if summary.chunks_per_s is not None:
-        by_answer = f"{summary.chunks_by_answer:.1f} in a streamed answer"
+        by_answer = f"{summary.chunks_by_answer:.1f} per streamed response"
         table.add_row("chunks", f"{summary.chunks_per_s:.1f}/s", by_answer)
     cpu = " + ".join(f"{100 * one / outcome.measured_s:.0f}" for one in outcome.cpu_s)
     table.add_row("generator", f"{cpu} %", "of a core")
-    waited = f"{plural(summary.waited_for_connection, 'request')} waited for one"
-    table.add_row("connections", str(outcome.connections), f"at most; {waited}")
+    waited = f"{plural(summary.waited_for_connection, 'request')} waited for a free one"
+    table.add_row("connections", str(outcome.connections), f"at peak; {waited}")
     return table
 
 
@@ -123,7 +124,7 @@ def _times(summary: Summary) -> Table:
         "latency": summary.latency,
         "  first chunk": summary.first_chunk,
         "  chunk to chunk": summary.chunk_gap,
-        "  held": summary.held,
+        "  queued": summary.held,
         "  batch": summary.batch,
         "  rest": summary.rest,
         "generator lag": summary.lag,

@@ -43,7 +43,7 @@ def plan_of(options: TrafficOptions, *, url: str = NOWHERE, **fields: Any) -> Pl
     payload = _payload(options)
     headers = tuple(_header_field(one) for one in options.header or [])
     if fields["rate"] is None and fields.get("clients") is None and not arrivals.startswith(REPLAY):
-        raise WrongUsage(f"give a --rate, or --clients, or recorded --arrivals ({REPLAY}FILE)")
+        raise WrongUsage(f"no load is given; set --rate, --clients or --arrivals {REPLAY}FILE")
     try:
         return Plan(
             url=url,
@@ -98,18 +98,18 @@ def refuse_contradictions(given: frozenset[str], *, target: str = "") -> None:
         WrongUsage: if they do not.
     """
     if is_url(target) and (wrong := named(_OF_SERVICE, given)):
-        raise WrongUsage(f"{wrong} goes with a service; TARGET is a URL")
+        raise WrongUsage(f"{wrong} requires a service as TARGET, got the URL {target!r}")
     if not target.startswith("https://") and (wrong := named(TLS_OPTIONS, given)):
-        raise WrongUsage(f"{wrong} goes with a TARGET that begins with https://; got {target!r}")
+        raise WrongUsage(f"{wrong} requires a TARGET that begins with https://, got {target!r}")
     if "clients" in given and (wrong := named(_OF_OPEN, given)):
-        raise WrongUsage(f"--clients makes a closed loop: leave out {wrong}, or --clients")
+        raise WrongUsage(f"--clients runs a closed loop and cannot be combined with {wrong}")
     if "clients" not in given and "think_ms" in given:
-        raise WrongUsage("--think-ms only goes with --clients, which makes a closed loop")
+        raise WrongUsage("--think-ms requires --clients (a closed loop)")
     for name, option in {"rows": "--rows", "value_range": "--range"}.items():
         if name in given and "shape" not in given:
-            raise WrongUsage(f"{option} only goes with --shape")
+            raise WrongUsage(f"{option} requires --shape")
     if "expected" in given and not {"data", "lines"} & given:
-        raise WrongUsage("--expected only goes with --data or --lines")
+        raise WrongUsage("--expected requires --data or --lines")
 
 
 def _payload(options: TrafficOptions) -> Payload:
@@ -118,7 +118,7 @@ def _payload(options: TrafficOptions) -> Payload:
     chosen = [name for name, value in kinds.items() if value is not None]
     if len(chosen) != 1:
         raise WrongUsage(
-            f"say what to send with one of {', '.join(kinds)}; got {', '.join(chosen) or 'none'}"
+            f"set the request body with exactly one of {', '.join(kinds)}; got {', '.join(chosen) or 'none'}"
         )
     try:
         if function is not None:
@@ -135,5 +135,5 @@ def _payload(options: TrafficOptions) -> Payload:
 def _header_field(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip() or not text.isprintable():
-        raise WrongUsage(f"--header takes NAME:VALUE, got {text!r}")
+        raise WrongUsage(f"--header must be NAME:VALUE, got {text!r}")
     return name.strip(), value.strip()

@@ -11,12 +11,14 @@ from uncork_loadtests.traffic.plan import REPLAY
 
 def json_option() -> Any:
     """Return the field of ``--json``."""
-    return option(None, "Write all figures as JSON; - prints them instead of the table.", metavar="FILE")
+    return option(
+        None, "Write the results as JSON to this file; - prints them instead of the tables.", metavar="FILE"
+    )
 
 
 def service_argument() -> Any:
     """Return the field of a required service."""
-    return argument(..., "The service as for serve: MODULE:SERVICE or FILE.py:SERVICE.", metavar="SERVICE")
+    return argument(..., "The service to run, as MODULE:SERVICE or FILE.py:SERVICE.", metavar="SERVICE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,40 +31,41 @@ class TrafficOptions:
 
     arrivals: str = option(
         "poisson",
-        f"Open loop: {', '.join(ARRIVALS)}. A recorded file has seconds, one a line; with --rate it "
-        "is stretched to that rate.",
+        f"Open loop: arrival process, one of {', '.join(ARRIVALS)}. A recording has one time in seconds per "
+        "line; --rate scales it to that rate.",
         metavar="KIND",
     )
-    seed: int = option(1, "Seed of arrivals and random rows.")
-    data: Path | None = option(None, "What to send: this file as the body.", metavar="FILE")
-    lines: Path | None = option(None, "What to send: each line of this file in turn.", metavar="FILE")
-    rows: int = option(1, "What to send: this many random rows per request, with --shape.", min=1)
+    seed: int = option(1, "Seed for arrivals and random rows.")
+    data: Path | None = option(None, "Request body: the content of this file.", metavar="FILE")
+    lines: Path | None = option(None, "Request bodies: the lines of this file in turn.", metavar="FILE")
+    rows: int = option(1, "Random rows per request, with --shape.", min=1)
     shape: str | None = option(
-        None, "What to send: random rows of numbers of this shape, as JSON.", metavar="N,N..."
+        None, "Request body: random rows of numbers of this shape, as JSON.", metavar="N,N..."
     )
     value_range: str | None = option(
         None,
-        "Numbers in the rows of --shape: 0,255 for integers, 0.0,1.0 for other numbers.",
+        "Range of the numbers of --shape: 0,255 for integers, 0.0,1.0 for floats.",
         "--range",
         metavar="LOW,HIGH",
-        show_default="bounds or example in the service's /openapi.json, else 0.0,1.0 or, for integers, 0,9",
+        show_default="from the service's /openapi.json, else 0.0,1.0, or 0,9 for integers",
     )
     function: str | None = option(
         None,
-        "What to send: MODULE:FUNCTION or FILE.py:FUNCTION; gets a request's number, returns its body, or "
-        "its body and the right answer.",
+        "Request body: MODULE:FUNCTION or FILE.py:FUNCTION, a function that takes the number of a request "
+        "and "
+        "returns its body, or its body and the expected response.",
         metavar="NAME",
     )
     expected: Path | None = option(
-        None, "The right answer to --data; to --lines, one on each line.", metavar="FILE"
+        None, "Expected response to --data; to --lines, one per line.", metavar="FILE"
     )
     content_type: str = option("application/json", "Content-Type of requests.")
     header: list[str] | None = option(
-        None, "Header field of every request; repeat for more.", metavar="NAME:VALUE"
+        None, "Header to send with every request; may be repeated.", metavar="NAME:VALUE"
     )
-    processes: int = option(1, "Generator processes; each needs a core when the rate is high.", min=1)
+    processes: int = option(1, "Load generator processes; at high rates, each needs a core.", min=1)
     path: str | None = option(
-        None, "Path of the service to post to.", show_default="the route of its first api"
+        None, "Path of the service to post to.", show_default="the route of its first API"
     )
     json: str | None = json_option()
     given: frozenset[str] = frozenset()
@@ -74,18 +77,26 @@ class LoadOptions(TrafficOptions):
 
     rate: float | None = option(
         None,
-        "Open loop: requests per second, on average.",
-        show_default=f"the recorded rate with {REPLAY}, else needed",
+        "Open loop: average requests per second.",
+        show_default=f"the recorded rate with {REPLAY}FILE, else required",
     )
     clients: int | None = option(
-        None, "Closed loop instead: clients that each wait for their answer.", min=1, show_default="open loop"
+        None,
+        "Closed loop: number of clients, each of which sends its next request after the response to the "
+        "last.",
+        min=1,
+        show_default="open loop",
     )
-    think_ms: float = option(0.0, "Closed loop: pause after an answer, in milliseconds.", min=0)
+    think_ms: float = option(
+        0.0, "Closed loop: milliseconds that a client pauses after each response.", min=0
+    )
     warmup_seconds: float = option(
-        1.0, "Discarded seconds before each measurement; an open loop warms up with Poisson arrivals.", min=0
+        1.0, "Seconds of load before each measurement; an open loop warms up with Poisson arrivals.", min=0
     )
-    max_connections: int = option(1024, "Open loop: most connections; beyond, requests wait for one.", min=1)
-    workers: int = option(1, "Worker processes of each server of the service.", min=1)
+    max_connections: int = option(
+        1024, "Open loop: maximum connections; further requests wait for a free one.", min=1
+    )
+    workers: int = option(1, "Worker processes per server of the service.", min=1)
     mb_max_latency: float | None = option(
-        None, "Latency goal of the service in milliseconds.", show_default="as each api says, else 300"
+        None, "Latency goal of the service in milliseconds.", show_default="set per API, else 300"
     )

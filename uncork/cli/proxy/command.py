@@ -24,12 +24,12 @@ from uncork_gateway.proxy import Proxy, ProxySettings
 
 log = logging.getLogger("uncork.gateway")
 
-_NOTHING_TO_RELOAD = "a proxy has no workers to reload"
+_NOTHING_TO_RELOAD = "`uncork proxy` has no workers to reload; restart it to change its settings"
 
 
 @takes_options
 def proxy(options: ProxyOptions) -> None:
-    """Merge concurrent requests to model servers that speak KServe V1, V2 or TensorFlow Serving REST.
+    """Batch concurrent requests to model servers that speak KServe V1, V2 or TensorFlow Serving REST.
 
     Other requests are passed through unchanged. Options override imported settings.
     """
@@ -65,7 +65,7 @@ async def _serve(
             announcing=_announce(proxy.front_end, _banner(urls, settings, listeners, imported)),
             drain=drain,
             close=lambda hurry: proxy.close(),
-            reload=lambda: log.warning("SIGHUP: %s", _NOTHING_TO_RELOAD),
+            reload=lambda: log.warning("SIGHUP ignored: %s", _NOTHING_TO_RELOAD),
         )
 
 
@@ -85,16 +85,16 @@ def _banner(
     urls: Sequence[str], settings: ProxySettings, listeners: Listeners, imported: Imported | None
 ) -> list[banner.Line]:
     goal = "no goal" if settings.goal_s is None else f"goal {settings.goal_s * 1000:g} ms"
-    calls = f"{plural(settings.concurrency, 'call')} at a time each"
-    timeout = f"{settings.timeout_s:g} s a call at most"
+    calls = f"{plural(settings.concurrency, 'concurrent call')} per server"
+    timeout = f"timeout {settings.timeout_s:g} s"
     manner = (
         f"protocol {settings.protocol}, policy {settings.policy}, "
-        f"at most {plural(settings.max_batch_rows, 'row')} a call, "
-        f"held {settings.max_hold_s * 1000:g} ms at most, {goal}"
+        f"at most {plural(settings.max_batch_rows, 'row')} per call, "
+        f"hold at most {settings.max_hold_s * 1000:g} ms, {goal}"
     )
     return [
         banner.headline(f"proxy for {', '.join(urls)}, {calls}, {timeout}"),
         banner.address("POST", listeners.url, manner),
-        *([] if imported is None else [banner.note(f"settings from {imported.source}")]),
+        *([] if imported is None else [banner.note(f"settings imported from {imported.source}")]),
         *banner.pages(listeners),
     ]

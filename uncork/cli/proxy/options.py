@@ -45,68 +45,70 @@ class ProxyOptions(ServerOptions):
     """The options of ``uncork proxy``."""
 
     urls: list[str] | None = argument(
-        None, "http://HOST:PORT of each server; all serve the same models.", metavar="URL..."
+        None, "http://HOST:PORT of each model server; all must serve the same models.", metavar="URL..."
     )
     protocol: ProtocolName = option(
         ProtocolName.auto,
-        "Protocol of clients and servers; auto recognises V1, V2 and TensorFlow Serving by the path.",
+        "Protocol of clients and servers; auto detects V1, V2 and TensorFlow Serving by the path.",
     )
     max_batch_size: int | None = option(
         None,
-        "Most rows in a call; larger requests are split, and their responses joined.",
+        "Maximum rows per call; larger requests are split and their responses joined.",
         min=1,
         show_default=str(_DEFAULTS.max_batch_rows),
     )
     max_latency: float | None = option(
         None,
-        "Longest time in milliseconds that a request waits for others to join it.",
+        "Maximum milliseconds that a request waits for others to join its call.",
         min=0,
         show_default=f"{_DEFAULTS.max_hold_s * 1000:g}",
     )
     goal_ms: float | None = option(
         None,
-        "Latency goal in milliseconds; requests that would miss it are refused with 503.",
-        show_default="none: no request is refused for being late",
+        "Latency goal in milliseconds; requests that would miss it get 503.",
+        show_default="none; late requests are not rejected",
     )
-    timeout: float | None = option(
-        None, "Seconds that a call may take.", show_default=f"{_DEFAULTS.timeout_s:g}"
-    )
+    timeout: float | None = option(None, "Maximum seconds per call.", show_default=f"{_DEFAULTS.timeout_s:g}")
     policy: str | None = option(
         None,
-        f"When to release a call: {POLICY_USAGE}.",
+        f"Policy that decides when to release a call: {POLICY_USAGE}.",
         show_default=_DEFAULTS.policy,
     )
-    concurrency: int = option(1, "Calls that each server runs at a time.", min=1)
+    concurrency: int = option(1, "Maximum concurrent calls per server.", min=1)
     retry: bool = option(
-        True, "Retry calls that broke or failed, whole or in parts; disable it if requests have side effects."
+        True,
+        "Retry calls that fail or lose their connection, whole or in parts; disable if requests have side "
+        "effects.",
     )
     key_header: list[str] | None = option(
         None,
-        "Requests that differ in this header do not share a call; repeat for more.",
+        "Header whose values must be equal for requests to share a call; may be repeated.",
         metavar="NAME",
         show_default="Authorization, Cookie, X-Api-Key",
         callback=readable(read_header_name),
     )
     pass_header: list[str] | None = option(
         None,
-        "Header that a call takes from its first request; repeat for more. Others are dropped.",
+        "Header that a call takes from its first request; may be repeated. Other headers are dropped.",
         metavar="NAME",
         show_default="traceparent, tracestate",
         callback=readable(read_header_name),
     )
     health_path: str | None = option(
         None,
-        "Path that a healthy server answers with 2xx, such as /v2/health/ready.",
+        "Path to probe, such as /v2/health/ready; a server is healthy if it returns 2xx.",
         metavar="PATH",
-        show_default="it accepts connections",
+        show_default="a server is healthy if it accepts connections",
     )
     inference_service: Path | None = option(
-        None, "Take size, latency and timeout from the batcher of a KServe InferenceService.", metavar="FILE"
+        None,
+        "Import batch size, latency and timeout from the batcher of a KServe InferenceService (YAML).",
+        metavar="FILE",
     )
     model_settings: Path | None = option(
         None,
-        "Take max_batch_size and max_batch_time from an MLServer model-settings.json; by default from "
-        "MLSERVER_MODEL_MAX_BATCH_SIZE and _TIME, if set.",
+        "Import max_batch_size and max_batch_time from an MLServer model-settings.json; by default from "
+        "MLSERVER_MODEL_MAX_BATCH_SIZE and MLSERVER_MODEL_MAX_BATCH_TIME, if set.",
         metavar="FILE",
     )
 
@@ -114,7 +116,7 @@ class ProxyOptions(ServerOptions):
     def servers(self) -> list[str]:
         """The URLs; raise WrongUsage if there are none."""
         if not self.urls:
-            raise WrongUsage("URL is missing: http://HOST:PORT of a server")
+            raise WrongUsage("missing argument URL; give http://HOST:PORT of one or more model servers")
         return self.urls
 
     @property
@@ -132,7 +134,7 @@ class ProxyOptions(ServerOptions):
     def imported(self) -> Imported | None:
         """Read the settings of another system, if there are any; raise WrongUsage if they cannot be used."""
         if self.inference_service is not None and self.model_settings is not None:
-            raise WrongUsage("give --inference-service or --model-settings, not both")
+            raise WrongUsage("--inference-service and --model-settings cannot be combined")
         try:
             if self.inference_service is not None:
                 return read_inference_service(self.inference_service)
@@ -172,7 +174,7 @@ class ProxyOptions(ServerOptions):
         try:
             settings.rules("model")
         except ValueError as error:
-            message = str(error).removeprefix("api 'model': ").removeprefix("policy: ")
+            message = str(error).removeprefix("API 'model': ").removeprefix("policy: ")
             raise in_options(ValueError(message), OPTIONS) from None
         return settings
 

@@ -12,14 +12,14 @@ from uncork.server.control_socket import NoServer, ask_to_reload
 def reload(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port that the server listens on.")] = 3000,
 ) -> None:
-    """Replace the workers of this user's `uncork serve` on a port, to run the current code.
+    """Replace the workers of a running `uncork serve` with new ones that run the current code.
 
-    The new workers take over together when all are ready. If one fails, the old ones stay, and the exit code
-    is 1.
+    The server must run on this machine, as the same user. The new workers take over together when all are
+    ready. If one fails, the old workers keep running, and the exit code is 1.
     """
     try:
         with telling() as tell:
-            tell("starting new workers; Ctrl-C keeps the old ones")
+            tell("starting new workers; press Ctrl-C to cancel and keep the old ones")
             outcome = ask_to_reload(port)
     except NoServer as error:
         print_error("reload", error)

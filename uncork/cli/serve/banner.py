@@ -43,7 +43,7 @@ def print_lines(lines: Iterable[Line]) -> None:
 def print_ready(after_s: float) -> None:
     """Print that the server is ready."""
     with _terminal_may_close():
-        print(f"ready after {after_s:.1f} s; Ctrl-C stops", flush=True)
+        print(f"ready after {after_s:.1f} s; press Ctrl-C to stop", flush=True)
 
 
 @contextmanager
@@ -97,15 +97,15 @@ def _timing(api: ApiDescription) -> str:
     settings = api.settings
     if api.streams:
         return f"streams, one request at a time, for at most {settings.timeout:g} s"
-    most = f"{settings.limit_rows} in cost" if settings.cost else plural(settings.limit_rows, "row")
-    return f"goal {settings.mb_max_latency:g} ms, policy {settings.policy}, at most {most} a batch"
+    most = plural(settings.limit_rows, "cost unit" if settings.cost else "row")
+    return f"goal {settings.mb_max_latency:g} ms, policy {settings.policy}, at most {most} per batch"
 
 
 def _media_types(api: ApiDescription) -> str:
     """Describe the media types of an API."""
     if api.streams or api.answers_each:
-        return f"takes {_input(api.input)}"
-    return f"takes {_input(api.input)}, answers {', '.join(_NAMES.get(one, one) for one in api.offers)}"
+        return f"accepts {_input(api.input)}"
+    return f"accepts {_input(api.input)}, returns {', '.join(_NAMES.get(one, one) for one in api.offers)}"
 
 
 def _input(described: dict[str, Any]) -> str:

@@ -59,7 +59,7 @@ def run(options: ServeOptions) -> int:
         OSError: if the port cannot be opened.
     """
     if options.reload and find_spec("watchfiles") is None:
-        raise WrongUsage("--reload needs watchfiles: pip install 'uncork[reload]'")
+        raise WrongUsage("--reload requires watchfiles; run pip install 'uncork[reload]'")
     console = log_to_terminal(options.log_level, options.log_format.value)
     _require_gpus(options)
     with (
@@ -77,15 +77,22 @@ def _require_gpus(options: ServeOptions) -> None:
     total, evidence = gpus_here()
     given = f"--gpus {options.gpus}"
     if total is None:
-        log.warning("%s: the GPUs of this machine cannot be counted (%s)", given, evidence)
+        log.warning(
+            "%s was not checked, because the GPUs of this machine cannot be counted (%s); if a GPU is "
+            "missing, "
+            "its worker uses the CPU or fails to start",
+            given,
+            evidence,
+        )
         return
     missing = missing_gpus(options.gpu_names, total)
     if not missing:
         return
     if total == 0:
         raise WrongUsage(
-            f"{given}: this machine has no GPU ({evidence}); leave --gpus out to run without one, or make "
-            "the GPUs of the host visible to this container"
+            f"{given}: this machine has no GPU ({evidence}); omit --gpus to run on the CPU, or make the "
+            "GPUs of "
+            "the host visible to this container"
         )
     visible = os.environ.get(GPU_VARIABLE)
     raise WrongUsage(

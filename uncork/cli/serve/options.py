@@ -23,52 +23,56 @@ class ServeOptions(ServerOptions):
     """The options of ``uncork serve``."""
 
     target: str = argument(
-        "", "The service: MODULE:SERVICE or FILE.py:SERVICE.", metavar="TARGET", show_default=False
+        "", "The service to run, as MODULE:SERVICE or FILE.py:SERVICE.", metavar="TARGET", show_default=False
     )
-    workers: int = option(1, "Worker processes; each holds its own copy of the model.", min=1)
+    workers: int = option(1, "Number of worker processes; each loads its own copy of the model.", min=1)
     policy: str | None = option(
         None,
-        f"When to release a batch, for all apis: {POLICY_USAGE}.",
-        show_default="as each api says, else cork",
+        f"Policy that decides when to release a batch, for all APIs: {POLICY_USAGE}.",
+        show_default="set per API, else cork",
         callback=readable(check_policy),
     )
     mb_max_latency: float | None = option(
-        None, "Latency goal in milliseconds, for all apis.", show_default="as each api says, else 300"
+        None, "Latency goal in milliseconds, for all APIs.", show_default="set per API, else 300"
     )
     mb_max_batch_size: int | None = option(
-        None, "Most rows in a batch, for all apis.", min=1, show_default="as each api says, else 1000"
+        None, "Maximum rows per batch, for all APIs.", min=1, show_default="set per API, else 1000"
     )
     max_batches_per_worker: int | None = option(
         None,
-        "Replace a worker, without a gap, after this many batches; checked once a second.",
+        "Replace a worker, without downtime, after this many batches; checked once per second.",
         min=1,
         show_default="never",
     )
     max_worker_memory: str | None = option(
         None,
-        "Replace a worker, without a gap, above this resident memory: bytes, 500MB, 2GiB.",
+        "Replace a worker, without downtime, when its resident memory exceeds this size, such as 500MB or "
+        "2GiB.",
         metavar="SIZE",
         show_default="never",
         callback=readable(read_size),
     )
     reload: bool = option(
-        False, "Replace the workers when the service's files change; for development.", "--reload"
+        False, "Replace the workers when a file of the service changes; for development.", "--reload"
     )
     gpus: str | None = option(
         None,
-        "One GPU per worker, in turn: a count of GPUs, or their numbers or UUIDs, such as 0,1.",
-        show_default="every worker sees all",
+        "GPUs to assign to the workers in turn, one each: a count, or a list of numbers or UUIDs such as "
+        "0,1.",
+        show_default="every worker sees all GPUs",
         callback=readable(read_gpus),
     )
     warmup_seconds: float = option(
-        10.0, "Most seconds that a worker spends on warming up apis with an example; 0 skips it.", min=0
+        10.0,
+        "Maximum seconds that a worker spends warming up APIs that have an example; 0 skips the warm-up.",
+        min=0,
     )
 
     @property
     def service(self) -> str:
         """The target; raise WrongUsage if it is missing."""
         if not self.target:
-            raise WrongUsage("TARGET is missing: the service, as MODULE:SERVICE or FILE.py:SERVICE")
+            raise WrongUsage("missing argument TARGET; give the service as MODULE:SERVICE or FILE.py:SERVICE")
         return self.target
 
     @property

@@ -54,7 +54,7 @@ def readable(read: Callable[[str], object]) -> Callable[[Any], Any]:
 def read_header_name(text: str) -> bytes:
     """Return the name of a header in lower case; raise ValueError if the text is no header name."""
     if not _HEADER_NAME.fullmatch(text):
-        raise ValueError(f"{text!r} is not the name of a header")
+        raise ValueError(f"{text!r} is not a header name; give a name such as X-Client-Id")
     return text.lower().encode()
 
 
@@ -69,55 +69,57 @@ class ServerOptions(ListenerOptions):
 
     config: Path | None = option(
         None,
-        "TOML file with settings. Environment variables such as UNCORK_LOG_LEVEL, for --log-level, "
+        "TOML file with settings. Environment variables, such as UNCORK_LOG_LEVEL for --log-level, "
         "override it; the command line overrides both.",
         metavar="FILE",
         show_default="UNCORK_CONFIG, else none",
     )
     max_body_bytes: int = option(
-        _DEFAULTS.max_body_bytes, "Largest request body in bytes; larger ones get 413.", min=1
+        _DEFAULTS.max_body_bytes, "Maximum request body in bytes; larger bodies get 413.", min=1
     )
     max_queue_rows: int = option(
         _DEFAULTS.max_queue_rows,
-        "Rows (or their cost) queued per api or model; requests beyond get 503.",
+        "Maximum rows (or their cost) queued per API or model; further requests get 503.",
         min=1,
     )
     max_queue_bytes: int = option(
-        _DEFAULTS.max_queue_bytes, "Bytes of bodies queued per api or model; requests beyond get 503.", min=1
+        _DEFAULTS.max_queue_bytes,
+        "Maximum bytes of request bodies queued per API or model; further requests get 503.",
+        min=1,
     )
     fair_by: str | None = option(
         None,
-        "Header whose values share the queues equally, so that one client cannot crowd out the others; "
-        "requests without it count as one client.",
+        "Header that identifies a client; clients share the queues equally, so that none can crowd out the "
+        "others. Requests without the header count as one client.",
         metavar="HEADER",
         show_default="first come, first served",
         callback=readable(read_header_name),
     )
     header_timeout: float = option(
-        10.0, "Reject requests whose head takes longer than this many seconds (408).", min=0.1
+        10.0, "Reject requests whose headers take longer than this many seconds (408).", min=0.1
     )
     body_timeout: float = option(
         30.0, "Reject bodies that average under 500 B/s over this many seconds (408).", min=0.1
     )
     max_connections: int | None = option(
         None,
-        "Most client connections; requests on further ones get 503.",
+        "Maximum client connections; requests on further connections get 503.",
         min=1,
-        show_default="10000, or 100 below the limit of open files",
+        show_default="10000, or the open-file limit minus 100 if that is lower",
     )
     drain_delay: float = option(
         0.0,
-        "Seconds to keep serving after /readyz turns 503, for load balancers to notice.",
+        "Seconds to keep serving after /readyz turns 503, so that load balancers notice.",
         min=0,
     )
-    drain_timeout: float = option(30.0, "Seconds that a stop waits for queued and running requests.", min=0)
-    log_level: LogLevel = option(LogLevel.info, "Lowest level to log.")
-    log_format: LogLines = option(LogLines.text, "Lines of text, or one JSON object per line.")
+    drain_timeout: float = option(30.0, "Seconds to wait at shutdown for queued and running requests.", min=0)
+    log_level: LogLevel = option(LogLevel.info, "Minimum level to log.")
+    log_format: LogLines = option(LogLines.text, "Log as lines of text, or as one JSON object per line.")
     access_log: bool = option(False, "Log a line for each request, at level info.", "--access-log")
     traces: bool | None = option(
         None,
-        "Send OpenTelemetry spans of requests and batches; its OTEL_ variables configure how.",
-        show_default="if OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT is set",
+        "Send OpenTelemetry spans for requests and batches, as configured by the standard OTEL_ variables.",
+        show_default="on if OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT is set",
     )
     sources: Mapping[str, Source] = field(default_factory=dict)
     api_overrides: Sequence[tuple[Kind, Override]] = ()

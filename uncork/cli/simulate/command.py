@@ -21,10 +21,10 @@ from uncork_dispatcher.simulator import Comparison, run_cells
 
 @takes_plain_options
 def simulate(options: SimulateOptions) -> None:
-    """Compare policies in a simulation: one model at several loads, or a whole matrix of cells.
+    """Compare policies in a simulation of one model at several loads, or of a predefined matrix.
 
-    Batches of n rows take intercept + slope * n. The core and the policies are those of the gateway; time
-    is virtual.
+    A batch of n rows takes intercept + slope * n. The dispatcher and its policies are those of the gateway;
+    time is virtual. A cell is one model under one load.
     """
     with refusals("simulate"):
         job = options.job()
@@ -36,7 +36,9 @@ def simulate(options: SimulateOptions) -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenProcessPool:
-        print_error("simulate", "one of the processes was killed, perhaps for its memory")
+        print_error(
+            "simulate", "a simulation process was killed, perhaps for lack of memory; try fewer --processes"
+        )
         code = 1
     raise typer.Exit(code)
 

@@ -47,59 +47,66 @@ class Job:
 class SimulateOptions:
     """The options of ``uncork simulate``; ``given`` names those that are on the command line."""
 
-    intercept_ms: float = option(5.0, "Fixed time of a batch, in milliseconds.")
-    slope_ms: float = option(0.1, "Time that each row adds, in milliseconds.")
+    intercept_ms: float = option(5.0, "Milliseconds that each batch takes, whatever its size.")
+    slope_ms: float = option(0.1, "Milliseconds that each row adds.")
     noise: float = option(0.1, "Coefficient of variation of batch times.")
-    workers: int = option(1, "Workers.", min=1)
-    max_batch_size: int = option(64, "Most rows in a batch.", min=1)
+    workers: int = option(1, "Number of workers.", min=1)
+    max_batch_size: int = option(64, "Maximum rows per batch.", min=1)
     goal_ms: float = option(1000.0, "Latency goal in milliseconds.")
     load: str | None = option(
         None,
-        "Open loop: average rate as a share of the capacity of full batches; several with commas.",
+        "Open loop: average rate as a share of the capacity in full batches; separate several by commas.",
         metavar="SHARES",
-        show_default=f"{LOADS}; the recorded rate with {REPLAY}",
+        show_default=f"{LOADS}, or the recorded rate with {REPLAY}FILE",
     )
     arrivals: str = option(
         "poisson",
-        f"Open loop: {', '.join(ARRIVALS)}. A recorded file has seconds, one a line; with --load it "
-        "is stretched to that rate.",
+        f"Open loop: arrival process, one of {', '.join(ARRIVALS)}. A recording has one time in seconds per "
+        "line; --load scales it to that rate.",
         metavar="KIND",
     )
     clients: str | None = option(
         None,
-        "Closed loop instead: clients that each wait for their answer; several with commas.",
+        "Closed loop: number of clients, each of which sends its next request after the response to the "
+        "last; "
+        "separate several by commas.",
         metavar="NUMBERS",
         show_default="open loop",
     )
-    round_trip_ms: float = option(0.5, "Closed loop: from an answer to the next request, in milliseconds.")
-    think_ms: float = option(0.0, "Closed loop: think time of a client in between, in milliseconds.")
+    round_trip_ms: float = option(
+        0.5, "Closed loop: milliseconds from a response to the client's next request."
+    )
+    think_ms: float = option(0.0, "Closed loop: milliseconds that a client thinks in addition.")
     matrix: str | None = option(
         None,
-        f"A declared set of cells instead: {', '.join(MATRICES)}.",
+        f"Simulate a predefined matrix of models and loads: {', '.join(MATRICES)}.",
         metavar="NAME",
         show_default="one model",
     )
     policy: list[str] | None = option(
         None,
-        "Policies, as for serve; several with commas, or repeat the option. fixed:0, release when free, is "
-        f"the base of the ratios. all: {', '.join(ALL_POLICIES)}.",
+        "Policies, as for `uncork serve`; separate several by commas, or repeat the option. Ratios are "
+        "relative "
+        f"to fixed:0, which releases when a worker is free. all: {', '.join(ALL_POLICIES)}.",
         metavar="NAMES",
         show_default="all",
     )
-    seeds: int = option(3, "Runs with different seeds; intervals need 2.", min=1)
-    first_seed: int = option(1, "Seed of the first run; the others follow.", min=0)
+    seeds: int = option(3, "Runs of each cell with different seeds; intervals need at least 2.", min=1)
+    first_seed: int = option(1, "Seed of the first run; each further run adds 1.", min=0)
     requests: int | None = option(
         None,
         "Requests measured in each run, after a warm-up.",
         min=2,
         show_default="about 300 batches per worker",
     )
-    processes: int | None = option(None, "Processes to run on.", min=1, show_default="one per core")
+    processes: int | None = option(
+        None, "Processes that simulate in parallel.", min=1, show_default="one per core"
+    )
     json: str | None = json_option()
     plot: Path | None = option(
         None,
-        "Draw latency against load, throughput against clients or the panels of a matrix; the name "
-        f"ends in {', '.join(PICTURES)}.",
+        "Write a plot of latency by load, of throughput by clients, or of a matrix; the name must end in "
+        f"one of {', '.join(PICTURES)}.",
         metavar="FILE",
     )
     given: frozenset[str] = frozenset()
@@ -137,8 +144,8 @@ class SimulateOptions:
     def _refuse_contradictions(self) -> None:
         given = self.given
         if "matrix" in given and (wrong := named(_OF_A_CELL, given)):
-            raise WrongUsage(f"--matrix defines its own cells: leave out {wrong}, or --matrix")
+            raise WrongUsage(f"--matrix defines its own models and loads and cannot be combined with {wrong}")
         if "clients" in given and (wrong := named(_OF_OPEN, given)):
-            raise WrongUsage(f"--clients makes a closed loop: leave out {wrong}, or --clients")
+            raise WrongUsage(f"--clients runs a closed loop and cannot be combined with {wrong}")
         if "clients" not in given and (wrong := named(_OF_CLOSED, given)):
-            raise WrongUsage(f"{wrong} only goes with --clients, which makes a closed loop")
+            raise WrongUsage(f"to use {wrong}, set --clients (a closed loop)")

@@ -105,9 +105,9 @@ def _panels(comparisons: Sequence[Comparison], matrix: str) -> Figure:
             axes.set_xlabel(measure.across)
         line[0].set_ylabel(measure.title)
     if matrix == "goal":
-        says = "answers within the goal, relative to staggered workers"
+        says = "responses within the goal, relative to staggered workers"
     else:
-        says = f"ratios to {comparisons[0].base}, as far as between 1/4 and 4"
+        says = f"ratios to {comparisons[0].base}, cut off at 1/4 and 4"
     title = f"matrix {matrix}, {plural(len(comparisons), 'cell')}: {says}"
     _finish(figure, panels[0, 0], title)
     return figure
@@ -137,7 +137,7 @@ def _clients(cell: Cell) -> float:
 
 _MEAN = _Measure(
     title="mean latency",
-    across="load, as a share of the capacity of full batches",
+    across="load, as a share of the capacity in full batches",
     x=_load,
     y=lambda _, result: result.average.mean_ms,
     over_cells=fmean,
@@ -146,7 +146,7 @@ _MEAN = _Measure(
 _P99 = _MEAN._replace(title="99th percentile", y=lambda _, result: result.average.p99_ms)
 _THROUGHPUT = _Measure(
     title="",
-    across="clients, each of which waits for its answer",
+    across="clients of a closed loop",
     x=_clients,
     y=lambda _, result: result.average.rows_per_s,
     over_cells=fmean,

@@ -28,7 +28,7 @@ _OPTIONS = {
 def matrix_cells(name: str) -> list[Cell]:
     """Return the cells of a declared matrix; raise WrongUsage if there is no such matrix."""
     if name not in MATRICES:
-        raise WrongUsage(f"there is no --matrix {name!r}; there are {', '.join(MATRICES)}")
+        raise WrongUsage(f"--matrix must be one of {', '.join(MATRICES)}, got {name!r}")
     return MATRICES[name]()
 
 
@@ -65,7 +65,7 @@ def open_cells(model: dict[str, Any], load: str | None, arrivals: str) -> list[C
             return [Cell(**model, arrivals=arrivals, load=share)]
         except ValueError as error:
             raise WrongUsage(
-                f"{arrivals} brings {rate:g} requests per second: {error}; give a --load to stretch it to"
+                f"{arrivals} has {rate:g} requests per second: {error}; set --load to scale it"
             ) from None
     loads = _numbers("--load", LOADS if load is None else load, float, like="0.2,0.5,0.8")
     return [_cell(**model, arrivals=arrivals, load=share) for share in loads]
@@ -89,7 +89,7 @@ def _numbers(option: str, text: str, kind: Callable[[str], Any], *, like: str) -
         return list(dict.fromkeys(kind(number) for number in text.split(",")))
     except ValueError:
         raise WrongUsage(
-            f"{option} takes numbers with commas between them, as {like}; got {text!r}"
+            f"{option} takes numbers separated by commas, such as {like}; got {text!r}"
         ) from None
 
 

@@ -24,11 +24,11 @@ def tables(
     """Yield the parts to print, one below the other."""
     yield _heading(comparisons, seeds)
     if matrix == "goal":
-        yield "load and goodput in capacities of workers that start in turn within the goal"
+        yield "load and goodput are relative to the capacity of staggered workers within the goal"
         yield ""
         yield _compact(comparisons, _GOAL)
         yield ""
-        yield "over all models and workers: goodput (and the lowest), by load"
+        yield "mean goodput (lowest in parentheses) over all models and workers, by load"
         yield _goal_summary(comparisons)
         return
     yield _explanation(comparisons, seeds)
@@ -54,18 +54,18 @@ def _heading(comparisons: Sequence[Comparison], seeds: Sequence[int]) -> str:
     goal = f", goal {goals.pop():g} ms" if len(goals) == 1 else ""
     return (
         f"{plural(len(cells), 'cell')}, {plural(len(seeds), 'seed')}, "
-        f"at most {'/'.join(map(str, sorted(limits)))} rows a batch{goal}; times in ms"
+        f"at most {'/'.join(map(str, sorted(limits)))} rows per batch{goal}; times in ms"
     )
 
 
 def _explanation(comparisons: Sequence[Comparison], seeds: Sequence[int]) -> str:
     kinds = []
     if open_loops(comparisons):
-        kinds.append("of latency, where below 1 is better")
+        kinds.append("latency (below 1 is better)")
     if closed_loops(comparisons):
-        kinds.append("of rows/s, where above 1 is better")
-    interval = "; ± half of the 95 % interval" if len(seeds) > 1 else ""
-    return f"ratios to {comparisons[0].base}: {', and '.join(kinds)}{interval}"
+        kinds.append("rows/s (above 1 is better)")
+    interval = "; ± is half the 95 % interval" if len(seeds) > 1 else ""
+    return f"ratios to {comparisons[0].base}: {' and '.join(kinds)}{interval}"
 
 
 def _full(comparison: Comparison) -> Table:
@@ -100,7 +100,7 @@ def _summaries(comparisons: Sequence[Comparison]) -> Iterator[Table]:
         if some:
             yield _summary(f"over {len(some)} {kind}", some, ratios, [one for one in policies if one != base])
         if some and len(policies) > 2:
-            title = "against the best of the others in each cell"
+            title = "relative to the best other policy in each cell"
             yield _summary(title, some, {f"{name}_to_best": text for name, text in ratios.items()}, policies)
 
 

@@ -16,11 +16,11 @@ from uncork_loadtests.tuning.tune import tune as find
 
 @takes_plain_options
 def tune(options: TuneOptions) -> None:
-    """Find the settings with which a service keeps a latency goal, and prove them with a load test.
+    """Find settings that meet a latency goal, and verify them with a load test.
 
-    Measures batch times of the real service by size, simulates policy cork with them, and loads the service
-    with the advised settings. The exit code is 1 if the goal cannot be kept, or if measured latencies differ
-    from the predicted ones by more than 30 %.
+    Measures the batch times of the service by size, simulates policy cork with them, and load-tests the
+    service with the recommended settings. The exit code is 1 if the goal cannot be met, or if measured and
+    predicted latencies differ by more than 30 %.
     """
     with refusals("tune"):
         request = options.request()

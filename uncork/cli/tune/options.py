@@ -17,16 +17,18 @@ class TuneOptions(TrafficOptions):
     """The options of ``uncork tune``."""
 
     service: str = service_argument()
-    goal_ms: float = option(..., "Latency goal in milliseconds, for 99 % of the requests.")
+    goal_ms: float = option(..., "Latency goal in milliseconds that 99 % of requests must meet.")
     rate: float | None = option(
         None,
-        "Requests per second to carry, on average.",
-        show_default=f"the recorded rate with {REPLAY}, else the most that the workers can carry",
+        "Average requests per second to plan for.",
+        show_default=f"the recorded rate with {REPLAY}FILE, else the highest that meets the goal",
     )
-    max_workers: int = option(4, "Most workers to advise.", min=1)
-    max_batch_size: int = option(256, "Largest batch to measure and advise, in requests.", min=1)
+    max_workers: int = option(4, "Maximum workers to recommend.", min=1)
+    max_batch_size: int = option(256, "Largest batch to measure and recommend, in requests.", min=1)
     seconds: float | None = option(
-        None, "Length of the load test of the advice.", show_default="1000 requests, 5 to 60"
+        None,
+        "Seconds of the load test that verifies the settings.",
+        show_default="long enough for 1000 requests, from 5 to 60",
     )
 
     def request(self) -> TuningRequest:

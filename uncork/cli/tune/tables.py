@@ -11,6 +11,7 @@ from rich.table import Table
 from uncork.cli.terminal import NOTHING, as_document, plain_table
 from uncork_dispatcher.plural import plural
 from uncork_loadtests.servers import words
+from uncork_loadtests.traffic.plan import per_second
 from uncork_loadtests.tuning.advice import Advice
 from uncork_loadtests.tuning.tune import GATEWAY_BUSY, Proof, Tuned
 
@@ -22,7 +23,7 @@ def text(tuned: Tuned) -> Iterator[RenderableType]:
     if tuned.rates:
         yield ""
         yield _rates(tuned)
-        yield "the highest rates at which 99 % are within the goal, simulated, whatever the gateway carries"
+        yield "highest simulated rates at which 99 % of requests meet the goal, ignoring the gateway's limit"
     advice = tuned.advice
     if advice is None or not advice.met:
         return
@@ -31,8 +32,8 @@ def text(tuned: Tuned) -> Iterator[RenderableType]:
     yield f"@api(..., mb_max_latency={advice.mb_max_latency:g}, mb_max_batch_size={advice.mb_max_batch_size})"
     yield ""
     yield (
-        f"at {advice.rate:.4g}/s: {plural(advice.workers, 'worker, which carries', 'workers, which carry')} "
-        f"{advice.capacity:.4g}/s with full batches, {advice.capacity / advice.rate:.1f} times as much"
+        f"for {per_second(advice.rate)}: {plural(advice.workers, 'worker')} with a capacity of "
+        f"{per_second(advice.capacity)} in full batches, {advice.capacity / advice.rate:.1f} times the rate"
     )
     if tuned.proof is not None:
         yield from _proof(tuned.proof, advice)
@@ -69,7 +70,7 @@ def as_json(tuned: Tuned) -> bytes:
 
 
 def _sizes(tuned: Tuned) -> Table:
-    table = plain_table("rows", "batch ms", "line ms", "ms a row", "rows/s")
+    table = plain_table("rows", "batch ms", "fitted ms", "ms/row", "rows/s")
     for size in tuned.measured.sizes:
         table.add_row(
             str(size.rows),
@@ -84,21 +85,21 @@ def _sizes(tuned: Tuned) -> Table:
 def _line(tuned: Tuned) -> Iterator[str]:
     line = tuned.model.line
     yield (
-        f"a batch of n rows takes {line.intercept_ms:.3g} + {line.slope_ms:.3g}n ms; furthest from that: "
-        f"{100 * line.worst_deviation:+.0f} % at {line.worst_rows}; noise {line.noise_cv:.2f}"
+        f"a batch of n rows takes {line.intercept_ms:.3g} + {line.slope_ms:.3g}n ms; largest deviation: "
+        f"{100 * line.worst_deviation:+.0f} % at {plural(line.worst_rows, 'row')}; noise {line.noise_cv:.2f}"
     )
     for rows in line.steps:
         above = plural(rows, "row")
-        yield f"above {above} a batch takes much longer: does the model pad? See allowed_batch_sizes"
+        yield f"above {above} a batch takes much longer; if the model pads its input, set allowed_batch_sizes"
     if tuned.measured.stopped:
         yield f"larger batches were not measured: {tuned.measured.stopped}"
-    yield f"beside that a lone request takes {tuned.model.overhead_ms:.2f} ms"
+    yield f"overhead of a single request, in addition to its batch: {tuned.model.overhead_ms:.2f} ms"
     if tuned.gateway_rate < math.inf:
-        yield f"the gateway itself is busy for {GATEWAY_BUSY:.0%} of the time at {tuned.gateway_rate:.0f}/s"
+        yield f"the gateway itself uses {GATEWAY_BUSY:.0%} of a core at {tuned.gateway_rate:.0f}/s"
 
 
 def _rates(tuned: Tuned) -> Table:
-    table = plain_table("workers", "requests/s", "rows a batch at most", "p99 ms")
+    table = plain_table("workers", "requests/s", "max rows/batch", "p99 ms")
     for one in tuned.rates:
         table.add_row(
             str(one.workers), f"{one.rate:.0f}", str(one.mb_max_batch_size), _ms(one.predicted.p99_ms)
@@ -107,10 +108,11 @@ def _rates(tuned: Tuned) -> Table:
 
 
 def _proof(proof: Proof, advice: Advice) -> Iterator[RenderableType]:
-    share = f"one worker with its share of {proof.rate:.4g}/s" if proof.workers < advice.workers else "that"
-    reason = ", as there are fewer cores than workers" if proof.workers < advice.workers else ""
-    yield f"proof: {share} for {proof.seconds:.3g} s{reason}"
-    table = plain_table("", "p50 ms", "p99 ms", "in goal %", "rows a batch")
+    share = ""
+    if proof.workers < advice.workers:
+        share = ", with one worker and its share of the rate, as this machine has fewer cores than workers"
+    yield f"load test: {per_second(proof.rate)} for {proof.seconds:.3g} s{share}"
+    table = plain_table("", "p50 ms", "p99 ms", "in goal %", "rows/batch")
     for name, one in (("predicted", proof.predicted), ("measured", proof.measured)):
         if one is not None:
             rows = NOTHING if one.batch_rows is None else f"{one.batch_rows:.1f}"
@@ -118,7 +120,7 @@ def _proof(proof: Proof, advice: Advice) -> Iterator[RenderableType]:
     yield table
     if proof.gateway_cpu_us is not None:
         busy = proof.gateway_cpu_us * proof.rate / 1e6
-        yield f"the gateway, whose own work is not simulated, was busy for {busy:.0%} of the time"
+        yield f"the gateway used {busy:.0%} of a core; its own work is not simulated"
 
 
 def _ms(value: float | None) -> str:

@@ -17,14 +17,14 @@ def warn_of_units(name: str, settings: ApiSettings) -> None:
     in_class_body = 3
     if goal_ms < _SHORT_GOAL_MS:
         warnings.warn(
-            f"api {name!r}: mb_max_latency is in milliseconds, {goal_ms:g} hardly leaves time for anything; "
-            f"for {goal_ms:g} seconds write {goal_ms * 1000:g}",
+            f"API {name!r}: mb_max_latency is in milliseconds, and {goal_ms:g} ms is too short for most "
+            f"models; for {goal_ms:g} seconds, write {goal_ms * 1000:g}",
             stacklevel=in_class_body,
         )
     if timeout_s > _LONG_TIMEOUT_S:
         warnings.warn(
-            f"api {name!r}: timeout is in seconds, {timeout_s:g} are more than an hour; for {timeout_s:g} "
-            f"milliseconds write {timeout_s / 1000:g}",
+            f"API {name!r}: timeout is in seconds, and {timeout_s:g} s is more than an hour; for "
+            f"{timeout_s:g} milliseconds, write {timeout_s / 1000:g}",
             stacklevel=in_class_body,
         )
 
@@ -34,8 +34,8 @@ def not_a_method(value: object) -> str:
     if isinstance(value, staticmethod | classmethod | property):
         kind, function = type(value).__name__, value.fget if isinstance(value, property) else value.__func__
         name = getattr(function, "__name__", "handler")
-        return f"api {name!r}: leave out @{kind}; an api is a plain method, def {name}(self, rows)"
-    return f"@api belongs on a method, got {value!r}"
+        return f"API {name!r}: remove @{kind}; an API is a plain method, def {name}(self, rows)"
+    return f"@api must decorate a method, got {value!r}"
 
 
 def check_start(service: type[Any]) -> None:
@@ -47,8 +47,8 @@ def check_start(service: type[Any]) -> None:
     name = service.__name__
     if required := _required_arguments(service):
         raise DefinitionError(
-            f"service {name}: it is made without arguments, but its __init__ wants {required}; "
-            f"load what is needed in setup(self)"
+            f"service {name}: __init__ must not require arguments, but requires {required}; "
+            "initialize the service in setup(self)"
         )
     for method in ("setup", "teardown"):
         _check_plain(name, method, inspect.getattr_static(service, method))
@@ -57,8 +57,8 @@ def check_start(service: type[Any]) -> None:
 def _check_plain(name: str, method: str, function: Any) -> None:
     if inspect.iscoroutinefunction(function):
         raise DefinitionError(
-            f"service {name}: {method} must be a plain method, not async; what it awaits can be run with "
-            f"asyncio.run(...)"
+            f"service {name}: {method} must be a plain method, not async; run async code in it with "
+            "asyncio.run(...)"
         )
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise DefinitionError(f"service {name}: {method} must be a plain method, without yield")

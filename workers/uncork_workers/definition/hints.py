@@ -66,7 +66,7 @@ def hint_on_import(error: BaseException) -> str:
             return _hint_on_api(text)
         case TypeError() if (found := _BY_NAME.match(text)) and found[1] in adapters.__all__:
             names = inspect.signature(getattr(adapters, found[1])).parameters
-            return f"its arguments go by name: {found[1]}({', '.join(f'{name}=...' for name in names)})"
+            return f"pass its arguments by keyword: {found[1]}({', '.join(f'{name}=...' for name in names)})"
         case _:
             return ""
 
@@ -76,7 +76,7 @@ def _hint_on_api(text: str) -> str:
     near = get_close_matches(found[1], inspect.signature(api).parameters, n=1) if found else []
     if near:
         return f"did you mean {near[0]}?"
-    return "write @api(input=Json()) above the method, or another adapter; all arguments go by name"
+    return "write @api(input=Json()), or another adapter, above the method; pass all arguments by keyword"
 
 
 def _hint_on_attribute(error: BaseException, service: Service) -> str:
@@ -85,15 +85,15 @@ def _hint_on_attribute(error: BaseException, service: Service) -> str:
     name = error.name
     attributes = sorted(vars(service).keys() - {"worker_index"})
     if near := get_close_matches(name, attributes, n=1):
-        return f"nothing has set self.{name}; did you mean self.{near[0]}?"
+        return f"self.{name} is not set; did you mean self.{near[0]}?"
     has_setup = type(service).setup is not Service.setup
     if not has_setup and (other := _almost_setup(type(service))):
-        return f"nothing has set self.{name}: {other}() is never called; name it setup"
+        return f"self.{name} is not set: {other}() is never called; rename it to setup"
     if has_setup:
         listed = ", ".join(f"self.{attribute}" for attribute in attributes)
-        what = f"there are {listed}" if listed else "it has set nothing on self"
-        return f"setup() has not set self.{name}; {what}"
-    return f"nothing has set self.{name}: do it in def setup(self), which is called once in every worker"
+        what = f"available attributes: {listed}" if listed else "self has no attributes"
+        return f"setup() does not set self.{name}; {what}"
+    return f"self.{name} is not set; set it in setup(self), which runs once in each worker"
 
 
 def _almost_setup(service: type[Service]) -> str | None:
@@ -112,9 +112,9 @@ def _hint_on_rows(error: BaseException, rows: Any) -> str:
     for frame, code in _failing_expressions(error.__traceback__):
         if frame.f_locals.get(_treated_as_row(code, error, rows)) is rows:
             return (
-                f"a handler gets all rows of a batch (here {count}), but {ast.unparse(code)} treats them as "
-                "one row; go through them, as in [f(row) for row in rows], or use columns of an array, as in "
-                "rows[:, 1]"
+                f"a handler receives all rows of a batch (here {count}), but {ast.unparse(code)} treats them "
+                "as one row; iterate over them, as in [f(row) for row in rows], or index columns of an "
+                "array, as in rows[:, 1]"
             )
     return ""
 
@@ -173,7 +173,7 @@ def warn_if_blocking(
             if not (has_warned or turns) and took_s > _LONG_S:
                 has_warned = True
                 log.warning(
-                    "api %s: the async handler ran for %.1f s without awaiting anything, which blocks its "
+                    "API %s: the async handler ran for %.1f s without awaiting anything, which blocks its "
                     "event loop; await asyncio.to_thread(...), or write def instead of async def",
                     *(handler.__name__, took_s),
                 )

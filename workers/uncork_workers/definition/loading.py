@@ -65,7 +65,7 @@ def _load_file(place: str) -> ModuleType:
         existing = [file.name for file in path.parent.glob("*.py") if file.is_file()]
         near = get_close_matches(path.name, existing, n=1)
         hint = f"; did you mean {Path(place).with_name(near[0])}?" if near else ""
-        raise TargetError(f"there is no file {place}{hint}")
+        raise TargetError(f"file {place} does not exist{hint}")
     # As when Python runs the file: it can import modules in its folder.
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -85,7 +85,7 @@ def _load_module(place: str) -> ModuleType:
         if error.name is not None and (place == error.name or place.startswith(f"{error.name}.")):
             hint = f"; did you mean {place}.py?" if Path(f"{place}.py").is_file() else ""
             raise TargetError(
-                f"there is no module {error.name!r} here or among the installed ones{hint}"
+                f"module {error.name!r} is neither in the current directory nor installed{hint}"
             ) from None
         raise
 
@@ -100,12 +100,12 @@ def _services_of(module: ModuleType, *, like: str = "") -> str:
     near = get_close_matches(like.lower(), by_letters, n=1)
     if near:
         return f"did you mean {by_letters[near[0]]}?"
-    return f"it has {', '.join(names)}" if names else "it has no service at all"
+    return f"available services: {', '.join(names)}" if names else "it defines no service"
 
 
 def _no_service(name: str, value: object) -> str:
     if isinstance(value, Service):
-        return f"{name} is an object of {type(value).__name__}, name the class itself"
+        return f"{name} is an instance of {type(value).__name__}; name the class itself"
     return f"{name} is not a subclass of uncork.Service"
 
 

@@ -163,7 +163,7 @@ def _warmup_sample(api: str, adapter: Adapter, example: object, cost_field: str 
         return checked_sample(adapter, example, cost_field)
     except ValueError as error:
         reason = error.in_single_row() if isinstance(error, InvalidInput) else error
-        raise DefinitionError(f"api {api!r}: warmup must be an example of one row: {reason}") from error
+        raise DefinitionError(f"API {api!r}: warmup must be an example of one row: {reason}") from error
 
 
 def _offers(api: str, output: object) -> tuple[str, ...]:
@@ -190,20 +190,20 @@ def find_apis(service: type[Service]) -> list[ApiDefinition]:
             definition = getattr(value, _MARK, None)
             if isinstance(definition, ApiDefinition):
                 if definition.name != name:
-                    raise DefinitionError(f"api {definition.name!r} has another name in the class: {name!r}")
+                    raise DefinitionError(f"API {definition.name!r} has another name in the class: {name!r}")
                 found[name] = definition
             else:
                 found.pop(name, None)  # overridden by something that is not an api
     if not found:
         raise DefinitionError(
-            f"service {service.__name__} has no api: decorate a method with @api(input=...)"
+            f"service {service.__name__} has no API; decorate a method with @api(input=...)"
         )
     by_route: dict[str, str] = {}
     for name, definition in found.items():
         other = by_route.setdefault(definition.description.route, name)
         if other != name:
             raise DefinitionError(
-                f"apis {other!r} and {name!r} have the same route {definition.description.route!r}"
+                f"APIs {other!r} and {name!r} have the same route {definition.description.route!r}"
             )
     return list(found.values())
 
@@ -236,22 +236,22 @@ def _check_handler(name: str, handler: object) -> None:
         raise DefinitionError(not_a_method(handler))
     if not accepts(handler, "self", "rows"):
         raise DefinitionError(
-            f"api {name!r}: the handler is called with self and the rows of the batch; write "
+            f"API {name!r}: the handler is called with self and the rows of the batch; write "
             f"def {name}(self, rows), not def {name}{inspect.signature(handler)}"
         )
 
 
 _NOT_FOR_STREAMS = {
-    "output": "the first piece says what they are",
-    "warmup": "setup can run the model once",
+    "output": "the first piece determines the content type",
+    "warmup": "setup can run the model instead",
 }
 
 
 def _check_stream(name: str, policy: object, **arguments: object) -> None:
     if policy != "none":
         raise DefinitionError(
-            f"api {name!r}: a generator streams its answers, one request at a time; write policy='none', or "
-            f"return a list"
+            f"API {name!r}: a generator streams its responses, one request at a time; set policy='none', or "
+            "return a list"
         )
     for argument, value in arguments.items():
         if value is not None:

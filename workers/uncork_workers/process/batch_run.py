@@ -95,7 +95,10 @@ class BatchRun:
         if len(valid) == 1 or not self._batch.idempotent:
             self._fail(valid, error)
             return
-        log.warning("api %s failed on %d requests, looking for the culprit: %r", api, len(valid), error)
+        log.warning(
+            "API %s failed on a batch of %d requests; running parts of it to find the failing ones: %r",
+            *(api, len(valid), error),
+        )
         # At the timeout the gateway kills the worker, and no request of the batch is answered. A part can
         # take as long as the failed run, so stop in time.
         ends = time.perf_counter() + _SHARE_OF_TIMEOUT * self._batch.timeout_s - 2 * took_s
@@ -189,9 +192,9 @@ class BatchRun:
         """Answer requests with 500 and an error id that the log has too."""
         error_id = uuid.uuid4().hex[:12]
         api, rows = self._batch.api, sum(self._requests.rows[at] for at in group)
-        log.error("api %s failed on a batch of %s [%s]", api, plural(rows, "row"), error_id, exc_info=error)
+        log.error("API %s failed on a batch of %s [%s]", api, plural(rows, "row"), error_id, exc_info=error)
         self._exceptions.append(exception_report(error, error_id=error_id, requests=len(group)))
-        detail = f"the handler of api {api!r} failed; error id {error_id}".encode()
+        detail = f"the handler of API {api!r} failed; error id {error_id}".encode()
         for at in group:
             self._answer(at, CompleteResponse(_FAILED, detail))
 

@@ -55,7 +55,7 @@ def context() -> Context:
     try:
         return _current.get()
     except LookupError:
-        raise LookupError("uncork.context() is for handlers, while they run a batch") from None
+        raise LookupError("uncork.context() works only in a handler, while it runs a batch") from None
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class GatewayConnection:
                 elif isinstance(message, Ping):
                     self.send(Pong())
                 elif not isinstance(message, Cancel):  # of a batch that has ended
-                    raise FrameError(f"a worker takes batches, not {type(message).__name__}")
+                    raise FrameError(f"a worker accepts only batches, got {type(message).__name__}")
             if self._gateway_closed:
                 return
             self._receive(self._connection.recv(_READ_BYTES))

@@ -59,7 +59,7 @@ def _merge_alike(adapter: Adapter, requests: BatchRequests, form: Form) -> Any:
         case RawForm():
             merged = adapter.merge_raw(bodies, requests.metas)
     if len(merged) != sum(rows):
-        raise InvalidInput(f"{plural(len(merged), 'row')} where {sum(rows)} were counted")
+        raise InvalidInput(f"expected {plural(sum(rows), 'row')}, got {len(merged)}")
     return merged
 
 

@@ -79,13 +79,13 @@ class PieceEncoder:
         media_type = _media_type_of(piece)
         if media_type != self.media_type:
             raise WrongResult(
-                f"the handler yielded {_NAMES[self.media_type]} first, and {_NAMES[media_type]} later"
+                f"the handler yielded {_NAMES[self.media_type]} first, but {_NAMES[media_type]} later"
             )
         return None, _bytes_of(piece, media_type)
 
     def _first(self, response: Response) -> tuple[AnswerHead, bytes]:
         if response.is_bodiless:
-            raise WrongResult(f"status {response.status} has no body, and cannot be streamed")
+            raise WrongResult(f"status {response.status} allows no body and cannot be streamed")
         self.media_type = _media_type_of(response.body)
         head = AnswerHead(
             status=response.status,
@@ -102,7 +102,7 @@ def _media_type_of(piece: Any) -> str:
         case bytes() | bytearray() | memoryview():
             return OCTETS
         case Response() | Rejected():
-            raise WrongResult(f"only the first piece of an answer can be a {type(piece).__name__}")
+            raise WrongResult(f"only the first piece of a response can be a {type(piece).__name__}")
         case _:
             return _LINES
 

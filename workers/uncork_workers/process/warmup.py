@@ -105,7 +105,7 @@ def examples_of(service: type[Service], overrides: Sequence[Override]) -> list[E
             _ = example.cost
         except ValueError as error:
             raise WarmupFailed(
-                f"{example.api}: its example does not fit the cost in force: {error}"
+                f"{example.api}: the warm-up example does not fit the API's cost: {error}"
             ) from error
     return examples
 
@@ -167,7 +167,7 @@ class ApiWarmUp:
 
     def log_summary(self) -> None:
         sizes = self.example.sizes()[: len(self.chunks)]
-        rows = plural(sizes[0], "row") if len(sizes) == 1 else f"{sizes[0]} .. {sizes[-1]} rows"
+        rows = plural(sizes[0], "row") if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} rows"
         log.info("%s: warmed up with %s in %.1f s", self.example.api, rows, self.took_s)
 
     def _run(self, rows: int) -> float:
@@ -178,7 +178,7 @@ class ApiWarmUp:
             results = self.executor.run_example(batch, bodies)
         except (Exception, SystemExit) as error:
             raise WarmupFailed(
-                f"{api} raised {type(error).__name__} on its example (rows: {rows}): {error}"
+                f"{api} raised {type(error).__name__} on its warm-up example (rows: {rows}): {error}"
             ) from error
         took_s = self.clock() - began
         if not self.chunks and not self.example.answers_each:

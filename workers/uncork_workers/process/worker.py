@@ -40,10 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--index", required=True, type=int, help="number of this worker, from 0")
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--log-format", default="text", choices=["text", "json"])
-    parser.add_argument("--warmup-seconds", default=0.0, type=float, help="time to warm up in; 0: not at all")
+    parser.add_argument(
+        "--warmup-seconds", default=0.0, type=float, help="most seconds to spend on the warm-up; 0 skips it"
+    )
     overrides = msgspec.json.Decoder(list[Override])
-    parser.add_argument("--overrides", default="[]", type=overrides.decode, help="settings in force, as JSON")
-    parser.add_argument("--parent", type=int, help="process with which this one ends")
+    parser.add_argument(
+        "--overrides", default="[]", type=overrides.decode, help="overrides of @api arguments, as JSON"
+    )
+    parser.add_argument("--parent", type=int, help="PID of the process to exit with")
     options = parser.parse_args(arguments)
     if options.parent is not None:
         die_with(options.parent)

@@ -48,15 +48,13 @@ def read_gpus(text: str) -> list[str]:
     for name in names:
         if not _GPU_NAME.fullmatch(name):
             raise ValueError(
-                f"{text!r} names no GPUs: give a count such as 2, or numbers or UUIDs with commas between "
-                "them such as 0,1 (one alone with a comma behind it: 1,)"
+                f"{text!r} does not name GPUs; give a count such as 2, or comma-separated numbers or UUIDs "
+                "such as 0,1 (for a single one, end with a comma: 1,)"
             )
     if is_count and text.strip().isdecimal():
         return _first_gpus(int(text))
     if len(set(names)) < len(names):
-        raise ValueError(
-            f"{text!r} names a GPU twice; workers share GPUs when there are more workers than GPUs"
-        )
+        raise ValueError(f"{text!r} names a GPU twice; to share GPUs, run more workers than GPUs")
     return names
 
 
@@ -64,7 +62,7 @@ def _first_gpus(count: int) -> list[str]:
     visible = os.environ.get(GPU_VARIABLE)
     names = [str(number) for number in range(count)] if visible is None else visible.split(",")[:count]
     if count < 1:
-        raise ValueError("the count of GPUs must be at least 1")
+        raise ValueError("the number of GPUs must be at least 1")
     if len(names) < count or not all(names):
         raise ValueError(f"{GPU_VARIABLE} is {visible!r}, which does not name {plural(count, 'GPU')}")
     return names
@@ -80,17 +78,16 @@ def gpus_here(
     if sys.platform != "linux":
         return GpusHere(None, f"not known on {sys.platform}")
     if (root / _AMD).exists():
-        return GpusHere(None, f"/{_AMD} exists, and Uncork cannot count AMD GPUs")
+        return GpusHere(None, f"/{_AMD} exists, but Uncork cannot count AMD GPUs")
     listed = _listed_by_tool()
     if listed:
         return GpusHere(listed, f"nvidia-smi lists {listed}")
     sign = _sign_of_nvidia(root) or find_library("cuda")
     if sign:
-        return GpusHere(None, f"{sign} exists, but no nvidia-smi that lists GPUs")
+        return GpusHere(None, f"{sign} exists, but nvidia-smi lists no GPUs")
     return GpusHere(
         0,
-        "no nvidia-smi that lists one, no libcuda, no NVIDIA or AMD device in /dev, no NVIDIA device on the "
-        "PCI bus",
+        "no GPU in nvidia-smi, no libcuda, no NVIDIA or AMD device in /dev, no NVIDIA device on the PCI bus",
     )
 
 

@@ -87,7 +87,7 @@ class Recycler:
         if limits.memory_bytes is None or worker.pid in self._always_too_large:
             return ""
         memory_bytes = resident_bytes(worker.pid)
-        return f"takes {_mib(memory_bytes)}" if memory_bytes > limits.memory_bytes else ""
+        return f"uses {_mib(memory_bytes)}" if memory_bytes > limits.memory_bytes else ""
 
     async def _recycle(self, index: int, reason: str) -> None:
         try:
@@ -97,11 +97,11 @@ class Recycler:
             # Each attempt loads the service once more, next to the running workers.
             wait_s = backoff_s(failures, first_s=1.0, longest_s=60.0)
             self._failures[index] = failures, self._clock() + wait_s
-            message = "worker %d %s but cannot be replaced: %s; next attempt in %.0f s"
+            message = "worker %d %s, but replacing it failed: %s; retrying in %.0f s"
             log.error(message, index, reason, error, wait_s)
             return
         self._failures.pop(index, None)
-        log.info("worker %d %s: another has taken over", index, reason)
+        log.info("worker %d %s; a new worker has replaced it", index, reason)
         self._check_new_worker(index)
 
     def _check_new_worker(self, index: int) -> None:
@@ -112,8 +112,8 @@ class Recycler:
         if limit_bytes is not None and memory_bytes > limit_bytes:
             self._always_too_large.add(worker.pid)
             log.warning(
-                "worker %d takes %s before its first batch, more than the %s above which workers are "
-                "replaced: it is not replaced again",
+                "worker %d uses %s before its first batch, more than the limit of %s; it will not be "
+                "replaced for its memory. Raise the limit",
                 *(index, _mib(memory_bytes), _mib(limit_bytes)),
             )
 

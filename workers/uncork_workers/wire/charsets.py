@@ -20,5 +20,5 @@ def decode_text(data: bytes, charset: str) -> str:
     except UnicodeError as error:
         raise ValueError(f"the text is not valid {charset}: {error}") from error
     except (LookupError, ValueError):
-        raise ValueError(f"the charset {charset!r} is not known") from None
+        raise ValueError(f"unknown charset {charset!r}") from None
     return text

@@ -128,7 +128,7 @@ def _decode_header(header: bytes) -> Message:
     try:
         return _decoder.decode(header)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise FrameError(f"not a header that is known here: {error}") from error
+        raise FrameError(f"invalid header: {error}") from error
 
 
 def _check_lengths(header_bytes: int, payload_bytes: int) -> None:

@@ -69,7 +69,7 @@ def apply_overrides(service: ServiceDescription, overrides: Sequence[Override]) 
         other = by_route.setdefault(api.route, api.name)
         if other != api.name:
             raise DefinitionError(
-                f"apis {other!r} and {api.name!r} have the same route {api.route!r}"
+                f"APIs {other!r} and {api.name!r} have the same route {api.route!r}"
                 + _sources([*_of(overrides, other, "route"), *_of(overrides, api.name, "route")])
             )
     return msgspec.structs.replace(service, apis=apis)
@@ -114,6 +114,6 @@ def _no_such_api(override: Override, service: ServiceDescription) -> str:
     unknown = str(override.api)
     near = get_close_matches(unknown.lower(), names, n=1)
     return (
-        f"{override.source}: {service.name} has no api {unknown!r}; "
-        f"{f'did you mean {near[0]}? ' if near else ''}it has {', '.join(names)}"
+        f"{override.source}: {service.name} has no API {unknown!r}; "
+        f"{f'did you mean {near[0]}? ' if near else ''}available APIs: {', '.join(names)}"
     )

@@ -31,8 +31,8 @@ _SHOWN_CHARACTERS = 40
 # Kinds of input whose rows may be JSON objects.
 KINDS_WITH_FIELDS = ("json", "dataframe")
 _NOT_FOR_STREAMS = {
-    "cost": "how long one takes is not predicted",
-    "allowed_batch_sizes": "they are not batched",
+    "cost": "execution times are not predicted",
+    "allowed_batch_sizes": "requests are not batched",
 }
 
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -78,15 +78,13 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         _check_count(api, "mb_max_batch_size", self.mb_max_batch_size, unit="rows")
         _check_count(api, "mb_max_batch_bytes", self.mb_max_batch_bytes, unit="bytes")
         if not isinstance(self.policy, str):
-            raise wrong_value(api, "policy", "a name", self.policy)
+            raise wrong_value(api, "policy", "a string", self.policy)
         if not isinstance(self.idempotent, bool):
             raise wrong_value(api, "idempotent", "True or False", self.idempotent)
         _check_cost(api, self.cost)
         _check_sizes(api, self.allowed_batch_sizes)
         if self.cost is not None and self.allowed_batch_sizes is not None:
-            raise DefinitionError(
-                f"api {api!r}: allowed_batch_sizes counts rows, cost does not; leave out one"
-            )
+            raise DefinitionError(f"API {api!r}: allowed_batch_sizes and cost cannot be combined; remove one")
 
 
 class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,13 +148,11 @@ def field_cost(row: bytes | msgspec.Raw, field: str) -> float:
     try:
         fields = _fields_decoder.decode(row)
     except msgspec.ValidationError:
-        raise ValueError(
-            f"a row must be an object with the field {field!r}, by which it is weighed"
-        ) from None
+        raise ValueError(f"each row must be an object with the cost field {field!r}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"the body is not valid JSON: {error}") from error
     if field not in fields:
-        raise ValueError(f"a row lacks the field {field!r}, by which it is weighed")
+        raise ValueError(f"a row has no cost field {field!r}")
     text = bytes(fields[field])
     first = text[:1]
     if first in (b"[", b"{"):
@@ -166,8 +162,8 @@ def field_cost(row: bytes | msgspec.Raw, field: str) -> float:
     number = float(text) if first == b"-" or first.isdigit() else 0.0
     if not 0 < number <= MAX_COST:
         raise ValueError(
-            f"the field {field!r}, by which a row is weighed, must be a number above 0 and at most "
-            f"{MAX_COST}, a string, a list or an object, got {text[:_SHOWN_CHARACTERS].decode()}"
+            f"the cost field {field!r} must be a number above 0 and at most {MAX_COST}, a string, a list or "
+            f"an object, got {text[:_SHOWN_CHARACTERS].decode()}"
         )
     return rounded_cost(number)
 
@@ -189,11 +185,11 @@ def _is_number(value: object, *, most: float) -> bool:
 
 
 def wrong_value(api: str, argument: str, accepted: str, value: object, hint: str = "") -> DefinitionError:
-    return DefinitionError(f"api {api!r}: {argument} must be {accepted}, got {value!r}{hint}")
+    return DefinitionError(f"API {api!r}: {argument} must be {accepted}, got {value!r}{hint}")
 
 
 def not_for_streams(api: str, argument: str, reason: str) -> DefinitionError:
-    return DefinitionError(f"api {api!r}: {argument} is not for streamed answers: {reason}; leave it out")
+    return DefinitionError(f"API {api!r}: {argument} does not apply to streaming: {reason}; remove it")
 
 
 def check_route(api: str, route: object) -> None:
@@ -206,22 +202,22 @@ def check_route(api: str, route: object) -> None:
         raise wrong_value(api, "route", f"a path such as '/{api}'", route)
     if any(mark in route for mark in "{}?# \t\r\n"):
         raise DefinitionError(
-            f"api {api!r}: route {route!r} must be a plain path without {{}}, ?, # or spaces"
+            f"API {api!r}: route {route!r} must be a plain path without {{}}, ?, # or spaces"
         )
     if route in RESERVED_ROUTES or route.startswith(RESERVED_PREFIXES):
         taken = ", ".join((*RESERVED_ROUTES, *RESERVED_PREFIXES))
-        raise DefinitionError(f"api {api!r}: route {route!r} is taken by the gateway (which has {taken})")
+        raise DefinitionError(f"API {api!r}: route {route!r} is reserved by the gateway (reserved: {taken})")
 
 
 def _check_number(api: str, argument: str, value: object, *, unit: str) -> None:
     if not _is_number(value, most=sys.float_info.max):
-        raise wrong_value(api, argument, f"a number of {unit} above 0", value, _unquoted(value))
+        raise wrong_value(api, argument, f"a positive number of {unit}", value, _unquoted(value))
 
 
 def _check_count(api: str, argument: str, value: object, *, unit: str) -> None:
     if not is_count(value):
         hint = _unquoted(value, whole=True)
-        raise wrong_value(api, argument, f"a whole number of {unit} from 1", value, hint)
+        raise wrong_value(api, argument, f"an integer number of {unit}, at least 1", value, hint)
 
 
 def _unquoted(value: object, *, whole: bool = False) -> str:
@@ -239,7 +235,7 @@ def _check_sizes(api: str, sizes: object) -> None:
         return
     fine = isinstance(sizes, tuple) and sizes and all(type(size) is int and size > 0 for size in sizes)
     if not fine or list(sizes) != sorted(set(sizes)):  # type: ignore[call-overload]
-        raise wrong_value(api, "allowed_batch_sizes", "rising whole numbers of rows from 1", sizes)
+        raise wrong_value(api, "allowed_batch_sizes", "a list of increasing integers, at least 1", sizes)
 
 
 def _check_cost(api: str, cost: object) -> None:

@@ -12,17 +12,17 @@ async function load(key) {
   try {
     reply = await fetch("openapi.json", { headers: key ? { "X-Api-Key": key } : {} });
   } catch {
-    tell("The server does not answer.", key);
+    tell("The server does not respond.", key);
     return;
   }
   if (reply.status === 401) {
     form.hidden = false;
-    message.textContent = key ? "The server does not know this key." : "";
+    message.textContent = key ? "Unknown API key." : "";
     return;
   }
   if (!reply.ok) {
     const problem = await reply.json().catch(() => ({ detail: `status ${reply.status}` }));
-    tell(`Not yet: ${problem.detail}.`, key);
+    tell(`Not ready: ${problem.detail}.`, key);
     return;
   }
   show(await reply.json(), key);

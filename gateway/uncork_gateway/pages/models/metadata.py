@@ -174,8 +174,8 @@ def model_asked(request: Request, models: Mapping[str, Model]) -> Model:
     if name not in models:
         known = ", ".join(sorted(models)) or "none yet"
         near = nearest(name, sorted(models))
-        hint = f"did you mean {near}? " if near else ""
-        raise HTTPException(404, f"there is no model {name!r}; {hint}there are {known}")
+        hint = f"; did you mean {near}?" if near else ""
+        raise HTTPException(404, f"unknown model {name!r}; available models: {known}{hint}")
     return models[name]
 
 

@@ -92,11 +92,11 @@ async def _read_index_request(request: Request) -> _IndexRequest:
         async for piece in request.stream():
             body += piece
             if len(body) > _MOST_INDEX_BYTES:
-                raise ValueError(f"it is longer than {_MOST_INDEX_BYTES} bytes")
+                raise ValueError(f"longer than {_MOST_INDEX_BYTES} bytes")
         return msgspec.json.decode(body, type=_IndexRequest) if body.strip() else _IndexRequest()
     except (ValueError, msgspec.DecodeError) as error:
-        accepted = 'send nothing, or {"ready": true} for the models that are ready'
-        raise HTTPException(400, f"the body is not a request for the index: {error}; {accepted}") from error
+        accepted = 'send an empty body, or {"ready": true} to list only ready models'
+        raise HTTPException(400, f"invalid repository index request: {error}; {accepted}") from error
 
 
 def config_of(model: Model) -> dict[str, Any]:

@@ -12,14 +12,14 @@ from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 _TIMEOUT = {
     "name": "X-Request-Timeout-Ms",
     "in": "header",
-    "description": "How long the client waits, in milliseconds; it can only bring the deadline forward.",
+    "description": "How long the client waits, in milliseconds. It can shorten the deadline, not extend it.",
     "schema": {"type": "number", "exclusiveMinimum": 0},
 }
 _KEYS: Schema = {
     "ApiKey": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
     "Bearer": {"type": "http", "scheme": "bearer"},
 }
-_ABOUT_ERRORS = "At an api's own route, errors are problem documents (RFC 9457)."
+_ABOUT_ERRORS = "API routes return errors as problem documents (RFC 9457)."
 
 
 def make_openapi(

@@ -12,11 +12,11 @@ from uncork_workers.wire.schema import JSON, ApiDescription
 
 _V1, _V2 = "KServe V1 and TensorFlow Serving", "Open Inference Protocol V2"
 TAGS = [
-    {"name": _V1, "description": "The same apis, for clients of these protocols"},
-    {"name": _V2, "description": "The same apis, for clients of this protocol"},
+    {"name": _V1, "description": "The same APIs, for clients of these protocols"},
+    {"name": _V2, "description": "The same APIs, for clients of this protocol"},
 ]
 _ERROR: Schema = {
-    "description": "An error, with the same status as at the api's own route.",
+    "description": "An error, with the same status as at the API's own route.",
     "content": {
         JSON: {
             "schema": {
@@ -49,7 +49,7 @@ def paths_of_models(models: Mapping[str, Model]) -> Schema:
         f"{v1}/versions/{VERSION}:predict": _post(
             _V1, "tfserving.predict", "Predict (TensorFlow Serving)", known, _instances
         ),
-        v1: _get(_V1, "v1.model", "Whether a model is ready", known),
+        v1: _get(_V1, "v1.model", "Check whether a model is ready", known),
         f"{v2}/infer": _post(_V2, "v2.infer", "Infer", known, _tensors),
         v2: _metadata(known, models),
     }
@@ -80,7 +80,7 @@ def _get(tag: str, name: str, summary: str, known: Mapping[str, ApiDescription])
 
 
 def _metadata(known: Mapping[str, ApiDescription], models: Mapping[str, Model]) -> Schema:
-    described = _get(_V2, "v2.model", "Inputs and outputs of a model", known)
+    described = _get(_V2, "v2.model", "Get a model's inputs and outputs", known)
     examples = {name: {"value": metadata_of(models[name])} for name in known}
     described["get"]["responses"]["200"]["content"][JSON]["examples"] = examples
     return described
@@ -94,7 +94,7 @@ def _operation(tag: str, name: str, summary: str, names: Sequence[str]) -> Schem
         "summary": summary,
         "parameters": [{"name": "model", "in": "path", "required": True, "schema": model}],
         "responses": {
-            "200": {"description": "The answer.", "content": {JSON: {"schema": {"type": "object"}}}},
+            "200": {"description": "The response.", "content": {JSON: {"schema": {"type": "object"}}}},
             "default": _ERROR,
         },
     }

@@ -13,21 +13,21 @@ PROBLEM: Schema = {
         "type": {"type": "string", "format": "uri-reference"},
         "title": {"type": "string"},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "what was wrong, and what is accepted"},
+        "detail": {"type": "string", "description": "What was wrong, and what is accepted."},
     },
 }
 _ERRORS = {
     "400": "Malformed input; only this request fails.",
     "401": "The API key is missing or unknown.",
     "408": "The client sent the request too slowly.",
-    "413": "The body is over the limit.",
-    "414": "The target is too long.",
-    "415": "The api does not accept the content type, or the content encoding is unknown.",
-    "431": "The header section is too large.",
-    "500": "The handler failed on this request; the log has the traceback under the error id in the answer.",
+    "413": "The body exceeds the size limit.",
+    "414": "The request target is too long.",
+    "415": "The API does not accept the content type, or the content encoding is not supported.",
+    "431": "The request headers are too large.",
+    "500": "The handler failed on this request. Find the traceback in the log by the response's error id.",
     "502": "The worker died, and a retry failed or was not allowed.",
-    "503": "Refused: overloaded, no worker is ready, or the server is stopping.",
-    "504": "The batch ran past its timeout, or the time in X-Request-Timeout-Ms passed.",
+    "503": "Overloaded, no worker is ready, or the server is shutting down. Retry after `Retry-After`.",
+    "504": "The batch exceeded the API's timeout, or X-Request-Timeout-Ms expired.",
 }
 
 
@@ -40,27 +40,27 @@ def _header(kind: str, description: str = "", *, required: bool = True, **limits
 
 
 REPLY_HEADERS = {
-    "X-Batch-Id": _header("string", "The batch that the request was in."),
+    "X-Batch-Id": _header("string", "ID of the batch that contained the request."),
     "X-Batch-Size": _header("integer", "Rows in that batch.", minimum=1),
-    "Server-Timing": _header("string", "Time in milliseconds: queue, batch."),
+    "Server-Timing": _header("string", "Time in the queue and in the batch, in milliseconds."),
 }
 _ACCEPT_ENCODING = _header(
-    "string", "The accepted content encodings, if the encoding was unknown.", required=False
+    "string", "The supported content encodings, if the request's is not among them.", required=False
 )
 # Headers of errors besides content type and length.
 _ERROR_HEADERS: Mapping[str, Schema] = {
     "401": {"WWW-Authenticate": _header("string")},
     "415": {"Accept-Encoding": _ACCEPT_ENCODING},
-    "503": {"Retry-After": _header("integer", "Seconds.", minimum=1)},
+    "503": {"Retry-After": _header("integer", "Seconds to wait before a retry.", minimum=1)},
 }
-_REFUSED = "The handler refused this request, with a status of its choice."
+_REFUSED = "The handler rejected this request, with a status of its choice."
 _OWN: Schema = {
-    "description": "The handler's own answer: JSON, text, bytes, or any other content type.",
+    "description": "The handler's own response: JSON, text, bytes, or any other content type.",
     "headers": REPLY_HEADERS,
     "content": {"*/*": {}},
 }
 _STREAM: Schema = {
-    "description": "A stream of text, bytes, lines of JSON, or any other content type. "
+    "description": "A stream of text, bytes, JSON lines, or any other content type. "
     "If it ends before its last chunk, the handler failed.",
     "headers": REPLY_HEADERS,
     "content": {"*/*": {}},
@@ -69,7 +69,7 @@ _STREAM: Schema = {
 
 def responses_of(api: ApiDescription) -> Schema:
     """Return the answers at the route of an API, by status."""
-    own = {"description": "Another status that the handler has chosen.", "content": {"*/*": {}}}
+    own = {"description": "Another status, chosen by the handler.", "content": {"*/*": {}}}
     return {
         "200": _STREAM if api.streams else _OWN if api.answers_each else _results(api.offers),
         **{status: _error(status, text) for status, text in _ERRORS.items()},
@@ -79,7 +79,7 @@ def responses_of(api: ApiDescription) -> Schema:
 
 def _results(offers: Sequence[str]) -> Schema:
     return {
-        "description": "One result, or one for each row.",
+        "description": "One result, or a list with one result per row.",
         "headers": REPLY_HEADERS,
         "content": {media_type: media_content(media_type, schema={}) for media_type in offers},
     }

@@ -58,7 +58,7 @@ def test_it_is_valid_and_says_what_the_apis_take() -> None:
     validate(document)
 
     assert (document["info"]["title"], document["info"]["version"]) == ("Flowers", "7")
-    assert document["info"]["description"].startswith("Two apis.\n\nAt an api's own route, errors are")
+    assert document["info"]["description"].startswith("Two apis.\n\nAPI routes return errors as")
     predict = document["paths"]["/ask/here"]["post"]
     assert (predict["operationId"], predict["summary"]) == ("predict", "Say what it is.")
     assert predict["description"] == "At some length."

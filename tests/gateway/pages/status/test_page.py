@@ -53,15 +53,15 @@ async def test_each_worker_tells_what_it_does(tmp_path: Path) -> None:
         await busy.batch()
 
         assert await told(on) == [
-            (0, "lost", "worker 0 was killed by SIGKILL (3 times in a row; next try in 60 s)"),
+            (0, "lost", "worker 0 was killed by SIGKILL (3 times in a row; retrying in 60 s)"),
             (1, "busy", "runs 1 row of echo"),
             (2, "busy", "runs 1 row of echo"),
             (3, "starting", "is being set up"),
         ]
         document = await status(on.http)
         assert document["sentence"] == (
-            "2 of 4 workers are ready. Worker 0 was killed by SIGKILL (3 times in a row; next "
-            "try in 60 s). "
+            "2 of 4 workers are ready. Worker 0 was killed by SIGKILL (3 times in a row; retrying in "
+            "60 s). "
             "Worker 3 is being set up."
         )
         assert (document["state"], document["server"], document["restarts"]) == ("ready", "Fake", 4)

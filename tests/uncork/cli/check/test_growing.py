@@ -137,8 +137,8 @@ def test_an_answer_that_is_an_error_is_a_failure() -> None:
         raise Died
 
     for run, says in (
-        (unavailable, "answers with status 503: no database"),
-        (dies, "ends the worker process"),
+        (unavailable, "returns status 503: no database"),
+        (dies, "kills the worker process"),
     ):
         batches = Batches(Example(api="a", sample=Sample(b"1"), settings=ApiSettings()), run)
         with pytest.raises(Failed, match=f"^{says}$"):
@@ -150,7 +150,7 @@ def test_a_profile_is_as_good() -> None:
 
     assert times.batch_ms(3) == pytest.approx(13)
     assert times.memory_per_row_bytes is None
-    with pytest.raises(Unknown, match="gives no example"):
+    with pytest.raises(Unknown, match="the API has no example, and none can be generated"):
         of_profile([])
 
 

@@ -55,11 +55,11 @@ SLOW = times(400, 1, largest=64)
 CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "goal below a row": ({"seen": SLOW}, "error", "goal-below-row", "set mb_max_latency to 1203,"),
     "goal below a full batch": (
-        {"seen": times(10, 1)}, "note", "goal-below-batch", "mb_max_batch_size=290 says so",
+        {"seen": times(10, 1)}, "note", "goal-below-batch", "set mb_max_batch_size to 290",
     ),
     "goal just below a full batch, above the line": (
         {"seen": times(), "mb_max_latency": 110, "mb_max_batch_size": 1024},
-        "note", "goal-below-batch", "mb_max_batch_size=999 says so",
+        "note", "goal-below-batch", "set mb_max_batch_size to 999",
     ),
     "goal below a full batch that the policy makes": (
         {"seen": times(10, 1), "policy": "fixed:5"},
@@ -75,7 +75,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     ),
     "a handler that fails on its own example": (
         {"api": {"failure": Failure(rows=1, says="no"), "row_is_made_up": False}},
-        "error", "handler-fails", "fix the handler, or give an example that works",
+        "error", "handler-fails", "fix the handler, or set a working example",
     ),
     "a handler that fails on a row that was made up": (
         {"api": {"failure": Failure(rows=1, says="no")}},
@@ -83,9 +83,9 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     ),
     "a handler that fails on several rows": (
         {"api": {"failure": Failure(rows=64, says="no")}},
-        "error", "handler-fails", "fix the handler: it gets all rows of a batch at once",
+        "error", "handler-fails", "fix the handler: it receives all rows of a batch at once",
     ),
-    "no example": ({"api": {"unmeasured": "none"}}, "note", "not-measured", "give an example"),
+    "no example": ({"api": {"unmeasured": "none"}}, "note", "not-measured", "set a working example"),
     "impatient clients": (
         {"plan": {"client_timeout_ms": 100}}, "error", "client-below-goal", "set mb_max_latency below 100",
     ),
@@ -98,7 +98,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "warning", "row-above-batch-bytes", "set mb_max_batch_bytes to 600000",
     ),
     "a body above the bytes of a batch": (
-        {"mb_max_batch_bytes": 1000}, "note", "body-above-batch-bytes", "larger requests travel alone",
+        {"mb_max_batch_bytes": 1000}, "note", "body-above-batch-bytes", "larger requests run alone",
     ),
     "a queue below a batch": (
         {"plan": {"max_queue_rows": 999}}, "warning", "queue-below-batch", "set --max-queue-rows to 20000",
@@ -110,17 +110,17 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {"plan": {"drain_timeout_s": 0.1}}, "warning", "drain-below-goal", "set --drain-timeout to 1",
     ),
     "policy none where batches gain": (
-        {"policy": "none"}, "warning", "policy-none", "leave policy out",
+        {"policy": "none"}, "warning", "policy-none", "remove the setting",
     ),
     "batches that gain nothing": (
         {"seen": times(0.1, 1, largest=128), "mb_max_batch_size": 100},
-        "note", "little-gain", "have the handler work on all rows at once",
+        "note", "little-gain", "process all rows at once in the handler",
     ),
     "more workers than cores": (
         {"plan": {"workers": 5}}, "warning", "workers-above-cores", "set --workers to 4",
     ),
     "more threads than cores": (
-        {"plan": {"workers": 2, "threads": 4}}, "warning", "threads-above-cores", "leave OMP_NUM_THREADS",
+        {"plan": {"workers": 2, "threads": 4}}, "warning", "threads-above-cores", "unset OMP_NUM_THREADS",
     ),
     "more workers than GPUs": (
         {"plan": {"workers": 3, "gpus": ("0", "1")}}, "warning", "workers-above-gpus", "set --workers to 2",
@@ -130,13 +130,13 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     ),
     "more GPUs than there are": (
         {"plan": {"gpus": ("0", "1"), "workers": 2, "visible_gpus": 1}},
-        "error", "gpus-missing", "name those",
+        "error", "gpus-missing", "name only GPUs that this machine has",
     ),
     "a GPU with a number that none has": (
-        {"plan": {"gpus": ("2",), "visible_gpus": 1}}, "error", "gpus-missing", "name those",
+        {"plan": {"gpus": ("2",), "visible_gpus": 1}}, "error", "gpus-missing", "name only GPUs",
     ),
     "a GPU where there is none": (
-        {"plan": {"gpus": ("0",), "visible_gpus": 0}}, "error", "gpus-missing", "leave --gpus out",
+        {"plan": {"gpus": ("0",), "visible_gpus": 0}}, "error", "gpus-missing", "omit --gpus",
     ),
     "workers beyond the memory": (
         {"plan": {"workers": 3, "worker_bytes": 400 * MIB, "free_bytes": 1000 * MIB}},
@@ -161,7 +161,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {"plan": {"open_files": 1024}}, "error", "connections-above-files", "set --max-connections to 924",
     ),
     "keys in the clear": (
-        {"plan": {"has_keys": True, "host": "0.0.0.0"}}, "warning", "keys-without-tls", "give --tls-cert",
+        {"plan": {"has_keys": True, "host": "0.0.0.0"}}, "warning", "keys-without-tls", "set --tls-cert",
     ),
     "operators' port for all": (
         {"plan": {"admin_host": "0.0.0.0"}}, "warning", "admin-is-public", "set --admin-host to 127.0.0.1",

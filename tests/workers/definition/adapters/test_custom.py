@@ -152,6 +152,6 @@ def test_media_types_must_be_a_list(wrong: Any) -> None:
 def test_rows_of_json_are_no_requests() -> None:
     """A client of another protocol gets 400."""
     with pytest.raises(
-        InvalidInput, match=r"^this api takes no rows of JSON, only requests at its own route$"
+        InvalidInput, match=r"^this API accepts requests only at its own route, not as rows of JSON$"
     ):
         Numbers().merge([b"1"])

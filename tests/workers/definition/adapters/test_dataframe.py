@@ -224,7 +224,7 @@ def test_columns_are_matched_by_name() -> None:
     pd.testing.assert_frame_equal(adapter.merge([b'{"a":1,"b":2},{"b":4,"a":3}']), expected)
     pd.testing.assert_frame_equal(adapter.merge_table([b"1,2\n", b"3,4\n"], '"a","b"', [1, 1]), expected)
     with pytest.raises(
-        InvalidInput, match=r"^the first row lacks 'b' and has unknown 'c'; its columns must be "
+        InvalidInput, match=r"^the first row has the wrong columns: missing 'b'; unknown 'c'; expected "
     ):
         adapter.merge_table([b"1,2\n"], "a,c", [1])
 
@@ -259,13 +259,13 @@ WRONG_VALUES = {
     ("float64", "x"): "each value a number or missing, got 'x'",
     ("float64", "true"): "each value a number or missing, got ",
     ("float32", "1e39"): "each value a number or missing, got 1e.39, which is out of range",
-    ("int64", "1.5"): "each value a whole number, got ",
-    ("int64", "1.0"): "each value a whole number, got ",
-    ("int64", ""): "each value a whole number, got ",
-    ("int64", "x"): "each value a whole number, got ",
-    ("int8", "128"): "each value a whole number, got ",
-    ("int64", "9223372036854775808"): "each value a whole number, got ",
-    ("uint8", "-1"): "each value a whole number, got ",
+    ("int64", "1.5"): "each value an integer, got ",
+    ("int64", "1.0"): "each value an integer, got ",
+    ("int64", ""): "each value an integer, got ",
+    ("int64", "x"): "each value an integer, got ",
+    ("int8", "128"): "each value an integer, got ",
+    ("int64", "9223372036854775808"): "each value an integer, got ",
+    ("uint8", "-1"): "each value an integer, got ",
     ("bool", "1"): "each value true or false, got ",
     ("bool", ""): "each value true or false, got ",
     ("bool", "x"): "each value true or false, got ",
@@ -275,7 +275,7 @@ WRONG_VALUES = {
 @pytest.mark.parametrize(("dtype", "word"), WRONG_VALUES)
 def test_a_value_that_does_not_fit_is_refused(dtype: str, word: str) -> None:
     adapter = DataFrame(dtypes={"b": dtype})
-    reason = f"^the column 'b' must be {dtype}, {WRONG_VALUES[dtype, word]}"
+    reason = f"^column 'b' must be {dtype}, {WRONG_VALUES[dtype, word]}"
     try:
         value = None if not word else json.loads(word)
     except json.JSONDecodeError:
@@ -292,28 +292,44 @@ WRONG_ROWS = {
     "no object": (
         ROWS,
         b"[1]",
-        "a row must be an object of numbers, text, true, false or null: Expected `obj",
+        "each row must be an object of numbers, text, true, false or null: Expected `obj",
     ),
-    "nested": (ROWS, b'{"a":[1]}', "a row must be an object of numbers, text, .*got `array`"),
-    "not JSON": (ROWS, b'{"a":NaN}', "a row must be an object .*: JSON is malformed"),
+    "nested": (ROWS, b'{"a":[1]}', "each row must be an object of numbers, text, .*got `array`"),
+    "not JSON": (ROWS, b'{"a":NaN}', "each row must be an object .*: JSON is malformed"),
     "nested, and a later value too deep to read": (
         ROWS,
         b'{"a":[1],"b":%b1%b}' % (b"[" * 10_000, b"]" * 10_000),
-        "a row must be an object of numbers, text, .*got `array`",
+        "each row must be an object of numbers, text, .*got `array`",
     ),
-    "nested, and a later name not UTF-8": (ROWS, b'{"a":[1],"\xff":1}', "a row must be an object of .*"),
-    "not UTF-8": (ROWS, b'{"a":"\xff"}', "a row must be an object "),
-    "nothing": (ROWS, b"", "there are no rows"),
-    "too large": (ROWS, b'{"a":1%b}' % (b"0" * 400), "the column 'a' has a number that is too large"),
+    "nested, and a later name not UTF-8": (ROWS, b'{"a":[1],"\xff":1}', "each row must be an object of .*"),
+    "not UTF-8": (ROWS, b'{"a":"\xff"}', "each row must be an object "),
+    "nothing": (ROWS, b"", "the body has no rows"),
+    "too large": (ROWS, b'{"a":1%b}' % (b"0" * 400), "column 'a' has a number that is too large"),
     "another name": (
         ROWS,
         b'{"a":1},{"b":1}',
-        "row 2 lacks 'a' and has unknown 'b'; its columns must be 'a'$",
+        "row 2 has the wrong columns: missing 'a'; unknown 'b'; expected 'a'$",
     ),
-    "one name more": (ROWS, b'{"a":1},{"a":1,"b":1}', "row 2 has unknown 'b'; its columns must be 'a'$"),
-    "lacking": (DataFrame(columns=["a", "b"]), b'{"a":1}', "row lacks 'b'; its columns must be 'a', 'b'$"),
-    "unknown": (DataFrame(columns=["a"]), b'{"a":1,"z":1}', "row has unknown 'z'; its columns must be 'a'$"),
-    "no dtype's": (DataFrame(dtypes={"z": "int8", "y": "int8"}), b'{"a":1}', "the first row lacks 'y', 'z'$"),
+    "one name more": (
+        ROWS,
+        b'{"a":1},{"a":1,"b":1}',
+        "row 2 has the wrong columns: unknown 'b'; expected 'a'$",
+    ),
+    "lacking": (
+        DataFrame(columns=["a", "b"]),
+        b'{"a":1}',
+        "row has the wrong columns: missing 'b'; expected 'a', 'b'$",
+    ),
+    "unknown": (
+        DataFrame(columns=["a"]),
+        b'{"a":1,"z":1}',
+        "row has the wrong columns: unknown 'z'; expected 'a'$",
+    ),
+    "no dtype's": (
+        DataFrame(dtypes={"z": "int8", "y": "int8"}),
+        b'{"a":1}',
+        "the first row has no column 'y', 'z'$",
+    ),
 }
 
 
@@ -330,13 +346,13 @@ def test_wrong_tables_are_refused(body: bytes) -> None:
 
 
 WRONG_DEFINITIONS: list[tuple[dict[str, Any], str]] = [
-    ({"columns": []}, "columns must be a list of names, at least one and none twice, got \\[\\]"),
-    ({"columns": "ab"}, "columns must be a list of names, .* got 'ab'"),
-    ({"columns": ["a", "a"]}, "columns must be a list of names, .*none twice"),
-    ({"columns": ["a", ""]}, "columns must be a list of names"),
-    ({"columns": [1]}, "columns must be a list of names"),
+    ({"columns": []}, "columns must be a non-empty list of distinct names, got \\[\\]"),
+    ({"columns": "ab"}, "columns must be a non-empty list of distinct names, got 'ab'"),
+    ({"columns": ["a", "a"]}, "columns must be a non-empty list of distinct names"),
+    ({"columns": ["a", ""]}, "columns must be a non-empty list of distinct names"),
+    ({"columns": [1]}, "columns must be a non-empty list of distinct names"),
     ({"dtypes": ["a"]}, "dtypes must be a mapping of names to dtypes, got \\['a'\\]"),
-    ({"dtypes": {1: "int8"}}, "dtypes must have names of columns, got 1"),
+    ({"dtypes": {1: "int8"}}, "the keys of dtypes must be column names, got 1"),
     ({"columns": ["a"], "dtypes": {"b": "int8"}}, "dtypes has 'b', which is not in columns \\['a'\\]"),
     *(
         ({"dtypes": {"a": dtype}}, "the dtype of 'a' must be a float, an integer, 'bool' or 'str', got ")

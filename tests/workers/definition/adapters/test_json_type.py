@@ -198,7 +198,7 @@ class Calling(pydantic.BaseModel):
 
 @pytest.mark.parametrize("kind", [Opaque, list[Opaque], list[Model], Calling, 5, "Nobody", list["Nobody"]])  # type: ignore[name-defined]  # noqa: F821
 def test_a_type_that_json_cannot_be_is_refused(kind: Any) -> None:
-    with pytest.raises(DefinitionError, match=r"^Json: values of type .* cannot be made of JSON; use "):
+    with pytest.raises(DefinitionError, match=r"^Json: values of type .* cannot be decoded from JSON; use "):
         Json(type=kind)
 
 

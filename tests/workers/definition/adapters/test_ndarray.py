@@ -71,8 +71,8 @@ WRONG: dict[str, tuple[NdArray, bytes, str]] = {
     "too shallow": (FLOATS, b"1", "Expected `array`, got `int`"),
     "too deep": (FLOATS, b"[[1,2],[3,4]]", "Expected `float`, got `array`"),
     "deep without end": (FLOATS, b"[" * 100_000, "Expected `float`, got `array`"),
-    "ragged rows": (NdArray(), b"[1],[2,3]", "rows are of different lengths"),
-    "ragged inside": (NdArray(shape=(2, None)), b"[[1],[2,3]]", "rows are of different lengths"),
+    "ragged rows": (NdArray(), b"[1],[2,3]", "rows have different lengths"),
+    "ragged inside": (NdArray(shape=(2, None)), b"[[1],[2,3]]", "rows have different lengths"),
     "text": (FLOATS, b'["1","2"]', "Expected `float`, got `str`"),
     "null": (FLOATS, b"[1,null]", "Expected `float`, got `null`"),
     "object": (FLOATS, b'{"a":1}', "Expected `array`, got `object`"),
@@ -147,13 +147,13 @@ def test_the_gateway_is_told_dtype_and_shape(adapter: NdArray, dtype: str, shape
 
 @pytest.mark.parametrize("dtype", ["float33", "", "f4:", 5])
 def test_a_dtype_that_numpy_does_not_know_is_refused(dtype: Any) -> None:
-    with pytest.raises(DefinitionError, match=f"NdArray: {dtype!r} is not a dtype of NumPy"):
+    with pytest.raises(DefinitionError, match=f"NdArray: {dtype!r} is not a NumPy dtype"):
         NdArray(dtype=dtype)
 
 
 @pytest.mark.parametrize(("dtype", "meant"), [("flaot32", "float32"), ("uint46", "uint64")])
 def test_a_dtype_that_is_nearly_right(dtype: str, meant: str) -> None:
-    with pytest.raises(DefinitionError, match=f"is not a dtype of NumPy; did you mean '{meant}'\\?$"):
+    with pytest.raises(DefinitionError, match=f"is not a NumPy dtype; did you mean '{meant}'\\?$"):
         NdArray(dtype=dtype)
 
 
@@ -177,13 +177,15 @@ def test_a_dtype_that_is_no_real_number_is_refused(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["f4,,", "i4,("])
 def test_a_dtype_that_numpy_cannot_even_parse_is_refused(dtype: str) -> None:
     """NumPy raises SyntaxError for these."""
-    with pytest.raises(DefinitionError, match="is not a dtype of NumPy"):
+    with pytest.raises(DefinitionError, match="is not a NumPy dtype"):
         NdArray(dtype=dtype)
 
 
 @pytest.mark.parametrize("shape", [[2], 2, (0,), (-1,), (2.0,), (True,), ("2",), (2, 0), None, ([1],)])
 def test_a_wrong_shape_is_refused(shape: Any) -> None:
-    with pytest.raises(DefinitionError, match="NdArray: shape must be a tuple of lengths from 1, or None"):
+    with pytest.raises(
+        DefinitionError, match="NdArray: shape must be a tuple of lengths, each at least 1 or None"
+    ):
         NdArray(shape=shape)
 
 

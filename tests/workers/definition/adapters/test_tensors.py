@@ -186,25 +186,25 @@ WRONG: dict[str, tuple[Adapter, TensorForm, bytes, str]] = {
         NdArray(),
         TensorForm("FP64", (2,)),
         bytes(15),
-        r"1 row of FP64 of shape \(2,\) are 16 byt",
+        r"expected 16 bytes for 1 row of FP64 with shape \(2,\), got 15",
     ),
     "too long": (
         Json(),
         TensorForm("INT8", ()),
         bytes(2),
-        r"1 row of INT8 of shape \(\) are 1 byte, got 2",
+        r"expected 1 byte for 1 row of INT8 with shape \(\), got 2",
     ),
     "unknown": (
         Json(),
         TensorForm("FP8", (1,)),
         b"1",
-        "datatype 'FP8' is not known; it must be one of BOOL, ",
+        "unknown datatype 'FP8'; send one of BOOL, ",
     ),
     "no values": (Json(), TensorForm("FP32", (2, 0)), b"", r"a row of shape \(2, 0\) has no values"),
     "negative": (Json(), TensorForm("FP32", (-1, -1)), bytes(4), r"a row of shape \(-1, -1\) has no values"),
     "dimensions": (Json(), TensorForm("INT8", (1,) * 99), b"1", "a tensor has too many dimensions"),
-    "huge": (Json(), TensorForm("INT8", (2**62, 2**62)), b"1", "are 2126764"),
-    "not bool": (Json(), TensorForm("BOOL", (2,)), b"\1\2", "a value of BOOL is a byte 0 or 1, got 2"),
+    "huge": (Json(), TensorForm("INT8", (2**62, 2**62)), b"1", "expected 2126764"),
+    "not bool": (Json(), TensorForm("BOOL", (2,)), b"\1\2", "a BOOL value must be 0 or 1, got 2"),
     "shape": (
         NdArray(shape=(3,)),
         TensorForm("FP64", (1,)),
@@ -247,7 +247,7 @@ WRONG: dict[str, tuple[Adapter, TensorForm, bytes, str]] = {
         Json(),
         TensorForm("BYTES", ()),
         b"\1\0\0\0\xff",
-        "element 0 of a tensor of BYTES is not UTF",
+        "element 0 of a tensor of BYTES is not valid UTF",
     ),
 }
 
@@ -277,11 +277,11 @@ class Lines(Adapter):
 
 
 def test_an_input_takes_json_only_if_it_says_nothing_else() -> None:
-    with pytest.raises(InvalidInput, match=r"^this api does not take binary tensors$"):
+    with pytest.raises(InvalidInput, match=r"^this API does not accept binary tensors$"):
         Lines().merge_tensors([b"1"], TensorForm("INT8", ()), [1])
-    with pytest.raises(InvalidInput, match=r"^this api does not take CSV$"):
+    with pytest.raises(InvalidInput, match=r"^this API does not accept CSV$"):
         Lines().merge_table([b"1\n"], "a", [1])
-    with pytest.raises(InvalidInput, match=r"^this api does not take bodies of this kind$"):
+    with pytest.raises(InvalidInput, match=r"^this API does not accept bodies of this kind$"):
         Lines().merge_raw([b"1"], [Meta(content_type="text/plain")])
 
 

@@ -93,11 +93,11 @@ def test_line_breaks_in_text_do_not_part_it() -> None:
         (3, 2, ""),
         (0, 1, ""),
         (1, 0, ""),
-        (1, 2, "; it is called with all rows of a batch, and must return a result for each of them"),
+        (1, 2, "; it receives all rows of a batch and must return one result per row"),
         (
             3,
             1,
-            "; if they all belong to the one row, they are one result: return them in a list, as [results]",
+            "; to return several values for one row, nest them in a list: [results]",
         ),
     ],
 )
@@ -134,15 +134,15 @@ class Awaited:
     def __await__(self) -> None: ...
 
 
-_PER_ROW = "it was called with 2 rows, and each of them needs a result"
-_LIST = "make a list of it, in the order of the rows"
-_UNAWAITED = "it was not awaited: write async def, and await the call"
+_PER_ROW = "it was called with 2 rows and must return one result for each"
+_LIST = "convert it to a list, in the order of the rows"
+_UNAWAITED = "write async def, and await the call"
 
 
 @pytest.mark.parametrize(
     ("wrong", "what"),
     [
-        (None, "None; is a return missing?"),
+        (None, "None; is a return statement missing?"),
         ("ab", f"a single str; {_PER_ROW}"),
         (b"ab", f"a single bytes; {_PER_ROW}"),
         (5, f"a single int; {_PER_ROW}"),
@@ -151,11 +151,11 @@ _UNAWAITED = "it was not awaited: write async def, and await the call"
         (Opaque(), f"Opaque; {_PER_ROW}"),
         ({1, 2}, f"set; {_LIST}"),
         ({"a": 1, "b": 2}.values(), f"dict_values; {_LIST}"),
-        ((item for item in [1, 2]), "generator; make a list of it: list(...)"),
-        (map(str, [1, 2]), "map; make a list of it: list(...)"),
-        (Rejected(422, "no"), "Rejected; put it into a list, in the place of the row that it is about"),
-        (Tensor(), "Tensor; make an array of it: .detach().cpu().numpy()"),
-        (Arrayish(), "Arrayish; make an array of it: numpy.asarray(...)"),
+        ((item for item in [1, 2]), "generator; convert it with list(...)"),
+        (map(str, [1, 2]), "map; convert it with list(...)"),
+        (Rejected(422, "no"), "Rejected; put it in a list, at the position of its row"),
+        (Tensor(), "Tensor; convert it with .detach().cpu().numpy()"),
+        (Arrayish(), "Arrayish; convert it with numpy.asarray(...)"),
         (Awaited(), f"Awaited; {_UNAWAITED}"),
     ],
 )
@@ -166,7 +166,7 @@ def test_only_a_list_or_an_array_can_be_dealt_out(wrong: object, what: str, acce
         encode(wrong, expected=2, accept=accept)
 
     assert str(caught.value) == (
-        f"the handler must return an array, a table or a list with one result per row, it returned {what}"
+        f"the handler must return an array, a table or a list with one result per row, got {what}"
     )
 
 
@@ -177,18 +177,18 @@ CIRCLE.append(CIRCLE)
 @pytest.mark.parametrize(
     ("result", "path", "reason"),
     [
-        (Opaque(), "", "Opaque is not JSON; it can be made of numbers, text, "),
-        ([1, {"x": Opaque()}], ", at [1]['x'],", "Opaque is not JSON; "),
-        ({"a": [0, (1, Opaque())]}, ", at ['a'][1][1],", "Opaque is not JSON; "),
-        ({"a": 1, (1, 2): 2}, "", "tuple is not JSON; "),
-        (1 + 2j, "", "complex is not JSON"),
-        (np.complex64(1), "", "complex is not JSON"),
-        (np.array([1, Opaque()]), "", "Opaque is not JSON"),
-        ((item for item in [1]), "", "generator is not JSON"),
-        ({"mean": Tensor()}, ", at ['mean'],", "Tensor is not JSON; make an array of it: .detach().cpu()"),
-        (Awaited(), "", f"Awaited is not JSON; {_UNAWAITED}"),
+        (Opaque(), "", "Opaque is not supported; use numbers, text, "),
+        ([1, {"x": Opaque()}], " at [1]['x']", "Opaque is not supported; "),
+        ({"a": [0, (1, Opaque())]}, " at ['a'][1][1]", "Opaque is not supported; "),
+        ({"a": 1, (1, 2): 2}, "", "tuple is not supported; "),
+        (1 + 2j, "", "complex is not supported"),
+        (np.complex64(1), "", "complex is not supported"),
+        (np.array([1, Opaque()]), "", "Opaque is not supported"),
+        ((item for item in [1]), "", "generator is not supported"),
+        ({"mean": Tensor()}, " at ['mean']", "Tensor is not supported; convert it with .detach().cpu()"),
+        (Awaited(), "", f"Awaited is not supported; {_UNAWAITED}"),
         ("\ud800", "", "'utf-8' codec can't encode"),
-        (CIRCLE, f", at {'[0]' * 19},", "maximum recursion"),
+        (CIRCLE, f" at {'[0]' * 19}", "maximum recursion"),
     ],
 )
 def test_a_result_that_is_not_json_is_refused(result: object, path: str, reason: str) -> None:

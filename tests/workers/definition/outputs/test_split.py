@@ -153,7 +153,7 @@ def test_a_rejection_goes_before_a_response() -> None:
 
 @pytest.mark.parametrize("result", [b"x", Response("x"), Response(b"", 204)])
 def test_a_request_of_several_rows_has_no_room_for_whole_answers(result: object) -> None:
-    message = "^a request of several rows cannot be answered with files or responses$"
+    message = "^a request with several rows cannot be answered with a file or a Response$"
     with pytest.raises(WrongResult, match=message):
         split_results(encode([1, result], expected=2), [2])
 
@@ -182,7 +182,7 @@ def test_results_of_calls_that_differ_are_not_joined() -> None:
     ]
     for one, other in pairs:
         for parts in ([one, other], [other, one]):
-            with pytest.raises(WrongResult, match=r"^the results of several calls of the handler differ in "):
+            with pytest.raises(WrongResult, match=r"^the handler's results differ in "):
                 join_chunks(parts)
 
 

@@ -96,20 +96,22 @@ def test_columns_by_name_are_an_object_for_each_row() -> None:
 )
 def test_what_is_no_column_is_refused(wrong: object) -> None:
     """A dict for a single result is a common mistake; the message says what to return."""
-    with pytest.raises(WrongResult, match=r"^a dict must have a column for each name, a list or an array"):
+    with pytest.raises(
+        WrongResult, match=r"^each value of a returned dict must be a column, a list or an array"
+    ):
         encode(wrong, expected=2)
 
 
 def test_columns_are_of_one_length() -> None:
     """Otherwise rows would shift."""
     with pytest.raises(
-        WrongResult, match=r"^the columns of a dict must be of one length, they have \[1, 2\]$"
+        WrongResult, match=r"^the columns of a returned dict must have equal lengths, got \[1, 2\]$"
     ):
         encode({"a": [1, 2], "b": [1]}, expected=2)
 
 
 def test_two_columns_of_a_frame_have_two_names() -> None:
-    with pytest.raises(WrongResult, match=r"^two columns of a frame have one name$"):
+    with pytest.raises(WrongResult, match=r"^the data frame has duplicate column names$"):
         encode(pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), expected=2)
 
 
@@ -156,12 +158,12 @@ def test_results_of_every_kind_are_csv(results: object, head: bytes, lines: list
 @pytest.mark.parametrize(
     ("results", "reason"),
     [
-        ([{"a": 1}, {"b": 1}], "rows have different names"),
-        ([{"a": 1}, [1]], "rows have different names"),
-        ([{"a": 1}, {"a": 1, "b": 2}], "rows have different names"),
-        ([[1], [1, 2]], "rows are of different lengths"),
-        ([1, [1, 2]], "rows are of different lengths"),
-        ([1, object()], "object is not JSON"),
+        ([{"a": 1}, {"b": 1}], "rows have different columns"),
+        ([{"a": 1}, [1]], "rows have different columns"),
+        ([{"a": 1}, {"a": 1, "b": 2}], "rows have different columns"),
+        ([[1], [1, 2]], "rows have different lengths"),
+        ([1, [1, 2]], "rows have different lengths"),
+        ([1, object()], "object is not supported"),
         ([1, "\ud800"], "surrogates not allowed"),
     ],
 )

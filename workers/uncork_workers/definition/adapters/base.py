@@ -93,15 +93,15 @@ class Adapter(ABC):
 
     def merge_tensors(self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> Any:
         """Merge raw tensors with the given numbers of rows."""
-        raise InvalidInput("this api does not take binary tensors")
+        raise InvalidInput("this API does not accept binary tensors")
 
     def merge_table(self, bodies: Sequence[bytes], header: str, rows: Sequence[int]) -> Any:
         """Merge lines of CSV under one header, with the given numbers of rows."""
-        raise InvalidInput("this api does not take CSV")
+        raise InvalidInput("this API does not accept CSV")
 
     def merge_raw(self, bodies: Sequence[bytes], metas: Sequence[Meta]) -> Any:
         """Merge bodies as the clients sent them, one row each."""
-        raise InvalidInput("this api does not take bodies of this kind")
+        raise InvalidInput("this API does not accept bodies of this kind")
 
 
 def _to_builtins(value: Any) -> Any:
@@ -109,7 +109,7 @@ def _to_builtins(value: Any) -> Any:
         return value.tolist()
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} is not supported")
 
 
 def json_array(bodies: Sequence[bytes]) -> bytes:

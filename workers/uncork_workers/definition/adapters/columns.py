@@ -30,8 +30,8 @@ _TEXT = "U"
 _NUMBERS = "iuf"
 _NAMES = {
     "f": "a number or missing",
-    "i": "a whole number",
-    "u": "a whole number",
+    "i": "an integer",
+    "u": "an integer",
     "b": "true or false",
     _TEXT: "text or missing",
 }
@@ -107,7 +107,7 @@ def _infer(name: str, values: list[Value], types: set[type]) -> Column:
             return np.array(values, dtype="f8")
         return np.array([_plain(value) for value in values], dtype=object)
     except OverflowError:
-        raise InvalidInput(f"the column {name!r} has a number that is too large") from None
+        raise InvalidInput(f"column {name!r} has a number that is too large") from None
 
 
 def _plain(value: Value) -> bool | float | str:
@@ -191,6 +191,6 @@ def _narrowed(name: str, numbers: Array, dtype: np.dtype[Any]) -> Array:
 
 def _wrong(name: str, dtype: np.dtype[Any], got: str) -> InvalidInput:
     return InvalidInput(
-        f"the column {name!r} must be {dtype.name}, each value {_NAMES[dtype.kind]}, "
+        f"column {name!r} must be {dtype.name}, each value {_NAMES[dtype.kind]}, "
         f"got {got[:_SHOWN_CHARACTERS]}"
     )

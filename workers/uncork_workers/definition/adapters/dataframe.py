@@ -115,11 +115,11 @@ class DataFrame(Adapter):
             rows = _rows_decoder.decode(document)
         except UNREADABLE as error:
             raise InvalidInput(
-                "a row must be an object of numbers, text, true, false or null: ",
+                "each row must be an object of numbers, text, true, false or null: ",
                 *_with_columns(message_pieces(error), document),
             ) from error
         if not rows:
-            raise InvalidInput("there are no rows")
+            raise InvalidInput("the body has no rows")
         names = self._ordered(rows[0])
         wanted = set(names)
         for number, row in enumerate(rows, 1):
@@ -155,7 +155,7 @@ class DataFrame(Adapter):
         except (pd.errors.ParserError, UnicodeDecodeError) as error:
             raise InvalidInput(f"not valid CSV: {error}") from error
         if len(frame) != sum(rows):
-            raise InvalidInput(f"{plural(len(frame), 'row')} where {sum(rows)} were counted")
+            raise InvalidInput(f"expected {plural(sum(rows), 'row')}, got {len(frame)}")
         return pd.DataFrame(
             {name: column_of_csv(name, frame[name], rows, self._dtypes.get(name)) for name in ordered}
         )
@@ -165,7 +165,7 @@ class DataFrame(Adapter):
         got = list(names)
         if self._columns is None:
             if lacking := self._dtypes.keys() - set(got):
-                raise InvalidInput(f"the first row lacks {', '.join(map(repr, sorted(lacking)))}")
+                raise InvalidInput(f"the first row has no column {', '.join(map(repr, sorted(lacking)))}")
             return got
         if sorted(got) != sorted(self._columns):
             raise InvalidInput(f"the first row {_difference(got, set(self._columns))}")
@@ -222,17 +222,17 @@ def _difference(got: Iterable[str], wanted: set[str]) -> str:
     """Describe how the columns of a row differ from the wanted ones."""
     reasons = [
         f"{what} {', '.join(map(repr, sorted(names)[:_SHOWN_NAMES]))}"
-        for what, names in (("lacks", wanted - set(got)), ("has unknown", set(got) - wanted))
+        for what, names in (("missing", wanted - set(got)), ("unknown", set(got) - wanted))
         if names
     ]
-    return f"{' and '.join(reasons)}; its columns must be {', '.join(map(repr, sorted(wanted)))}"
+    return f"has the wrong columns: {'; '.join(reasons)}; expected {', '.join(map(repr, sorted(wanted)))}"
 
 
 def _checked_columns(columns: object) -> list[str]:
     names = list(columns) if isinstance(columns, list | tuple) else []
     if not names or not all(isinstance(name, str) and name for name in names) or len({*names}) != len(names):
         raise DefinitionError(
-            f"DataFrame: columns must be a list of names, at least one and none twice, got {columns!r}"
+            f"DataFrame: columns must be a non-empty list of distinct names, got {columns!r}"
         )
     return names
 
@@ -242,7 +242,7 @@ def _checked_dtypes(dtypes: object, columns: list[str] | None) -> dict[str, np.d
         raise DefinitionError(f"DataFrame: dtypes must be a mapping of names to dtypes, got {dtypes!r}")
     for name in dtypes:
         if not isinstance(name, str) or not name:
-            raise DefinitionError(f"DataFrame: dtypes must have names of columns, got {name!r}")
+            raise DefinitionError(f"DataFrame: the keys of dtypes must be column names, got {name!r}")
         if columns is not None and name not in columns:
             raise DefinitionError(f"DataFrame: dtypes has {name!r}, which is not in columns {columns}")
     return {name: _checked_dtype(name, dtype) for name, dtype in dtypes.items()}

@@ -38,9 +38,9 @@ class File(RequestAdapter):
         if isinstance(parts, str) or not all(isinstance(name, str) and name for name in parts):
             raise DefinitionError(f"File: parts must be a list of names, got {parts!r}")
         if len(set(parts)) != len(parts):
-            raise DefinitionError(f"File: parts must be different names, got {parts!r}")
+            raise DefinitionError(f"File: parts must be distinct names, got {parts!r}")
         if max_bytes is not None and not is_count(max_bytes):
-            raise DefinitionError(f"File: max_bytes must be a whole number from 1, got {max_bytes!r}")
+            raise DefinitionError(f"File: max_bytes must be an integer, at least 1, got {max_bytes!r}")
         self._parts = tuple(parts)
         self._max_bytes = max_bytes
         if parts:
@@ -75,18 +75,16 @@ class File(RequestAdapter):
         files: dict[str, UploadedFile] = {}
         for name, file, _ in read_parts(request.body, request.content_type):
             if name not in self._parts:
-                raise InvalidInput(f"the part {name!r} is not known; the parts are {wanted}")
+                raise InvalidInput(f"unknown part {name!r}; expected {wanted}")
             if name in files:
-                raise InvalidInput(f"the part {name!r} is there more than once")
+                raise InvalidInput(f"duplicate part {name!r}")
             self._check_size(f"the part {name!r}", file)
             files[name] = file
         missing = [name for name in self._parts if name not in files]
         if missing:
-            raise InvalidInput(f"missing {', '.join(map(repr, missing))}; the parts are {wanted}")
+            raise InvalidInput(f"missing part {', '.join(map(repr, missing))}; expected {wanted}")
         return files
 
     def _check_size(self, what: str, file: UploadedFile) -> None:
         if self._max_bytes is not None and len(file.data) > self._max_bytes:
-            raise InvalidInput(
-                f"{what} has {plural(len(file.data), 'byte')}, at most {self._max_bytes} are accepted"
-            )
+            raise InvalidInput(f"{what} has {plural(len(file.data), 'byte')}; the limit is {self._max_bytes}")

@@ -52,14 +52,14 @@ class Image(RequestAdapter):
         except ImportError as error:
             raise DefinitionError('Image needs Pillow: pip install "uncork[image]"') from error
         if not _is_mode(mode):
-            raise DefinitionError(f"Image: mode must be one of Pillow's, such as 'RGB' or 'L', got {mode!r}")
+            raise DefinitionError(f"Image: mode must be a Pillow mode such as 'RGB' or 'L', got {mode!r}")
         most = PIL.Image.MAX_IMAGE_PIXELS
         if size is not None and not (isinstance(size, tuple) and len(size) == 2 and all(map(is_count, size))):
-            raise DefinitionError(f"Image: size must be (width, height) in pixels from 1, got {size!r}")
+            raise DefinitionError(f"Image: size must be (width, height) in pixels, at least 1, got {size!r}")
         if max_pixels is not None and not (is_count(max_pixels) and max_pixels <= (most or max_pixels)):
             raise DefinitionError(
-                f"Image: max_pixels must be a whole number from 1 to PIL.Image.MAX_IMAGE_PIXELS, "
-                f"which is {most}, got {max_pixels!r}"
+                f"Image: max_pixels must be an integer from 1 to PIL.Image.MAX_IMAGE_PIXELS ({most}), "
+                f"got {max_pixels!r}"
             )
         self._mode = mode
         self._size = size
@@ -85,12 +85,12 @@ class Image(RequestAdapter):
         try:
             image = PIL.Image.open(io.BytesIO(data), formats=_FORMATS)
         except PIL.UnidentifiedImageError:
-            raise InvalidInput(f"the body is not an image; it may be {', '.join(_FORMATS)}") from None
+            raise InvalidInput(f"the body is not a supported image; send {', '.join(_FORMATS)}") from None
         except Exception as error:  # Pillow's decoders raise all kinds of exceptions
             raise InvalidInput(f"the image cannot be read: {error}") from error
         if self._max_pixels is not None and image.width * image.height > self._max_pixels:
             raise InvalidInput(
-                f"the image has {image.width} x {image.height} pixels, {self._max_pixels} are accepted"
+                f"the image has {image.width} x {image.height} pixels; the limit is {self._max_pixels}"
             )
         try:
             upright = _in_8_bits(PIL.ImageOps.exif_transpose(image), self._mode).convert(self._mode)

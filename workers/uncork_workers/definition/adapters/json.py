@@ -108,8 +108,8 @@ class _PydanticReader:
 
 def _no_json(kind: Any) -> DefinitionError:
     return DefinitionError(
-        f"Json: values of type {kind!r} cannot be made of JSON; use a msgspec.Struct, a dataclass, "
-        f"a TypedDict, a model of pydantic, or types such as list[int]"
+        f"Json: values of type {kind!r} cannot be decoded from JSON; use a msgspec.Struct, a dataclass, "
+        f"a TypedDict, a pydantic model, or types such as list[int]"
     )
 
 

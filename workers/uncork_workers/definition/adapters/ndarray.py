@@ -50,14 +50,14 @@ class NdArray(Adapter):
         except (TypeError, ValueError, SyntaxError) as error:
             near = get_close_matches(str(dtype), _DTYPES, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise DefinitionError(f"NdArray: {dtype!r} is not a dtype of NumPy{hint}") from error
+            raise DefinitionError(f"NdArray: {dtype!r} is not a NumPy dtype{hint}") from error
         if self._dtype.kind not in _SCALARS:
             raise DefinitionError(f"NdArray: dtype must be float, integer or bool, got {dtype!r}")
         if not isinstance(shape, tuple) or not all(map(_is_length, shape)):
             lengths = tuple(shape) if isinstance(shape, list | tuple) else (shape,)
             hint = f"; write shape={lengths!r}" if all(map(_is_length, lengths)) else ""
             raise DefinitionError(
-                f"NdArray: shape must be a tuple of lengths from 1, or None for any length, "
+                "NdArray: shape must be a tuple of lengths, each at least 1 or None for any length, "
                 f"got {shape!r}{hint}"
             )
         self._shape = shape
@@ -94,7 +94,7 @@ class NdArray(Adapter):
         except OverflowError as error:
             raise self._wrong(str(error)) from error
         except ValueError as error:
-            raise self._wrong("rows are of different lengths") from error
+            raise self._wrong("rows have different lengths") from error
         self._check_shape(array.shape[1:])
         if self._narrows and not np.isfinite(array).all():
             raise self._wrong(f"a value is too large for {self._dtype.name}")

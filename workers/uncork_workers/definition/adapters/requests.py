@@ -149,7 +149,7 @@ class RequestAdapter(Adapter):
 
     def merge(self, bodies: Sequence[bytes]) -> NoReturn:
         """Raise InvalidInput: JSON rows are not requests."""
-        raise InvalidInput("this api takes no rows of JSON, only requests at its own route")
+        raise InvalidInput("this API accepts requests only at its own route, not as rows of JSON")
 
     def merge_raw(self, bodies: Sequence[bytes], metas: Sequence[Meta]) -> Any:
         """Return the rows from :meth:`handle_batch_request`."""

@@ -54,20 +54,20 @@ def _read_numbers(bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]
     dtype = np.dtype("<u2") if form.datatype == _BF16 else _DTYPES.get(form.datatype)
     if dtype is None:
         known = ", ".join((*_DTYPES, _BF16, BYTES))
-        raise InvalidInput(f"datatype {form.datatype!r} is not known; it must be one of {known}")
+        raise InvalidInput(f"unknown datatype {form.datatype!r}; send one of {known}")
     row_bytes = math.prod(form.shape) * dtype.itemsize
     for body, count in zip(bodies, rows, strict=True):
         if len(body) != count * row_bytes:
             raise InvalidInput(
-                f"{plural(count, 'row')} of {form.datatype} of shape {form.shape} are "
-                f"{plural(count * row_bytes, 'byte')}, got {len(body)}"
+                f"expected {plural(count * row_bytes, 'byte')} for {plural(count, 'row')} of "
+                f"{form.datatype} with shape {form.shape}, got {len(body)}"
             )
     # An array over bytes would be read-only; over a bytearray it is writable.
     data = bytearray().join(bodies)
     if form.datatype == _BF16:
         return (np.frombuffer(data, dtype).astype(np.uint32) << 16).view(np.float32)
     if form.datatype == "BOOL" and (largest := np.frombuffer(data, np.uint8).max()) > 1:
-        raise InvalidInput(f"a value of BOOL is a byte 0 or 1, got {largest}")
+        raise InvalidInput(f"a BOOL value must be 0 or 1, got {largest}")
     return np.frombuffer(data, dtype)
 
 
@@ -89,7 +89,7 @@ def _texts(body: bytes, count: int) -> Iterator[str]:
         try:
             yield body[start:end].decode()
         except UnicodeDecodeError as error:
-            raise InvalidInput(f"element {at} of a tensor of BYTES is not UTF-8: {error}") from error
+            raise InvalidInput(f"element {at} of a tensor of BYTES is not valid UTF-8: {error}") from error
     if end != len(body):
         raise InvalidInput(
             f"a tensor of {count} BYTES has {plural(len(body) - end, 'byte')} after its last element"

@@ -82,7 +82,7 @@ def read_upload(body: bytes, content_type: str) -> UploadedFile:
         return UploadedFile(data=body, content_type=content_type)
     parts = read_parts(body, content_type)
     if len(parts) != 1:
-        raise InvalidInput(f"the form must have one part, it has {len(parts)}")
+        raise InvalidInput(f"the form must have exactly one part, got {len(parts)}")
     return parts[0].file
 
 

@@ -29,7 +29,7 @@ def encode_json(results: Sequence[Any], *, places: Sequence[int] | None = None) 
     except _UNWRITABLE as error:
         at, path, reason = _locate_error(results, error)
         name = "a result" if len(results) == 1 else f"result {at if places is None else places[at]}"
-        where = f", at {path}," if path else ""
+        where = f" at {path}" if path else ""
         raise WrongResult(f"{name}{where} cannot be written as JSON: {reason}") from error
 
 

@@ -34,9 +34,9 @@ class Rejected:
 
     def __post_init__(self) -> None:
         if not isinstance(self.status, int) or not _FIRST_ERROR <= self.status <= _LAST_ERROR:
-            raise ValueError(f"Rejected: status must be a whole number from 400 to 599, got {self.status!r}")
+            raise ValueError(f"Rejected: status must be an integer from 400 to 599, got {self.status!r}")
         if not isinstance(self.detail, str):
-            raise ValueError(f"Rejected: detail must be text, got {self.detail!r}")
+            raise ValueError(f"Rejected: detail must be a str, got {self.detail!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +63,16 @@ class Response:
 
     def __post_init__(self) -> None:
         if not isinstance(self.status, int) or not _FIRST_STATUS <= self.status <= _LAST_ERROR:
-            raise ValueError(f"Response: status must be a whole number from 200 to 599, got {self.status!r}")
+            raise ValueError(f"Response: status must be an integer from 200 to 599, got {self.status!r}")
         is_empty = self.body is None or (isinstance(self.body, bytes | str) and not self.body)
         if self.is_bodiless and not is_empty:
-            raise ValueError(f"Response: status {self.status} has no body")
+            raise ValueError(f"Response: status {self.status} allows no body")
         for name, value in self.headers.items():
             if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-                raise ValueError(f"Response: {name!r} is not the name of a header field")
+                raise ValueError(f"Response: {name!r} is not a valid header name")
             if name.lower() in _RESERVED:
                 raise ValueError(
-                    f"Response: header {name!r} is not the handler's; for a type give content_type"
+                    f"Response: header {name!r} is set by the gateway; to set the type, use content_type"
                 )
             _check_value(name, value)
         _check_value("content-type", self.content_type)

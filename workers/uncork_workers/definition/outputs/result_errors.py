@@ -19,7 +19,7 @@ def no_results(returned: object, expected: int) -> WrongResult:
     name = returned.dtype.name if isinstance(returned, np.ndarray) else type(returned).__name__
     what = "None" if returned is None else f"a single {name}" if _is_single(returned) else name
     return WrongResult(
-        f"the handler must return an array, a table or a list with one result per row, it returned {what}"
+        f"the handler must return an array, a table or a list with one result per row, got {what}"
         f"{_advice_on_return(returned, expected)}"
     )
 
@@ -29,11 +29,9 @@ def check_count(got: int, expected: int) -> None:
     if got == expected:
         return
     if got == 1 < expected:
-        advice = "; it is called with all rows of a batch, and must return a result for each of them"
+        advice = "; it receives all rows of a batch and must return one result per row"
     elif expected == 1 < got:
-        advice = (
-            "; if they all belong to the one row, they are one result: return them in a list, as [results]"
-        )
+        advice = "; to return several values for one row, nest them in a list: [results]"
     else:
         advice = ""
     raise WrongResult(f"the handler returned {plural(got, 'result')} for {plural(expected, 'row')}{advice}")
@@ -41,32 +39,32 @@ def check_count(got: int, expected: int) -> None:
 
 def not_json(value: object) -> TypeError:
     """Return the error for a value inside a result that JSON cannot represent."""
-    advice = _advice_on_value(value) or f"; it can be made of {_WRITABLE}"
-    return TypeError(f"{type(value).__name__} is not JSON{advice}")
+    advice = _advice_on_value(value) or f"; use {_WRITABLE}"
+    return TypeError(f"{type(value).__name__} is not supported{advice}")
 
 
 def _advice_on_return(returned: object, expected: int) -> str:
     if returned is None:
-        return "; is a return missing?"
+        return "; is a return statement missing?"
     if isinstance(returned, Rejected | Response):
-        return "; put it into a list, in the place of the row that it is about"
+        return "; put it in a list, at the position of its row"
     if advice := _advice_on_value(returned):
         return advice
     if isinstance(returned, Iterable) and not isinstance(returned, Sized):
-        return "; make a list of it: list(...)"
+        return "; convert it with list(...)"
     if isinstance(returned, Iterable) and not _is_single(returned):
-        return "; make a list of it, in the order of the rows"
-    return f"; it was called with {plural(expected, 'row')}, and each of them needs a result"
+        return "; convert it to a list, in the order of the rows"
+    return f"; it was called with {plural(expected, 'row')} and must return one result for each"
 
 
 def _advice_on_value(value: Any) -> str:
     if inspect.isawaitable(value):
-        return "; it was not awaited: write async def, and await the call"
+        return "; write async def, and await the call"
     # By attribute, as torch, tensorflow and jax may not be installed.
     if hasattr(value, "detach") and hasattr(value, "numpy"):
-        return "; make an array of it: .detach().cpu().numpy()"
+        return "; convert it with .detach().cpu().numpy()"
     if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):
-        return "; make an array of it: numpy.asarray(...)"
+        return "; convert it with numpy.asarray(...)"
     return ""
 
 

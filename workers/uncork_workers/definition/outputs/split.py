@@ -33,7 +33,9 @@ def join_chunks(chunks: Sequence[Encoded | Array]) -> Encoded | Array:
     with_rows = [chunk for chunk in texts if chunk.has_rows] or texts[:1]
     first = with_rows[0]
     if len({(chunk.content_type, chunk.head) for chunk in with_rows}) > 1:
-        raise WrongResult("the results of several calls of the handler differ in kind or columns")
+        raise WrongResult(
+            "the handler's results differ in content type or columns between calls for one batch"
+        )
     starts = accumulate((len(chunk.rows) for chunk in texts), initial=0)
     return Encoded(
         rows=list(chain.from_iterable(chunk.rows for chunk in texts)),
@@ -91,7 +93,7 @@ def _body(encoded: Encoded, start: int, end: int) -> bytes | CompleteResponse:
         return rejection
     if responses:
         if end - start > 1:
-            raise WrongResult("a request of several rows cannot be answered with files or responses")
+            raise WrongResult("a request with several rows cannot be answered with a file or a Response")
         return responses[0]
     body = encoded.head + encoded.between.join(encoded.rows[start:end])
     return CompleteResponse(OK, body, encoded.content_type) if encoded.content_type else body

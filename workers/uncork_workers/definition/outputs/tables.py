@@ -27,7 +27,7 @@ def as_rows(results: object) -> object:
             return results.tolist()  # type: ignore[attr-defined]
         if hasattr(results, "to_dict"):
             if not results.columns.is_unique:  # type: ignore[attr-defined]
-                raise WrongResult("two columns of a frame have one name")
+                raise WrongResult("the data frame has duplicate column names")
             return results.to_dict("records")
     return results
 
@@ -51,11 +51,11 @@ def _columns(rows: list[Any]) -> tuple[Sequence[Any], Sequence[Sequence[Any]]]:
     first = rows[0]
     if isinstance(first, dict):
         if any(not isinstance(row, dict) or row.keys() != first.keys() for row in rows):
-            raise WrongResult("results cannot be written as CSV: rows have different names")
+            raise WrongResult("results cannot be written as CSV: rows have different columns")
         return list(first), [[row[name] for name in first] for row in rows]
     rows = [row if isinstance(row, list | tuple) else [row] for row in rows]
     if any(len(row) != len(rows[0]) for row in rows):
-        raise WrongResult("results cannot be written as CSV: rows are of different lengths")
+        raise WrongResult("results cannot be written as CSV: rows have different lengths")
     return list(range(len(rows[0]))), rows
 
 
@@ -69,12 +69,12 @@ def _transposed(columns: Mapping[Any, Any]) -> list[dict[Any, Any]]:
     values = {name: _listed(column) for name, column in columns.items()}
     if not all(isinstance(column, list | tuple) for column in values.values()):
         raise WrongResult(
-            "a dict must have a column for each name, a list or an array with one value per row; for an "
-            "object per row return a list of dicts"
+            "each value of a returned dict must be a column, a list or an array with one value per row; to "
+            "return one object per row, use a list of dicts"
         )
     lengths = {len(column) for column in values.values()}
     if len(lengths) > 1:
-        raise WrongResult(f"the columns of a dict must be of one length, they have {sorted(lengths)}")
+        raise WrongResult(f"the columns of a returned dict must have equal lengths, got {sorted(lengths)}")
     return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
 
 
