@@ -90,7 +90,7 @@ def test_a_server_that_does_not_start_says_why() -> None:
     command = [sys.executable, "-c", "raise SystemExit('no such model')"]
 
     with (
-        pytest.raises(BenchError, match=r"broken ended with 1 .*\n.*no such model"),
+        pytest.raises(BenchError, match=r"broken exited with 1 .*\n.*no such model"),
         serve("broken", command=command),
     ):
         pass

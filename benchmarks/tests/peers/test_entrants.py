@@ -187,7 +187,7 @@ def test_the_last_words_of_a_server_are_kept() -> None:
         assert found.server.last_words().endswith("a row")
         os.kill(found.server.pid, signal.SIGKILL)
         os.waitid(os.P_PID, found.server.pid, os.WEXITED | os.WNOWAIT)
-        assert found.server.last_words().endswith("(ended with -9)")
+        assert found.server.last_words().endswith("(exited with -9)")
 
 
 def test_a_server_that_answers_wrong_is_not_entered() -> None:
