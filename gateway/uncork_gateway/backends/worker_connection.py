@@ -125,6 +125,7 @@ class WorkerConnection(asyncio.Protocol):
         self._is_streaming = False
         """Whether the first piece of the answer has arrived."""
         self._is_retiring = False
+        self._is_retired = False
         self._is_pinged = False
         """Whether the worker was pinged and has sent nothing since."""
         self.hello: Hello | None = None
@@ -183,6 +184,12 @@ class WorkerConnection(asyncio.Protocol):
         """Close the connection when the worker has finished its batch."""
         self._is_retiring = True
         self._leave_if_idle()
+
+    def give_up(self) -> None:
+        """Report that the worker may be killed soon, whatever it runs."""
+        if self.hello is not None and not self._is_retired:
+            self._is_retired = True
+            self._listener.worker_retired(self.hello.pid)
 
     def close(self) -> None:
         """Close the connection; the worker then exits."""
@@ -255,8 +262,7 @@ class WorkerConnection(asyncio.Protocol):
     def _leave_if_idle(self) -> None:
         if self._is_retiring and self._running is None:
             self.close()
-            if self.hello is not None:
-                self._listener.worker_retired(self.hello.pid)
+            self.give_up()
 
     def _streamed(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
         if self._running is None or self._running.batch.batch != batch or self._running.on_piece is None:

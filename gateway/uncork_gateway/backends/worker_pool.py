@@ -120,7 +120,7 @@ class WorkerPool:
                 leaving.add(old.hello.pid)
                 heir = heirs.pop(old.hello.index, None)
                 if heir is None:
-                    self._listener.worker_lost(old.number, old.hello.index)
+                    self._lost(old.number, old.hello.index)
                 else:
                     self._inherit(heir, old.number)
             old.retire()
@@ -210,4 +210,11 @@ class WorkerPool:
         else:
             del self._connections[number]
             if connection.is_ready and connection.index is not None:
-                self._listener.worker_lost(number, connection.index)
+                self._lost(number, connection.index)
+
+    def _lost(self, number: int, index: int) -> None:
+        """Report the loss of a number; nothing limits the batch of a retiring worker with it any more."""
+        self._listener.worker_lost(number, index)
+        for old in self._retiring:
+            if old.number == number:
+                old.give_up()

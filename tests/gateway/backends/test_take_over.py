@@ -121,7 +121,7 @@ async def test_a_worker_that_dies_in_its_last_batch_does_not_take_its_heir_along
 
 
 async def test_an_heir_that_dies_is_a_worker_lost(tmp_path: Path) -> None:
-    """It is in service like any other; the end of the old worker changes nothing."""
+    """The batch of the old worker is given up with the number; nothing limits its time any more."""
     async with stage(tmp_path) as on:
         old, number = await on.ready()
         on.execute(number)
@@ -131,9 +131,10 @@ async def test_an_heir_that_dies_is_a_worker_lost(tmp_path: Path) -> None:
         new.close()
         assert await on.news() == ("lost", number)
         assert (on.pool.states(), on.pool.ready()) == (["busy"], set())
+        assert await on.news() == ("retired", 1)
+
         old.answer(BATCH, [b"", b""])
 
-        assert await on.news() == ("retired", 1)
         await old.dropped()
         assert (on.pool.states(), on.listener.news.empty()) == ([], True)
 
