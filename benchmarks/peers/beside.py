@@ -8,7 +8,7 @@ from benchmarks.peers.contest import Point, WorkResult
 from benchmarks.peers.marks import BEST, Figure, Mark, less_is_better, values, verdict
 from benchmarks.peers.tables import FIGURES
 
-_SCALES: dict[Figure, float] = {"requests_per_second": 1, "p50": 1000, "p99": 1000}
+_SCALES: dict[Figure, float] = {"requests_per_second": 1, "p99": 1000}
 
 
 def beside_sheet(results: Sequence[WorkResult], *, figure: Figure) -> Sheet:

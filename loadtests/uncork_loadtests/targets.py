@@ -80,8 +80,7 @@ def api_at(path: str | None, *, of: Sequence[Api], batches: bool = False) -> Api
     if found is None:
         raise NoSuchApi(
             f"the API at {at_path[0].route} streams its responses, which are not batched; measure it with "
-            "uncork "
-            "loadtest"
+            "uncork loadtest"
         )
     return found
 

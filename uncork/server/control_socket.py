@@ -53,9 +53,8 @@ async def listening(port: int, reload: Callable[[], Awaitable[Outcome]]) -> Asyn
         server = await asyncio.start_unix_server(answer, str(path))
     except OSError as error:
         log.warning(
-            "`uncork reload` cannot reach this server, because its control socket cannot be opened: %s; to "
-            "reload, "
-            "send SIGHUP",
+            "`uncork reload` cannot reach this server, because its control socket cannot be opened: %s; "
+            "to reload, send SIGHUP",
             error,
         )
         yield

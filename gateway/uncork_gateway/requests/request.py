@@ -23,7 +23,7 @@ from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.head import Head, too_large
 from uncork_gateway.telemetry.metrics import ApiTally
 
-# Inflating 256 KiB takes hardly longer than the rest of a request; bodies with more steps go to a thread. A
+# Inflating 256 KiB takes little longer than the rest of a request; bodies with more steps go to a thread. A
 # step ends with a gzip member, too: a small body can have thousands of those, which inflate to nothing.
 _STEP_BYTES = 16 * 1024
 _STEPS_AT_ONCE = 16

@@ -85,8 +85,7 @@ def parse_range(text: str) -> Numbers:
     if not low < high or max(abs(low), abs(high)) > _FARTHEST:
         raise ValueError(
             "--range takes two numbers up to 1e9, the lower one first: 0,255 for integers, 0.0,1.0 for "
-            "floats; "
-            f"got {text!r}"
+            f"floats; got {text!r}"
         )
     integers = all(end.strip().lstrip("+-").isdecimal() for end in ends)
     return Numbers(low=low, high=high, integers=integers)

@@ -108,9 +108,8 @@ class Tuned:
             self.proof is None or self.proof.rate < self.advice.rate
         ):
             found.append(
-                f"the gateway sustains about {per_second(self.gateway_rate)} on this machine; a higher rate "
-                "is not "
-                "verified"
+                f"the gateway sustains about {per_second(self.gateway_rate)} on this machine; a higher "
+                "rate is not verified"
             )
         return found
 
@@ -163,8 +162,7 @@ def _measured(request: TuningRequest, *, tell: Tell) -> batch_times.BatchTimes:
         if api.counts == "cost":
             raise LoadTestError(
                 "this API counts cost, so its batch times do not follow from rows; uncork tune supports "
-                "only APIs "
-                "without cost"
+                "only APIs without cost"
             )
         plan = aimed_at(api, request.plan, server)
         return batch_times.measure(

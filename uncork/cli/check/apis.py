@@ -153,9 +153,8 @@ def _goal(api: ApiFigures, times: Times) -> Findings:
     if full_ms > goal and not api.is_single:
         fitting = _within(times, goal, api)
         wrong = (
-            f"a full batch of {cap} {api.unit} takes {_ms(full_ms)}, but only {fitting} fit within the goal "
-            "of "
-            f"{goal:g} ms"
+            f"a full batch of {cap} {api.unit} takes {_ms(full_ms)}, but only {fitting} fit within the "
+            f"goal of {goal:g} ms"
         )
         if _keeps_goal(api):
             advice = f"the cap is never reached; set mb_max_batch_size to {fitting}, or raise the goal"

@@ -72,8 +72,7 @@ def _memory(plan: Plan) -> Findings:
         yield error(
             "workers-above-memory",
             f"{plural(plan.workers, 'worker')} of {_mib(base)} {'does' if plan.workers == 1 else 'do'} not "
-            "fit into "
-            f"the {_mib(free)} of free memory",
+            f"fit into the {_mib(free)} of free memory",
             f"set --workers to {max(1, free // base)}",
         )
 

@@ -52,8 +52,7 @@ class TrafficOptions:
     function: str | None = option(
         None,
         "Request body: MODULE:FUNCTION or FILE.py:FUNCTION, a function that takes the number of a request "
-        "and "
-        "returns its body, or its body and the expected response.",
+        "and returns its body, or its body and the expected response.",
         metavar="NAME",
     )
     expected: Path | None = option(

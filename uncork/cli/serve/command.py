@@ -79,8 +79,7 @@ def _require_gpus(options: ServeOptions) -> None:
     if total is None:
         log.warning(
             "%s was not checked, because the GPUs of this machine cannot be counted (%s); if a GPU is "
-            "missing, "
-            "its worker uses the CPU or fails to start",
+            "missing, its worker uses the CPU or fails to start",
             given,
             evidence,
         )
@@ -91,8 +90,7 @@ def _require_gpus(options: ServeOptions) -> None:
     if total == 0:
         raise WrongUsage(
             f"{given}: this machine has no GPU ({evidence}); omit --gpus to run on the CPU, or make the "
-            "GPUs of "
-            "the host visible to this container"
+            "GPUs of the host visible to this container"
         )
     visible = os.environ.get(GPU_VARIABLE)
     raise WrongUsage(

@@ -68,15 +68,14 @@ class SimulateOptions:
     clients: str | None = option(
         None,
         "Closed loop: number of clients, each of which sends its next request after the response to the "
-        "last; "
-        "separate several by commas.",
+        "last; separate several by commas.",
         metavar="NUMBERS",
         show_default="open loop",
     )
     round_trip_ms: float = option(
         0.5, "Closed loop: milliseconds from a response to the client's next request."
     )
-    think_ms: float = option(0.0, "Closed loop: milliseconds that a client thinks in addition.")
+    think_ms: float = option(0.0, "Closed loop: milliseconds that a client pauses in addition.")
     matrix: str | None = option(
         None,
         f"Simulate a predefined matrix of models and loads: {', '.join(MATRICES)}.",
@@ -86,8 +85,7 @@ class SimulateOptions:
     policy: list[str] | None = option(
         None,
         "Policies, as for `uncork serve`; separate several by commas, or repeat the option. Ratios are "
-        "relative "
-        f"to fixed:0, which releases when a worker is free. all: {', '.join(ALL_POLICIES)}.",
+        f"relative to fixed:0, which releases when a worker is free. all: {', '.join(ALL_POLICIES)}.",
         metavar="NAMES",
         show_default="all",
     )

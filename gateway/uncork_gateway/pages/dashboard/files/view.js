@@ -191,7 +191,7 @@ export class View {
       this.#text("emptyText", `Charts begin with the first batch. Send a request${elsewhere ? "" : "; there is an example at /docs"}:`);
       this.#text("emptyCode", `${send} ${origin}${api.route ?? "/"}`);
     } else {
-      this.#text("emptyText", "Apis appear here once a worker has described its service.");
+      this.#text("emptyText", "APIs appear here once a worker has described its service.");
     }
   }
 
