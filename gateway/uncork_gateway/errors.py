@@ -157,11 +157,18 @@ def unexpected(error: BaseException) -> GatewayError:
     return HandlerFailed(f"internal error; error id {error_id}")
 
 
-_TITLES = {status.value: status.phrase for status in HTTPStatus}
+PHRASES = {
+    **{status.value: status.phrase for status in HTTPStatus},
+    413: "Content Too Large",
+    414: "URI Too Long",
+    416: "Range Not Satisfiable",
+    422: "Unprocessable Content",
+}
+"""Reason phrases of RFC 9110, some of which have other names before Python 3.13."""
 
 
 def problem(status: int, detail: str, reason: RefusalReason | None = None) -> bytes:
     """Write a problem document (RFC 9457); a refusal has its ``reason``."""
-    title = _TITLES.get(status, "Error")
+    title = PHRASES.get(status, "Error")
     document: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     return msgspec.json.encode(document if reason is None else {**document, "reason": reason})
