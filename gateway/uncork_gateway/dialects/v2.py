@@ -52,6 +52,11 @@ class V2:
             request = parse_request(Content(body, headers))
         except Unmergeable as error:
             raise BadRequest(str(error)) from None
+        if request.classified:
+            raise BadRequest(
+                f"output {request.classified[0]!r}: classification is not supported; request the output "
+                "without it (class_count in Triton's clients) and rank the values in the client"
+            )
         if len(request.inputs) > 1:
             marshalled = self._codec.marshal(self._objects(request.inputs))
         else:

@@ -25,6 +25,7 @@ from uncork_gateway.protocols.wire import Content, Unmergeable
 
 _SEQUENCE = frozenset({"sequence_id", "sequence_start", "sequence_end"})
 _SHARED_MEMORY = "shared_memory_"
+_CLASSIFICATION, _NO_CLASSES = "classification", b"0"
 _BOOLEANS = {b"true": True, b"false": False}
 
 
@@ -50,6 +51,7 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
         members: everything but id and inputs, raw JSON by name.
         wanted: names of requested outputs, if the client names any, and whether it wants each in binary.
         binary: whether the client wants other outputs in binary.
+        classified: names of requested outputs whose top classes the client wants (Triton's classification).
         rows: the length of the first axis of every input.
         key: requests with the same key share calls.
         size_bytes: of the body, or of the inputs of a part.
@@ -60,6 +62,7 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
     inputs: list[Tensor]
     wanted: dict[str, bool]
     binary: bool
+    classified: list[str]
     rows: int
     key: Hashable
     size_bytes: int
@@ -82,7 +85,7 @@ def parse_request(content: Content) -> InferRequest:
     message = read(content, "inputs")
     parameters = _parameters(message.members)
     binary = _boolean(parameters.get("binary_data_output", b"false"))
-    wanted = _wanted(message.members, binary)
+    wanted, classified = _wanted(message.members, binary)
     inputs = _inputs(message)
     rows = _rows(inputs)
     for tensor in inputs:
@@ -95,6 +98,7 @@ def parse_request(content: Content) -> InferRequest:
         inputs=inputs,
         wanted=wanted,
         binary=binary,
+        classified=classified,
         rows=rows,
         key=(tuple([_tensor_key(tensor) for tensor in inputs]), frozenset(message.members.items())),
         size_bytes=len(content.body),
@@ -169,14 +173,17 @@ def _parameters(members: dict[str, bytes]) -> dict[str, bytes]:
     return parameters
 
 
-def _wanted(members: dict[str, bytes], binary: bool) -> dict[str, bool]:
-    wanted = {}
+def _wanted(members: dict[str, bytes], binary: bool) -> tuple[dict[str, bool], list[str]]:
+    """Return whether the client wants each requested output in binary, and the outputs to classify."""
+    wanted, classified = {}, []
     for output in decode(_wanted_decoder, members.get("outputs", NULL), "outputs") or ():
         parameters = raw_members(output.parameters)
         _refuse_shared_memory(output.name, parameters)
         own = parameters.get("binary_data")
         wanted[output.name] = binary if own is None else _boolean(own)
-    return wanted
+        if parameters.get(_CLASSIFICATION, _NO_CLASSES) != _NO_CLASSES:
+            classified.append(output.name)
+    return wanted, classified
 
 
 def _boolean(raw: bytes) -> bool:
