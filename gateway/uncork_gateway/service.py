@@ -39,6 +39,8 @@ class Gateway:
         supervisor: the supervisor's methods that the gateway calls.
     """
 
+    not_ready = "no worker is ready"
+
     def __init__(self, settings: GatewaySettings, supervisor: SupervisorActions) -> None:
         self._supervisor = supervisor
         self._traces = settings.traces
@@ -156,7 +158,7 @@ class Gateway:
 
     @property
     def not_ready_reason(self) -> str:
-        return f"no worker is ready: {self.events.failures.text()}"
+        return f"{self.not_ready}: {self.events.failures.text()}"
 
     def served_apis(self) -> dict[str, ServedApi]:
         return {

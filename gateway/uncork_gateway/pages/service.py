@@ -62,13 +62,15 @@ class ServicePages:
             extensions=[CONFIGURATION] if settings.admin else [CONFIGURATION, STATISTICS],
         )
         triton = TritonPages(models=lambda: served.models, tally=front.metrics.api, unready=front.unready)
+        # Before the route of a model, which would take "stats" for a name.
+        moved = triton.moved_statistics_routes() if settings.admin else []
         links = FOR_CLIENTS if settings.admin else FOR_CLIENTS | FOR_OPERATORS
         home = HomePage(self._home, links, keys=settings.keys)
         self.pages = Pages(
             front,
             served,
             settings,
-            for_clients=[Route("/openapi.json", self._openapi), *triton.routes(), *models.routes()],
+            for_clients=[Route("/openapi.json", self._openapi), *triton.routes(), *moved, *models.routes()],
             operating=triton.statistics_routes(),
             free=[*home.routes(), *docs_routes()],
             error=_error,
