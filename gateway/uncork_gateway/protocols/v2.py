@@ -6,13 +6,13 @@ from uuid import uuid4
 import msgspec
 
 from uncork_gateway.protocols import v2_replies
+from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.tensors import Malformed, Tensor, check_values, concatenate, split_rows
 from uncork_gateway.protocols.v2_message import (
     JSON_LENGTH,
     NULL,
     Message,
     WireTensor,
-    decode,
     excerpt,
     natural,
     raw_members,
@@ -151,7 +151,7 @@ class V2Wire:
 
 def _inputs(message: Message) -> list[Tensor]:
     try:
-        described = decode(_inputs_decoder, message.tensors, "inputs")
+        described = decode_json(_inputs_decoder, message.tensors, "a list of tensors", name="inputs")
     except Malformed as error:
         if "unknown field" in str(error):
             raise Unmergeable(str(error)) from error
@@ -164,7 +164,8 @@ def _inputs(message: Message) -> list[Tensor]:
 
 def _parameters(members: dict[str, bytes]) -> dict[str, bytes]:
     """Return the parameters of a request that may share a call."""
-    parameters = raw_members(decode(_parameters_decoder, members.get("parameters", NULL), "parameters"))
+    text = members.get("parameters", NULL)
+    parameters = raw_members(decode_json(_parameters_decoder, text, "an object", name="parameters"))
     for name in parameters:
         if name in _SEQUENCE:
             raise Unmergeable(
@@ -176,7 +177,8 @@ def _parameters(members: dict[str, bytes]) -> dict[str, bytes]:
 def _wanted(members: dict[str, bytes], binary: bool) -> tuple[dict[str, bool], list[str]]:
     """Return whether the client wants each requested output in binary, and the outputs to classify."""
     wanted, classified = {}, []
-    for output in decode(_wanted_decoder, members.get("outputs", NULL), "outputs") or ():
+    outputs = members.get("outputs", NULL)
+    for output in decode_json(_wanted_decoder, outputs, "a list of outputs", name="outputs") or ():
         parameters = raw_members(output.parameters)
         _refuse_shared_memory(output.name, parameters)
         own = parameters.get("binary_data")
