@@ -18,9 +18,10 @@ RESERVED_ROUTES = (
     "/status",
     "/openapi.json",
     "/docs",
+    "/v1/models",
     "/v2",
 )
-RESERVED_PREFIXES = ("/v1/", "/v2/", "/dashboard", "/docs/")
+RESERVED_PREFIXES = ("/v1/models/", "/v2/", "/dashboard", "/docs/")
 COST_IN_BYTES = "bytes"
 JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
 MAX_COST = 10**9
