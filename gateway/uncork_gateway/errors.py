@@ -17,12 +17,15 @@ GatewayError
 import logging
 import math
 import secrets
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from typing import NamedTuple
 
 import msgspec
 
 from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, ShedReason, WorkerLost
 from uncork_gateway.headers import Header
+from uncork_workers.wire.schema import JSON, ErrorFormat
 
 log = logging.getLogger("uncork.gateway")
 
@@ -160,3 +163,22 @@ def problem(status: int, detail: str) -> bytes:
     return msgspec.json.encode(
         {"type": "about:blank", "title": _TITLES.get(status, "Error"), "status": status, "detail": detail}
     )
+
+
+def openai_error(status: int, detail: str) -> bytes:
+    """Write an error as OpenAI's API does."""
+    kind = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
+    return msgspec.json.encode({"error": {"message": detail, "type": kind, "param": None, "code": None}})
+
+
+class ErrorWriter(NamedTuple):
+    """Writes the body of an error, of the given media type, from its status and detail."""
+
+    media_type: str
+    write: Callable[[int, str], bytes]
+
+
+ERROR_WRITERS: Mapping[ErrorFormat, ErrorWriter] = {
+    "problem": ErrorWriter("application/problem+json", problem),
+    "openai": ErrorWriter(JSON, openai_error),
+}
