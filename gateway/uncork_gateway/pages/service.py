@@ -13,7 +13,7 @@ from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.errors import RefusalReason, problem
 from uncork_gateway.pages.docs import docs_routes
 from uncork_gateway.pages.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
-from uncork_gateway.pages.models.metadata import PREFIXES, Model, ModelPages
+from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, Model, ModelPages
 from uncork_gateway.pages.models.triton import CONFIGURATION, STATISTICS, TritonPages
 from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served
 from uncork_gateway.pages.openapi import make_openapi
@@ -121,7 +121,7 @@ class ServicePages:
 def _error(
     path: str, status: int, detail: str, headers: dict[str, str], refused: RefusalReason | None = None
 ) -> Response:
-    if path.startswith(PREFIXES) or path == "/v2":
+    if path.startswith(PREFIXES) or path in ROOTS:
         return Response(error_body(detail), status, headers=headers, media_type="application/json")
     document = problem(status, detail, refused)
     return Response(document, status, headers=headers, media_type="application/problem+json")
