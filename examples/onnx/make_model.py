@@ -18,7 +18,7 @@ def train() -> MLPClassifier:
     train_images, test_images, train_labels, test_labels = train_test_split(
         images / 16, labels, test_size=0.25, random_state=0
     )
-    network = MLPClassifier(hidden_layer_sizes=(512, 512), random_state=0)
+    network = MLPClassifier(hidden_layer_sizes=(512, 512), tol=0.01, random_state=0)
     network.fit(train_images, train_labels)
     accuracy = network.score(test_images, test_labels)
     print(f"Trained a network of 3 layers. Accuracy on the test images: {accuracy:.1%}.")
