@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from uncork_gateway.auth import RequireKey
+from uncork_gateway.pages.dashboard.feed import Commands
 from uncork_gateway.pages.dashboard.page import Dashboard
 from uncork_gateway.pages.home import FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.nearest import OF_ROUTER, methods_of, not_served
@@ -41,6 +42,7 @@ class Pages:
 
     Args:
         settings: API keys, and whether operators have a port of their own.
+        commands: returns commands that call APIs, for the dashboard.
         for_clients: more routes for clients.
         operating: more routes for operators.
         free: more routes for clients that need no key; their answers reveal nothing about the server.
@@ -49,7 +51,8 @@ class Pages:
     Attributes:
         app: for clients; ``routes`` are its routes.
         admin_app: for operators, who need no key; None if ``app`` serves everything.
-        close: ends the streams of events.
+        start: begins the history of the dashboard; call it inside a running event loop.
+        close: ends the history, and the streams of events.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Pages:
         source: StatusSource,
         settings: ServerSettings,
         *,
+        commands: Commands = lambda names: {},
         for_clients: Sequence[BaseRoute],
         operating: Sequence[BaseRoute] = (),
         free: Sequence[BaseRoute] = (),
@@ -68,8 +72,8 @@ class Pages:
         self._error = error
         ready = [Route(path, self._readyz) for path in ("/readyz", "/healthz")]
         health = [Route("/livez", self._livez), *ready]
-        dashboard = Dashboard(front.status_builder, error=error, apart=settings.admin)
-        self.close = dashboard.close
+        dashboard = Dashboard(front.status_builder, commands, error=error, apart=settings.admin)
+        self.start, self.close = dashboard.start, dashboard.close
         status = [Route("/metrics", self._metrics), Route("/status", self._status)]
         operating = [*status, *dashboard.event_routes(), *operating]
         # Neither a load balancer's health check nor a browser that opens a page sends a key.

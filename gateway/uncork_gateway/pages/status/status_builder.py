@@ -106,7 +106,8 @@ class StatusBuilder:
         """Return the current document. State is read once, so that all figures agree."""
         source, work, now = self._source, self._dispatcher.work(), self._clock()
         epoch_s, slots = self._wall_clock(), source.slots()
-        apis = [_api(*each, self._names) for each in self._figures(work, now, epoch_s)]
+        found = list(self._figures(work, now, epoch_s))
+        apis = [_api(*each, self._names) for each in found]
         state = self._state(apis)
         return document.Status(
             version=VERSION,
@@ -117,9 +118,15 @@ class StatusBuilder:
             state=state,
             sentence=overall(state, source.not_ready_reason, slots, apis),
             restarts=source.restarts,
+            utilization=_utilization([figures.recent for figures, *_ in found], workers=work.workers),
             workers=describe_slots(slots, work.running),
             apis=apis,
         )
+
+    def figures(self) -> list[Figures]:
+        """Return the current figures of all APIs, without the sentences, which take most of the time."""
+        found = self._figures(self._dispatcher.work(), self._clock(), self._wall_clock())
+        return [figures for figures, *_ in found]
 
     def _state(self, apis: Sequence[document.Api]) -> document.State:
         if self._front.draining:
@@ -167,6 +174,14 @@ def _shares_of_others(name: str, recent: Mapping[str, Recent], *, workers: int) 
         for other, one in recent.items()
         if other != name and one.batches and one.seconds > 0 and workers
     }
+
+
+def _utilization(recent: Sequence[Recent], *, workers: int) -> float | None:
+    """Return the share of the workers' time that batches took in the longest window."""
+    seconds = max((one.seconds for one in recent), default=0.0)
+    if not workers or seconds <= 0:
+        return None
+    return min(1.0, sum(one.counts.batch_duration.sum for one in recent) / (workers * seconds))
 
 
 def _api(figures: Figures, served: ServedApi, failure: document.Failure | None, names: Names) -> document.Api:

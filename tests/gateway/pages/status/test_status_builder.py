@@ -263,3 +263,25 @@ def test_a_document_is_json(batches: int, errors: int) -> None:
     document = Stage(figures(recent=recent(batches=batches, errors={500: errors}))).document()
 
     assert msgspec.json.decode(msgspec.json.encode(document), type=Status) == document
+
+
+@pytest.mark.parametrize(
+    ("windows", "workers", "share"),
+    [
+        # 100 batches of 12 ms each, in 30 s.
+        ([recent(batches=100)], 1, 0.04),
+        ([recent(batches=100), recent(batches=100)], 2, 0.04),
+        ([recent(batches=100), recent(batches=100, seconds=3.0)], 1, 0.08),
+        ([recent(batches=100, seconds=0.5)], 1, 1.0),
+        ([recent()], 1, 0.0),
+        ([recent(seconds=0.0)], 1, None),
+        ([recent(batches=100)], 0, None),
+        ([], 1, None),
+    ],
+)
+def test_the_utilization_is_the_share_of_the_workers_time(
+    windows: list[Recent], workers: int, share: float | None
+) -> None:
+    """That batches of all APIs took."""
+    stage = Stage(*(named(f"api {at}", each, work=work(workers)) for at, each in enumerate(windows)))
+    assert stage.document().utilization == (None if share is None else pytest.approx(share))
