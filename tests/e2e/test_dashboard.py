@@ -312,11 +312,11 @@ def test_numbers_as_people_read_them(browser: Browser, server: Server) -> None:
 def test_labels_at_the_ends_of_lines_do_not_overlap(browser: Browser, server: Server) -> None:
     """Each is as near to its line as the others allow, in the same order, inside the plot."""
     step = 15 / 200
-    cases = [[0.5, 0.5, 0.5, 0.5], [0, 0, 0], [10, 10, 10], [1, 9, 5], [3, None]]
+    cases: list[list[float | None]] = [[0.5, 0.5, 0.5, 0.5], [0, 0, 0], [10, 10, 10], [1, 9, 5], [3, None]]
     with looking(browser, server) as page:
         found = call(
             page,
-            "plot",
+            "/plot.js",
             "endLabels",
             [[[{"y": y, "text": str(at)} for at, y in enumerate(case)], [0, 10], 240] for case in cases],
         )
@@ -326,6 +326,7 @@ def test_labels_at_the_ends_of_lines_do_not_overlap(browser: Browser, server: Se
         assert heights[0] >= -1e-9
         assert heights[-1] <= 1 + 1e-9
         assert all(high - low >= step - 1e-9 for low, high in itertools.pairwise(heights))
+    # Where there is room, at the ends of the lines.
     assert sorted((label["text"], label["y"]) for label in found[3]) == [("0", 0.1), ("1", 0.9), ("2", 0.5)]
 
 

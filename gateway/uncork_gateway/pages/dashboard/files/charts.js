@@ -1,7 +1,7 @@
 // The charts, drawn by Plotly once it has loaded, and their captions.
 
 import { keep, put } from "./dom.js";
-import { bytes, count, counted, msExact, msText, number, percent } from "./format.js";
+import { count, counted, msExact, msText, number, percent } from "./format.js";
 import { BATCHES_S } from "./history.js";
 import { CONFIG, endLabels, layout, level, line, logAxis, palette, timeAxis, upTo } from "./plot.js";
 import { RELEASES } from "./words.js";
@@ -118,9 +118,9 @@ function rates({ api, series, span, width, height, colors }) {
 }
 
 function queue({ api, series, span, width, colors }) {
-  const oldest = api.queued_requests ? `; the oldest for ${msText(api.oldest_ms)}` : "";
+  const now = `${counted(api.queued_requests, "request")} with ${counted(api.queued_rows, "row")} queued, the oldest for ${msText(api.oldest_ms)}.`;
   return {
-    text: `${counted(api.queued_requests, "request")} with ${counted(api.queued_rows, "row")} queued now, ${bytes(api.queued_bytes)}${oldest}.`,
+    text: api.queued_requests ? now : "Nothing is queued now.",
     data: [line(series.ago, series.queued_rows, colors("--queue"), { name: "queued", unit: "rows", fill: colors("--queue-fill") })],
     xaxis: timeAxis(span, width), yaxis: upTo(Math.max(4, ...series.queued_rows), "rows"),
   };
@@ -170,7 +170,7 @@ function times({ api, batches, colors }) {
   const highest = Math.max(1, ...batches.map(({ actual_ms }) => actual_ms), rows ? at(most) * (1 + spread) : 0);
   return {
     text: rows
-      ? `Estimate: ${msText(intercept_ms)} + ${msText(slope_ms)} per ${unit} (±${number(Math.max(1, 100 * spread))} %), from ${counted(rows[0], unit)} to ${count(rows[1])}.`
+      ? `Estimate: ${msText(intercept_ms)} + ${msText(slope_ms)} per ${unit} (±${number(Math.max(1, 100 * spread))} %). ${seen(rows)}`
       : "Too few batches have succeeded to estimate the time of one.",
     data, xaxis: { title: { text: api.counts === "cost" ? "cost" : "rows", standoff: 4 }, range: [0, most], nticks: 6 },
     yaxis: upTo(highest, "ms"), margin: { b: 44 },
@@ -182,6 +182,8 @@ function described(batch) {
   return `<b>batch ${batch.number}</b><br>${counted(batch.rows, "row")} of ${counted(batch.requests, "request")}, worker ${batch.worker}`
     + `<br>${label}, after ${msText(batch.waited_ms)}<br>took ${msText(batch.actual_ms)}, predicted ${msText(batch.predicted_ms)}${batch.worked ? "" : "<br>failed"}`;
 }
+
+const seen = ([least, most]) => (least === most ? `All batches had the size ${count(least)}.` : `Batches had sizes from ${count(least)} to ${count(most)}.`);
 
 /** A span of time in words. */
 const told = (seconds) => (seconds < 90 ? "minute" : `${Math.round(seconds / 60)} min`);

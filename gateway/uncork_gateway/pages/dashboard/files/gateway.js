@@ -1,7 +1,7 @@
 // The part of the page about the whole gateway: its state, its APIs, its workers, and what to do before the first request.
 
 import { build, keep, put } from "./dom.js";
-import { counted, duration, msText, number } from "./format.js";
+import { counted, duration, number } from "./format.js";
 import { CALM, STATES, WORKERS } from "./words.js";
 
 // Stands for the address of the gateway in commands.
@@ -109,9 +109,8 @@ export class GatewayView {
   idle(status, api, command) {
     this.#fields.empty.hidden = false;
     if (api) {
-      const goal = api.goal_ms === null ? "" : ` Its goal is ${msText(api.goal_ms)}.`;
       this.#fields.text("emptyTitle", status.uptime_s < HISTORY_S ? `No request to ${api.name} yet` : `No request to ${api.name} in the last 15 minutes`);
-      this.#fields.text("emptyText", `Figures and charts appear with the first request.${goal} Send one:`);
+      this.#fields.text("emptyText", `Figures and charts appear with the first request. Send one:`);
     } else if (status.server === "proxy") {
       this.#fields.text("emptyTitle", "No request yet");
       this.#fields.text("emptyText", "Send to this proxy what you send to the model server. A model appears here once the server has answered a request for it with 2xx:");

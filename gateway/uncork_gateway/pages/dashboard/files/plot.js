@@ -51,7 +51,7 @@ export function line(ago, values, color, { name, unit, dash = "solid", width = 2
 export function timeAxis(seconds, width) {
   const step = STEPS_S.find((each) => (seconds / each) * TICK_PX <= width) ?? STEPS_S.at(-1);
   const tickvals = Array.from({ length: Math.floor(seconds / step) + 1 }, (_, index) => -index * step);
-  const text = (ago) => (ago % 60 === 0 && seconds > 60 ? `${ago / 60} min ago` : `${ago} s ago`);
+  const text = (ago) => (step % 60 ? `${ago} s ago` : `${ago / 60} min ago`);
   return { range: [-seconds, 0], tickvals, ticktext: tickvals.map((value) => (value ? text(-value) : "now")) };
 }
 
@@ -78,7 +78,8 @@ export function endLabels(labels, [low, high], height) {
   const step = LABEL_PX / (height - MARGIN.t - MARGIN.b);
   const placed = labels.filter(({ y }) => Number.isFinite(y)).map((label) => ({ ...label, y: (label.y - low) / (high - low) }));
   placed.sort((one, other) => one.y - other.y);
-  let floor = 0;
+  // No lower than the axis, below which are the ticks.
+  let floor = step / 2;
   for (const label of placed) {
     label.y = Math.max(label.y, floor);
     floor = label.y + step;

@@ -19,6 +19,7 @@ export class ApiView {
     this.#heading(api);
     this.#hero(api, status);
     this.#fields.text("says", api.sentence);
+    this.#fields.waitsLine.hidden = !api.queued_requests;
     this.#fields.text("waits", api.waits_for);
     this.#advice(api.advice);
     this.#tiles(api, status);
@@ -81,16 +82,16 @@ export class ApiView {
     this.#tile("answered", rate, `${counted(succeeded, "request")} in ${number(api.window_s)} s`);
 
     const statuses = Object.entries(api.errors).map(([code, times]) => `${count(times)} × ${code}`);
-    this.#tile("errors", [count(sum(api.errors)), ""], statuses.join(", ") || "no 5xx but refusals", statuses.length ? "bad" : "muted");
+    this.#tile("errors", [count(sum(api.errors)), ""], statuses.join(", ") || "no failed request", statuses.length ? "bad" : "muted");
 
     const [[reason] = []] = Object.entries(api.sheds).sort(([, one], [, other]) => other - one);
-    this.#tile("refused", [count(api.refused), ""], api.refused ? SHEDS[reason] ?? "no room for their bodies" : "503, or the client's deadline", api.refused ? "warn" : "muted");
+    this.#tile("refused", [count(api.refused), ""], api.refused ? SHEDS[reason] ?? "no room for their bodies" : "no refused request", api.refused ? "warn" : "muted");
 
     const busy = status.workers.filter(({ state }) => state === "busy").length;
     const utilization = status.utilization;
     this.#tile("utilization", utilization === null ? null : [percent(utilization), ""], `${busy} of ${status.workers.length} busy now`);
 
-    this.#tile("queued", [count(api.queued_rows), "rows"], `${counted(api.queued_requests, "request")}, ${bytes(api.queued_bytes)}`);
+    this.#tile("queued", [count(api.queued_rows), "rows"], api.queued_requests ? `${counted(api.queued_requests, "request")}, ${bytes(api.queued_bytes)}` : "empty");
 
     const balanced = api.balanced_rows === null ? "too few batches to say" : `workers keep up at ${number(api.balanced_rows)}`;
     this.#tile("batch", api.mean_batch_rows === null ? null : [number(api.mean_batch_rows), "rows"], balanced);
