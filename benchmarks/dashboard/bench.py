@@ -84,6 +84,8 @@ def main(
     """Measure the costs of the dashboard of examples/digits under load, or take its pictures."""
     progress = Console(stderr=True)
     faults: list[str] = []
+    # Without the browser, whose driver occupies the event loop.
+    history = [_history_sheet()] if pictures is None else []
     with (
         reporting_failures("dashboard", progress=progress),
         progress.status("starting") as status,
@@ -104,7 +106,7 @@ def main(
             )
             outcomes = [turn.outcome for each in turns.values() for turn in each]
             faults = [fault for one in outcomes for fault in faults_of("dashboard", one, allowed=_ALLOWED)]
-            typer.echo(text_of(turns, seen), nl=False)
+            typer.echo(text_of(turns, history, seen), nl=False)
     exit_with(faults, progress=progress)
 
 
@@ -138,7 +140,9 @@ def _turn(server: Server, browser: Browser, plan: Plan, *, is_open: bool) -> Tur
     return Turn(outcome=outcome, cpu_ms=1e6 * (after.server - before.server) / len(outcome.samples))
 
 
-def text_of(turns: Mapping[str, Sequence[Turn]], seen: Sequence[tuple[Look, Look]]) -> str:
+def text_of(
+    turns: Mapping[str, Sequence[Turn]], history: Sequence[Sheet], seen: Sequence[tuple[Look, Look]]
+) -> str:
     plan = turns[OPEN][0].outcome.plan
     return result_page(
         "The dashboard",
@@ -148,7 +152,7 @@ def text_of(turns: Mapping[str, Sequence[Turn]], seen: Sequence[tuple[Look, Look
             "dashboard is open in headless Chromium on the same machine, or closed; the order alternates. "
             "Before, the page was opened without load, with an empty cache and again.",
         ],
-        sheets=[_cpu_sheet(turns), _history_sheet(), _time_sheet(seen), _weight_sheet(seen[0])],
+        sheets=[_cpu_sheet(turns), *history, _time_sheet(seen), _weight_sheet(seen[0])],
         packages=["plotly"],
     )
 

@@ -10,7 +10,7 @@ SPAN_S = 900.0
 STEP_S = 2.0
 """The time between two points."""
 # Each takes 32 kB.
-_MOST_APIS = 32
+MOST_APIS = 32
 
 
 class Point(NamedTuple):
@@ -42,9 +42,7 @@ _NAMES = ("age_s", *Point._fields)
 class History:
     """The points of the last ``span_s`` seconds of each API. APIs beyond ``most_apis`` have none."""
 
-    def __init__(
-        self, *, span_s: float = SPAN_S, step_s: float = STEP_S, most_apis: int = _MOST_APIS
-    ) -> None:
+    def __init__(self, *, span_s: float = SPAN_S, step_s: float = STEP_S, most_apis: int = MOST_APIS) -> None:
         self._span_s = span_s
         self._size = round(span_s / step_s)
         self._most_apis = most_apis

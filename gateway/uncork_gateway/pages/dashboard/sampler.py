@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable
 from typing import Protocol
 
-from uncork_gateway.pages.dashboard.history import STEP_S, History, Point
+from uncork_gateway.pages.dashboard.history import MOST_APIS, STEP_S, History, Point
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.telemetry.recent import WINDOW_S
 
@@ -13,7 +13,8 @@ from uncork_gateway.telemetry.recent import WINDOW_S
 class FiguresSource(Protocol):
     """Where the figures come from."""
 
-    def figures(self) -> Iterable[Figures]: ...
+    def figures(self, most: int) -> Iterable[Figures]:
+        """Return the figures of the first ``most`` APIs. They need not know the other APIs."""
 
 
 class Sampler:
@@ -34,7 +35,7 @@ class Sampler:
 
     def sample(self) -> None:
         """Add a point of each API."""
-        points = {one.stats.name: point_of(one) for one in self._source.figures()}
+        points = {one.stats.name: point_of(one) for one in self._source.figures(MOST_APIS)}
         self._history.add(asyncio.get_running_loop().time(), points)
 
     def _on_timer(self) -> None:
