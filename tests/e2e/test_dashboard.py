@@ -271,6 +271,7 @@ def test_the_page_fits_and_can_be_read(
     ask(server, 20)  # points of the first requests may be too old to be shown
     with looking(browser, server, api="add", viewport=viewport, color_scheme=scheme) as page:
         expect(points(page, "sizes")).not_to_have_count(0)
+        field(page, "pause").click()  # so that the charts stay as they are
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
         assert (luminance(page, "body", "backgroundColor") < 0.1) == (scheme == "dark")
         for element in (
