@@ -177,8 +177,8 @@ def _shared_workers(figures: Figures, names: Names) -> str | None:
     if other is None or figures.others_share < MOSTLY or recent.queue_s <= recent.run_s:
         return None
     return (
-        f"{time_spent(figures)}. Other {names.apis} took {percent(figures.others_share)} of {names.time}, "
-        f"{other} the most. Give {other} a gateway of its own, {names.add_any}."
+        f"{time_spent(figures)}. Other {names.apis} took {percent(figures.others_share)} of {names.time}; "
+        f"{other} took the most. Give {other} a gateway of its own, {names.add_any}."
     )
 
 

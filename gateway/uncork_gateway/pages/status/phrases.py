@@ -121,7 +121,9 @@ def of_requests(figures: Figures, number_of: int) -> str:
     if number_of < recent.requests:
         share = percent(number_of / recent.answered)
         return f"{exact(number_of)} of {count(recent.answered, 'request')} ({share})"
-    return "the only request" if number_of == 1 else f"all {count(number_of, 'request')}"
+    if number_of <= 2:
+        return "both requests" if number_of == 2 else "the only request"
+    return f"all {count(number_of, 'request')}"
 
 
 def what_failed(figures: Figures, names: Names) -> str | None:

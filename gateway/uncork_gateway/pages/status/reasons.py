@@ -88,7 +88,7 @@ def _cause_of_size(figures: Figures, names: Names) -> str:
     if figures.estimate is None:
         return ""
     if figures.is_thin and recent.mean_requests < MANY_REQUESTS:
-        return f"{thin_traffic(figures)}, so few requests meet in the queue"
+        return f"{thin_traffic(figures)}, so requests rarely share a batch"
     goal_rows = figures.rows_within(figures.goal_s)
     if goal_rows < figures.cap and recent.mean_rows > MOSTLY * goal_rows:
         return f"a batch that meets the goal has at most {rows(figures, figures.whole_rows)}"

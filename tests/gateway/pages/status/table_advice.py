@@ -41,7 +41,7 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
     "errors, without an exception": (
         SERVICE,
         figures(recent=recent(errors={503: 2})),
-        "All 2 requests failed: the handler returned 503. Look for the cause in the log.",
+        "Both requests failed: the handler returned 503. Look for the cause in the log.",
     ),
     "errors, proxy": (
         PROXY,
@@ -111,8 +111,8 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         PROXY,
         figures(recent=HARD, work=work(2)),
         "The p99 latency was 998 ms, 3.3 times the goal (--goal-ms, 300 ms). 900 rows/s arrived; at full "
-        "load, 2 concurrent calls answer about 865 rows/s. Add 1 concurrent call: raise --concurrency, or "
-        "add a server.",
+        "load, 2 concurrent calls answer about 865 rows/s. Add 1 concurrent call: raise --concurrency, "
+        "or add a server.",
     ),
     "add_workers, refused": (
         SERVICE,
@@ -148,13 +148,13 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         SERVICE,
         figures(recent=recent(batches=30, queued_s=0.2), others_share=0.9, busiest_other="slow"),
         "On average, a request was queued for 200 ms and ran for 12 ms. Other APIs took 90 % of the workers' "
-        "time, slow the most. Give slow a gateway of its own, or add workers (--workers).",
+        "time; slow took the most. Give slow a gateway of its own, or add workers (--workers).",
     ),
     "shared_workers, proxy": (
         PROXY,
         figures(recent=recent(batches=30, queued_s=0.2), others_share=0.9, busiest_other="slow"),
         "On average, a request was queued for 200 ms and ran for 12 ms. Other models took 90 % of the time "
-        "of the concurrent calls, slow the most. Give slow a gateway of its own, raise --concurrency, or "
+        "of the concurrent calls; slow took the most. Give slow a gateway of its own, raise --concurrency, or "
         "add a server.",
     ),
     "client_deadline": (

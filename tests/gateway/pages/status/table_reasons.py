@@ -86,7 +86,7 @@ BATCH_SIZES: dict[str, tuple[Names, Figures, str]] = {
         SERVICE,
         figures(recent=recent(batches=30, rate=20)),
         "The mean batch has 1 row: requests arrive 50 ms apart on average, and one alone takes about 12 "
-        "ms, so few requests meet in the queue. Reason for release: no worker was busy, and waiting would "
+        "ms, so requests rarely share a batch. Reason for release: no worker was busy, and waiting would "
         "not have paid off.",
     ),
     "the goal": (

@@ -36,7 +36,7 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
     "the only call": (
         PROXY,
         queued(work(1, running=[RUNNING])),
-        "The only allowed call is running. It should finish in about 12 ms.",
+        "The only allowed call is in progress. It should finish in about 12 ms.",
     ),
     "the only worker, with another API": (
         SERVICE,
@@ -51,8 +51,8 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
     "the first of four calls": (
         PROXY,
         queued(work(4, running=[THIRD, RUNNING, OTHER._replace(left_s=10.4), THIRD])),
-        "All 4 allowed calls are running. Running now: predict, rank and slow. The first should finish in "
-        "about 12 ms.",
+        "All 4 allowed calls are in progress. Running now: predict, rank and slow. The first should finish "
+        "in about 12 ms.",
     ),
     "a slow batch": (
         SERVICE,
@@ -105,6 +105,6 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
     "a quarantined request": (
         SERVICE,
         queued(holding=Holding(math.inf, "quarantine")),
-        "Requests that were lost twice with their worker run alone, one after another.",
+        "The queued requests were lost twice with their worker. Such requests run one at a time.",
     ),
 }
