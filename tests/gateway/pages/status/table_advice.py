@@ -154,8 +154,8 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         PROXY,
         figures(recent=recent(batches=30, queued_s=0.2), others_share=0.9, busiest_other="slow"),
         "On average, a request was queued for 200 ms and ran for 12 ms. Other models took 90 % of the time "
-        "of the concurrent calls; slow took the most. Give slow a gateway of its own, raise --concurrency, or "
-        "add a server.",
+        "of the concurrent calls; slow took the most. Give slow a gateway of its own, raise --concurrency, "
+        "or add a server.",
     ),
     "client_deadline": (
         SERVICE,
