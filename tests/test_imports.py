@@ -33,6 +33,7 @@ ALLOWED = {
 LAYERS = {
     "uncork_dispatcher": [
         "plural",
+        "setting_error",
         "learning",
         "policies",
         "rules",

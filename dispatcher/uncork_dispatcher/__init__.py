@@ -31,6 +31,7 @@ from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.policies import POLICIES, POLICY_USAGE, make_policy
 from uncork_dispatcher.policies.base import HoldReason, Reason
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.setting_error import SettingError
 from uncork_dispatcher.stats import ApiSample, ApiStats, Holding, RunningBatch, WorkStats
 from uncork_dispatcher.tasks import TaskRunner
 
@@ -58,6 +59,7 @@ __all__ = [
     "RequestShed",
     "Runner",
     "RunningBatch",
+    "SettingError",
     "ShedReason",
     "Start",
     "TaskRunner",

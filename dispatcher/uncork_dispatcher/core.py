@@ -31,12 +31,13 @@ States of a request (:class:`RequestState`)::
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 
 from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.requests.queue import Entry
+from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.slots import Running, Slots
 from uncork_dispatcher.requests.states import RequestState
@@ -237,13 +238,15 @@ class Dispatcher:
         """Return what each API has queued and what was learned about it."""
         self._tick(now)
         self._learn()
-        by_urgency, stats = self._queues.by_urgency(), []
+        running, queues, stats = Counter[str](), defaultdict[str, list[RequestQueue]](list), []
+        for batch in self._slots:
+            running[batch.start.api] += len(batch.entries)
+        for queue in self._queues.by_urgency():
+            queues[queue.api].append(queue)
         for name, api in self._apis.items():
-            queues = [queue for queue in by_urgency if queue.api == name]
-            running = sum(len(batch.entries) for batch in self._slots if batch.start.api == name)
-            oldest_s = now - min((queue.oldest.arrival for queue in queues), default=now)
-            holding = self._scheduler.holding(queues, now)
-            stats.append(api.stats(now, running=running, oldest_s=oldest_s, holding=holding))
+            oldest_s = now - min((queue.oldest.arrival for queue in queues[name]), default=now)
+            holding = self._scheduler.holding(queues[name], now)
+            stats.append(api.stats(now, running=running[name], oldest_s=oldest_s, holding=holding))
         return stats
 
     def sample(self, api: str) -> ApiSample:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from uncork_dispatcher.policies import make_policy
+from uncork_dispatcher.setting_error import SettingError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class ApiRules:
             :class:`uncork_dispatcher.requests.fair_queue.FairQueue`.
 
     Raises:
-        ValueError: if a limit is not positive or the policy is unknown.
+        SettingError: if a limit is not positive or the policy is unknown.
     """
 
     name: str
@@ -57,10 +58,11 @@ class ApiRules:
         ):
             value = getattr(self, field)
             if not value > 0:
-                raise ValueError(f"API {self.name!r}: {field} must be positive, got {value}")
+                raise SettingError(field, says=f" must be positive, got {value}", of=f"API {self.name!r}: ")
         if not self.max_hold_s >= 0:
-            raise ValueError(f"API {self.name!r}: max_hold_s must be 0 or more, got {self.max_hold_s}")
+            says = f" must be 0 or more, got {self.max_hold_s}"
+            raise SettingError("max_hold_s", says=says, of=f"API {self.name!r}: ")
         try:
             make_policy(self.policy, limit_rows=self.max_batch_rows)
         except ValueError as error:
-            raise ValueError(f"API {self.name!r}: policy: {error}") from None
+            raise SettingError("policy", says=f": {error}", of=f"API {self.name!r}: ") from None

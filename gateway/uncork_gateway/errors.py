@@ -18,6 +18,7 @@ import logging
 import math
 import secrets
 from http import HTTPStatus
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,16 +30,19 @@ log = logging.getLogger("uncork.gateway")
 CLIENT_GONE = 499
 """Counted and logged when the client has disconnected; never sent."""
 
+RefusalReason = Literal[ShedReason, "no_room", "too_many_connections", "api_removed"]
+"""Why the gateway declined to execute a request, for clients to branch on; see docs/reference/http.md."""
+
 
 class GatewayError(Exception):
     """An error response; the message is for the client.
 
     Attributes:
-        is_refusal: the gateway declined to execute the request, which is not an error of the service.
+        reason: set if the gateway declined to execute the request, which is not an error of the service.
     """
 
     status = 500
-    is_refusal = False
+    reason: RefusalReason | None = None
 
     def headers(self) -> list[Header]:
         """Return the headers other than content type and length."""
@@ -99,10 +103,10 @@ class Unavailable(GatewayError):
     """The request was shed; a retry may succeed after ``retry_after_s``."""
 
     status = 503
-    is_refusal = True
 
-    def __init__(self, message: str, retry_after_s: float) -> None:
+    def __init__(self, message: str, *, reason: RefusalReason, retry_after_s: float) -> None:
         super().__init__(message)
+        self.reason = reason
         self.retry_after_s = retry_after_s
 
     def headers(self) -> list[Header]:
@@ -117,7 +121,7 @@ class TimedOut(GatewayError):
 class ClientTimedOut(TimedOut):
     """The client's own deadline passed before its request was executed."""
 
-    is_refusal = True
+    reason = "client_deadline"
 
 
 _SHED: dict[ShedReason, str] = {
@@ -136,7 +140,8 @@ def from_dispatcher(error: DispatchError, *, executor: str) -> GatewayError:
                 "the timeout in X-Request-Timeout-Ms expired before the request was executed"
             )
         case RequestShed():
-            return Unavailable(_SHED[error.reason].format(executor=executor), error.retry_after_s)
+            message = _SHED[error.reason].format(executor=executor)
+            return Unavailable(message, reason=error.reason, retry_after_s=error.retry_after_s)
         case BatchTimedOut():
             return TimedOut("the batch exceeded the timeout of this API")
         case WorkerLost():
@@ -152,11 +157,18 @@ def unexpected(error: BaseException) -> GatewayError:
     return HandlerFailed(f"internal error; error id {error_id}")
 
 
-_TITLES = {status.value: status.phrase for status in HTTPStatus}
+PHRASES = {
+    **{status.value: status.phrase for status in HTTPStatus},
+    413: "Content Too Large",
+    414: "URI Too Long",
+    416: "Range Not Satisfiable",
+    422: "Unprocessable Content",
+}
+"""Reason phrases of RFC 9110, some of which have other names before Python 3.13."""
 
 
-def problem(status: int, detail: str) -> bytes:
-    """Write a problem document (RFC 9457)."""
-    return msgspec.json.encode(
-        {"type": "about:blank", "title": _TITLES.get(status, "Error"), "status": status, "detail": detail}
-    )
+def problem(status: int, detail: str, reason: RefusalReason | None = None) -> bytes:
+    """Write a problem document (RFC 9457); a refusal has its ``reason``."""
+    title = PHRASES.get(status, "Error")
+    document: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    return msgspec.json.encode(document if reason is None else {**document, "reason": reason})

@@ -26,6 +26,11 @@ from uncork_gateway.telemetry.recorder import Recorder
 class Served(StatusSource, Protocol):
     """The service, or the servers behind the proxy."""
 
+    @property
+    def not_ready(self) -> str:
+        """What is missing while nothing can be executed: ``not_ready_reason`` without the reason."""
+        ...
+
     def worker_states(self) -> Sequence[str]:
         """Return the state of each worker, or of each call that a server may run."""
         ...
@@ -117,11 +122,16 @@ class FrontEnd:
 
     # What the pages show
 
-    def unready(self) -> str:
-        """Return why requests cannot be answered now; empty if they can."""
+    def unready(self, *, in_full: bool = True) -> str:
+        """Return why requests cannot be answered now; empty if they can.
+
+        In full, it may quote an exception of ``setup``, or URLs of servers.
+        """
         if self.draining:
             return "the server is shutting down"
-        return "" if self._served.any_ready else self._served.not_ready_reason
+        if self._served.any_ready:
+            return ""
+        return self._served.not_ready_reason if in_full else self._served.not_ready
 
     def render_metrics(self) -> bytes:
         """Return the metrics in Prometheus's text format."""

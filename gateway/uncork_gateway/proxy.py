@@ -110,6 +110,7 @@ class Proxy:
 
     server = "proxy"
     restarts = 0
+    not_ready = "no server is healthy"
 
     def __init__(self, urls: Sequence[str], settings: ProxySettings) -> None:
         settings.rules("model")
@@ -203,7 +204,7 @@ class Proxy:
     @property
     def not_ready_reason(self) -> str:
         faults = "; ".join(f"{server.url}: {server.fault}" for server in self._servers.all)
-        return f"no server is healthy: {faults}"
+        return f"{self.not_ready}: {faults}"
 
     def served_apis(self) -> dict[str, ServedApi]:
         return dict.fromkeys(self._models.names(), ServedApi())

@@ -39,6 +39,8 @@ class Gateway:
         supervisor: the supervisor's methods that the gateway calls.
     """
 
+    not_ready = "no worker is ready"
+
     def __init__(self, settings: GatewaySettings, supervisor: SupervisorActions) -> None:
         self._supervisor = supervisor
         self._traces = settings.traces
@@ -91,7 +93,8 @@ class Gateway:
         start, sink = job.start, job.payloads[0].sink
         api = self._apis.in_force.get(start.api)
         if api is None or api.streams != (sink is not None):
-            raise Unavailable("this API was removed while the request was queued", retry_after_s=1)
+            message = "this API was removed while the request was queued"
+            raise Unavailable(message, reason="api_removed", retry_after_s=1)
         batch_id = self.front_end.batch_headers.id_of(start.batch)
         trace = None if self._traces is None else self._traces.begin_batch(batch_id, job)
         batch, bodies = to_frame(job, api.settings, batch_id=batch_id, trace=trace)
@@ -155,7 +158,7 @@ class Gateway:
 
     @property
     def not_ready_reason(self) -> str:
-        return f"no worker is ready: {self.events.failures.text()}"
+        return f"{self.not_ready}: {self.events.failures.text()}"
 
     def served_apis(self) -> dict[str, ServedApi]:
         return {

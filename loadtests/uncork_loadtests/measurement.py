@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 
 from uncork_loadtests.generator.fleet import Outcome, run
 from uncork_loadtests.generator.samples import Summary
@@ -47,7 +47,17 @@ def load(server: Server, plan: Plan) -> tuple[Outcome, Cpu | None]:
     )
 
 
-def verdict(outcome: Outcome, summary: Summary, cpu: Cpu | None) -> dict[str, Any]:
+class VerdictFields(TypedDict):
+    """The fields of a :class:`Verdict`, to construct a subclass."""
+
+    failure: str
+    wrong: int
+    first_wrong: str
+    void: str
+    gateway_cpu_us: float | None
+
+
+def verdict(outcome: Outcome, summary: Summary, cpu: Cpu | None) -> VerdictFields:
     """Return the fields of a :class:`Verdict`."""
     return {
         "failure": outcome.failure,

@@ -128,7 +128,7 @@ def test_apis_learn_for_themselves() -> None:
     now = teach(core, 0.25, api="tight", batches=1)
     first = start_one(core, 1, now=now, api="loose")
     core.submit(2, api="loose", rows=4, size_bytes=9, now=now)
-    tight, loose = core.stats(now=now)
+    tight, loose = core.stats(now=now + 0.5)
 
     assert (tight.name, loose.name) == ("tight", "loose")
     assert tight.estimate.seconds(1) == pytest.approx(0.25)
@@ -136,4 +136,7 @@ def test_apis_learn_for_themselves() -> None:
     assert first.predicted_s == 0.0
     assert (tight.queued_requests, tight.queued_rows, tight.queued_bytes) == (0, 0, 0)
     assert (loose.queued_requests, loose.queued_rows, loose.queued_bytes) == (1, 4, 9)
+    assert tight.oldest_s == 0
+    assert loose.oldest_s == pytest.approx(0.5)
+    assert (tight.clients, loose.clients) == (0, 2)
     assert tight.rate_rows != loose.rate_rows

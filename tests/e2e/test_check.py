@@ -91,7 +91,13 @@ def test_warnings_fail_when_they_are_to() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ((f"{SERVICES / 'broken.py'}:Broken",), 1, "load: "),
+        (
+            (f"{SERVICES / 'broken.py'}:Broken",),
+            2,
+            f"uncork check: {SERVICES / 'broken.py'} cannot be imported: ModuleNotFoundError: ",
+        ),
+        ((f"{SERVICES / 'probe.py'}:Missing",), 2, "available services: Probe"),
+        ((f"{SERVICES / 'unready.py'}:Unready",), 1, "cannot start the service: setup: OSError: no model"),
         ((f"{CHECKED}:Fine", "--json", "/no/such/folder/f.json"), 2, "--json"),
         (
             (f"{CHECKED}:Fine", "--mb-max-latency", "-1"),
@@ -102,7 +108,7 @@ def test_warnings_fail_when_they_are_to() -> None:
     ],
 )
 def test_what_cannot_be_checked_is_told(arguments: tuple[str, ...], code: int, said: str) -> None:
-    """1: the service is wrong. 2: the options are."""
+    """2: as `uncork serve` with these arguments. 1: the service cannot be set up."""
     done = run_uncork("check", *arguments)
 
     assert said in done.stderr

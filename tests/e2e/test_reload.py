@@ -13,7 +13,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from tests.e2e.server import HTTP, PROBE, Server, eventually, run_uncork, serving
+from tests.e2e.server import HTTP, Server, eventually, run_uncork, serving
 from tests.e2e.test_lifecycle import is_alive
 from uncork.cli.app import app
 
@@ -187,19 +187,22 @@ def test_gpus_that_are_none_are_a_usage_error() -> None:
 
 
 @pytest.mark.skipif(Path("/dev/kfd").exists(), reason="nothing counts the GPUs of this machine")
-def test_gpus_that_are_missing_are_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is started; the message says what was found."""
+@pytest.mark.parametrize("command", ["serve", "check"])
+def test_gpus_that_are_missing_are_a_usage_error(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is started: no error says that the service does not exist."""
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H200 (UUID: GPU-1)'\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
-    result = run_uncork("serve", PROBE, "--port", "0", "--gpus", "3")
+    result = run_uncork(command, "no_such_service.py:Service", "--gpus", "3")
 
     assert result.returncode == 2
     assert result.stderr == (
-        "uncork serve: --gpus 3: this machine has no GPU 1, 2, only 0 (nvidia-smi lists 1)\n"
+        f"uncork {command}: --gpus 3: this machine has no GPU 1, 2, only 0 (nvidia-smi lists 1)\n"
     )
 
 

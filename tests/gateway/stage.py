@@ -100,3 +100,9 @@ def detail(reply: Reply, status: int) -> str:
     assert reply.headers["content-type"] == "application/problem+json"
     text: str = document["detail"]
     return text
+
+
+def reason(reply: Reply) -> str | None:
+    """Return the reason in a problem document; None if the reply is not a refusal."""
+    text: str | None = json.loads(reply.body).get("reason")
+    return text

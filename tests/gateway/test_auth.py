@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gateway.backends.fake_server import fake_server
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import gateway, problem
-from tests.gateway.proxy_stage import V1, Model, doubles, proxy, rows_body, served
+from tests.gateway.proxy_stage import V1, Model, doubles, error, proxy, rows_body, served
 from uncork_gateway.auth import ApiKeys, WrongKeys, read_keys
 
 KEY = "a-key-of-the-tests"
@@ -140,6 +141,30 @@ async def test_health_needs_no_key(tmp_path: Path, path: str) -> None:
     async with gateway(tmp_path, keys=KEYS) as on:
         await on.worker()
         assert (await on.http.get(path)).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/healthz"])
+async def test_the_reason_of_health_needs_a_key(tmp_path: Path, path: str) -> None:
+    """It may quote an exception of setup. Operators need no key on their own port."""
+    async with (
+        gateway(tmp_path, keys=KEYS, admin=True) as on,
+        of(on.gateway.front_end.admin_app) as admin,
+    ):
+        assert problem(await on.http.get(path), 503) == "no worker is ready"
+        in_full = "no worker is ready: workers are starting"
+        assert problem(await on.http.get(path, headers=WITH_KEY), 503) == in_full
+        assert problem(await admin.get(path), 503) == in_full
+        await on.gateway.front_end.drain()
+        assert problem(await on.http.get(path), 503) == "the server is shutting down"
+
+
+async def test_the_servers_of_a_proxy_are_known_to_nobody_without_a_key() -> None:
+    async with fake_server(lambda call: None) as server:
+        await server.stop()
+        async with proxy(server.url, healthy=False, keys=KEYS) as on:
+            assert error(await on.http.get("/readyz"), 503) == "no server is healthy"
+            reply = await on.http.get("/readyz", headers=WITH_KEY)
+            assert error(reply, 503).startswith(f"no server is healthy: {server.url}: ")
 
 
 async def test_a_proxy_wants_keys_too(tmp_path: Path) -> None:

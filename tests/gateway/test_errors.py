@@ -1,7 +1,7 @@
 """Errors that clients receive."""
 
 import json
-from http import HTTPStatus
+from typing import get_args
 
 import pytest
 
@@ -20,6 +20,7 @@ from uncork_gateway.errors import (
     ClientTimedOut,
     GatewayError,
     HandlerFailed,
+    RefusalReason,
     TimedOut,
     Unavailable,
     UnsupportedMediaType,
@@ -37,7 +38,7 @@ from uncork_gateway.errors import (
         (UnsupportedMediaType("x"), 415, []),
         (HandlerFailed("x"), 500, []),
         (BadGateway("x"), 502, []),
-        (Unavailable("x", 2), 503, [(b"retry-after", b"2")]),
+        (Unavailable("x", reason="no_room", retry_after_s=2), 503, [(b"retry-after", b"2")]),
         (TimedOut("x"), 504, []),
     ],
 )
@@ -52,7 +53,8 @@ def test_every_error_has_its_status_and_headers(
 )
 def test_retry_after_is_rounded_up(seconds: float, header: bytes) -> None:
     """The header has whole seconds; a client that returns too early would be refused again."""
-    assert Unavailable("full", seconds).headers() == [(b"retry-after", header)]
+    full = Unavailable("full", reason="queue_full", retry_after_s=seconds)
+    assert full.headers() == [(b"retry-after", header)]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,7 @@ def test_a_request_that_was_shed_may_come_again(reason: ShedReason, message: str
     error = from_dispatcher(RequestShed(reason, 2.5), executor="worker")
 
     assert type(error) is Unavailable
-    assert (str(error), error.retry_after_s) == (message, 2.5)
+    assert (str(error), error.reason, error.retry_after_s) == (message, reason, 2.5)
 
 
 @pytest.mark.parametrize(
@@ -98,14 +100,35 @@ def test_every_end_in_the_dispatcher_has_its_error(
     assert str(told) == message
 
 
-@pytest.mark.parametrize("status", [400, 404, 405, 413, 415, 500, 502, 503, 504])
-def test_a_problem_is_an_rfc_9457_document(status: int) -> None:
-    """Type, title, status and detail; the title is the phrase of the status."""
+@pytest.mark.parametrize(
+    ("status", "title"),
+    [
+        (400, "Bad Request"),
+        (405, "Method Not Allowed"),
+        (413, "Content Too Large"),
+        (414, "URI Too Long"),
+        (416, "Range Not Satisfiable"),
+        (422, "Unprocessable Content"),
+        (503, "Service Unavailable"),
+        (599, "Error"),
+    ],
+)
+def test_a_problem_is_an_rfc_9457_document(status: int, title: str) -> None:
+    """Type, title, status and detail; the title is the phrase of RFC 9110 in every version of Python."""
     document = json.loads(problem(status, 'what "was" wrong: \n é'))
 
     assert document == {
         "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
+        "title": title,
         "status": status,
         "detail": 'what "was" wrong: \n é',
     }
+
+
+@pytest.mark.parametrize("reason", get_args(RefusalReason))
+def test_a_refusal_has_a_reason_for_programs(reason: RefusalReason) -> None:
+    """The detail is for people, and its words may change."""
+    document = json.loads(problem(503, "full", reason))
+
+    assert document["reason"] == reason
+    assert document.keys() == {"type", "title", "status", "detail", "reason"}

@@ -381,7 +381,7 @@ async def test_metrics_are_by_model() -> None:
         (["http://a"], {"goal_s": 0}, "goal_s must be positive, got 0"),
         (["http://a"], {"policy": "magic"}, "unknown policy 'magic'"),
         (["http://a"], {"concurrency": 0}, "concurrency must be above 0, got 0"),
-        (["http://a"], {"health_path": "ready"}, "the health path must begin with /, got 'ready'"),
+        (["http://a"], {"health_path": "ready"}, "health_path must begin with /, got 'ready'"),
     ],
 )
 async def test_wrong_settings_are_refused(urls: list[str], settings: dict[str, Any], message: str) -> None:

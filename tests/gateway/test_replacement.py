@@ -13,6 +13,7 @@ from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.proxy_stage import Caller, Front
 from tests.gateway.running import turns
+from tests.gateway.stage import detail, reason
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.worker_events import SupervisorActions
 from uncork_workers.wire.messages import Failed, Hello, Ready
@@ -103,6 +104,7 @@ async def test_what_the_new_workers_serve_is_in_force_when_they_take_over(tmp_pa
         assert [(await asking).json(), (await late).json()] == ["old", "new"]
         gone = await held
         assert problem(gone, 503) == "this API was removed while the request was queued"
+        assert gone.json()["reason"] == "api_removed"
         assert gone.headers["retry-after"] == "1"
 
 
@@ -126,7 +128,7 @@ async def test_an_api_that_was_removed_leaves_no_figures(tmp_path: Path) -> None
         assert 'api="both"' in metrics
         uploading.send(b"1")
         reply = await uploading.reply()
-        assert (reply.status, b"this API was removed" in reply.body) == (503, True)
+        assert (detail(reply, 503), reason(reply)) == ("this API was removed", "api_removed")
         assert 'api="old"' not in (await on.http.get("/metrics")).text
 
 

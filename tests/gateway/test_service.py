@@ -48,7 +48,7 @@ async def test_before_the_first_hello_every_route_is_503(tmp_path: Path) -> None
     async with gateway(tmp_path) as on:
         reply = await on.http.post("/echo", json=1)
         assert problem(reply, 503) == "no worker is ready: workers are starting"
-        assert reply.headers["retry-after"] == "1"
+        assert (reply.headers["retry-after"], reply.json()["reason"]) == ("1", "no_worker")
 
         worker = await on.worker()
         _, answer = await on.echo(worker, "/echo", 1)

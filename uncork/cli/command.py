@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from uncork.cli.usage import given
+from uncork.config.deprecated import current_option
 from uncork.config.option_fields import kind_of, option_parameters, parameter_info
 
 _CONTEXT = "context"
@@ -28,6 +29,10 @@ class Command(TyperCommand):
                 parameter.process_value = functools.partial(  # type: ignore[method-assign]
                     _processed, parameter.process_value, values
                 )
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line, which may contain deprecated names of options."""
+        return super().parse_args(ctx, [current_option(one) for one in args])
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Return the whole first sentence; the list of commands wraps it."""

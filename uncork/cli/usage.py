@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import typer
 
 from uncork.cli.errors import print_error
 from uncork.config.errors import WrongUsage
+from uncork_dispatcher import SettingError
 
 
 @contextlib.contextmanager
@@ -51,8 +51,7 @@ def named(options: Mapping[str, str], given: Collection[str]) -> str:
 
 def in_options(error: ValueError, options: Mapping[str, str]) -> WrongUsage:
     """Return an error about fields as one about options; ``options`` maps fields to options."""
-    fields = re.compile(rf"\b({'|'.join(options)})\b(?=.* (?:must|are) )")
-    return WrongUsage(fields.sub(lambda found: options[found[1]], str(error)))
+    return WrongUsage(error.under(options) if isinstance(error, SettingError) else str(error))
 
 
 def require_writable(targets: Mapping[str, str | Path | None]) -> None:

@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from uncork.config.deprecated import current_name
 from uncork.config.errors import WrongUsage
 from uncork.config.names import Commands, checked_override, other_command, settings_of
 from uncork.config.option_fields import kind_of
@@ -42,21 +43,21 @@ def read_file(path: Path, command: str, commands: Commands) -> Configuration:
     settings: dict[str, RawSetting] = {}
     for prefix, table in ((f"{path}: ", content), (f"{path}: {command}.", tables[command])):
         for key, value in table.items():
-            name, source = _name(key), Source(Kind.FILE, f"{prefix}{key}")
+            name, source = _name(key, prefix), Source(Kind.FILE, f"{prefix}{key}")
             if name in settings:
                 raise WrongUsage(f"{source.name} is set twice, also as {settings[name].source.name}")
             settings[name] = RawSetting(_as_given(value, kind_of(known[name]), source), source)
     return Configuration(settings, _overrides(apis, f"{path}: {_APIS}"))
 
 
-def _name(key: str) -> str:
-    return key.replace("-", "_")
+def _name(key: str, prefix: str) -> str:
+    return current_name(key.replace("-", "_"), shown=f"{prefix}{key}")
 
 
 def _check_names(table: dict[str, Any], command: str, prefix: str, commands: Commands) -> None:
     known = settings_of(commands[command])
     for key in table:
-        name = _name(key)
+        name = _name(key, prefix)
         if name in known:
             continue
         if name in ARGUMENTS and command == "serve":
@@ -74,7 +75,7 @@ def _overrides(apis: Any, prefix: str) -> list[tuple[Kind, Override]]:
         _require_table(table, f"{prefix}.{api}", "with the settings of an API, such as [api.predict]")
         for key, value in table.items():
             source = Source(Kind.FILE, f"{prefix}.{api}.{key}")
-            override = checked_override(api, _name(key), value, source)
+            override = checked_override(api, _name(key, f"{prefix}.{api}."), value, source)
             if (api, override.argument) in found:
                 raise WrongUsage(
                     f"{source.name} is set twice, also as {found[api, override.argument].source}"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from uncork_dispatcher.plural import plural
+from uncork_dispatcher.setting_error import SettingError
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.theory import smallest_mean_batch
 from uncork_dispatcher.simulator.traffic import Sources
@@ -63,18 +64,20 @@ class Cell:
     def __post_init__(self) -> None:
         for name in ("intercept_ms", "slope_ms", "noise_cv", "round_trip_ms", "think_ms"):
             if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name):g}")
+                raise SettingError(name, says=f" must be 0 or more, got {getattr(self, name):g}")
         if self.intercept_ms + self.slope_ms == 0:
-            raise ValueError("intercept_ms and slope_ms are both 0: a batch must take some time")
+            says = " are both 0: a batch must take some time"
+            raise SettingError("intercept_ms", "slope_ms", says=says)
         for name in ("workers", "limit_rows", "goal_ms"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be more than 0, got {getattr(self, name):g}")
+                raise SettingError(name, says=f" must be more than 0, got {getattr(self, name):g}")
         if (self.load is None) == (self.clients is None):
             raise ValueError("set either load (open loop) or clients (closed loop)")
         if self.load is not None and not 0 < self.load <= _MOST_LOAD:
-            raise ValueError(f"load must be more than 0 and at most {_MOST_LOAD:g}, got {self.load:g}")
+            says = f" must be more than 0 and at most {_MOST_LOAD:g}, got {self.load:g}"
+            raise SettingError("load", says=says)
         if self.clients is not None and self.clients < 1:
-            raise ValueError(f"clients must be 1 or more, got {self.clients}")
+            raise SettingError("clients", says=f" must be 1 or more, got {self.clients}")
 
     def __str__(self) -> str:
         noise = f" noise {self.noise_cv:g}" if self.noise_cv else ""

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import httpx
 
-from uncork_dispatcher import BatchTimedOut, WorkerLost
+from uncork_dispatcher import BatchTimedOut, SettingError, WorkerLost
 from uncork_gateway.backends.http_server import (
     HttpServer,
     MakeTransport,
@@ -83,7 +83,7 @@ class HttpServers:
     ) -> None:
         _check_positive(concurrency=concurrency, timeout_s=timeout_s, health_interval_s=health_interval_s)
         if health_path is not None and not health_path.startswith("/"):
-            raise ValueError(f"the health path must begin with /, got {health_path!r}")
+            raise SettingError("health_path", says=f" must begin with /, got {health_path!r}")
         # One more than calls: a health check must not wait for them.
         limits = httpx.Limits(
             max_connections=concurrency + 1,
@@ -278,4 +278,4 @@ class HttpServers:
 def _check_positive(**arguments: float) -> None:
     for name, value in arguments.items():
         if not value > 0:
-            raise ValueError(f"{name} must be above 0, got {value}")
+            raise SettingError(name, says=f" must be above 0, got {value}")

@@ -12,8 +12,8 @@ from uncork_dispatcher.plural import plural
 from uncork_gateway.codecs.base import Marshalled
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.csv import Table, first_repeated, read_lines, read_table, write_header
-from uncork_gateway.codecs.json import decode_json
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, written
 from uncork_gateway.protocols.tensor_rows import json_rows
 from uncork_gateway.protocols.tensors import SPACE, Tensor

@@ -1,21 +1,18 @@
 """Any JSON value, one row each."""
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import msgspec
 
 from uncork_gateway.codecs.base import Marshalled, raw_rows
 from uncork_gateway.codecs.cost import Weigh, unweighed
-from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.tensor_rows import json_rows
 from uncork_gateway.protocols.tensors import SPACE, Tensor
 from uncork_workers.wire.schema import JSON
 
 ANY_JSON = msgspec.json.Decoder(msgspec.Raw)
 """Checks the syntax without building anything."""
-
-_T = TypeVar("_T")
 
 
 class JsonCodec:
@@ -40,17 +37,3 @@ class JsonCodec:
         if tensor.form == "binary" and self._weigh is unweighed:
             return raw_rows(tensor)
         return self.marshal(json_rows(tensor))
-
-
-def decode_json(decoder: msgspec.json.Decoder[_T], text: bytes | msgspec.Raw, expected: str) -> _T:
-    """Decode a body, or a part of one; ``expected`` describes it in errors.
-
-    Raises:
-        BadRequest: if it is not JSON, or JSON of another kind.
-    """
-    try:
-        return decoder.decode(text)
-    except msgspec.ValidationError as error:
-        raise BadRequest(f"the body must be {expected}: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"the body is not valid JSON: {error}") from error

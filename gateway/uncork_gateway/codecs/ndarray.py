@@ -7,9 +7,10 @@ import msgspec
 from uncork_dispatcher.plural import plural
 from uncork_gateway.codecs.base import Marshalled, raw_rows
 from uncork_gateway.codecs.cost import Weigh, unweighed
-from uncork_gateway.codecs.json import ANY_JSON, decode_json
+from uncork_gateway.codecs.json import ANY_JSON
 from uncork_gateway.codecs.npy import decode_npy
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.tensor_rows import json_rows
 from uncork_gateway.protocols.tensors import SPACE, Tensor
 from uncork_workers.wire.schema import JSON, NPY

@@ -1,10 +1,10 @@
 """The state that all connections of a listener share."""
 
 from dataclasses import dataclass, field
-from http.client import responses
 
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.connection.client_limits import ClientLimits
+from uncork_gateway.errors import PHRASES
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.interfaces import BodyPool, Tracing
 from uncork_gateway.telemetry.access_log import AccessLog
@@ -40,7 +40,7 @@ class ListenerContext:
             self._starts.clear()
         start = self._starts.get(status)
         if start is None:
-            phrase = responses.get(status, "").encode()
+            phrase = PHRASES.get(status, "").encode()
             start = b"HTTP/1.1 %d %b\r\n%b" % (status, phrase, header_lines(headers))
             self._starts[status] = start
         return start

@@ -114,7 +114,8 @@ class HttpProtocol(asyncio.Protocol):
         connections: set[Any] = self._server_state.connections
         connections.add(self)
         if len(connections) > limits.max_connections:
-            self._replies.add(Refusal(self, Unavailable("too many connections", retry_after_s=1)))
+            full = Unavailable("too many connections", reason="too_many_connections", retry_after_s=1)
+            self._replies.add(Refusal(self, full))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.state = CLOSED

@@ -29,4 +29,4 @@ def reply_problem(connection: Connection, request: QueuedRequest, error: Gateway
     """Answer a request that has started with a problem document, and close."""
     request.keep_alive = False
     head = header_lines([*error.headers(), (b"content-type", b"application/problem+json")])
-    connection.reply(request, error.status, head, problem(error.status, str(error)))
+    connection.reply(request, error.status, head, problem(error.status, str(error), error.reason))

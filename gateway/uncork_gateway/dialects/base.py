@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from uncork_gateway.codecs import Marshalled
-from uncork_gateway.errors import HandlerFailed
+from uncork_gateway.errors import GatewayError, HandlerFailed
 from uncork_gateway.headers import Header
 from uncork_workers.wire.messages import RowsForm
 
@@ -59,8 +59,8 @@ class Dialect(Protocol):
             GatewayError: if the protocol cannot express the handler's result.
         """
 
-    def error(self, status: int, detail: str) -> Reply:
-        """Write an answer with a status other than 200."""
+    def error(self, error: GatewayError) -> Reply:
+        """Write an error as the protocol has it."""
 
 
 def require_rows(reply: HandlerResult) -> None:

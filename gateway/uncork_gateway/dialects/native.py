@@ -7,7 +7,7 @@ from uncork_gateway.codecs.npy import encode_npy
 from uncork_gateway.codecs.text import to_utf8
 from uncork_gateway.dialects.accept import choose
 from uncork_gateway.dialects.base import JSON, HandlerResult, Reply
-from uncork_gateway.errors import HandlerFailed, UnsupportedMediaType, problem
+from uncork_gateway.errors import GatewayError, HandlerFailed, UnsupportedMediaType, problem
 from uncork_gateway.headers import Header, header_lines
 from uncork_workers.wire.messages import Meta, RawForm, TensorForm
 from uncork_workers.wire.schema import JSON as JSON_TYPE
@@ -77,8 +77,8 @@ class Native:
             return Reply(_NPY, array)
         return Reply(JSON, asked.json_answer(reply.body))
 
-    def error(self, status: int, detail: str) -> Reply:
-        return Reply(_PROBLEM, problem(status, detail))
+    def error(self, error: GatewayError) -> Reply:
+        return Reply(_PROBLEM, problem(error.status, str(error), error.reason))
 
 
 def _media_type(headers: Sequence[Header]) -> str:

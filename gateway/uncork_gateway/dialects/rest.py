@@ -5,7 +5,7 @@ from functools import partial
 
 from uncork_gateway.codecs import Codec, Marshalled
 from uncork_gateway.dialects.base import JSON, HandlerResult, Reply, require_rows
-from uncork_gateway.errors import BadRequest
+from uncork_gateway.errors import BadRequest, GatewayError
 from uncork_gateway.headers import Header
 from uncork_gateway.protocols.raw_json import Parts, quoted, written
 from uncork_gateway.protocols.rows import as_rows, error_body, parse_rows
@@ -56,8 +56,8 @@ class Rest:
             fields[self._results] = results
         return Reply(JSON, written(fields))
 
-    def error(self, status: int, detail: str) -> Reply:
-        return Reply(JSON, error_body(detail))
+    def error(self, error: GatewayError) -> Reply:
+        return Reply(JSON, error_body(str(error)))
 
 
 def _in_rows(member: str, asked: Marshalled, place: RowPath) -> str:

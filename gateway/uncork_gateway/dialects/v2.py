@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from uncork_gateway.codecs import Codec, Marshalled
 from uncork_gateway.dialects.base import JSON, HandlerResult, Reply, require_rows
-from uncork_gateway.errors import BadRequest
+from uncork_gateway.errors import BadRequest, GatewayError
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.protocols.raw_json import quoted, written
 from uncork_gateway.protocols.rows import error_body
@@ -52,6 +52,11 @@ class V2:
             request = parse_request(Content(body, headers))
         except Unmergeable as error:
             raise BadRequest(str(error)) from None
+        if request.classified:
+            raise BadRequest(
+                f"output {request.classified[0]!r}: classification is not supported; request the output "
+                "without it (class_count in Triton's clients) and rank the values in the client"
+            )
         if len(request.inputs) > 1:
             marshalled = self._codec.marshal(self._objects(request.inputs))
         else:
@@ -73,8 +78,8 @@ class V2:
         content = write(members, request.id, b"outputs", outputs)
         return Reply(header_lines(content.headers), content.body)
 
-    def error(self, status: int, detail: str) -> Reply:
-        return Reply(JSON, error_body(detail))
+    def error(self, error: GatewayError) -> Reply:
+        return Reply(JSON, error_body(str(error)))
 
     def _objects(self, inputs: Sequence[Tensor]) -> list[bytes]:
         names = [tensor.name for tensor in inputs]

@@ -1,6 +1,7 @@
 """The pages of every front end: health for clients, metrics, status and dashboard for operators."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -11,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from uncork_gateway.auth import RequireKey
+from uncork_gateway.auth import ApiKeys, RequireKey
 from uncork_gateway.pages.dashboard.page import Dashboard
 from uncork_gateway.pages.home import FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.nearest import OF_ROUTER, methods_of, not_served
@@ -30,7 +31,7 @@ class Front(Protocol):
 
     status_builder: StatusBuilder
 
-    def unready(self) -> str:
+    def unready(self, *, in_full: bool = True) -> str:
         """Return why requests cannot be answered now; empty if they can."""
 
     def render_metrics(self) -> bytes: ...
@@ -66,33 +67,38 @@ class Pages:
     ) -> None:
         self._front = front
         self._error = error
-        ready = [Route(path, self._readyz) for path in ("/readyz", "/healthz")]
-        health = [Route("/livez", self._livez), *ready]
+        health = self._health_routes(settings.keys)
         dashboard = Dashboard(front.status_builder, error=error, apart=settings.admin)
         self.close = dashboard.close
         status = [Route("/metrics", self._metrics), Route("/status", self._status)]
         operating = [*status, *dashboard.event_routes(), *operating]
-        # Neither a load balancer's health check nor a browser that opens a page sends a key.
-        keyless = [*health, *dashboard.page_routes()]
+        # Neither a load balancer nor a browser that opens a page sends a key.
+        pages = dashboard.page_routes()
         self.admin_app: ASGIApp | None = None
         if settings.admin:
             home = HomePage(
                 lambda: Home(source.server, not_ready_reason=front.unready()), FOR_OPERATORS, keys=None
             )
-            self.admin_app = admin = _app([*home.routes(), *keyless, *operating], self._admin_error)
+            routes = [*home.routes(), *self._health_routes(None), *pages, *operating]
+            self.admin_app = admin = _app(routes, self._admin_error)
             self._admin_methods = methods_of(admin.routes)
             free, operating = [*health, *free], []
         else:
-            free = [*keyless, *free]
+            free = [*health, *pages, *free]
         app = _app([*free, *operating, *for_clients], on_http_error)
         self.routes: Sequence[BaseRoute] = app.routes
         self.app = app if settings.keys is None else RequireKey(app, settings.keys, error, free=free)
 
+    def _health_routes(self, keys: ApiKeys | None) -> list[BaseRoute]:
+        """Return the routes for load balancers; if there are keys, only requests with one get the reason."""
+        ready = partial(self._readyz, keys)
+        return [Route("/livez", self._livez), Route("/readyz", ready), Route("/healthz", ready)]
+
     async def _livez(self, request: Request) -> Response:
         return PlainTextResponse("alive\n")
 
-    async def _readyz(self, request: Request) -> Response:
-        reason = self._front.unready()
+    async def _readyz(self, keys: ApiKeys | None, request: Request) -> Response:
+        reason = self._front.unready(in_full=keys is None or keys.admit(request.scope["headers"]))
         if reason:
             return self._error(request.url.path, 503, reason, {})
         return PlainTextResponse("ready\n")

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from uncork_gateway.connection.route_table import RouteTable
-from uncork_gateway.errors import problem
+from uncork_gateway.errors import RefusalReason, problem
 from uncork_gateway.pages.docs import docs_routes
 from uncork_gateway.pages.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.models.metadata import PREFIXES, Model, ModelPages
@@ -62,13 +62,15 @@ class ServicePages:
             extensions=[CONFIGURATION] if settings.admin else [CONFIGURATION, STATISTICS],
         )
         triton = TritonPages(models=lambda: served.models, tally=front.metrics.api, unready=front.unready)
+        # Before the route of a model, which would take "stats" for a name.
+        moved = triton.moved_statistics_routes() if settings.admin else []
         links = FOR_CLIENTS if settings.admin else FOR_CLIENTS | FOR_OPERATORS
         home = HomePage(self._home, links, keys=settings.keys)
         self.pages = Pages(
             front,
             served,
             settings,
-            for_clients=[Route("/openapi.json", self._openapi), *triton.routes(), *models.routes()],
+            for_clients=[Route("/openapi.json", self._openapi), *triton.routes(), *moved, *models.routes()],
             operating=triton.statistics_routes(),
             free=[*home.routes(), *docs_routes()],
             error=_error,
@@ -84,7 +86,7 @@ class ServicePages:
 
     async def _openapi(self, request: Request) -> Response:
         if self._served.service is None:
-            return _error(request.url.path, 503, self._served.not_ready_reason, {"retry-after": "1"})
+            return self._not_ready(request.url.path)
         service, models = self._served.service, self._served.models
         document = make_openapi(service, models, version=VERSION, wants_keys=self._wants_keys)
         return Response(msgspec.json.encode(document), media_type="application/json")
@@ -93,12 +95,16 @@ class ServicePages:
         assert isinstance(error, HTTPException)
         path = request.url.path
         if self._served.service is None and error.status_code in (404, 405):
-            return _error(path, 503, self._served.not_ready_reason, {"retry-after": "1"})
+            return self._not_ready(path)
         # Any other error comes from a page, with a message of its own.
         if error.detail in OF_ROUTER or path.encode() in self._front.routes.handlers:
             methods, hint = self._all_routes()
             error = not_served(request.method, path, methods, otherwise=hint)
         return _error(path, error.status_code, error.detail, dict(error.headers or {}))
+
+    def _not_ready(self, path: str) -> Response:
+        reason = self._served.not_ready_reason
+        return _error(path, 503, reason, {"retry-after": "1"}, refused="no_worker")
 
     def _all_routes(self) -> tuple[Methods, str]:
         """Return the methods of all paths, and a hint at the APIs; built once per reload."""
@@ -112,7 +118,10 @@ class ServicePages:
         return self._methods, self._hint
 
 
-def _error(path: str, status: int, detail: str, headers: dict[str, str]) -> Response:
+def _error(
+    path: str, status: int, detail: str, headers: dict[str, str], refused: RefusalReason | None = None
+) -> Response:
     if path.startswith(PREFIXES) or path == "/v2":
         return Response(error_body(detail), status, headers=headers, media_type="application/json")
-    return Response(problem(status, detail), status, headers=headers, media_type="application/problem+json")
+    document = problem(status, detail, refused)
+    return Response(document, status, headers=headers, media_type="application/problem+json")

@@ -6,13 +6,13 @@ from uuid import uuid4
 import msgspec
 
 from uncork_gateway.protocols import v2_replies
+from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.tensors import Malformed, Tensor, check_values, concatenate, split_rows
 from uncork_gateway.protocols.v2_message import (
     JSON_LENGTH,
     NULL,
     Message,
     WireTensor,
-    decode,
     excerpt,
     natural,
     raw_members,
@@ -25,6 +25,7 @@ from uncork_gateway.protocols.wire import Content, Unmergeable
 
 _SEQUENCE = frozenset({"sequence_id", "sequence_start", "sequence_end"})
 _SHARED_MEMORY = "shared_memory_"
+_CLASSIFICATION, _NO_CLASSES = "classification", b"0"
 _BOOLEANS = {b"true": True, b"false": False}
 
 
@@ -50,6 +51,7 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
         members: everything but id and inputs, raw JSON by name.
         wanted: names of requested outputs, if the client names any, and whether it wants each in binary.
         binary: whether the client wants other outputs in binary.
+        classified: names of requested outputs whose top classes the client wants (Triton's classification).
         rows: the length of the first axis of every input.
         key: requests with the same key share calls.
         size_bytes: of the body, or of the inputs of a part.
@@ -60,6 +62,7 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
     inputs: list[Tensor]
     wanted: dict[str, bool]
     binary: bool
+    classified: list[str]
     rows: int
     key: Hashable
     size_bytes: int
@@ -82,7 +85,7 @@ def parse_request(content: Content) -> InferRequest:
     message = read(content, "inputs")
     parameters = _parameters(message.members)
     binary = _boolean(parameters.get("binary_data_output", b"false"))
-    wanted = _wanted(message.members, binary)
+    wanted, classified = _wanted(message.members, binary)
     inputs = _inputs(message)
     rows = _rows(inputs)
     for tensor in inputs:
@@ -95,6 +98,7 @@ def parse_request(content: Content) -> InferRequest:
         inputs=inputs,
         wanted=wanted,
         binary=binary,
+        classified=classified,
         rows=rows,
         key=(tuple([_tensor_key(tensor) for tensor in inputs]), frozenset(message.members.items())),
         size_bytes=len(content.body),
@@ -147,7 +151,7 @@ class V2Wire:
 
 def _inputs(message: Message) -> list[Tensor]:
     try:
-        described = decode(_inputs_decoder, message.tensors, "inputs")
+        described = decode_json(_inputs_decoder, message.tensors, "a list of tensors", name="inputs")
     except Malformed as error:
         if "unknown field" in str(error):
             raise Unmergeable(str(error)) from error
@@ -160,7 +164,8 @@ def _inputs(message: Message) -> list[Tensor]:
 
 def _parameters(members: dict[str, bytes]) -> dict[str, bytes]:
     """Return the parameters of a request that may share a call."""
-    parameters = raw_members(decode(_parameters_decoder, members.get("parameters", NULL), "parameters"))
+    text = members.get("parameters", NULL)
+    parameters = raw_members(decode_json(_parameters_decoder, text, "an object", name="parameters"))
     for name in parameters:
         if name in _SEQUENCE:
             raise Unmergeable(
@@ -169,14 +174,18 @@ def _parameters(members: dict[str, bytes]) -> dict[str, bytes]:
     return parameters
 
 
-def _wanted(members: dict[str, bytes], binary: bool) -> dict[str, bool]:
-    wanted = {}
-    for output in decode(_wanted_decoder, members.get("outputs", NULL), "outputs") or ():
+def _wanted(members: dict[str, bytes], binary: bool) -> tuple[dict[str, bool], list[str]]:
+    """Return whether the client wants each requested output in binary, and the outputs to classify."""
+    wanted, classified = {}, []
+    outputs = members.get("outputs", NULL)
+    for output in decode_json(_wanted_decoder, outputs, "a list of outputs", name="outputs") or ():
         parameters = raw_members(output.parameters)
         _refuse_shared_memory(output.name, parameters)
         own = parameters.get("binary_data")
         wanted[output.name] = binary if own is None else _boolean(own)
-    return wanted
+        if parameters.get(_CLASSIFICATION, _NO_CLASSES) != _NO_CLASSES:
+            classified.append(output.name)
+    return wanted, classified
 
 
 def _boolean(raw: bytes) -> bool:

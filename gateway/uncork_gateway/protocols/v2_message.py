@@ -1,11 +1,12 @@
 """Bodies of the Open Inference Protocol V2: JSON, followed by the bytes of binary tensors."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
 from uncork_dispatcher.plural import plural
+from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.tensors import (
     DATATYPES,
     MAX_AXES,
@@ -26,7 +27,6 @@ _MOST_DIGITS = 18
 _EXCERPT_BYTES = 20
 _MOST_ROWS = 2**63 - 1
 _OCTETS = (b"content-type", b"application/octet-stream")
-_T = TypeVar("_T")
 _object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -64,7 +64,7 @@ def read(content: Content, tensors_name: str) -> Message:
             the JSON in its header is wrong.
     """
     text, blocks = _halves(content)
-    members = decode(_object_decoder, text, "the body")
+    members = decode_json(_object_decoder, text, "an object")
     tensors = members.pop(tensors_name, None)
     if tensors is None:
         raise Malformed(
@@ -74,20 +74,6 @@ def read(content: Content, tensors_name: str) -> Message:
     if own_id != NULL and not own_id.startswith(b'"'):
         raise Malformed(f"id must be a string, got {excerpt(own_id)}")
     return Message(None if own_id == NULL else own_id, raw_members(members), tensors, blocks)
-
-
-def decode(decoder: msgspec.json.Decoder[_T], text: bytes | msgspec.Raw, name: str) -> _T:
-    """Decode JSON; ``name`` is its name in errors.
-
-    Raises:
-        Malformed: if it is not JSON, or JSON of another kind.
-    """
-    try:
-        return decoder.decode(text)
-    except msgspec.ValidationError as error:
-        raise Malformed(f"{name} does not match the protocol: {error}") from error
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Malformed(f"{name} is not valid JSON: {error}") from error
 
 
 def natural(text: bytes) -> int | None:

@@ -5,14 +5,9 @@ from collections.abc import Sequence
 import msgspec
 
 from uncork_dispatcher.plural import plural
+from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.tensors import Malformed, Tensor, check_values, concatenate, split_rows
-from uncork_gateway.protocols.v2_message import (
-    NULL,
-    WireTensor,
-    decode,
-    read,
-    read_tensors,
-)
+from uncork_gateway.protocols.v2_message import NULL, WireTensor, read, read_tensors
 from uncork_gateway.protocols.wire import Content, WrongReply
 
 # Parameters of a tensor as a whole, not values of its rows.
@@ -42,7 +37,7 @@ def split(reply: Content, rows: Sequence[int]) -> list[InferReply]:
     """
     try:
         message = read(reply, "outputs")
-        described = decode(_outputs_decoder, message.tensors, "outputs")
+        described = decode_json(_outputs_decoder, message.tensors, "a list of tensors", name="outputs")
         outputs = read_tensors(described, message.blocks)
         if len(rows) == 1:
             return [InferReply(members=message.members, outputs=outputs, rows=rows[0])]

@@ -53,8 +53,8 @@ class ApiRoute:
         """Reject requests that are still arriving: the dispatcher and the metrics have forgotten the API."""
         self.removed, self.tally = True, ApiTally()
 
-    def error(self, status: int, detail: str) -> Reply:
-        return self.dialect.error(status, detail)
+    def error(self, error: GatewayError) -> Reply:
+        return self.dialect.error(error)
 
 
 class ApiRequest(BufferedRequest[ApiRoute]):
@@ -84,7 +84,7 @@ class ApiRequest(BufferedRequest[ApiRoute]):
             payload = payload._replace(span=self._span)
         route, self._payload, self._rows = self._route, payload, payload.rows
         if route.removed:
-            raise Unavailable("this API was removed", retry_after_s=1)
+            raise Unavailable("this API was removed", reason="api_removed", retry_after_s=1)
         self._number = route.dispatcher.submit(
             self,
             route.api,

@@ -105,10 +105,10 @@ class PassThrough:
         self, method: str, target: bytes, headers: Sequence[Header], body: bytes | AsyncIterable[bytes] | None
     ) -> httpx.Response:
         if self._listener.closing:
-            raise Unavailable("the server is shutting down", 1.0)
+            raise Unavailable("the server is shutting down", reason="draining", retry_after_s=1)
         server = self._servers.least_loaded()
         if server is None:
-            raise Unavailable("no server is healthy", 1.0)
+            raise Unavailable("no server is healthy", reason="no_worker", retry_after_s=1)
         request = httpx.Request(
             method,
             server.url,

@@ -14,7 +14,7 @@ from uncork_gateway.backends.known_models import KnownModels
 from uncork_gateway.backends.merged_calls import CallResult, Part, Sent, with_trace
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS
 from uncork_gateway.dialects.base import JSON
-from uncork_gateway.errors import BadGateway
+from uncork_gateway.errors import BadGateway, GatewayError
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.interfaces import Connection
 from uncork_gateway.protocols.rows import error_body
@@ -113,8 +113,8 @@ class ProxyRoute:
     def open(self, connection: Connection, head: SortedHead, *, keep_alive: bool) -> ProxyRequest:
         return ProxyRequest(self, connection, head, keep_alive=keep_alive)
 
-    def error(self, status: int, detail: str) -> tuple[bytes, bytes]:
-        return JSON, error_body(detail)
+    def error(self, error: GatewayError) -> tuple[bytes, bytes]:
+        return JSON, error_body(str(error))
 
 
 class ProxyRequest(BufferedRequest[ProxyRoute]):

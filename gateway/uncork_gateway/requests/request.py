@@ -45,7 +45,7 @@ class Route(Protocol):
         """The counters of its replies."""
         ...
 
-    def error(self, status: int, detail: str) -> tuple[bytes, bytes]:
+    def error(self, error: GatewayError) -> tuple[bytes, bytes]:
         """Return header lines and body of an error reply."""
         ...
 
@@ -169,9 +169,9 @@ class BufferedRequest(ABC, Generic[RouteT]):
             return
         if isinstance(failure, BodyTooLarge):
             self.keep_alive = False  # The rest of the body is not read.
-        content_type, body = self._route.error(failure.status, str(failure))
+        content_type, body = self._route.error(failure)
         head = header_lines(failure.headers()) + content_type
-        self._reply(failure.status, head, body, is_refusal=failure.is_refusal)
+        self._reply(failure.status, head, body, is_refusal=failure.reason is not None)
 
     def _failure(self, error: Exception) -> GatewayError:
         if isinstance(error, DispatchError):
@@ -233,4 +233,5 @@ class BufferedRequest(ABC, Generic[RouteT]):
 
 
 def _pool_full() -> Unavailable:
-    return Unavailable("overloaded: too many large bodies are being received", retry_after_s=1)
+    message = "overloaded: too many large bodies are being received"
+    return Unavailable(message, reason="no_room", retry_after_s=1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from uncork_dispatcher.simulator import SettingError
 from uncork_dispatcher.simulator.traffic import open_loop_for, recorded_rate
 from uncork_loadtests.plural import plural
 from uncork_loadtests.traffic.random_rows import RandomRows
@@ -51,7 +52,8 @@ class Plan:
     """One run: an open loop at a rate, or a closed loop of clients.
 
     Raises:
-        ValueError: if a value is out of range, or the arrivals are unknown.
+        SettingError: if a value is out of range.
+        ValueError: if the arrivals are unknown.
         OSError: if recorded arrivals cannot be read.
     """
 
@@ -87,7 +89,8 @@ class Plan:
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"url must look like http://host:port/path or https://..., not {self.url!r}")
+            says = f" must look like http://host:port/path or https://..., not {self.url!r}"
+            raise SettingError("url", says=says)
         self._check_numbers()
         if self.clients is None:
             # Fails on unknown arrivals and unreadable recordings, before anything is started.
@@ -97,20 +100,20 @@ class Plan:
         for name in ("clients", "limit", "processes", "max_connections"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
+                raise SettingError(name, says=f" must be at least 1, not {value}")
         for name, least in (("warmup_s", 0.0), ("think_s", 0.0)):
             if not least <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be at least {least:g}, not {getattr(self, name):g}")
+                says = f" must be at least {least:g}, not {getattr(self, name):g}"
+                raise SettingError(name, says=says)
         for name in ("seconds", "goal_s"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} must be above 0, not {value:g}")
+                raise SettingError(name, says=f" must be above 0, not {value:g}")
         name = "max_connections" if self.clients is None else "clients"
         connections = getattr(self, name)
         if connections < self.processes:
-            raise ValueError(
-                f"{name} must be at least {self.processes}, one for each process, not {connections}"
-            )
+            says = f" must be at least {self.processes}, one for each process, not {connections}"
+            raise SettingError(name, says=says)
 
     @property
     def address(self) -> tuple[str, int]:

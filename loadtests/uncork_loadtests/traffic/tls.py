@@ -3,6 +3,8 @@
 import ssl
 from dataclasses import dataclass
 
+from uncork_dispatcher.simulator import SettingError
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tls:
@@ -18,15 +20,16 @@ class Tls:
     """The key of `cert`; None: in the same file."""
 
     def context(self) -> ssl.SSLContext:
-        """Load the files; raise ValueError if a file cannot be used, or the fields contradict each other."""
+        """Load the files; raise SettingError if a file cannot be used, or fields contradict each other."""
         if self.insecure and self.ca is not None:
-            raise ValueError("ca and insecure must not be combined; give one of them")
+            raise SettingError("ca", "insecure", says=" must not be combined; give one of them")
         if self.key is not None and self.cert is None:
-            raise ValueError("to use key, cert must be given too")
+            raise SettingError("cert", says=" is missing; give the certificate chain of the key")
         try:
             context = ssl.create_default_context(cafile=self.ca)
         except OSError as error:
-            raise ValueError(f"ca must be a PEM file of certificates, got {self.ca!r}: {error}") from None
+            says = f" must be a PEM file of certificates, got {self.ca!r}: {error}"
+            raise SettingError("ca", says=says) from None
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -35,8 +38,9 @@ class Tls:
                 # Without a password argument OpenSSL would prompt for that of an encrypted key.
                 context.load_cert_chain(self.cert, self.key, password="")
             except (OSError, ValueError) as error:
-                raise ValueError(
-                    "cert and key must be PEM files of a certificate chain and its key without a password, "
+                says = (
+                    " must be PEM files of a certificate chain and its key without a password, "
                     f"got {self.cert!r} and {self.key or self.cert!r}: {error}"
-                ) from None
+                )
+                raise SettingError("cert", "key", says=says) from None
         return context

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from uncork_dispatcher.simulator import SettingError
 from uncork_loadtests.generator.fleet import LoadTestError, Outcome
 from uncork_loadtests.measurement import Verdict, load, valid_if_possible, verdict
 from uncork_loadtests.plural import plural
@@ -64,10 +65,10 @@ class TuningRequest:
         for name in ("goal_ms", "rate", "seconds"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} must be above 0, not {value:g}")
+                raise SettingError(name, says=f" must be above 0, not {value:g}")
         for name in ("max_workers", "max_batch_size"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+                raise SettingError(name, says=f" must be at least 1, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)

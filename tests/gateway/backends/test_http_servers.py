@@ -166,7 +166,7 @@ async def test_a_check_does_not_wait_for_calls() -> None:
         ({"timeout_s": 0}, "timeout_s must be above 0, got 0"),
         ({"timeout_s": float("nan")}, "timeout_s must be above 0, got nan"),
         ({"health_interval_s": -1}, "health_interval_s must be above 0, got -1"),
-        ({"health_path": "health"}, "the health path must begin with /, got 'health'"),
+        ({"health_path": "health"}, "health_path must begin with /, got 'health'"),
     ],
 )
 async def test_arguments_that_make_no_sense_are_told(wrong: dict[str, Any], message: str) -> None:

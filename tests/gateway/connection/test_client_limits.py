@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.gateway.client import Connection, Server
 from tests.gateway.connection.test_protocol import Echo, hot, plain, serving
 from tests.gateway.running import turns
-from tests.gateway.stage import LIMIT_BYTES, Stage
+from tests.gateway.stage import LIMIT_BYTES, Stage, reason
 from uncork_gateway.connection.client_limits import ClientLimits
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -315,12 +315,13 @@ async def test_large_bodies_are_bounded_together() -> None:
     first, second, third, small = (Connection(server) for _ in range(4))
     first.send(head(b"content-length: 200000", body=b"1" * 100_000))
     second.send(head(b"content-length: 150001", b"expect: 100-continue"))
-    assert [(reply.status, reply.headers["retry-after"]) for reply in second.replies()] == [(503, "1")]
+    [early] = second.replies()
+    assert (early.status, early.headers["retry-after"], reason(early)) == (503, "1", "no_room")
     assert second.closed
     third.send(chunked(b"%x\r\n%b\r\n" % (60_000, b"1" * 60_000) * 2))
     assert not third.received
     third.send(b"%x\r\n%b\r\n" % (60_000, b"1" * 60_000))
-    assert [reply.status for reply in third.replies()] == [503]
+    assert [(reply.status, reason(reply)) for reply in third.replies()] == [(503, "no_room")]
     small.send(sized())
     first.send(b"1" * 100_000)
     await turns()
@@ -368,11 +369,8 @@ async def test_connections_are_bounded() -> None:
     server = Server({b"/": stage.route}, limits=ClientLimits(max_connections=2))
     first, second, third = (Connection(server) for _ in range(3))
     [reply] = third.replies()
-    assert (reply.status, reply.headers["retry-after"], reply.headers["connection"]) == (
-        503,
-        "1",
-        "close",
-    )
+    assert (reply.status, reason(reply)) == (503, "too_many_connections")
+    assert (reply.headers["retry-after"], reply.headers["connection"]) == ("1", "close")
     assert third.is_closing()
     third.leave()
     first.leave()

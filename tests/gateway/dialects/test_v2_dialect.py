@@ -159,6 +159,14 @@ def test_several_inputs_are_objects() -> None:
             Content(b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1],"color":1}]}'),
             ".*unknown field",
         ),
+        (
+            v2_bodies.request(ints(1), outputs=[{"name": "y", "parameters": {"classification": 2}}]),
+            "output 'y': classification is not supported",
+        ),
+        (
+            v2_bodies.request(doubles(1.5), outputs=[{"name": "y", "parameters": {"classification": 2}}]),
+            "output 'y': classification is not supported",
+        ),
         (v2_bodies.request(), "the request has no inputs"),
         (
             v2_bodies.request(ints(1, 2), ints(3, name="y")),
@@ -178,6 +186,21 @@ def test_what_cannot_be_read_is_refused(content: Content, message: str) -> None:
     """Both malformed requests and unsupported features get 400."""
     with pytest.raises(BadRequest, match=message):
         read(dialect(), content)
+
+
+def test_no_classes_is_no_classification() -> None:
+    """Triton's clients leave the parameter out for 0; others may not."""
+    wanted = [{"name": "y", "parameters": {"classification": 0}}]
+
+    assert read(dialect(), v2_bodies.request(ints(1), outputs=wanted)).rows == 1
+
+
+@pytest.mark.parametrize("parameters", [{"priority": 1}, {"timeout": 5}, {"my_own": "x"}])
+def test_parameters_that_do_not_change_the_answer_have_no_effect(parameters: dict[str, Any]) -> None:
+    """Requests with and without them share batches."""
+    asked = read(dialect(), v2_bodies.request(ints(1), parameters=parameters))
+
+    assert (asked.rows, asked.key) == (1, None)
 
 
 def test_an_array_takes_one_input() -> None:

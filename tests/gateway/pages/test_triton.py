@@ -220,15 +220,13 @@ async def test_statistics_count_what_metrics_count(tmp_path: Path) -> None:
 
 
 async def test_statistics_are_for_operators_where_these_have_a_port(tmp_path: Path) -> None:
-    """Clients get 404, as for metrics."""
+    """Clients get 404, with the place."""
     async with gateway(tmp_path, admin=True) as on:
         await on.worker()
         assert on.gateway.front_end.admin_app is not None
-        for path, why in {
-            "/v2/models/fake/stats": "no route for /v2/models/fake/stats",
-            "/v2/models/stats": "unknown model 'stats'; available models: fake, fake.echo",
-        }.items():
-            assert error(await on.http.get(path), 404).startswith(why)
+        for path in ("/v2/models/fake/stats", "/v2/models/fake/versions/1/stats", "/v2/models/stats"):
+            elsewhere = "statistics are on the admin port (--admin-port), not on this one"
+            assert error(await on.http.get(path), 404) == elsewhere
             async with httpx.AsyncClient(
                 transport=httpx.ASGITransport(on.gateway.front_end.admin_app), base_url="http://admin"
             ) as operator:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.gateway.client import JSON, Client, Connection, request
 from tests.gateway.running import turns
-from tests.gateway.stage import RULES, Stage, detail
+from tests.gateway.stage import RULES, Stage, detail, reason
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
@@ -87,7 +87,9 @@ async def test_a_refusal_is_not_an_error() -> None:
     timed_out = await hanging.reply(b"1")
     running.cancel()
 
-    assert [reply.status for reply in (late, unavailable, timed_out)] == [504, 503, 504]
+    replies = (late, unavailable, timed_out)
+    assert [reply.status for reply in replies] == [504, 503, 504]
+    assert [reason(reply) for reply in replies] == ["client_deadline", "no_worker", None]
     counted = [stage.metrics.api("echo").errors for stage in (impatient, nobody, hanging)]
     assert counted == [{}, {}, {504: 1}]
 
@@ -126,6 +128,7 @@ async def test_a_full_queue_is_503() -> None:
     stage.runner.gate.set()
 
     assert detail(refused, 503) == "overloaded: the queue of this API is full"
+    assert reason(refused) == "queue_full"
     assert int(refused.headers["retry-after"]) >= 1
     assert [reply.status for reply in await asyncio.gather(running, queued) if reply] == [200, 200]
 
@@ -155,7 +158,8 @@ async def test_draining_is_503() -> None:
     stage = Stage()
     await stage.dispatcher.drain()
 
-    assert detail(await stage.reply(b"1"), 503) == "the server is shutting down"
+    reply = await stage.reply(b"1")
+    assert (detail(reply, 503), reason(reply)) == ("the server is shutting down", "draining")
 
 
 async def test_a_client_timeout_that_passes_while_queued_is_504() -> None:

@@ -170,7 +170,7 @@ def test_options_turn_on_what_is_off(tmp_path: Path, options: list[str], says: s
         (["http://[::1"], "'http://[::1' is not a server address"),
         (["http://h:99999"], "'http://h:99999' is not a server address"),
         ([URL, "--health-path", "ready"], "--health-path must begin with /, got 'ready'"),
-        ([URL, "--policy", "wait"], "unknown policy 'wait'; available: cork, cork-classic, fixed,"),
+        ([URL, "--policy", "wait"], "--policy: unknown policy 'wait'; available: cork, cork-classic, fixed,"),
         ([URL, "--goal-ms", "0"], "--goal-ms must be above 0, got 0"),
         ([URL, "--timeout", "nan"], "--timeout must be above 0, got nan"),
         ([URL, "--timeout", "0"], "--timeout must be above 0, got 0"),

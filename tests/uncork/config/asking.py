@@ -8,6 +8,7 @@ from typing import Any
 import typer
 from typer.testing import CliRunner, Result
 
+from uncork.cli.command import Command
 from uncork.cli.configurable import takes_options
 from uncork.cli.proxy.options import ProxyOptions
 from uncork.cli.serve.options import ServeOptions
@@ -17,14 +18,14 @@ _seen: list[ServerOptions] = []
 _app = typer.Typer()
 
 
-@_app.command()
+@_app.command(cls=Command)
 @takes_options
 def serve(options: ServeOptions) -> None:
     """Keep what is in force."""
     _seen.append(options)
 
 
-@_app.command()
+@_app.command(cls=Command)
 @takes_options
 def proxy(options: ProxyOptions) -> None:
     """Keep what is in force."""

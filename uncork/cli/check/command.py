@@ -12,6 +12,7 @@ from uncork.cli.check.measuring import CheckFailed, measure
 from uncork.cli.check.text import as_json, text
 from uncork.cli.configurable import takes_options
 from uncork.cli.errors import print_error
+from uncork.cli.serve.gpus import require_gpus
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.terminal import INTERRUPTED, show, telling, write_files
 from uncork.cli.usage import refusals, require_writable
@@ -45,6 +46,7 @@ def check(
         require_writable({"--json": json})
         if client_timeout_ms is not None and not client_timeout_ms > 0:
             raise WrongUsage(f"--client-timeout-ms must be above 0, got {client_timeout_ms:g}")
+        require_gpus(options, warn=partial(typer.echo, err=True))
         try:
             plan = plan_of(options, client_timeout_ms=client_timeout_ms)
             with telling() as tell, own_folder() as folder:

@@ -101,7 +101,6 @@ class Plan:
     Attributes:
         cores: cores that workers may use.
         threads: OMP_NUM_THREADS; None if unset.
-        visible_gpus: GPUs of the machine; None if they cannot be counted.
         free_bytes: available memory.
         worker_bytes: resident memory of a worker before its first batch; None if unknown.
         open_files: limit of open files; None if unlimited.
@@ -112,7 +111,6 @@ class Plan:
     gpus: tuple[str, ...] = ()
     cores: int = 1
     threads: int | None = None
-    visible_gpus: int | None = None
     free_bytes: int | None = None
     worker_bytes: int | None = None
     max_worker_memory_bytes: int | None = None

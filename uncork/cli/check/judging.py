@@ -6,7 +6,6 @@ from uncork.cli.check.apis import judge_api
 from uncork.cli.check.figures import ApiFigures, Figures, Finding, Findings, Plan, error, warning
 from uncork.cli.serve.server_options import OTHER_FILES
 from uncork_dispatcher.plural import plural
-from uncork_workers.supervision.gpus import missing_gpus
 
 _ORDER = ("error", "warning", "note")
 _LOCAL = ("127.", "::1", "localhost")
@@ -23,13 +22,6 @@ def judge(figures: Figures) -> list[Finding]:
 
 def _processes(plan: Plan) -> Findings:
     workers, cores, gpus = plan.workers, plan.cores, plan.gpus
-    if missing := missing_gpus(gpus, plan.visible_gpus):
-        there = plural(plan.visible_gpus or 0, "GPU")
-        yield error(
-            "gpus-missing",
-            f"--gpus names GPU {', '.join(missing)}, but this machine has {there}",
-            "name only GPUs that this machine has" if plan.visible_gpus else "omit --gpus to run on the CPU",
-        )
     if gpus and workers > len(gpus):
         yield warning(
             "workers-above-gpus",

@@ -8,19 +8,16 @@ import psutil
 from uncork.cli.check.figures import Plan
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.server_options import open_files
-from uncork_workers.supervision.gpus import gpus_here
 from uncork_workers.supervision.processes import usable_cores
 
 
 def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
     """Return the plan as far as it is known before a worker starts."""
-    gpus = tuple(options.gpu_names)
     return Plan(
         workers=options.workers,
-        gpus=gpus,
+        gpus=tuple(options.gpu_names),
         cores=usable_cores(),
         threads=threads_in(os.environ),
-        visible_gpus=gpus_here().total if gpus else None,
         free_bytes=psutil.virtual_memory().available,
         max_worker_memory_bytes=options.recycling.memory_bytes,
         max_body_bytes=options.max_body_bytes,

@@ -12,6 +12,7 @@ from typing import Any
 from uncork.cli.check.figures import ApiFigures, Failure, Figures, Plan, Times
 from uncork.cli.check.growing import Batches, Died, Failed, Refused, Slow, Unknown, grow, of_profile
 from uncork.cli.serve.options import ServeOptions
+from uncork.config.errors import WrongUsage
 from uncork.config.names import check_policy
 from uncork_dispatcher import WorkerLost
 from uncork_dispatcher.plural import plural
@@ -40,6 +41,7 @@ async def measure(options: ServeOptions, plan: Plan, folder: Path, *, seconds: f
 
     Raises:
         CheckFailed: if the worker does not become ready.
+        WrongUsage: if the service cannot be loaded.
         DefinitionError: if the service cannot be served under the overrides.
     """
     watch = _Watch(tell)
@@ -188,12 +190,12 @@ class _Watch:
         self.ready.add_done_callback(lambda one: one.cancelled() or one.exception())
 
     def exited(self, end: WorkerExit) -> None:
-        self._fail(f"the worker {end.how}")
+        self._fail(CheckFailed(f"the worker {end.how}"))
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, error: Exception) -> None:
         for future in (self.described, self.ready):
             if not (future.done() or self.is_over):
-                future.set_exception(CheckFailed(reason))
+                future.set_exception(error)
 
     def worker_described(self, service: ServiceDescription) -> None:
         if not self.described.done():
@@ -214,7 +216,10 @@ class _Watch:
 
     def worker_failed(self, failed: messages.Failed, *, standby: bool) -> None:
         trace = f"\n{failed.traceback.rstrip()}" if failed.traceback else ""
-        self._fail(f"{failed.stage}: {failed.message}{trace}")
+        if failed.stage == "load":
+            self._fail(WrongUsage(f"{failed.message}{trace}"))
+        else:
+            self._fail(CheckFailed(f"{failed.stage}: {failed.message}{trace}"))
 
     def _ignore(self, *_: Any, **__: Any) -> None:
         """Nothing is replaced, and the runner learns of a lost worker from its batch."""
@@ -222,4 +227,4 @@ class _Watch:
     worker_imported = worker_lost = worker_stands_by = worker_retired = batch_finished = _ignore
 
     def worker_dropped(self, pid: int) -> None:
-        self._fail("the worker violated the protocol")
+        self._fail(CheckFailed("the worker violated the protocol"))

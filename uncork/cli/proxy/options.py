@@ -27,8 +27,7 @@ OPTIONS = {
     "max_batch_rows": "--max-batch-size",
     "max_hold_s": "--max-latency",
     "timeout_s": "--timeout",
-    **flags("policy", "max_queue_rows", "max_queue_bytes"),
-    "the health path": "--health-path",
+    **flags("policy", "max_queue_rows", "max_queue_bytes", "health_path"),
 }
 """Options by field of :class:`ProxySettings`; its errors name fields."""
 
@@ -174,8 +173,7 @@ class ProxyOptions(ServerOptions):
         try:
             settings.rules("model")
         except ValueError as error:
-            message = str(error).removeprefix("API 'model': ").removeprefix("policy: ")
-            raise in_options(ValueError(message), OPTIONS) from None
+            raise in_options(error, OPTIONS) from None
         return settings
 
 

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from uncork.cli.configurable import takes_options
 from uncork.cli.serve import banner
+from uncork.cli.serve.gpus import require_gpus
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.startup_progress import StartupProgress
 from uncork.cli.usage import exit_code
@@ -29,7 +30,6 @@ from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.worker_events import ServiceUnusable, SupervisorActions
-from uncork_workers.supervision.gpus import GPU_VARIABLE, gpus_here, missing_gpus
 from uncork_workers.supervision.processes import Processes
 from uncork_workers.supervision.recycling import Recycler
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
@@ -61,42 +61,13 @@ def run(options: ServeOptions) -> int:
     if options.reload and find_spec("watchfiles") is None:
         raise WrongUsage("--reload requires watchfiles; run pip install 'uncork[reload]'")
     console = log_to_terminal(options.log_level, options.log_format.value)
-    _require_gpus(options)
+    require_gpus(options, warn=lambda text: log.warning("%s", text))
     with (
         open_listeners(options) as listeners,
         own_folder() as folder,
         tracing(options.traces, os.environ) as traces,
     ):
         return uvloop.run(_serve(options, listeners, folder, traces, console))
-
-
-def _require_gpus(options: ServeOptions) -> None:
-    """Refuse to start workers on GPUs that are missing; models would run on the CPU, or fail to load."""
-    if not options.gpu_names:
-        return
-    total, evidence = gpus_here()
-    given = f"--gpus {options.gpus}"
-    if total is None:
-        log.warning(
-            "%s was not checked, because the GPUs of this machine cannot be counted (%s); if a GPU is "
-            "missing, its worker uses the CPU or fails to start",
-            given,
-            evidence,
-        )
-        return
-    missing = missing_gpus(options.gpu_names, total)
-    if not missing:
-        return
-    if total == 0:
-        raise WrongUsage(
-            f"{given}: this machine has no GPU ({evidence}); omit --gpus to run on the CPU, or make the "
-            "GPUs of the host visible to this container"
-        )
-    visible = os.environ.get(GPU_VARIABLE)
-    raise WrongUsage(
-        f"{given}: this machine has no GPU {', '.join(missing)}, only {', '.join(map(str, range(total)))} "
-        f"({evidence})" + (f"; {GPU_VARIABLE} is {visible!r}" if visible is not None else "")
-    )
 
 
 async def _serve(

@@ -61,6 +61,10 @@ class TritonPages:
         one = [Route(f"{path}/stats", self._statistics) for path in _PATHS]
         return [Route("/v2/models/stats", self._all_statistics), *one]
 
+    def moved_statistics_routes(self) -> list[Route]:
+        """Return routes that stand in for those of statistics where operators have a port of their own."""
+        return [Route(route.path, _on_admin_port) for route in self.statistics_routes()]
+
     async def _config(self, request: Request) -> Response:
         return JSONResponse(config_of(model_asked(request, self._models())))
 
@@ -84,6 +88,10 @@ class TritonPages:
 
 
 _PATHS = ("/v2/models/{model}", f"/v2/models/{{model}}/versions/{VERSION}")
+
+
+async def _on_admin_port(request: Request) -> Response:
+    raise HTTPException(404, "statistics are on the admin port (--admin-port), not on this one")
 
 
 async def _read_index_request(request: Request) -> _IndexRequest:

@@ -1,11 +1,14 @@
 """Answers in the OpenAPI document: results, and errors by status."""
 
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
+from uncork_gateway.errors import RefusalReason
 from uncork_gateway.pages.openapi.bodies import Schema, media_content
 from uncork_workers.wire.schema import ApiDescription
 
 _PROBLEM_REF = {"$ref": "#/components/schemas/Problem"}
+_REASONS = ", ".join(get_args(RefusalReason))
 PROBLEM: Schema = {
     "type": "object",
     "required": ["type", "title", "status", "detail"],
@@ -14,6 +17,10 @@ PROBLEM: Schema = {
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string", "description": "What was wrong, and what is accepted."},
+        "reason": {
+            "type": "string",
+            "description": f"Set if the gateway refused to execute the request: {_REASONS}.",
+        },
     },
 }
 _ERRORS = {

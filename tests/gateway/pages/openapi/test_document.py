@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -13,6 +13,7 @@ from openapi_spec_validator import validate
 
 from tests.gateway.gateway_stage import gateway, problem
 from tests.gateway.running import turns
+from uncork_gateway.errors import RefusalReason
 from uncork_gateway.pages.models.metadata import models_of
 from uncork_gateway.pages.openapi import make_openapi
 from uncork_workers.definition.adapters import (
@@ -298,6 +299,16 @@ def test_definitions_of_a_schema_become_components() -> None:
     assert components["x.Row"]["properties"] == {"a": {"$ref": "#/components/schemas/x.A"}}
     body = document["paths"]["/y"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert body == {"$ref": "#/components/schemas/y.Row"}
+
+
+def test_reasons_of_refusals_are_described() -> None:
+    """Clients of the document can branch on them."""
+    document = document_of(ServiceDescription(name="S", apis=[]), version="1")
+    problem = document["components"]["schemas"]["Problem"]
+
+    for reason in get_args(RefusalReason):
+        assert f" {reason}" in problem["properties"]["reason"]["description"]
+    assert "reason" not in problem["required"]
 
 
 async def test_it_is_served_when_a_worker_has_said_what_there_is(tmp_path: Path) -> None:

@@ -128,16 +128,6 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "more GPUs than workers": (
         {"plan": {"workers": 1, "gpus": ("0", "1")}}, "warning", "gpus-unused", "set --workers to 2",
     ),
-    "more GPUs than there are": (
-        {"plan": {"gpus": ("0", "1"), "workers": 2, "visible_gpus": 1}},
-        "error", "gpus-missing", "name only GPUs that this machine has",
-    ),
-    "a GPU with a number that none has": (
-        {"plan": {"gpus": ("2",), "visible_gpus": 1}}, "error", "gpus-missing", "name only GPUs",
-    ),
-    "a GPU where there is none": (
-        {"plan": {"gpus": ("0",), "visible_gpus": 0}}, "error", "gpus-missing", "omit --gpus",
-    ),
     "workers beyond the memory": (
         {"plan": {"workers": 3, "worker_bytes": 400 * MIB, "free_bytes": 1000 * MIB}},
         "error", "workers-above-memory", "set --workers to 2",

@@ -1,0 +1,25 @@
+"""JSON of clients and servers, decoded into types."""
+
+from typing import TypeVar
+
+import msgspec
+
+from uncork_gateway.protocols.tensors import Malformed
+
+_T = TypeVar("_T")
+
+
+def decode_json(
+    decoder: msgspec.json.Decoder[_T], text: bytes | msgspec.Raw, expected: str, *, name: str = "the body"
+) -> _T:
+    """Decode a body, or a part of one; ``name`` and ``expected`` describe it in errors.
+
+    Raises:
+        Malformed: if it is not JSON, or JSON of another kind.
+    """
+    try:
+        return decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise Malformed(f"{name} must be {expected}: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Malformed(f"{name} is not valid JSON: {error}") from error
