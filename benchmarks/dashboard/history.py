@@ -25,6 +25,7 @@ class _Served:
 
     any_ready = True
     not_ready_reason = ""
+    not_ready = ""
     server = "benchmark"
     restarts = 0
 

@@ -245,8 +245,8 @@ class AsyncDispatcher(Generic[P, R]):
                 self._calls.fail(request, WorkerLost("the worker died while running the batch"))
             case GoalOutOfReach(api, goal_s, needed_s):
                 log.warning(
-                    "%s: even the smallest request takes %.3g ms, longer than mb_max_latency (%.3g ms), so "
-                    "every response is late. Raise mb_max_latency or make the model faster",
+                    "%s: even the smallest request takes %.1f ms, longer than the goal (%g ms), so every "
+                    "response is late. Raise the goal or make the model faster",
                     *(api, needed_s * 1000, goal_s * 1000),
                 )
             case _:

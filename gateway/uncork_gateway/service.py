@@ -176,7 +176,7 @@ class Gateway:
         for slot in self._pool.slots():
             died = missing.pop(slot.index, "")
             if slot.state == "starting" and not slot.fault:
-                slot = replace(slot, fault=died or "is being set up")
+                slot = replace(slot, fault=died or f"worker {slot.index} is being set up")
             slots.append(slot)
         slots += [BackendSlot(index, "lost", fault=fault) for index, fault in missing.items()]
         return sorted(slots, key=lambda slot: slot.index)

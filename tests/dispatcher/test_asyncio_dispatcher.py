@@ -227,4 +227,4 @@ async def test_a_goal_out_of_reach_is_logged_once(caplog: pytest.LogCaptureFixtu
 
     [record] = caplog.records
     assert (record.name, record.levelname) == ("uncork.dispatcher", "WARNING")
-    assert "a: even the smallest request takes 50 ms, longer than mb_max_latency (30 ms)" in record.message
+    assert "a: even the smallest request takes 50.0 ms, longer than the goal (30 ms)" in record.message

@@ -154,7 +154,7 @@ class WorkerPool:
                 one.state,
                 number=one.number,
                 pid=one.hello.pid,
-                fault="is preparing to take over" if one.standby else "",
+                fault=f"worker {one.hello.index} is preparing to take over" if one.standby else "",
             )
             for one in self._all()
             if one.hello is not None

@@ -5,19 +5,38 @@ from collections.abc import Callable
 
 from uncork_gateway.pages.status.document import Advice
 from uncork_gateway.pages.status.figures import A_FEW, MANY_REQUESTS, MOSTLY, Figures
-from uncork_gateway.pages.status.formatting import Names, count, ms, number, percent, times
+from uncork_gateway.pages.status.formatting import (
+    Names,
+    as_sentence,
+    capitalized,
+    count,
+    exact,
+    exact_ms,
+    mebibytes,
+    ms,
+    number,
+    percent,
+    with_noun,
+)
 from uncork_gateway.pages.status.phrases import (
     compared_with_goal,
+    limit_rows,
     load,
+    of_requests,
+    queue_limits,
     rows,
     thin_traffic,
+    time_spent,
     too_much,
+    unit,
     waiting_clients,
     what_failed,
 )
 
 # Below this gain batching is hardly worthwhile.
 _WORTH = 1.2
+# A smaller gain is next to nothing.
+_HARDLY = 1.05
 _NOISY = 0.5
 # A full batch below this share of the row cap is full of bytes.
 _NOT_FULL = 0.9
@@ -37,7 +56,9 @@ def advise(figures: Figures, names: Names) -> list[Advice]:
 
 
 def _no_worker(figures: Figures, names: Names) -> str | None:
-    return None if figures.work.workers else figures.not_ready_reason
+    if figures.work.workers:
+        return None
+    return f"{as_sentence(figures.not_ready_reason)} {names.until_ready}"
 
 
 def _errors(figures: Figures, names: Names) -> str | None:
@@ -47,10 +68,10 @@ def _errors(figures: Figures, names: Names) -> str | None:
     errors, failure = figures.recent.counts.errors, figures.failure
     remedies = []
     if errors[500] and failure is not None:
-        remedies.append(f"Fix the handler: the log has the traceback under error id {failure.error_id}")
+        remedies.append(f"Fix the handler: the log has the traceback under error id {failure.error_id}.")
     if errors[504]:
-        remedies.append("Find out why batches take so long, or raise their timeout")
-    return ". ".join([failed, *(remedies or [f"Look into {names.log}"])])
+        remedies.append(f"Find out why batches take so long, or raise {names.timeout}.")
+    return " ".join([failed, *(remedies or [f"Look for the cause in {names.log}."])])
 
 
 def _goal_out_of_reach(figures: Figures, names: Names) -> str | None:
@@ -58,8 +79,8 @@ def _goal_out_of_reach(figures: Figures, names: Names) -> str | None:
         return None
     smallest = rows(figures, figures.stats.smallest_rows)
     return (
-        f"a request of {smallest} takes {ms(figures.needed_s)} by itself, longer than {names.goal} "
-        f"({ms(figures.goal_s)}): raise the goal, or make the model faster"
+        f"Even alone, a request of {smallest} takes about {ms(figures.needed_s)}, longer than the goal "
+        f"({names.goal}, {exact_ms(figures.goal_s)}). Raise the goal, or make the model faster."
     )
 
 
@@ -67,21 +88,16 @@ def _add_workers(figures: Figures, names: Names) -> str | None:
     if not figures.work.workers or figures.capacity is None or not figures.is_overloaded:
         return None
     if figures.recent.refused_for_load > A_FEW:
-        refused = percent(figures.recent.refused_share)
-        why = f"{refused} of the requests were refused, because {too_much(figures, names)}"
+        refused = of_requests(figures, figures.recent.refused)
+        why = f"The gateway refused {refused}. {too_much(figures, names)}"
     elif figures.is_late:
-        why = f"{compared_with_goal(figures, names)}: {load(figures, names)}"
+        why = f"{compared_with_goal(figures, names)} {load(figures, names)}"
     elif figures.waits_for_workers:
-        why = f"{_time_spent(figures)}: {load(figures, names)}"
+        why = f"{time_spent(figures)}. {load(figures, names)}"
     else:
-        why = f"there is no room for bursts: {load(figures, names)}"
+        why = f"{load(figures, names)} That leaves no room for bursts."
     more = count(figures.missing_workers, names.worker, names.workers)
-    return f"{why}; add {more} ({names.add})"
-
-
-def _time_spent(figures: Figures) -> str:
-    recent = figures.recent
-    return f"requests spent {ms(recent.queue_s)} queued and {ms(recent.run_s)} in their batches"
+    return f"{why} {names.add.format(workers=more)}"
 
 
 def _raise_cap(figures: Figures, names: Names) -> str | None:
@@ -91,23 +107,29 @@ def _raise_cap(figures: Figures, names: Names) -> str | None:
     if not reached and figures.limited_by != "cap":
         return None
     most = min(2 * figures.cap, max(figures.best_of(math.inf, figures.goal_s), figures.cap + 1))
-    why = f"batches of at most {rows(figures, figures.cap)} are too small for this rate"
+    cap = limit_rows(figures, figures.cap)
+    why = f"Batches of at most {cap} are too small for this rate."
     if reached:
-        share = percent(figures.recent.share_of_releases("full"))
-        why = f"{share} of the batches reach the cap of {rows(figures, figures.cap)}"
-    return (
-        f"{why}: raise {names.cap}, for example to {number(math.floor(most))}; twice the cap would answer "
-        f"{times(figures.gain_of_cap)} as much"
-    )
+        why = f"{percent(figures.recent.share_of_releases('full'))} of the batches reach the cap of {cap}."
+    gain = _gain(figures, "cap", figures.gain_of_cap)
+    return f"{why} Raise {names.cap}, for example to {exact(math.floor(most))}{gain}."
+
+
+def _gain(figures: Figures, what: str, factor: float) -> str:
+    """State the gain of doubling a setting; empty if nothing separates the parts of the estimate."""
+    if not figures.sizes_differ:
+        return ""
+    return f": doubling the {what} would raise the throughput by about {percent(factor - 1)}"
 
 
 def _raise_batch_bytes(figures: Figures, names: Names) -> str | None:
     if names.cap_bytes is None or not _is_full_of_bytes(figures):
         return None
+    recent = figures.recent
+    size = f"{rows(figures, recent.mean_rows)} of {exact(figures.cap)}"
     return (
-        f"{percent(figures.recent.share_of_releases('full'))} of the batches are full with "
-        f"{rows(figures, figures.recent.mean_rows)} of {number(figures.cap)}, because of their bytes: raise "
-        f"{names.cap_bytes} ({figures.stats.rules.max_batch_bytes})"
+        f"{percent(recent.share_of_releases('full'))} of the batches are full at {size}, because of their "
+        f"bytes. Raise {names.cap_bytes} (now {mebibytes(figures.stats.rules.max_batch_bytes)})."
     )
 
 
@@ -120,10 +142,10 @@ def _is_full_of_bytes(figures: Figures) -> bool:
 def _raise_goal(figures: Figures, names: Names) -> str | None:
     if figures.limited_by != "goal" or figures.is_out_of_reach or figures.goal_s is None:
         return None
+    goal, fit = exact_ms(figures.goal_s), rows(figures, figures.whole_rows)
     return (
-        f"a batch that meets {names.goal} ({ms(figures.goal_s)}) has at most "
-        f"{rows(figures, figures.whole_rows)}: raise it if your clients can wait; twice the goal would "
-        f"answer {times(figures.gain_of_goal)} as much"
+        f"Batches that meet the goal ({names.goal}, {goal}) have at most {fit}. Raise it if your clients can "
+        f"wait longer{_gain(figures, 'goal', figures.gain_of_goal)}."
     )
 
 
@@ -133,8 +155,8 @@ def _raise_queue(figures: Figures, names: Names) -> str | None:
     if not refused or capacity is None or figures.recent.rate > capacity:
         return None
     return (
-        f"the queue was full for {count(refused, 'request')}, though the workers have time on average: raise "
-        f"--max-queue-rows ({figures.stats.rules.max_queue_rows}) or --max-queue-bytes for such bursts"
+        f"The queue was full for {count(refused, 'request')}. {load(figures, names)} For such bursts, raise "
+        f"{queue_limits(figures)}."
     )
 
 
@@ -142,10 +164,11 @@ def _client_deadline(figures: Figures, names: Names) -> str | None:
     passed, recent = figures.recent.counts.sheds["client_deadline"], figures.recent
     if passed <= A_FEW * recent.answered:
         return None
-    took = "" if recent.is_few else f", while p50 latency was {ms(recent.counts.duration.quantile(0.5))}"
+    took = "" if recent.is_few else f" The p50 latency was {ms(recent.counts.duration.quantile(0.5))}."
+    they = "it" if passed == 1 else "they"
     return (
-        f"the time in X-Request-Timeout-Ms passed for {count(passed, 'request')}{took}: have clients allow "
-        "more time"
+        f"The time in X-Request-Timeout-Ms passed for {count(passed, 'request')} before {they} ran.{took} "
+        "Have the clients allow more time."
     )
 
 
@@ -154,15 +177,15 @@ def _shared_workers(figures: Figures, names: Names) -> str | None:
     if other is None or figures.others_share < MOSTLY or recent.queue_s <= recent.run_s:
         return None
     return (
-        f"{_time_spent(figures)}: other {names.api}s take {percent(figures.others_share)} of the time, most "
-        f"of it {other}: give {other} a server of its own, or add {names.workers} ({names.add})"
+        f"{time_spent(figures)}. Other {names.apis} took {percent(figures.others_share)} of {names.time}; "
+        f"{other} took the most. Give {other} a gateway of its own, {names.add_any}."
     )
 
 
 def _policy_none(figures: Figures, names: Names) -> str | None:
     if figures.streams or figures.stats.rules.policy != "none" or figures.stats.rules.max_batch_rows == 1:
         return None
-    return "policy none runs each request by itself: take policy cork, so that requests share batches"
+    return "Policy none runs each request alone. Set policy cork to run requests in batches."
 
 
 def _fixed_window(figures: Figures, names: Names) -> str | None:
@@ -171,9 +194,10 @@ def _fixed_window(figures: Figures, names: Names) -> str | None:
         return None
     if recent.mean_requests >= _HARDLY_ANY_MERGED or figures.is_overloaded:
         return None
+    merged = with_noun(number(recent.mean_requests), "request")
     return (
-        f"requests spent {ms(recent.queue_s)} queued under policy {policy}, and a batch has "
-        f"{count(recent.mean_requests, 'request')}: take policy cork, which holds only when that pays off"
+        f"Under policy {policy}, a request was queued for {ms(recent.queue_s)} on average, but a batch has "
+        f"only {merged}. Set policy cork, which waits only when that pays off."
     )
 
 
@@ -183,9 +207,10 @@ def _closed_loop(figures: Figures, names: Names) -> str | None:
     most = figures.stats.clients * figures.recent.rows_per_request
     if most >= MOSTLY * figures.best_rows or not figures.merges:
         return None
+    requests = count(figures.stats.clients, "request")
     return (
-        f"{waiting_clients(figures)}, so a batch has at most {count(figures.stats.clients, 'request')}: for "
-        "larger ones, send more at once"
+        f"{capitalized(waiting_clients(figures))}, so a batch has at most {requests}. For larger batches, "
+        "send more requests at the same time."
     )
 
 
@@ -195,20 +220,20 @@ def _thin_traffic(figures: Figures, names: Names) -> str | None:
         return None
     if not figures.merges or figures.is_out_of_reach:
         return None
-    return f"traffic is thin: {thin_traffic(figures)}"
+    return f"Small batches are right at this rate: {thin_traffic(figures)}."
 
 
 def _slope_dominated(figures: Figures, names: Names) -> str | None:
-    known, recent = figures.stats.known_rows, figures.recent
-    if known is None or known[1] < 2 * known[0] or recent.batches < _ENOUGH_BATCHES or not figures.merges:
+    recent = figures.recent
+    if not figures.sizes_differ or recent.batches < _ENOUGH_BATCHES or not figures.merges:
         return None
-    gain = figures.gain_of_batches
-    if gain >= _WORTH or figures.best_rows < 2 * recent.rows_per_request:
+    factor = figures.gain_of_batches
+    if factor >= _WORTH or figures.best_rows < 2 * recent.rows_per_request:
         return None
-    unit = "unit of cost" if figures.weighs else "row"
+    gain = f"at most {percent(factor - 1)}" if factor >= _HARDLY else "hardly anything"
     return (
-        f"each {unit} costs almost as much as the first, and batching gains at most {times(gain)}: check "
-        "whether the handler loops over rows"
+        f"Each {unit(figures)} takes almost as long as the first, so batching gains {gain}. Check whether "
+        "the handler loops over rows."
     )
 
 
@@ -216,10 +241,8 @@ def _noisy(figures: Figures, names: Names) -> str | None:
     estimate = figures.estimate
     if estimate is None or estimate.spread < _NOISY or figures.recent.batches < _ENOUGH_BATCHES:
         return None
-    return (
-        f"batch times scatter by {percent(estimate.spread)} around the estimate, which costs goals much "
-        "room: look for other work on this machine, or for rows that take unequal time"
-    )
+    cost = "" if figures.goal_s is None else ", so batches must stay small to meet the goal"
+    return f"Batch times vary by ±{percent(estimate.spread)} around the estimate{cost}. {names.noise}"
 
 
 ADVICE: dict[str, Callable[[Figures, Names], str | None]] = {

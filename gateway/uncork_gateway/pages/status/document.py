@@ -94,9 +94,9 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
         counts: the unit of estimates, limits and rates: rows, or their cost.
         goal_ms: None if there is none.
         max_batch_rows: the batch cap, or the policy's if that is lower.
-        sentence, waits_for, why_this_size: the recent past, what the queue waits for now, and the reason for
-            the size of batches, in words.
-        why_refused: the reasons of recent refusals, in words; None if there were none.
+        sentence: the recent past, in words; ``waits_for``: what the queue waits for now;
+            ``why_this_size``: the reason for the size of batches; ``why_refused``: the reasons for recent
+            refusals, None if there were none.
         window_s: length of the window: 30 s, up to a tenth more; less if nothing happened before that.
         too_few_requests: fewer than 20 requests were answered in the window, or it is shorter than a second.
             Figures that would be chance are None then.
@@ -106,11 +106,12 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
         failure: None if no handler raised since the start, and in a proxy.
         requests: recent answers by status; ``releases`` and ``sheds``: recent, by reason.
         rate_rows: recent arrivals in rows per second, including refused ones.
-        capacity_rows: rows per second that all workers together can answer within the goal, or late if not
-            even one row can meet it; None if too few batches have run. It counts on batches of at most four
-            times the rows of the largest so far; ``capacity_is_least`` is true where more are allowed.
-        balanced_rows: rows in a batch at which batches finish as quickly as rows arrive; None if there is no
-            such size.
+        capacity_rows: rows per second of all workers at full load, when they are always busy and queues
+            grow. It counts on batches as large as the goal and the cap allow, but no larger than any that
+            ran. None if too few batches ran, or if all were of about one size and larger ones are allowed.
+            ``capacity_is_least``: true if larger batches than any that ran may answer more.
+        balanced_rows: the smallest mean batch, in rows, that sustains the rate of arrivals; None if there is
+            no such size.
         estimate: None if too few batches have run.
         mean_batch_rows, latency, shares: recent; None without a batch or an answer.
         queued_requests, queued_rows, queued_bytes: the queue now; ``oldest_ms``: how long its oldest request
@@ -165,7 +166,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         url: of the server; None for a worker.
         state: ``starting``, ``idle``, ``busy``, or ``lost``: the worker is not restarted yet, or the server
             is not healthy.
-        doing: in words, such as ``runs 32 rows of predict, for 12 ms now``.
+        doing: a clause in words, such as ``has been running 32 rows of predict for 12 ms``.
     """
 
     index: int

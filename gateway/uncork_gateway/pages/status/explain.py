@@ -1,20 +1,34 @@
-"""Sentences that explain what an API does, as pure functions of its figures."""
+"""Sentences that describe what an API does, as pure functions of its figures."""
 
-from typing import Literal, assert_never
+import math
 
-from uncork_dispatcher import Estimate, HoldReason, Reason, ShedReason
-from uncork_gateway.pages.status.figures import A_FEW, MANY_REQUESTS, MOSTLY, Figures
-from uncork_gateway.pages.status.formatting import Names, are, count, ms, number, percent, plus_minus, were
+from uncork_dispatcher import Estimate, HoldReason
+from uncork_gateway.pages.status.figures import A_FEW, Figures
+from uncork_gateway.pages.status.formatting import (
+    Names,
+    are,
+    as_sentence,
+    capitalized,
+    count,
+    exact,
+    exact_ms,
+    ms,
+    number,
+    percent,
+    plus_minus,
+    with_noun,
+)
 from uncork_gateway.pages.status.phrases import (
-    able,
+    at_full_load,
+    limit_rows,
+    longest_wait,
+    of_requests,
     rate,
     rows,
-    thin_traffic,
     time_of_others,
-    too_much,
-    waiting_clients,
+    time_spent,
+    unit,
     what_failed,
-    workers,
 )
 from uncork_gateway.telemetry.recent import ENOUGH_REQUESTS, WINDOW_S
 
@@ -25,54 +39,65 @@ _NEGLIGIBLE = 0.02
 
 
 def waits_for(figures: Figures, names: Names) -> str:
+    """State what the queue waits for now."""
     stats, work = figures.stats, figures.work
     if not stats.queued_requests:
-        return "nothing is queued"
+        return "The queue is empty."
     if not work.workers:
-        return f"{names.free}: {figures.not_ready_reason}"
+        return as_sentence(figures.not_ready_reason)
     if not work.idle:
-        return f"{names.free}: {_busy(figures, names)}; {_next_free(figures)}"
+        return " ".join(filter(None, [_busy(figures, names), _running(figures), _next_free(figures)]))
     if figures.draining or stats.holding is None:
-        return "nothing: the queue is being released"
-    longest = f"for at most {ms(max(0.0, stats.holding.seconds))}"
-    return _HOLDS[stats.holding.reason].format(time=longest)
+        return "The queued requests are about to run."
+    left_s = max(0.0, stats.holding.seconds)
+    most = f" for up to {ms(left_s)} more" if left_s < math.inf else ""
+    return _HOLDS[stats.holding.reason].format(most=most, wait=longest_wait(figures, names))
 
 
 _HOLDS: dict[HoldReason, str] = {
-    "balance": "the moment that keeps its batches as large as those of the busy workers, {time}",
-    "returns": "the next requests of clients that were just answered, {time}",
-    "goal": "more requests, until the last moment that meets the goal, {time}",
-    "next": "one more request, {time}",
-    "window": "the end of its window, {time}",
-    "quarantine": "a request that runs alone, because its worker was lost before",
+    "balance": "The policy holds the queue{most} to keep batches equally large across workers.",
+    "returns": "The policy holds the queue{most} because clients that were just answered usually send again.",
+    "goal": "The policy holds the queue{most} to fill the batch while the goal can still be met.",
+    "next": "The policy holds the queue{most} in case another request arrives.",
+    "window": "The policy holds the queue{most}, as long as {wait} allows.",
+    "quarantine": "The queued requests were lost twice with their worker. Such requests run one at a time.",
 }
 
 
 def _busy(figures: Figures, names: Names) -> str:
-    total, running = figures.work.workers, {batch.api for batch in figures.work.running}
-    busy = names.one_busy if total == 1 else names.all_busy.format(n=total)
-    others = ", ".join(sorted(running - {figures.stats.name}))
-    some = "" if running == {others} else "some "
-    return f"{busy}{f', {some}with {others}' if others else ''}"
+    total = figures.work.workers
+    if total == 1:
+        return f"{names.one_busy}."
+    return f"{names.all_busy.format(all='Both' if total == 2 else f'All {total}')}."
+
+
+def _running(figures: Figures) -> str:
+    """Name the APIs whose batches run; empty if there is only this one."""
+    running = sorted({batch.api for batch in figures.work.running})
+    if not running or running == [figures.stats.name]:
+        return ""
+    apis = " and ".join(filter(None, [", ".join(running[:-1]), running[-1]]))
+    return f"Running now: {apis}."
 
 
 def _next_free(figures: Figures) -> str:
+    if not figures.work.running:
+        return ""
     left_s = figures.next_free_s
-    which = "it" if figures.work.workers == 1 else "the first"
+    batch = "It" if figures.work.workers == 1 else "The first"
     if left_s >= 0:
-        return f"{which} should be done in {ms(left_s)}"
-    return f"{which} should have been done {ms(-left_s)} ago"
+        return f"{batch} should finish in about {ms(left_s)}."
+    return f"{batch} should have finished {ms(-left_s)} ago."
 
 
 def sentence(figures: Figures, names: Names) -> str:
     """Describe an API in its window: errors, traffic, where time goes, batch times, limits."""
-    failed = what_failed(figures, names)
     parts = [
-        f"{failed}." if failed else "",
+        what_failed(figures, names),
         _refused(figures),
         _traffic(figures),
         _where_time_goes(figures),
-        _batch_time(figures, names),
+        _batch_time(figures),
         _limit(figures, names),
     ]
     return " ".join(filter(None, parts))
@@ -82,198 +107,115 @@ def _refused(figures: Figures) -> str:
     recent = figures.recent
     if recent.refused_share <= A_FEW:
         return ""
-    return f"{recent.refused} of {count(recent.answered, 'request')} {were(recent.refused)} refused."
+    return f"The gateway refused {of_requests(figures, recent.refused)}."
 
 
 def _traffic(figures: Figures) -> str:
     recent = figures.recent
     if not recent.requests:
-        running = sum(batch.requests for batch in figures.work.running if batch.api == figures.stats.name)
-        waiting = figures.stats.queued_requests + running
-        if waiting:
-            now = f"{count(waiting, 'request')} {are(waiting)} queued or running"
-            return f"No answer in the last {WINDOW_S:g} s: {now}."
-        return f"No request in the last {WINDOW_S:g} s."
+        return _unanswered(figures)
+    answered = count(recent.requests, "request")
+    if recent.requests < ENOUGH_REQUESTS:
+        return f"{answered} in the last {_window(figures)}: too few for rates and percentiles."
     if recent.is_few:
-        too_few = "too few" if recent.requests < ENOUGH_REQUESTS else "too early"
-        return f"{count(recent.requests, 'request')} in the last {_window(figures)}: {too_few} to say more."
-    rejected = ""
-    if recent.client_errors > A_FEW * recent.requests:
-        rejected = f" {recent.client_errors} of {count(recent.requests, 'request')} got a 4xx."
-    batches = ""
-    if recent.batches and figures.merges:
-        requests = f" ({count(recent.mean_requests, 'request')})"
-        same = recent.mean_rows == recent.mean_requests and not figures.weighs
-        batches = f", in batches of {rows(figures, recent.mean_rows)}{'' if same else requests} on average"
-    return f"In the last {_window(figures)}, {rate(figures, recent.rate)} arrived{batches}.{rejected}"
+        return f"{answered} in the first second: rates and percentiles follow."
+    arrived = f"In the last {_window(figures)}, {rate(figures, recent.rate)} arrived"
+    return f"{arrived}{_in_batches(figures)}.{_rejected(figures)}"
+
+
+def _unanswered(figures: Figures) -> str:
+    """Describe the traffic when no request was answered."""
+    running = sum(batch.requests for batch in figures.work.running if batch.api == figures.stats.name)
+    waiting = figures.stats.queued_requests + running
+    if not waiting:
+        return f"No requests in the last {WINDOW_S:g} s."
+    now = f"{count(waiting, 'request')} {are(waiting)} queued or running"
+    return f"No request was answered in the last {WINDOW_S:g} s; {now}."
+
+
+def _in_batches(figures: Figures) -> str:
+    recent = figures.recent
+    if not recent.batches or not figures.merges:
+        return ""
+    size = rows(figures, recent.mean_rows)
+    if figures.weighs or recent.mean_rows != recent.mean_requests:
+        size = f"{size} ({with_noun(number(recent.mean_requests), 'request')})"
+    return f", in batches of about {size}"
+
+
+def _rejected(figures: Figures) -> str:
+    recent = figures.recent
+    if recent.client_errors <= A_FEW * recent.requests:
+        return ""
+    share = percent(recent.client_errors / recent.requests)
+    return (
+        f" {exact(recent.client_errors)} of {count(recent.requests, 'request')} ({share}) got a 4xx status."
+    )
 
 
 def _window(figures: Figures) -> str:
     seconds = figures.recent.seconds
-    return f"{seconds:.0f} s" if seconds >= 1 else "second"
+    return f"{seconds:.0f} s" if seconds >= 1.5 else "second"
 
 
 def _where_time_goes(figures: Figures) -> str:
     recent = figures.recent
     if recent.is_few or recent.requests == recent.failed + recent.refused:
         return ""
-    goal = "" if figures.goal_s is None else f" (goal {ms(figures.goal_s)})"
-    p99 = f"p99 latency was {ms(recent.p99_s)}{goal}."
-    if not recent.counts.ran:
-        return f"The {p99}"
-    return f"A request spent {ms(recent.queue_s)} queued and {ms(recent.run_s)} in its batch; {p99}"
+    goal = ""
+    if figures.goal_s is not None:
+        goal = f", {'above' if figures.is_late else 'within'} the goal of {exact_ms(figures.goal_s)}"
+    p99 = f"The p99 latency was {ms(recent.p99_s)}{goal}."
+    return f"{time_spent(figures)}. {p99}" if recent.counts.ran else p99
 
 
-def _batch_time(figures: Figures, names: Names) -> str:
+def _batch_time(figures: Figures) -> str:
     estimate, known = figures.estimate, figures.stats.known_rows
     if estimate is None or known is None or estimate.seconds(known[1]) <= 0:
-        return "Too few batches have succeeded to say how long one takes."
-    return f"{_line(figures, estimate, known)}{_balance(figures, names)}."
+        return "Too few batches have succeeded to estimate how long one takes."
+    return f"{_line(figures, estimate, known)}.{_balance(figures)}"
 
 
 def _line(figures: Figures, estimate: Estimate, known: tuple[float, float]) -> str:
     """Describe the estimate without parts that are unknown, or negligible for the sizes seen."""
-    scatter, unit = plus_minus(estimate.spread), "unit of cost" if figures.weighs else "row"
+    scatter = plus_minus(estimate.spread)
     if known[0] == known[1]:
-        size = rows(figures, known[0])
-        return f"A batch of {size} takes {ms(estimate.seconds(known[0]))} ({scatter}); no other size was seen"
+        size, takes = rows(figures, known[0]), ms(estimate.seconds(known[0]))
+        return f"A batch of {size} takes about {takes} ({scatter}); no other size has run yet"
     longest_s = estimate.seconds(known[1])
     if estimate.slope_s * (known[1] - known[0]) < _NEGLIGIBLE * longest_s:
-        return f"A batch takes {ms(longest_s)} ({scatter}), whatever its size"
+        return f"A batch takes about {ms(longest_s)} ({scatter}), whatever its size"
     if estimate.intercept_s < _NEGLIGIBLE * longest_s:
-        return f"A batch takes {ms(estimate.slope_s)} per {unit} ({scatter})"
-    return f"A batch takes {ms(estimate.intercept_s)} plus {ms(estimate.slope_s)} per {unit} ({scatter})"
+        return f"A batch takes about {ms(estimate.slope_s)} per {unit(figures)} ({scatter})"
+    each = f"{ms(estimate.slope_s)} per {unit(figures)}"
+    return f"A batch takes about {ms(estimate.intercept_s)} plus {each} ({scatter})"
 
 
-def _balance(figures: Figures, names: Names) -> str:
+def _balance(figures: Figures) -> str:
     balanced = figures.balanced_rows
     if balanced is None or balanced < _SOME_ROWS:
         return ""
-    keep = "keeps" if figures.work.workers == 1 else "keep"
-    return f"; with {rows(figures, balanced)} in each, {workers(figures, names)} {keep} up"
+    return f" To sustain this rate, batches need at least {rows(figures, balanced)} on average."
 
 
 def _limit(figures: Figures, names: Names) -> str:
-    limit, can = figures.limited_by, able(figures, names)
     if not figures.work.workers:
-        return f"Nothing can be answered: {figures.not_ready_reason}."
-    so = f", so {can}" if can else ""
-    match limit:
+        return as_sentence(figures.not_ready_reason)
+    full = at_full_load(figures, names)
+    capacity = f" {capitalized(full)}." if full else ""
+    match figures.limited_by:
         case "nothing":
             if figures.recent.is_few or figures.state != "ok":
-                return f"{can}." if can else ""
-            return f"Nothing limits it{f': {can}' if can else ''}."
+                return capacity.strip()
+            return f"There is no bottleneck{f': {full}' if full else ''}."
         case "goal" if figures.is_out_of_reach:
-            return f"The goal limits it: the smallest request alone takes {ms(figures.needed_s)}."
+            return f"The goal cannot be met: the smallest request alone takes about {ms(figures.needed_s)}."
         case "goal":
             fit = rows(figures, figures.whole_rows)
-            return f"The goal limits it: a batch that meets it has at most {fit}{so}."
+            return f"The bottleneck is the goal: batches that meet it have at most {fit}.{capacity}"
         case "cap":
-            return f"The batch cap limits it: a batch has at most {rows(figures, figures.whole_rows)}{so}."
+            most = limit_rows(figures, figures.cap)
+            return f"The bottleneck is the batch cap: batches have at most {most}.{capacity}"
         case "workers":
-            can = can or f"{workers(figures, names)} cannot answer more"
-            return f"The {names.workers} limit it: {can}{time_of_others(figures, names)}."
-
-
-def why_this_size(figures: Figures, names: Names) -> str:
-    recent = figures.recent
-    if not recent.batches:
-        return "No recent batch."
-    if recent.is_few:
-        return "Too few requests to say."
-    if not figures.merges:
-        return f"{_cause_of_size(figures)}."
-    mix = "; ".join(
-        f"{percent(recent.share_of_releases(reason))} because {_released(figures, names, reason)}"
-        for reason, _ in recent.counts.releases.most_common()
-    )
-    return f"{_cause_of_size(figures)}. Batches were released: {mix}."
-
-
-def _released(figures: Figures, names: Names, reason: Reason) -> str:
-    match reason:
-        case "full":
-            limit = rows(figures, figures.cap)
-            return f"they were full ({limit}{', or their bytes' if names.cap_bytes else ''})"
-        case "deadline":
-            window = f" ({names.window})" if names.window else ""
-            return f"a longer hold would have missed the goal, or the longest hold was reached{window}"
-        case "not_worth_waiting":
-            return "the next requests were not worth the wait"
-        case "idle":
-            return f"there was {names.free}, and a hold would have gained nothing"
-        case "drain":
-            return "the server was shutting down"
-        case _:
-            assert_never(reason)
-
-
-def _cause_of_size(figures: Figures) -> str:
-    recent = figures.recent
-    size = f"A batch has {rows(figures, recent.mean_rows)} on average"
-    if figures.streams:
-        return f"{size}: streamed answers are made one at a time"
-    if not figures.merges:
-        return f"{size}: policy {figures.stats.rules.policy} runs each request by itself"
-    if recent.share_of_releases("full") >= MOSTLY:
-        return f"{size}: most batches are full"
-    if figures.is_closed_loop and not figures.is_overloaded:
-        clients = waiting_clients(figures)
-        return f"{size}: {clients}, and a batch cannot have more requests than there are clients"
-    if figures.estimate is None:
-        return size
-    if figures.is_thin and recent.mean_requests < MANY_REQUESTS:
-        return f"{size}: {thin_traffic(figures)}"
-    goal_rows = figures.rows_within(figures.goal_s)
-    if goal_rows < figures.cap and recent.mean_rows > MOSTLY * goal_rows:
-        return f"{size}: a batch that meets the goal has at most {rows(figures, figures.whole_rows)}"
-    return f"{size}: as many as gather while other batches run"
-
-
-def why_refused(figures: Figures, names: Names) -> str | None:
-    """Explain why requests were refused with 503, or 504 at their client's deadline; None if none was."""
-    recent = figures.recent
-    if not recent.refused:
-        return None
-    reasons: list[tuple[ShedReason | Literal["no_room"], int]] = [*recent.counts.sheds.most_common()]
-    # Bodies without room are refused before they reach the dispatcher.
-    if recent.refused > recent.counts.sheds.total():
-        reasons.append(("no_room", recent.refused - recent.counts.sheds.total()))
-    total = sum(times for _, times in reasons)
-    parts = [
-        f"{f'{percent(times / total)} ' if len(reasons) > 1 else ''}with {_refusal(figures, names, reason)}"
-        for reason, times in reasons
-    ]
-    colon = ":" if len(reasons) > 1 else ""
-    of_all = f"{recent.refused} of {count(recent.answered, 'request')} ({percent(recent.refused_share)})"
-    return f"{of_all} {were(recent.refused)} refused{colon} {'; '.join(parts)}."
-
-
-def _refusal(figures: Figures, names: Names, reason: ShedReason | Literal["no_room"]) -> str:
-    match reason:
-        case "deadline":
-            goal = "their clients' deadlines"
-            if figures.goal_s is not None:
-                goal = f"the goal of {ms(figures.goal_s)}"
-            compared = too_much(figures, names)
-            because = f" ({compared})" if compared else ""
-            return f"503 (deadline), because they could not have met {goal}{because}"
-        case "client_deadline":
-            return "504 (client_deadline), because the time in their X-Request-Timeout-Ms had passed"
-        case "queue_full":
-            rules = figures.stats.rules
-            return (
-                f"503 (queue_full), because the queue holds {rows(figures, rules.max_queue_rows)} "
-                f"(--max-queue-rows) and {number(rules.max_queue_bytes / 2**20)} MiB (--max-queue-bytes)"
-            )
-        case "no_worker":
-            now = figures.not_ready_reason
-            if figures.work.workers:
-                now = f"{workers(figures, names)} {are(figures.work.workers)} ready now"
-            return f"503 (no_worker), because nothing was ready to run them ({now})"
-        case "no_room":
-            return "503, because too many large bodies were being received at once"
-        case "draining":
-            return "503 (draining), because the server is shutting down"
-        case _:
-            assert_never(reason)
+            cause = f"The bottleneck is the number of {names.workers}{f': {full}' if full else ''}."
+            return f"{cause}{time_of_others(figures, names)}"

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from uncork_dispatcher import ApiStats, Estimate, WorkStats
+from uncork_dispatcher.learning.estimator import EARNED_REACH
 from uncork_gateway.pages.status.document import ApiState, Failure, Limit
 from uncork_gateway.telemetry.recent import Recent
 
@@ -11,8 +12,10 @@ from uncork_gateway.telemetry.recent import Recent
 _FULL_LOAD = 0.95
 # The load that added workers should have, to leave room for bursts.
 _HEADROOM = 0.8
-# Batch times are not extrapolated beyond this multiple of the largest batch seen.
-_FORESIGHT = 4
+# Sizes that differ by less than this factor count as one.
+_SIMILAR = 1.1
+# Sizes that all differ by less than this factor say little about others.
+_APART = 2
 # From this gain on, larger batches are worth recommending.
 _WORTH = 1.2
 _SOME_GAIN = 1.1
@@ -130,27 +133,49 @@ class Figures:
 
     @property
     def throughput_of_worker(self) -> float:
-        """The rows per second that one worker can answer within the goal; 0 if unknown.
+        """The rows per second of one worker that is always busy; 0 if unknown.
 
-        It does not count on batches much larger than any seen.
+        It counts on batches as large as allowed, but no larger than have run: the estimate may be too flat.
         """
-        return self.throughput(min(self.best_rows, self._foreseen_rows))
+        requested = max(self.recent.rows_per_request, self.stats.smallest_rows)
+        return self.throughput(max(requested, min(self.best_rows, self._largest_rows)))
 
     @property
     def capacity(self) -> float | None:
-        """The rows per second of all workers together; None if unknown."""
+        """The rows per second of all workers when always busy.
+
+        None if unknown: before the estimate, and while batches may grow but have all been of about one size.
+        """
         each = self.throughput_of_worker
-        return self.work.workers * each if each > 0 else None
+        if each <= 0 or (self.capacity_is_least and not self.sizes_differ):
+            return None
+        return self.work.workers * each
 
     @property
     def capacity_is_least(self) -> bool:
-        """True if larger batches are allowed than the capacity counts on."""
-        return self.best_rows > self._foreseen_rows
+        """True if larger batches than have run may answer more."""
+        return self._may_grow and not self.is_overloaded
 
     @property
-    def _foreseen_rows(self) -> float:
+    def has_headroom(self) -> bool:
+        """True if the workers could absorb bursts on average."""
+        return self.capacity is not None and self.recent.rate <= _HEADROOM * self.capacity
+
+    @property
+    def sizes_differ(self) -> bool:
+        """True if the estimate rests on batches of clearly different sizes."""
         known = self.stats.known_rows
-        return math.inf if known is None else max(1.0, _FORESIGHT * known[1])
+        return known is not None and known[1] >= _APART * known[0]
+
+    @property
+    def _largest_rows(self) -> float:
+        """The rows of the largest batch behind the estimate; 0 if unknown."""
+        return 0.0 if self.estimate is None else self.estimate.earned_rows / EARNED_REACH
+
+    @property
+    def _may_grow(self) -> bool:
+        """True if clearly larger batches are allowed than have run."""
+        return self.best_rows > _SIMILAR * self._largest_rows
 
     @property
     def balanced_rows(self) -> float | None:
@@ -170,10 +195,10 @@ class Figures:
             return False
         if self.recent.refused_for_load > A_FEW or self.waits_for_workers:
             return True
-        capacity = self.capacity
-        if capacity is None or not self.recent.batches:
+        each = self.throughput_of_worker
+        if each <= 0 or not self.recent.batches or (self._may_grow and not self.is_late):
             return False
-        return self.recent.rate > _FULL_LOAD * capacity * (1 - min(1.0, self.others_share))
+        return self.recent.rate > _FULL_LOAD * each * self.work.workers * (1 - min(1.0, self.others_share))
 
     @property
     def waits_for_workers(self) -> bool:

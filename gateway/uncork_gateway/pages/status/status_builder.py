@@ -11,9 +11,10 @@ from uncork_dispatcher import ApiStats, WorkStats
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status import document
 from uncork_gateway.pages.status.advise import advise
-from uncork_gateway.pages.status.explain import sentence, waits_for, why_refused, why_this_size
+from uncork_gateway.pages.status.explain import sentence, waits_for
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import Names
+from uncork_gateway.pages.status.reasons import why_refused, why_this_size
 from uncork_gateway.pages.status.slots import describe_slots, overall
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
 from uncork_gateway.telemetry.recorder import Recorder
@@ -117,7 +118,7 @@ class StatusBuilder:
             uptime_s=now - self._made,
             window_s=WINDOW_S,
             state=state,
-            sentence=overall(state, source.not_ready_reason, slots, apis),
+            sentence=overall(state, source.not_ready_reason, slots, apis, self._names),
             restarts=source.restarts,
             utilization=_utilization([figures.recent for figures, *_ in found], workers=work.workers),
             workers=describe_slots(slots, work.running),

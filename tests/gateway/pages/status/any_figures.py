@@ -55,7 +55,9 @@ def any_figures(draw: st.DrawFn) -> Figures:
             errors=draw(st.dictionaries(st.sampled_from([500, 502, 503, 504, 599]), st.integers(1, 50))),
             rate=draw(positive),
             seconds=draw(st.floats(0, 33)),
-            estimate=draw(st.one_of(st.none(), st.builds(Estimate, positive, positive, st.floats(0, 10)))),
+            estimate=draw(
+                st.one_of(st.none(), st.builds(Estimate, positive, positive, st.floats(0, 10), positive))
+            ),
             queued_s=draw(st.floats(0, 100)),
             ran_s=draw(st.floats(0, 100)),
             took_s=draw(st.floats(0, 100)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,6 +54,7 @@ def recent(
     rows: int = 1,
     rate: float | None = None,
     reason: Reason = "idle",
+    releases: Mapping[Reason, int] | None = None,
     sheds: Mapping[ShedReason, int] | None = None,
     statuses: Mapping[int, int] | None = None,
     errors: Mapping[int, int] | None = None,
@@ -65,7 +67,7 @@ def recent(
     """Some batches of ``each`` requests with ``rows`` rows, all alike, and some other answers.
 
     ``statuses`` are answers that are no errors, ``sheds`` are answered 503, or 504 if their clients' time
-    had passed. ``rate`` is of rows; that of the batches, if none is given.
+    had passed. ``rate`` is of rows; that of the batches, if none is given. ``releases`` replace the reason.
     """
     tally = ApiTally()
     for _ in range(batches):
@@ -78,10 +80,15 @@ def recent(
     for status, times in (errors or {}).items():
         for _ in range(times):
             tally.answered(status, took_s)
-    tally.statuses.update(statuses or {})
+    for status, times in (statuses or {}).items():
+        tally.statuses[status] += times
+        for _ in range(times):
+            tally.duration.observe(took_s)
     tally.sheds.update(sheds or {})
     tally.statuses[504] += tally.sheds["client_deadline"]
     tally.statuses[503] += tally.sheds.total() - tally.sheds["client_deadline"]
+    if releases is not None:
+        tally.releases = Counter(releases)
     tally.ran, tally.released_rows = batches * each, float(batches * each * rows)
     tally.ran_s = tally.ran * ran_s
     arrived_rows = tally.released_rows if rate is None else rate * seconds

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.pages.status.staged import figures, recent, stats, work
+from tests.gateway.pages.status.staged import ESTIMATE, figures, recent, stats, work
+from uncork_dispatcher.learning.estimator import BatchTimeEstimator
 from uncork_gateway.pages.status.figures import Figures
 
 
@@ -30,6 +31,59 @@ def test_capacity_is_that_of_the_largest_batch_that_is_allowed() -> None:
     tight = figures(goal_s=0.060)
     assert tight.best_rows == pytest.approx((0.060 / 1.2 - 0.010) / 0.002)
     assert tight.capacity == pytest.approx(20 / 0.050)
+
+
+LARGE = {"max_batch_rows": 1000}
+
+
+@pytest.mark.parametrize("true", [(0.010, 0.002), (0.0002, 0.002), (0.018, 0.00008)])
+@pytest.mark.parametrize("sizes", [[64] * 5, [60, 64] * 3, [1, 63, *[64] * 6], [1, *[30, 33] * 12]])
+@pytest.mark.parametrize("first_s", [0.0, 0.14, 1.0])
+def test_the_capacity_is_not_more_than_batches_have_shown(
+    true: tuple[float, float], sizes: list[int], first_s: float
+) -> None:
+    """Few batches, of similar sizes or with a slow first one, give an estimate that is too flat."""
+    estimator = BatchTimeEstimator()
+    for number, rows in enumerate(sizes):
+        estimator.observe(rows, true[0] + true[1] * rows + (0.0 if number else first_s))
+    api = stats(LARGE, known_rows=estimator.known_rows)
+    made = figures(api, recent=recent(estimate=estimator.estimate), goal_s=None)
+
+    shown = max(rows / (true[0] + true[1] * rows) for rows in sizes)
+    assert made.capacity is None or made.capacity <= 1.05 * shown
+
+
+def test_the_capacity_is_unknown_while_all_batches_are_of_about_one_size() -> None:
+    """Unless they are as large as allowed."""
+    few = ESTIMATE._replace(earned_rows=14)
+    assert figures(stats(known_rows=(4.0, 7.0)), recent=recent(estimate=few)).capacity is None
+    assert figures(stats(known_rows=(3.0, 7.0)), recent=recent(estimate=few)).capacity == pytest.approx(
+        7 / 0.024
+    )
+    full = stats({"max_batch_rows": 7}, known_rows=(7.0, 7.0))
+    assert figures(full, recent=recent(estimate=few)).capacity == pytest.approx(7 / 0.024)
+
+
+def test_the_capacity_is_at_least_that_of_the_batches_so_far() -> None:
+    few = ESTIMATE._replace(earned_rows=14)
+    made = figures(stats(known_rows=(1.0, 7.0)), recent=recent(batches=30, each=6, rate=290, estimate=few))
+
+    # Clients that wait for answers may keep a worker busy with small batches: that is no overload.
+    assert (made.capacity_is_least, made.is_overloaded) == (True, False)
+    late = recent(batches=30, each=6, rate=290, estimate=few, took_s=0.4)
+    made = figures(stats(known_rows=(1.0, 7.0)), recent=late)
+    assert (made.capacity_is_least, made.is_overloaded) == (False, True)
+    assert not figures().capacity_is_least
+
+
+def test_a_request_of_many_rows_is_a_batch_of_them() -> None:
+    """Whatever the cap."""
+    none = stats({"policy": "none"}, limit_rows=1, known_rows=(10.0, 10.0), smallest_rows=10.0)
+    estimate = ESTIMATE._replace(earned_rows=20)
+
+    assert figures(none, recent=recent(estimate=estimate)).capacity == pytest.approx(10 / 0.030)
+    busy = recent(batches=30, rows=20, estimate=ESTIMATE._replace(earned_rows=40))
+    assert figures(none, recent=busy).capacity == pytest.approx(20 / 0.050)
 
 
 def test_a_goal_out_of_reach_does_not_make_batches_smaller() -> None:

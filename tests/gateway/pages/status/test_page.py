@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,9 @@ async def status(http: httpx.AsyncClient, **headers: str) -> Any:
 async def told(on: GatewayStage) -> list[tuple[int, str, str]]:
     """Return index, state and activity of each worker."""
     workers = (await status(on.http))["workers"]
-    return [(one["index"], one["state"], one["doing"].split(", for")[0]) for one in workers]
+    return [
+        (one["index"], one["state"], re.sub(r" for [\d.,]+ [mµ]?s$", "", one["doing"])) for one in workers
+    ]
 
 
 async def test_before_the_first_worker_it_says_so(tmp_path: Path) -> None:
@@ -37,7 +40,7 @@ async def test_before_the_first_worker_it_says_so(tmp_path: Path) -> None:
         document = await status(on.http)
 
         assert (document["state"], document["server"], document["apis"]) == ("starting", None, [])
-        assert document["sentence"] == "Nothing can be answered: no worker is ready: workers are starting."
+        assert document["sentence"] == "No worker is ready: workers are starting."
 
 
 async def test_each_worker_tells_what_it_does(tmp_path: Path) -> None:
@@ -54,9 +57,9 @@ async def test_each_worker_tells_what_it_does(tmp_path: Path) -> None:
 
         assert await told(on) == [
             (0, "lost", "worker 0 was killed by SIGKILL (3 times in a row; retrying in 60 s)"),
-            (1, "busy", "runs 1 row of echo"),
-            (2, "busy", "runs 1 row of echo"),
-            (3, "starting", "is being set up"),
+            (1, "busy", "has been running 1 row of echo"),
+            (2, "busy", "has been running 1 row of echo"),
+            (3, "starting", "worker 3 is being set up"),
         ]
         document = await status(on.http)
         assert document["sentence"] == (
@@ -126,7 +129,7 @@ async def test_what_is_queued_says_for_what(tmp_path: Path) -> None:
         await on.http.get("/livez")
         [api] = (await status(on.http))["apis"]
         assert api["queued_requests"] == 1
-        assert api["waits_for"].startswith("the end of its window, for ")
+        assert api["waits_for"].endswith(", as long as policy fixed:60000 allows.")
         on.gateway.front_end.retire()
         document = await status(on.http)
         assert document["state"] == "draining"
@@ -178,7 +181,7 @@ async def test_a_proxy_tells_of_servers_that_are_not_healthy() -> None:
 
         good, bad = document["workers"]
         assert (good["url"], good["state"]) == (url, "busy")
-        assert good["doing"].startswith("runs 1 row of m, for ")
+        assert good["doing"].startswith("has been running 1 row of m for ")
         assert (bad["url"], bad["state"]) == ("http://127.0.0.1:9", "lost")
         assert "http://127.0.0.1:9: " in document["sentence"]
         assert document["sentence"].startswith("1 of 2 servers is ready.")

@@ -1,145 +1,145 @@
-"""Sentences with the numbers of real services, as a person reads them."""
+"""Every text of /status, literally: a table of what it says, and checks that nothing is missing in it."""
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+
 import pytest
 
-from tests.gateway.pages.status.staged import FAILURE, figures, recent, stats, work
-from uncork_dispatcher import Estimate
-from uncork_gateway.pages.status.explain import sentence
+from tests.gateway.pages.status import (
+    table_advice,
+    table_reasons,
+    table_sentence,
+    table_server,
+    table_waiting,
+)
+from uncork_dispatcher import HoldReason, Reason
+from uncork_gateway.pages.status import advise as advise_module
+from uncork_gateway.pages.status import explain, phrases, reasons, slots
+from uncork_gateway.pages.status.advise import ADVICE, advise
+from uncork_gateway.pages.status.document import Limit
+from uncork_gateway.pages.status.explain import sentence, waits_for
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
+from uncork_gateway.pages.status.reasons import RefusalReason, why_refused, why_this_size
+from uncork_gateway.pages.status.slots import doing
 
-FOREST = Estimate(intercept_s=0.0177, slope_s=0.00008, spread=0.12, earned_rows=64)
-EMBEDDING = Estimate(intercept_s=0.0042, slope_s=0.0031, spread=0.07, earned_rows=64)
-ONE_ROW = Estimate(intercept_s=0.0471, slope_s=0.0047, spread=0.24, earned_rows=2)
-TOKENS = Estimate(intercept_s=0.006, slope_s=0.00006, spread=0.15, earned_rows=64)
-NO_WEIGHTS = "no worker is ready: worker 0 failed in setup: OSError: no weights (7 times in a row)"
-LARGE = {"max_batch_rows": 1000}
-
-CASES: dict[str, tuple[Names, Figures, str]] = {
-    "the first request": (
-        SERVICE,
-        figures(stats(LARGE, known_rows=(1.0, 1.0)), recent=recent(batches=1, estimate=None)),
-        """
-        1 request in the last 30 s: too few to say more. Too few batches have succeeded to say how long one
-        takes.
-        """,
-    ),
-    "a forest, little to do": (
-        SERVICE,
-        figures(
-            stats(LARGE, known_rows=(1.0, 16.0)),
-            recent=recent(
-                batches=420, ran_s=0.0182, took_s=0.0193, queued_s=0.0004, rate=14.1, estimate=FOREST
-            ),
-        ),
-        """
-        In the last 30 s, 14.1 rows/s arrived, in batches of 1 row on average. A request spent 0.4 ms queued
-        and 18.2 ms in its batch; p99 latency was 19.9 ms (goal 300 ms). A batch takes 17.7 ms plus 0.08 ms
-        per row (±12 %). Nothing limits it: 1 worker can answer at least 2805 rows/s.
-        """,
-    ),
-    "an embedding, overloaded": (
-        SERVICE,
-        figures(
-            stats(LARGE, known_rows=(1.0, 95.0)),
-            recent=recent(
-                batches=104, each=90, ran_s=0.283, took_s=0.31, queued_s=0.14, rate=612, estimate=EMBEDDING,
-                sheds={"deadline": 9000},
-            ),
-        ),
-        """
-        9000 of 18360 requests were refused. In the last 30 s, 612 rows/s arrived, in batches of 90 rows on
-        average. A request spent 140 ms queued and 283 ms in its batch; p99 latency was 498 ms (goal 300
-        ms). A batch takes 3.1 ms per row (±7 %). The workers limit it: 1 worker can answer 317 rows/s.
-        """,
-    ),
-    "policy none, after a burst": (
-        SERVICE,
-        figures(
-            stats({"policy": "none"}, limit_rows=1, known_rows=(1.0, 1.0)),
-            recent=recent(
-                batches=560, ran_s=0.0518, took_s=0.63, queued_s=0.575, rate=18.7, estimate=ONE_ROW
-            ),
-            goal_s=1.0,
-        ),
-        """
-        In the last 30 s, 18.7 rows/s arrived. A request spent 575 ms queued and 51.8 ms in its batch; p99
-        latency was 748 ms (goal 1000 ms). A batch of 1 row takes 51.8 ms (±24 %); no other size was seen.
-        The workers limit it: 1 worker can answer 19.3 rows/s.
-        """,
-    ),
-    "every answer a 500": (
-        SERVICE,
-        figures(
-            stats(known_rows=None, smallest_rows=0.0),
-            recent=recent(errors={500: 213}, rate=7.1, estimate=None),
-            failure=FAILURE,
-        ),
-        """
-        213 of 213 requests ended in an error: the handler raised IndexError (service.py:12). In the last 30
-        s, 7.1 rows/s arrived. Too few batches have succeeded to say how long one takes.
-        """,
-    ),
-    "some errors": (
-        SERVICE,
-        figures(recent=recent(batches=300, each=4, errors={500: 45, 502: 2}, rate=42), failure=FAILURE),
-        """
-        47 of 1247 requests ended in an error: 45 because the handler raised IndexError (service.py:12), 2
-        because a worker was lost. In the last 30 s, 42 rows/s arrived, in batches of 4 rows on average. A
-        request spent 1 ms queued and 12 ms in its batch; p99 latency was 14.9 ms (goal 300 ms). A batch
-        takes 10 ms plus 2 ms per row (±10 %). 1 worker can answer 432 rows/s.
-        """,
-    ),
-    "rows that differ": (
-        SERVICE,
-        figures(
-            stats({"max_batch_rows": 8192}, known_rows=(12.0, 4096.0)),
-            recent=recent(
-                batches=600, each=5, rows=84, rate=8400, ran_s=0.031, queued_s=0.011, estimate=TOKENS
-            ),
-            weighs=True,
-        ),
-        """
-        In the last 30 s, 8400 units of cost/s arrived, in batches of 420 units of cost (5 requests) on
-        average. A request spent 11 ms queued and 31 ms in its batch; p99 latency was 14.9 ms (goal 300 ms).
-        A batch takes 6 ms plus 0.06 ms per unit of cost (±15 %); with 102 units of cost in each, 1 worker
-        keeps up. Nothing limits it: 1 worker can answer 16233 units of cost/s.
-        """,
-    ),
-    "a proxy whose server fails": (
-        PROXY,
-        figures(
-            stats(known_rows=None, smallest_rows=0.0),
-            recent=recent(errors={500: 40}, sheds={"no_worker": 3}, rate=2, estimate=None),
-            work=work(2),
-            goal_s=None,
-        ),
-        """
-        40 of 43 requests ended in an error: the model server answered 500. 3 of 43 requests were refused.
-        In the last 30 s, 2 rows/s arrived. Too few batches have succeeded to say how long one takes.
-        """,
-    ),
-    "no worker": (
-        SERVICE,
-        figures(
-            recent=recent(batches=20, sheds={"no_worker": 44}, rate=3),
-            work=work(0),
-            not_ready_reason=NO_WEIGHTS,
-        ),
-        """
-        44 of 64 requests were refused. In the last 30 s, 3 rows/s arrived, in batches of 1 row on average.
-        A request spent 1 ms queued and 12 ms in its batch; p99 latency was 14.9 ms (goal 300 ms). A batch
-        takes 10 ms plus 2 ms per row (±10 %). Nothing can be answered: no worker is ready: worker 0 failed
-        in setup: OSError: no weights (7 times in a row).
-        """,
-    ),
-}  # fmt: skip
+Table = dict[str, tuple[Names, Figures, str]]
+OF_ONE_API: list[Table] = [
+    table_sentence.CASES,
+    table_waiting.CASES,
+    table_reasons.BATCH_SIZES,
+    table_reasons.REFUSALS,
+    table_advice.CASES,
+]
+MODULES = (explain, reasons, phrases, advise_module, slots)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_sentence_reads_well(case: str) -> None:
-    names, made, expected = CASES[case]
+def as_line(text: str) -> str:
+    return " ".join(text.split())
 
-    assert sentence(made, names) == " ".join(expected.split())
+
+@pytest.mark.parametrize("case", table_sentence.CASES)
+def test_the_recent_past(case: str) -> None:
+    names, made, text = table_sentence.CASES[case]
+
+    assert sentence(made, names) == as_line(text)
+
+
+@pytest.mark.parametrize("case", table_waiting.CASES)
+def test_what_the_queue_waits_for(case: str) -> None:
+    names, made, text = table_waiting.CASES[case]
+
+    assert waits_for(made, names) == text
+
+
+@pytest.mark.parametrize("case", table_reasons.BATCH_SIZES)
+def test_why_batches_have_their_size(case: str) -> None:
+    names, made, text = table_reasons.BATCH_SIZES[case]
+
+    assert why_this_size(made, names) == text
+
+
+@pytest.mark.parametrize("case", table_reasons.REFUSALS)
+def test_why_requests_are_refused(case: str) -> None:
+    names, made, text = table_reasons.REFUSALS[case]
+
+    assert why_refused(made, names) == text
+
+
+@pytest.mark.parametrize("case", table_advice.CASES)
+def test_what_to_change(case: str) -> None:
+    names, made, text = table_advice.CASES[case]
+
+    assert {one.code: one.text for one in advise(made, names)}[case.partition(",")[0]] == text
+
+
+@pytest.mark.parametrize("case", table_server.SENTENCES)
+def test_the_state_of_the_whole(case: str) -> None:
+    stage, text = table_server.SENTENCES[case]
+
+    assert stage.document().sentence == text
+
+
+@pytest.mark.parametrize("case", table_server.ACTIVITIES)
+def test_what_a_worker_does(case: str) -> None:
+    slot, batch, text = table_server.ACTIVITIES[case]
+
+    assert doing(slot, batch) == text
+
+
+def test_every_reason_limit_and_code_is_in_the_table() -> None:
+    holds = {made.stats.holding.reason for _, made, _ in table_waiting.CASES.values() if made.stats.holding}
+    sizes, refusals = table_reasons.BATCH_SIZES.values(), table_reasons.REFUSALS.values()
+    releases = {reason for _, made, _ in sizes for reason in made.recent.counts.releases}
+    sheds = {reason for _, made, _ in refusals for reason in made.recent.counts.sheds}
+    no_room = {"no_room" for _, made, _ in refusals if made.recent.refused > made.recent.counts.sheds.total()}
+    limits = {made.limited_by for _, made, _ in table_sentence.CASES.values()}
+
+    assert holds == set(get_args(HoldReason))
+    assert releases == set(get_args(Reason))
+    assert sheds | no_room == {reason for part in get_args(RefusalReason) for reason in get_args(part)}
+    assert limits == set(get_args(Limit))
+    assert {case.partition(",")[0] for case in table_advice.CASES} == set(ADVICE)
+
+
+def pieces(path: Path) -> Iterator[str]:
+    """Yield the constant parts of the texts that a module makes: strings with a space, but no docstrings."""
+    tree = ast.parse(path.read_text())
+    described = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, described)]
+    docstrings = {id(node.body[0].value) for node in nodes if isinstance(node.body[0], ast.Expr)}
+    # A string after an assignment describes it.
+    docstrings |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield from (piece for piece in re.split(r"{\w+}", node.value) if " " in piece.strip())
+
+
+def table_texts() -> str:
+    texts = [text for table in OF_ONE_API for _, _, text in table.values()]
+    texts += [text for _, text in table_server.SENTENCES.values()]
+    texts += [text for _, _, text in table_server.ACTIVITIES.values()]
+    return "\n".join(map(as_line, texts))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_every_text_of_the_program_is_in_the_table(module: object) -> None:
+    """A new sentence, or a new half of one, needs a row."""
+    found, texts = list(pieces(Path(str(vars(module)["__file__"])))), table_texts().lower()
+
+    assert found
+    assert [piece for piece in found if piece.strip().lower() not in texts] == []
+
+
+@pytest.mark.parametrize("names", [SERVICE, PROXY], ids=["serve", "proxy"])
+def test_every_name_is_in_the_table(names: Names) -> None:
+    texts = table_texts()
+    for field in fields(names):
+        for piece in re.split(r"{\w+}", getattr(names, field.name) or ""):
+            assert piece.strip() in texts, field.name

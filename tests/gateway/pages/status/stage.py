@@ -1,0 +1,99 @@
+"""A status builder on figures that a test gives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from tests.gateway.pages.status.any_figures import NOT_READY
+from tests.gateway.pages.status.staged import figures, stats, work
+from uncork_dispatcher import ApiStats, WorkStats
+from uncork_gateway.backends.slot import BackendSlot
+from uncork_gateway.pages.status.document import Failure, Status
+from uncork_gateway.pages.status.figures import Figures
+from uncork_gateway.pages.status.formatting import SERVICE, Names
+from uncork_gateway.pages.status.status_builder import ServedApi, StatusBuilder
+from uncork_gateway.telemetry.recent import Recent
+from uncork_gateway.telemetry.recorder import FinishedBatch
+
+
+class Stage:
+    """A front end, a dispatcher and a recorder with the test's figures.
+
+    Args:
+        slots: idle workers, if None.
+    """
+
+    def __init__(
+        self, *apis: Figures, slots: Sequence[BackendSlot] | None = None, names: Names = SERVICE
+    ) -> None:
+        self._apis = apis
+        self._work = apis[0].work if apis else work(1)
+        self._slots = slots
+        self._names = names
+        self.draining = False
+        self.ready = asyncio.Event()
+        self.ready.set()
+        self.any_ready = self._work.workers > 0
+        self.not_ready_reason = NOT_READY
+        self.server = "S"
+        self.restarts = 0
+        self.now = 5000.0
+        self.asked: list[float] = []
+
+    def document(self, **options: Any) -> Status:
+        """Return the document."""
+        return self.builder(**options).status()
+
+    def builder(self, **options: Any) -> StatusBuilder:
+        return StatusBuilder(
+            self,
+            self,
+            dispatcher=self,
+            recorder=self,  # type: ignore[arg-type]
+            names=self._names,
+            clock=self._clock,
+            wall_clock=lambda: 1030.0,
+            **options,
+        )
+
+    def _clock(self) -> float:
+        self.now += 1
+        return self.now
+
+    # The front end
+
+    def served_apis(self) -> dict[str, ServedApi]:
+        return {one.stats.name: ServedApi(weighs=one.weighs, streams=one.streams) for one in self._apis}
+
+    def failure(self, api: str) -> Failure | None:
+        return next(one.failure for one in self._apis if one.stats.name == api)
+
+    def slots(self) -> Sequence[BackendSlot]:
+        if self._slots is not None:
+            return self._slots
+        return [BackendSlot(index, "idle") for index in range(self._work.workers)]
+
+    # The dispatcher
+
+    def stats(self) -> list[ApiStats]:
+        return [one.stats for one in self._apis]
+
+    def work(self) -> WorkStats:
+        return self._work
+
+    # The recorder
+
+    def recent(self, api: str, now: float) -> Recent:
+        self.asked.append(now)
+        return next(one.recent for one in self._apis if one.stats.name == api)
+
+    def batches_after(self, number: int) -> list[FinishedBatch]:
+        """None."""
+        return []
+
+
+def named(name: str, window: Recent, **changes: Any) -> Figures:
+    """Return the figures of an API with a name."""
+    return figures(stats({"name": name}), recent=window, **changes)
