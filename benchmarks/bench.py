@@ -1,7 +1,7 @@
 """Measure the gateway in pairs of servers under the same traffic, and print tables with ratios.
 
-A report, not a test: a low ratio is no failure, wrong answers are. Ratios within one run compare; figures of
-different machines or runs do not.
+Exits with 1 if an answer is wrong, not if a ratio is low. Ratios within one run compare; figures of different
+machines or runs do not.
 
     python -m benchmarks.bench --only echo --rounds 5
 """
@@ -89,7 +89,7 @@ def main(
     ] = "auto",
     json_file: JsonFile = None,
 ) -> None:
-    """Measure digits (cork by none) and echo (uncork by a bare ASGI callable)."""
+    """Compare cork with none on digits, and the gateway with a bare ASGI app on echo."""
     console, progress = output(), Console(stderr=True)
     found: list[Pair] = []
     with reporting_failures("bench", progress=progress):
@@ -114,17 +114,17 @@ def main(
 
 
 def digits(settings: Settings, *, tell: Tell) -> list[Pair]:
-    """Compare policy cork with policy none on the digits example: throughput, and lone latency."""
+    """Compare policy cork with policy none on the digits example: throughput, and latency with one client."""
     bodies = digit_bodies()
     options = {"--workers": 2, "--mb-max-latency": _DIGITS_GOAL_MS}
     commands = {policy: uncork_serve(_DIGITS, {**options, "--policy": policy}) for policy in ("cork", "none")}
     with _all(commands, tell=tell) as servers:
-        tell("digits: asking for every answer alone")
+        tell("digits: requesting every answer alone")
         answers = [ask_alone(server, path="/predict", bodies=bodies) for server in servers]
         if answers[0] != answers[1]:
-            raise BenchError("digits: the two policies answer a lone request differently")
+            raise BenchError("digits: cork and none give different answers to a request alone")
         if len(set(answers[0])) < 2:
-            raise BenchError("digits: all answers are the same, comparing them proves nothing")
+            raise BenchError("digits: all answers are equal, so the comparison proves nothing")
         targets = [target(server, path="/predict", bodies=bodies, expected=answers[0]) for server in servers]
         compare = partial(_compare, targets, settings=settings, tell=tell)
         return [
@@ -132,14 +132,14 @@ def digits(settings: Settings, *, tell: Tell) -> list[Pair]:
                 title=f"digits, 2 workers, {settings.connections} closed-loop clients",
                 notes=(
                     f"The goal is {_DIGITS_GOAL_MS // 1000} s, so that policy none sheds nothing.",
-                    "Every answer under load is compared with the lone answer to the same body "
-                    f"({len(bodies)} different ones).",
+                    "Every answer under load is compared with the answer to the same body alone "
+                    f"({len(bodies)} different bodies).",
                 ),
                 clients=settings.connections,
             ),
             compare(
-                title="digits, 2 workers, a lone client",
-                notes=("The ratio is of median latencies: below 1 is better for the first.",),
+                title="digits, 2 workers, one client",
+                notes=("The ratio is of median latencies; below 1, the first is better.",),
                 clients=1,
                 metric="p50",
             ),
@@ -164,7 +164,7 @@ def echo(settings: Settings, *, tell: Tell) -> list[Pair]:
             settings=settings,
             tell=tell,
             title=f"echo, 1 worker, {settings.connections} closed-loop clients",
-            notes=(f"Generator: {generator}; answers under load are {checked}compared.",),
+            notes=(f"Generator: {generator}; answers under load are {checked}checked.",),
             clients=settings.connections,
             generator=generator,
         )

@@ -119,7 +119,7 @@ async def _expect_refusal(stage: Stage, request: bytes, fault: Fault) -> None:
             async with asyncio.timeout(_QUIET_S):
                 rest = await reader.read(200)
         if rest:
-            stage.ledger.garble(question.number, f"after the answer came {rest!r}")
+            stage.ledger.garble(question.number, f"extra bytes after the answer: {rest!r}")
 
 
 async def _dribble(stage: Stage, random: Random) -> None:

@@ -78,7 +78,7 @@ def parse_faults(text: str) -> tuple[Fault, ...]:
     names = [name.strip() for name in text.split(",")]
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
-        raise ValueError(f"there is no fault {unknown[0]!r}; there are {', '.join(FAULTS)}")
+        raise ValueError(f"unknown fault {unknown[0]!r}; known: {', '.join(FAULTS)}")
     return tuple(fault for name, fault in FAULTS.items() if name in names)
 
 

@@ -118,7 +118,7 @@ class Ledger:
         request = self._open.pop(number, None)
         status = reply.status
         if request is None:
-            self._wrong({NO_FAULT}, f"answered once more, with {status}", number)
+            self._wrong({NO_FAULT}, f"answered twice, the second time with {status}", number)
             return
         self.statuses[status] += 1
         touched = self._touch(request)
@@ -185,13 +185,14 @@ class Ledger:
         status = reply.status
         allowed = self._allowed(request, now_s)
         if status not in allowed:
-            return f"{status} where only {', '.join(map(str, sorted(allowed)))} is allowed"
+            return f"status {status}, allowed: {', '.join(map(str, sorted(allowed)))}"
         if status == 200:
-            return "" if request.question.is_answered_by(reply.body) else "the answer is not this request's"
+            right = request.question.is_answered_by(reply.body)
+            return "" if right else "the body is not the expected answer"
         if status == 503 and reply.retry_after_s is None:
             return "503 without Retry-After"
         if any(leak in reply.body for leak in _LEAKS):
-            return f"{status} that reveals our code"
+            return f"{status} with a traceback in the body"
         return ""
 
     def _touch(self, request: _Open) -> set[str]:

@@ -119,7 +119,7 @@ async def _healed(stage: Stage, window: Window, victim: int | None) -> None:
     """Wait until all workers are ready, then close the window."""
     if not await stage.gateway.all_ready(without=victim, within_s=_HEALED_S):
         fault = window.fault
-        left = "" if victim is None else f"; worker {victim} was struck"
+        left = "" if victim is None else f"; worker {victim} was killed or stopped"
         stage.ledger.complain(fault.name, f"not all workers were ready again after {_HEALED_S:g} s{left}")
     window.close(time.monotonic())
 

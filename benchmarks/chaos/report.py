@@ -1,4 +1,4 @@
-"""The report of a run: a table of the faults, and the violations."""
+"""The report of a run: a table of the faults, docs/results/chaos.md, and the violations."""
 
 import shlex
 from collections import Counter
@@ -7,8 +7,23 @@ from dataclasses import dataclass
 
 from benchmarks.chaos.faults import FAULTS
 from benchmarks.chaos.ledger import NO_FAULT, Ledger, Tally
+from benchmarks.harness.report import ResultPage
 from benchmarks.harness.sheets import Sheet
 
+PAGE = ResultPage(
+    title="Tests under faults",
+    introduction="""
+        Statuses of all requests to a gateway while its workers were killed, stopped and replaced, and clients
+        misbehaved. For the faults and the answers that each allows, see
+        [reliability](../explanation/reliability.md#tests-under-faults).
+    """,
+    script="scripts/chaos",
+)
+_PARAGRAPH = """
+    A request counts in the row of each fault that was active between its start and its end. *Left or
+    refused*: the client ended it, or the connection closed and the fault allows that. *Lost*: no answer,
+    although one was due. *Wrong*: the answer to another request, or a status that no active fault allows.
+"""
 _MAX_SHOWN = 20
 _COLUMNS = (
     "fault",
@@ -48,17 +63,23 @@ def sheet(ledger: Ledger, settings: Settings, *, notes: Sequence[str]) -> Sheet:
     names = [NO_FAULT, *(name for name in FAULTS if name in settings.faults)]
     rows = [_row(name, ledger.tallies[name], ledger) for name in names]
     return Sheet(
-        title=f"Chaos: {settings.seconds:g} s at {settings.rate:g} requests/s, {settings.workers} workers",
+        title=f"{settings.seconds:g} s at {settings.rate:g} requests/s, {settings.workers} workers",
         columns=_COLUMNS,
         rows=[*rows, _totals(ledger, names)],
-        notes=[
-            *(f"{name}: {FAULTS[name].says}." for name in settings.faults),
-            *notes,
-            "A request is touched by all faults that were in force at some time of its life.",
-            f"Again: `{settings.command}`",
-        ],
+        notes=notes,
         emphasised="all",
     )
+
+
+def page(table: Sheet, settings: Settings) -> str:
+    """Write docs/results/chaos.md."""
+    return PAGE.text(paragraphs=[_PARAGRAPH], sheets=[table], command=settings.command)
+
+
+def legend(settings: Settings) -> list[str]:
+    """Describe the injected faults, and how to repeat the run."""
+    faults = [f"{name}: {FAULTS[name].says}." for name in settings.faults]
+    return [*faults, f"Repeat: {settings.command}"]
 
 
 def findings(ledger: Ledger) -> list[str]:
@@ -77,7 +98,7 @@ def _row(name: str, tally: Tally, ledger: Ledger) -> list[str]:
         f"{tally.touched:,}",
         _counts(tally.statuses),
         *(f"{number:,}" for number in (tally.left, tally.lost, tally.wrong)),
-        "FAILED" if bad else "as it must be" if tally.injected or name not in FAULTS else "did not strike",
+        "failed" if bad else "passed" if tally.injected or name not in FAULTS else "not injected",
     ]
 
 
@@ -87,7 +108,7 @@ def _totals(ledger: Ledger, names: Sequence[str]) -> list[str]:
     return [
         *("all", f"{injected:,}", f"{ledger.sent:,}", _counts(ledger.statuses)),
         *(f"{number:,}" for number in counts),
-        "FAILED" if ledger.findings else "as it must be",
+        "failed" if ledger.findings else "passed",
     ]
 
 

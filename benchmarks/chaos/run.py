@@ -16,13 +16,13 @@ from rich.console import Console
 
 from benchmarks.chaos.faults import FAULTS, SETTLE_S, Fault, parse_faults, plan_strikes
 from benchmarks.chaos.gateway import Gateway
-from benchmarks.chaos.report import Settings, findings, sheet
+from benchmarks.chaos.report import Settings, findings, legend, page, sheet
 from benchmarks.chaos.stage import MAX_BODY_BYTES
 from benchmarks.chaos.trial import DRAIN_TIMEOUT_S, Trial
 from benchmarks.harness.cli import MarkdownFile, exit_with, reporting_failures
 from benchmarks.harness.commands import uncork_serve
 from benchmarks.harness.paths import SERVICES
-from benchmarks.harness.sheets import Sheet, markdown, output, show
+from benchmarks.harness.sheets import Sheet, output, show
 from uncork_loadtests.servers import serve
 
 _SERVICE = f"{SERVICES / 'chaos.py'}:Chaos"
@@ -44,7 +44,7 @@ def main(
     workers: Annotated[int, typer.Option(min=2, help="Worker processes.")] = 3,
     markdown_file: MarkdownFile = None,
 ) -> None:
-    """Inject faults into a gateway under load; exit with 1 if a request is lost or answered wrongly."""
+    """Inject faults into a gateway under load; exit with 1 if an answer is lost or wrong."""
     chosen = choose(faults)
     settings = Settings(
         seconds=seconds,
@@ -57,9 +57,9 @@ def main(
     with reporting_failures("chaos", progress=progress):
         progress.print(f"$ {settings.command}", style="dim", markup=False, highlight=False, soft_wrap=True)
         table, wrong = run(settings, chosen, progress=progress)
-        show(table, console=output())
+        show(table, console=output(), lines=legend(settings))
         if markdown_file is not None:
-            markdown_file.write_text(markdown(table))
+            markdown_file.write_text(page(table, settings))
     exit_with(wrong, progress=progress)
 
 

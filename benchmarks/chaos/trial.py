@@ -145,8 +145,8 @@ class Trial:
         )
         after = self._gateway.possessions()
         if not gave_back:
-            self.ledger.complain(NO_FAULT, f"held before: {before}; after: {after}")
-        self.notes.append(f"At rest before: {before}; after: {after}.")
+            self.ledger.complain(NO_FAULT, f"resources leaked; before the load: {before}; after it: {after}")
+        self.notes.append(f"Before the load: {before}; after it: {after}.")
 
     def _judge_memory(self, start_s: float, end_s: float) -> None:
         samples = self._gateway.memory
@@ -156,7 +156,7 @@ class Trial:
         early, late = median(first[:_MEMORY_SAMPLES]), median(first[-_MEMORY_SAMPLES:])
         growth = late / early - 1
         is_judged = end_s - start_s >= 2 * _MEMORY_AFTER_S
-        when = "after the first minute" if is_judged else "half-way (too short a run to judge it)"
+        when = "after the first minute" if is_judged else "half-way (the run is too short to judge growth)"
         note = f"resident memory of the gateway {early / 1e6:.1f} MB {when}, {late / 1e6:.1f} MB at the end"
         self.notes.append(f"{note[0].upper()}{note[1:]} ({growth:+.1%}).")
         if is_judged and growth > _MEMORY_GROWTH:
@@ -180,7 +180,7 @@ class Trial:
             self.ledger.complain(DRAIN.name, f"the gateway ended with {code} {took_s:.1f} s after SIGTERM")
         left = [pid for pid in workers if psutil.pid_exists(pid)]
         if left:
-            self.ledger.complain(DRAIN.name, f"workers {left} have outlived the gateway")
+            self.ledger.complain(DRAIN.name, f"workers {left} survived the gateway")
         self.notes.append(f"Exit code {code}, {took_s:.1f} s after SIGTERM; workers left: {len(left)}.")
 
     async def _exit_code(self, *, within_s: float) -> int | None:

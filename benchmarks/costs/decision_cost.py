@@ -63,7 +63,7 @@ def decision_us(policy: str, requests: int, *, closed: bool) -> str:
             )
         )
     if not seen:
-        return "never asked"
+        return "not called"
     return f"{median(seen) * 1e6:.1f}"
 
 

@@ -23,10 +23,10 @@ _REQUESTS = 64
 _WIRE = RowsWire(add_batch_id=True)
 # One answer as short as a class, one as long as the question.
 _CASES = {
-    "4 floats, a number back": (4, False),
-    "4 floats, as many back": (4, True),
-    "10 000 floats, a number back": (10_000, False),
-    "10 000 floats, as many back": (10_000, True),
+    "4 floats, 1 returned": (4, False),
+    "4 floats, 4 returned": (4, True),
+    "10,000 floats, 1 returned": (10_000, False),
+    "10,000 floats, 10,000 returned": (10_000, True),
 }
 
 

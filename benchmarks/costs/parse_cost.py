@@ -1,6 +1,6 @@
 """The cost of one parse for a batch, compared with a parse for each of its requests.
 
-``scripts/bench-parse`` runs it and prints docs/results/parse.md. The ways alternate in one process,
+``scripts/bench-parse`` runs it; it prints docs/results/parse.md. The ways alternate in one process,
 round by round. Times are processor times, because other programs may run.
 """
 
@@ -14,20 +14,32 @@ from typing import Any
 
 from benchmarks.costs.parse_ways import CASES, Case
 from benchmarks.harness.marks import at_least, ratios
-from benchmarks.harness.report import result_page
+from benchmarks.harness.report import ResultPage
 from benchmarks.harness.sheets import Sheet, interval_text, text
 from uncork_loadtests.intervals import median_interval
 
 _SIZES = (1, 10, 100, 1000)
 _JUDGED_SIZE = 100
 _LEAST_NS = 5_000_000
+PAGE = ResultPage(
+    title="One parse for a batch",
+    introduction="""
+        The processor time that a worker saves by parsing the requests of a batch together. For conclusions,
+        see [benchmarks](../explanation/benchmarks.md#against-no-batching).
+    """,
+    script="scripts/bench-parse",
+    packages=["pandas", "numpy", "msgspec"],
+)
 _PARAGRAPHS = (
+    "Each request is one row of four floats, as a worker receives it.",
     """
-    Requests of one row of four floats, as a worker receives them. *Merged* is the worker's way: one parse for
-    the batch. *Each alone*: the same adapter once per request, and the frames or arrays joined with
-    `pd.concat` or `np.concatenate`. *By hand*: each body decoded by a typed decoder of msgspec, without the
-    adapter's checks, and made into one frame, or stacked arrays. *Parse* is the parse alone; *batch* is all
-    the work of a worker for a batch: parse, call a handler that returns the first column, write the answers.
+    * *Merged*, as Uncork does it: one parse for the batch.
+    * *Each alone*: the same adapter once per request; `pd.concat` or `np.concatenate` joins the frames or
+      arrays.
+    * *By hand*: a typed msgspec decoder per body, without the adapter's checks; the result is one frame, or
+      stacked arrays.
+    * *Parse* is the parse alone. *Batch* is all the work of a worker: parse, call a handler that returns the
+      first column, write the answers.
     """,
     """
     Microseconds of processor time per batch, median over the rounds; ratios to merged, round by round, with
@@ -46,16 +58,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9, help="measurements of each (default 9)")
     rounds = parser.parse_args().rounds
     sheets = [sheet(case, rounds=rounds) for case in CASES]
-    print(
-        result_page(
-            "One parse for a batch",
-            script="scripts/bench-parse",
-            paragraphs=_PARAGRAPHS,
-            sheets=sheets,
-            packages=["pandas", "numpy", "msgspec"],
-        ),
-        end="",
-    )
+    print(PAGE.text(paragraphs=_PARAGRAPHS, sheets=sheets), end="")
 
 
 def sheet(case: Case, *, rounds: int) -> Sheet:

@@ -1,6 +1,6 @@
 """Measure the costs of the dashboard and print docs/results/dashboard.md, or take its pictures.
 
-A report, not a test; lost or wrong answers are faults.
+Exits with 1 if an answer is lost or wrong.
 
     python -m benchmarks.dashboard.bench --rounds 10
     python -m benchmarks.dashboard.bench --pictures docs/pictures
@@ -27,7 +27,7 @@ from benchmarks.harness.cli import exit_with, reporting_failures
 from benchmarks.harness.commands import uncork_serve
 from benchmarks.harness.marks import ratio_interval
 from benchmarks.harness.paths import EXAMPLES
-from benchmarks.harness.report import result_page
+from benchmarks.harness.report import ResultPage
 from benchmarks.harness.rounds import interleave, run_plan
 from benchmarks.harness.sheets import Sheet, interval_text, median_known, text
 from uncork_loadtests.generator.fleet import Outcome
@@ -52,6 +52,15 @@ _PICTURES = {
     "dashboard-1024": (1024, "light"),
     "dashboard-390": (390, "dark"),
 }
+PAGE = ResultPage(
+    title="The cost of the dashboard",
+    introduction="""
+        The processor time that an open [dashboard](../guides/dashboard.md) costs the gateway, and the time
+        and bytes that the page takes to load.
+    """,
+    script="scripts/bench-dashboard",
+    packages=["plotly"],
+)
 
 
 _APIS = (1, 32)
@@ -144,16 +153,14 @@ def text_of(
     turns: Mapping[str, Sequence[Turn]], history: Sequence[Sheet], seen: Sequence[tuple[Look, Look]]
 ) -> str:
     plan = turns[OPEN][0].outcome.plan
-    return result_page(
-        "The dashboard",
-        script="scripts/bench-dashboard",
+    return PAGE.text(
         paragraphs=[
-            f"examples/digits, {_WORKERS} workers, {plan.rate:g} requests/s with Poisson arrivals. The "
-            "dashboard is open in headless Chromium on the same machine, or closed; the order alternates. "
-            "Before, the page was opened without load, with an empty cache and again.",
+            f"[`examples/digits`](../../examples/digits/README.md), {_WORKERS} workers, "
+            f"{plan.rate:g} requests/s with Poisson arrivals. The dashboard is open in headless Chromium on "
+            "the same machine, or closed; the order alternates. Load times are without requests, first with "
+            "an empty cache, then with a filled one.",
         ],
         sheets=[_cpu_sheet(turns), *history, _time_sheet(seen), _weight_sheet(seen[0])],
-        packages=["plotly"],
     )
 
 
@@ -174,7 +181,7 @@ def _cpu_sheet(turns: Mapping[str, Sequence[Turn]]) -> Sheet:
     ratio = cpu_ratio(turns)
     return Sheet(
         title="Processor time of the gateway",
-        columns=["dashboard", "ms for 1000 requests", "p50 ms", "refused", "rounds"],
+        columns=["dashboard", "ms per 1000 requests", "p50 ms", "refused", "rounds"],
         rows=rows,
         notes=[f"open / closed, processor time: {interval_text(ratio)}"],
     )
@@ -204,7 +211,7 @@ def _time_sheet(seen: Sequence[tuple[Look, Look]]) -> Sheet:
         times = [of(pair).first_chart_ms for pair in seen]
         cells = [text(value, digits=0) for value in (median(times), min(times), max(times))]
         rows.append([name, *cells, text(sum(of(seen[0]).bytes_of.values()), digits=1, scale=1e-3)])
-    columns = ["cache", "first chart, median ms", "fastest", "slowest", "kB over the wire"]
+    columns = ["cache", "first chart, median ms", "fastest ms", "slowest ms", "kB transferred"]
     return Sheet(title="Time to the first chart", columns=columns, rows=rows)
 
 
@@ -215,7 +222,7 @@ def _weight_sheet(looks: tuple[Look, Look]) -> Sheet:
         for path, size in sorted(cold.items(), key=lambda item: -item[1])
     ]
     columns = ["file", "kB, empty cache", "kB, filled cache"]
-    return Sheet(title="Weight of the page, over the wire", columns=columns, rows=rows)
+    return Sheet(title="Bytes transferred, by file", columns=columns, rows=rows)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""Measure the costs of overload, poisoned rows and the replacement of workers, in one run.
+"""Measure the effect of overload, poisoned rows and the replacement of workers on other requests.
 
-Prints docs/results/faults.md. A report, not a test: a missed mark is no failure, a lost or wrong
-answer is.
+Prints docs/results/faults.md. Exits with 1 if an answer is lost or wrong, not if a mark is missed.
 
     python -m benchmarks.fault_costs.bench --seconds 60 --only overload,rolling
 """
@@ -17,11 +16,19 @@ from benchmarks.fault_costs.overload import measure_overload
 from benchmarks.fault_costs.poison import measure_poison
 from benchmarks.fault_costs.rolling import measure_rolling
 from benchmarks.harness.cli import choose, exit_with, reporting_failures
-from benchmarks.harness.report import result_page
+from benchmarks.harness.report import ResultPage
 from benchmarks.harness.rounds import Tell
 
 PARTS = ("overload", "poison", "rolling")
 _NAMES = ", ".join(PARTS)
+PAGE = ResultPage(
+    title="Overload, poisoned rows, replaced workers",
+    introduction="""
+        The effect on other requests of overload, of a request that makes its batch fail, and of replacing
+        workers. For conclusions, see [reliability](../explanation/reliability.md#cost-of-failures).
+    """,
+    script="scripts/bench-faults",
+)
 
 
 def main(
@@ -30,7 +37,7 @@ def main(
     ] = 60.0,
     only: Annotated[str, typer.Option(help=f"Of {_NAMES}, separated by commas.")] = ",".join(PARTS),
 ) -> None:
-    """Measure the costs of faults, print docs/results/faults.md; exit with 1 on wrong answers."""
+    """Measure the effect of faults, and print docs/results/faults.md; exit with 1 on wrong answers."""
     chosen = choose(only, PARTS, what="part")
     progress = Console(stderr=True)
     with reporting_failures("faults", progress=progress), progress.status("starting") as status:
@@ -48,9 +55,7 @@ def _measure(part: str, *, seconds: float, tell: Tell) -> Finding:
 
 
 def text_of(findings: Sequence[Finding]) -> str:
-    return result_page(
-        "What it costs",
-        script="scripts/bench-faults",
+    return PAGE.text(
         paragraphs=[one.paragraph for one in findings],
         sheets=[sheet for one in findings for sheet in one.sheets],
     )

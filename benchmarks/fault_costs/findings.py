@@ -28,7 +28,7 @@ def mark_line(
     if void:
         return f"{seen}; mark: {bound}, void: {void}"
     if value is None:
-        return f"{seen}; mark: {bound}, nothing to judge"
+        return f"{seen}; mark: {bound}, not measured"
     keeps = value <= bound.value if bound.upper else value >= bound.value
     return f"{seen}; mark: {bound}, {'met' if keeps else 'missed'}"
 

@@ -90,7 +90,7 @@ def measure_overload(seconds: float, *, tell: Tell) -> Finding:
         )
         capacity = saturated.answered_per_s
         if not capacity:
-            raise BenchError(f"nothing was answered:\n{server.last_words()}")
+            raise BenchError(f"no request was answered:\n{server.last_words()}")
         overloads = [
             _step(
                 server,
@@ -111,13 +111,13 @@ def finding(saturated: Step, overloads: Sequence[Step]) -> Finding:
     answers = Sheet(
         title="Overload",
         columns=[
-            *("load", "requests/s", "200/s", "in goal/s", "of capacity", "200: p99 ms"),
+            *("load", "requests/s", "200/s", "in goal/s", "in goal / capacity", "200: p99 ms"),
             *(
                 "503/s",
                 "503: p50 ms",
                 f"503: in {_REFUSED_MS:g} ms",
                 "503: p99 ms",
-                "no Retry-After",
+                "503 without Retry-After",
                 "lag p99 ms",
             ),
         ],
@@ -126,10 +126,10 @@ def finding(saturated: Step, overloads: Sequence[Step]) -> Finding:
     )
     return Finding(
         paragraph=f"""
-            Overload: {_WORKERS} worker that takes {FIXED_MS:g} + {ROW_MS:g} n ms for n rows, at most
-            {_LIMIT_ROWS} a batch: {limit:.0f} rows/s if nothing else took time. The capacity is that of a
-            closed loop, {capacity:.0f} rows/s. Then Poisson arrivals of single rows, with a goal of {
-            _GOAL_S * 1000:g} ms; times are the client's, since the scheduled time.
+            **Overload**: {_WORKERS} worker that takes {FIXED_MS:g} + {ROW_MS:g} n ms for n rows, with at most
+            {_LIMIT_ROWS} rows in a batch, so at most {limit:.0f} rows/s. The capacity is the rate measured in
+            a closed loop, {capacity:.0f} rows/s. The overload is Poisson arrivals of single rows with a goal
+            of {_GOAL_S * 1000:g} ms. Clients measure times from the scheduled time of each request.
         """,
         sheets=[answers, _memory_sheet(overloads[-1])],
         faults=[fault for step in steps for fault in faults_of(step.name, step.outcome, allowed=_ALLOWED)],
@@ -187,14 +187,14 @@ def _marks(step: Step, *, capacity: float) -> list[str]:
     void = step.outcome.void
     return [
         mark_line(
-            f"{step.name}: goodput within the goal / capacity",
+            f"{step.name}: good answers within the goal / capacity",
             step.goodput_per_s / capacity,
             bound=at_least(0.87),
             digits=3,
             void=void,
         ),
         mark_line(
-            f"{step.name}: median time to a refusal",
+            f"{step.name}: median time to a 503",
             step.took_ms(SHED, "50"),
             bound=at_most(_REFUSED_MS),
             unit="ms",
@@ -221,12 +221,12 @@ def _memory_sheet(step: Step) -> Sheet:
         ],
         notes=[
             mark_line(
-                f"most memory / that after {moments[0]:.0f} s",
+                f"highest memory since {moments[0]:.0f} s / memory at {moments[0]:.0f} s",
                 growth(step.snapshots, since_s=moments[0]),
                 bound=at_most(1.1),
                 digits=3,
                 void=step.outcome.void,
             ),
-            f"most rows queued: {max((one.queue_rows for one in step.snapshots), default=0):,}",
+            f"largest queue, rows: {max((one.queue_rows for one in step.snapshots), default=0):,}",
         ],
     )

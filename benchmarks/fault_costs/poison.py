@@ -77,8 +77,10 @@ class Trial:
         """What went wrong, or ""."""
         what = f"poison: {self.kind.name}"
         if self.right != self.kind.others:
-            return f"{what}: {self.right} of {self.kind.others} others were answered right"
-        return "" if self.status == self.kind.status else f"{what}: it got {self.status}"
+            return f"{what}: {self.right} of {self.kind.others} others got the right answer"
+        if self.status != self.kind.status:
+            return f"{what}: the poisoned request got {self.status or 'no answer'}"
+        return ""
 
 
 def measure_poison(*, tell: Tell) -> Finding:
@@ -102,7 +104,7 @@ async def _trials(server: Server, *, tell: Tell) -> list[Trial]:
             for kind in KINDS if round_ >= 0 else (CLEAN,):
                 if round_ % kind.every:
                     continue
-                tell(f"poison that is {kind.name}, round {round_ + 1} of {_ROUNDS}")
+                tell(f"poison: {kind.name}, round {round_ + 1} of {_ROUNDS}")
                 if not await gateway.all_ready(within_s=_READY_S):
                     raise BenchError(f"not all workers became ready:\n{server.last_words()}")
                 trials.append(await try_batch(server, kind, round_=round_, numbers=numbers, random=random))
@@ -190,10 +192,10 @@ def finding(trials: Sequence[Trial]) -> Finding:
         )
     return Finding(
         paragraph=f"""
-            Poison: {_TOGETHER} requests share a batch of {FIXED_MS:g} + {ROW_MS:g} n ms on one of {_WORKERS}
-            workers. One of them makes the handler raise, before or after it computes, or kills the worker.
-            "Others right" is the lowest number of right answers to the others in a trial; the time is that
-            until the last of them arrives, compared with the clean batch of the same round.
+            **Poison**: {_TOGETHER} requests share a batch of {FIXED_MS:g} + {ROW_MS:g} n ms on one of
+            {_WORKERS} workers. One of them makes the handler raise, before or after it computes, or kills
+            the worker. *Others right* is the lowest number of right answers to the others in a trial. The
+            time ends when the last of them arrives; the ratio is to the clean batch of the same round.
         """,
         sheets=[
             Sheet(
@@ -202,9 +204,9 @@ def finding(trials: Sequence[Trial]) -> Finding:
                     "poison",
                     "trials",
                     "others right",
-                    "it got",
+                    "poisoned request",
                     "median ms",
-                    "most ms",
+                    "longest ms",
                     "/ clean (95 %)",
                 ],
                 rows=rows,

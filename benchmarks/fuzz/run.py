@@ -1,4 +1,4 @@
-"""Send mutated requests to the examples; none may make the gateway fail, hang, or answer others wrong.
+"""Send mutated requests to the examples: the gateway must not fail, hang or answer other requests wrongly.
 
 Seed and number determine a request, so that a failed one can be sent again:
 
@@ -57,7 +57,7 @@ def main(
         EXAMPLES
     ),
 ) -> None:
-    """Send mutated requests; exit with 1 if one makes the gateway fail, hang, or answer another wrong."""
+    """Send mutated requests; exit with 1 if the gateway fails, hangs, or answers a valid request wrongly."""
     names = choose(examples, list(EXAMPLES), what="example")
     progress = Console(stderr=True)
     faults: list[str] = []
@@ -71,7 +71,7 @@ def main(
                 found = _fuzz(EXAMPLES[name](), numbers, seed=seed, tell=status.update)
             faults += [f"{name}: {fault}" for fault in found.faults]
             rows.append(_row(name, found))
-    columns = ["example", "mutated requests", "answers by status (0: closed)", "good neighbours", "faults"]
+    columns = ["example", "mutated requests", "answers by status (0: closed)", "valid requests", "faults"]
     show(Sheet(title=f"Fuzz, seed {seed}", columns=columns, rows=rows), console=output())
     more = [f"and {len(faults) - _MAX_SHOWN} more"] if len(faults) > _MAX_SHOWN else []
     exit_with([*faults[:_MAX_SHOWN], *more], progress=progress)
@@ -124,7 +124,7 @@ class Fuzzer:
         """
         good = await self._answer(whole(self._example.seeds[0]))
         if good is None or good.status != 200:
-            raise BenchError(f"{self._name} does not answer a good request: {good}")
+            raise BenchError(f"{self._name} does not answer a valid request: {good}")
         self._expected = good.body
         left = iter(numbers)
         total = len(numbers)
@@ -149,7 +149,7 @@ class Fuzzer:
         except TimeoutError:
             fault = f"neither answered nor closed within {self._bound_s:g} s"
         except (ReplyError, asyncio.LimitOverrunError) as error:
-            fault = f"answered with what is no answer: {error}"
+            fault = f"the answer is not valid HTTP: {error}"
         else:
             status = _CLOSED if reply is None else reply.status
             self.found.statuses[status] += 1
@@ -168,10 +168,10 @@ class Fuzzer:
         try:
             reply = await self._answer(whole(self._example.seeds[0]))
         except (TimeoutError, ReplyError) as error:
-            self.found.faults.append(f"a good request near number {number}: {error!r}")
+            self.found.faults.append(f"the valid request after number {number}: {error!r}")
             return
         if reply is None or (reply.status, reply.body) != (200, self._expected):
-            self.found.faults.append(f"a good request near number {number} was answered with {reply}")
+            self.found.faults.append(f"the valid request after number {number} got {reply}")
 
     async def _answer(self, request: bytes, *, patience_s: float | None = None) -> Reply | None:
         """Return the first answer to some bytes; None if the connection was closed instead.

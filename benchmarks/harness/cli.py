@@ -45,9 +45,9 @@ def choose(text: str, known: Sequence[str], *, what: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise typer.BadParameter(f"no {what} {unknown[0]!r}; there are {', '.join(known)}")
+        raise typer.BadParameter(f"unknown {what} {unknown[0]!r}; known: {', '.join(known)}")
     if not names:
-        raise typer.BadParameter(f"no {what} is given; there are {', '.join(known)}")
+        raise typer.BadParameter(f"no {what} is given; known: {', '.join(known)}")
     return [name for name in known if name in names]
 
 

@@ -4,11 +4,13 @@ import importlib.metadata
 import os
 import platform
 import shlex
+import subprocess
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.harness.paths import ROOT
 from benchmarks.harness.sheets import Sheet, interval_text, markdown, text
 from uncork_loadtests.compare import Comparison, Result
 
@@ -21,6 +23,8 @@ class Origin:
     """Where figures come from."""
 
     command: str
+    commit: str
+    """With ``-dirty`` if files have changed; empty outside of a git checkout."""
     versions: Mapping[str, str]
     processors: int | None
 
@@ -31,9 +35,18 @@ def origin(script: str, *, versions: Mapping[str, str] | None = None, packages: 
     ours |= {name: importlib.metadata.version(name) for name in (OURS, *packages)}
     return Origin(
         command=shlex.join([script, *sys.argv[1:]]),
+        commit=_commit(),
         versions={**ours, **(versions or {})},
         processors=os.cpu_count(),
     )
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--abbrev=7", "--dirty"]
+    try:
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def origin_lines(found: Origin) -> list[str]:
@@ -41,8 +54,9 @@ def origin_lines(found: Origin) -> list[str]:
 
 
 def _versions(found: Origin) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
-    return f"{versions}; {found.processors} processors"
+    commit = [f"Commit `{found.commit}`"] if found.commit else []
+    versions = [f"{name} {version}" for name, version in found.versions.items()]
+    return f"{', '.join([*commit, *versions])}; {found.processors} processors"
 
 
 def markdown_page(sheets: Sequence[Sheet], *, notes: Sequence[str], of: Origin) -> str:
@@ -51,30 +65,50 @@ def markdown_page(sheets: Sequence[Sheet], *, notes: Sequence[str], of: Origin) 
     return "\n".join([*map(markdown, sheets), f"{ending}\n    $ {of.command}\n"])
 
 
-def result_page(
-    title: str,
-    *,
-    script: str,
-    paragraphs: Sequence[str],
-    sheets: Sequence[Sheet],
-    packages: Sequence[str] = (),
-) -> str:
-    """Write a page of docs/results: heading, command, wrapped paragraphs, tables.
+@dataclass(frozen=True, kw_only=True)
+class ResultPage:
+    """A page of docs/results, which a script prints as it is committed.
 
-    Args:
-        title: the heading.
-        script: the command; its arguments are those of this process.
-        paragraphs: texts, wrapped anew.
-        sheets: the tables.
+    Attributes:
+        title: the subject.
+        introduction: what is measured, with a link to the conclusions.
+        script: the command without its arguments.
         packages: installed packages whose versions matter.
     """
-    found = origin(script, packages=packages)
-    wrapped = [
-        textwrap.fill(" ".join(each.split()), _WIDTH, break_on_hyphens=False)
-        for each in (*paragraphs, f"{_versions(found)}.")
-    ]
-    command = f"```sh\n{found.command}\n```"
-    return "\n\n".join([f"# {title}", command, *wrapped, *(markdown(s).strip() for s in sheets)]) + "\n"
+
+    title: str
+    introduction: str
+    script: str
+    packages: Sequence[str] = ()
+
+    def beginning(self) -> str:
+        """Write the part that does not depend on the run."""
+        return f"# {self.title}: raw tables\n\n{_wrapped(self.introduction)}\n\n"
+
+    def text(self, *, paragraphs: Sequence[str], sheets: Sequence[Sheet], command: str = "") -> str:
+        """Write the page.
+
+        Args:
+            paragraphs: what was done in this run, wrapped anew; one that starts with ``* `` is a list.
+            sheets: the tables.
+            command: the command; by default the script with the arguments of this process.
+        """
+        found = origin(self.script, packages=self.packages)
+        parts = [
+            f"```sh\n{command or found.command}\n```",
+            *map(_wrapped, (*paragraphs, f"{_versions(found)}.")),
+            *(markdown(sheet).strip() for sheet in sheets),
+        ]
+        return self.beginning() + "\n\n".join(parts) + "\n"
+
+
+def _wrapped(paragraph: str) -> str:
+    joined = " ".join(paragraph.split())
+    if not joined.startswith("* "):
+        return textwrap.fill(joined, _WIDTH, break_on_hyphens=False)
+    items = joined.removeprefix("* ").split(" * ")
+    indented = textwrap.TextWrapper(_WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join(indented.fill(f"* {item}") for item in items)
 
 
 def policies_sheet(comparison: Comparison, *, title: str) -> Sheet:

@@ -62,7 +62,7 @@ class Target:
 
     server: Server
     front: Server
-    """The same, seen as the process that speaks HTTP."""
+    """The process that speaks HTTP."""
     plan: Plan
 
 
@@ -206,10 +206,10 @@ def ask_alone(
             answers.append(reply.read())
             if reply.status != 200:
                 raise BenchError(
-                    f"{server.name} answers {reply.status} to a lone request: {answers[-1][:500]!r}"
+                    f"{server.name} answers {reply.status} to a single request: {answers[-1][:500]!r}"
                 )
     except (OSError, http.client.HTTPException) as error:
-        raise BenchError(f"{server.name} does not answer a lone request: {error!r}") from error
+        raise BenchError(f"{server.name} does not answer a single request: {error!r}") from error
     finally:
         connection.close()
     return answers

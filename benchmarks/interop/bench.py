@@ -1,8 +1,8 @@
-"""Model servers of other projects, measured direct and through `uncork proxy`, in one run.
+"""Measure model servers of other projects, called directly and through `uncork proxy`, in one run.
 
 Each server runs in its own virtual environment, made from PyPI when first needed. First, clients with rows of
-their own check every answer; then the rates are measured in rounds. A report, not a test, but wrong answers
-are failures. Ratios within one run compare; figures of different runs do not.
+their own check every answer; then the rates are measured in rounds. Exits with 1 if an answer is
+wrong. Ratios within one run compare; figures of different runs do not.
 
     python -m benchmarks.interop.bench --only kserve --rounds 3 --markdown table.md
 """
@@ -27,9 +27,9 @@ from benchmarks.interop.trials import PROXY, Finding, Settings, Way, try_service
 _MOST_FAULTS = 5
 _NOTES = (
     f"The model sleeps {POINT.intercept_ms:g} + {POINT.slope_ms:g} n ms for n rows, and blocks its server "
-    "meanwhile; scikit-learn is the forest of the digits example.",
-    "wrong, lost: wrong answers, and requests without an answer, of concurrent clients that send 1 to 3 "
-    "rows of their own. The other figures are from wrk, one row a request; faults: rounds with refused "
+    "for that time; scikit-learn is the forest of the digits example.",
+    "wrong, lost: wrong answers, and requests without an answer, of concurrent clients that each send 1 to 3 "
+    "different rows. The other figures are from wrk, one row per request; faults: rounds with refused "
     "requests or lost connections.",
     "Medians over the rounds; cpu in processor seconds per 1000 requests, of the server, or of the proxy "
     "alone.",
@@ -45,7 +45,7 @@ def main(
     cache: Annotated[Path, typer.Option(help="Folder of the servers' environments.")] = CACHE,
     markdown_file: MarkdownFile = None,
 ) -> None:
-    """Measure servers of other projects direct and through the proxy; check all answers, print a table."""
+    """Measure servers of other projects, called directly and through the proxy; check all answers."""
     projects = choose(only, list(REQUIREMENTS), what="project")
     services = [service for service in SERVICES if service.project in projects]
     progress = Console(stderr=True)

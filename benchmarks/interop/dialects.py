@@ -37,7 +37,7 @@ def _write_v2(rows: Sequence[Row], request_id: str) -> bytes:
 def _read_v2(answer: bytes, request_id: str) -> list[object]:
     reply = json.loads(answer)
     if reply["id"] != request_id:
-        raise ValueError(f"the id is {reply['id']!r}, asked was {request_id!r}")
+        raise ValueError(f"the id is {reply['id']!r}, expected {request_id!r}")
     (output,) = reply["outputs"]
     values: list[object] = output["data"]
     if output["shape"][0] != len(values):

@@ -64,7 +64,7 @@ def try_service(service: Service, *, cache: Path, settings: Settings, tell: Tell
     """Start a server and a proxy in front of it, check answers, measure in rounds.
 
     Raises:
-        WrongAnswerError: if a lone request is answered wrong.
+        WrongAnswerError: if the answer to a single request is wrong.
         BenchError: if a server does not start or answer.
     """
     work = service.work(clients=settings.clients)

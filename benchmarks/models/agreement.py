@@ -32,10 +32,11 @@ class Agreement:
     largest_difference: float
 
     def __str__(self) -> str:
+        most = self.largest_difference
+        verdict = f"differ by at most {most:.1g} from" if most else "are equal to"
         return (
-            f"The answers to {self.requests} different concurrent requests, in batches of up to "
-            f"{self.largest_batch}, agree with the lone answers: no number differs by more than "
-            f"{self.largest_difference:.1g}."
+            f"The answers to {self.requests} different requests, sent at once and run in batches of up to "
+            f"{self.largest_batch}, {verdict} the answers that each gets alone."
         )
 
 
@@ -48,7 +49,7 @@ def check_agreement(server: Server, *, path: str, bodies: Sequence[bytes]) -> Ag
     """
     answers = ask_alone(server, path=path, bodies=bodies)
     if len(set(answers)) < 2:
-        raise BenchError(f"{server.name}: all answers are the same, comparing them proves nothing")
+        raise BenchError(f"{server.name}: all answers are equal, so the comparison proves nothing")
     alone = list(map(_numbers, answers))
     replies = asyncio.run(_ask_together(server.url(path), bodies))
     together = [_numbers(reply.content) for reply in replies]
@@ -92,7 +93,7 @@ async def _ask_together(url: str, bodies: Sequence[bytes]) -> list[httpx.Respons
         raise BenchError(f"no answer to requests sent at once: {error!r}") from error
     for reply in replies:
         if reply.status_code != 200:
-            raise BenchError(f"a request in a crowd is answered {reply.status_code}: {reply.text[:500]}")
+            raise BenchError(f"one of the requests sent at once got {reply.status_code}: {reply.text[:500]}")
     return replies
 
 

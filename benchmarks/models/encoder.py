@@ -1,8 +1,8 @@
-"""Measure a transformer encoder behind one worker and several: batch times, their line, cork by none.
+"""Measure a transformer encoder: batch times with one worker, and cork against none with one and several.
 
 It runs on a GPU if torch finds one, otherwise on the CPU with a smaller model, in the environment with torch
-that scripts/bench-encoder makes. Prints docs/results/encoder.md. A report, not a test; but answers
-that change in a batch are a failure.
+that scripts/bench-encoder makes. Prints docs/results/encoder.md. Exits with 1 if a request fails or its
+answer differs in a batch.
 
     python -m benchmarks.models.encoder --workers 1,2 --rounds 5 --seconds 5
 """
@@ -19,7 +19,7 @@ from rich.console import Console
 
 from benchmarks.harness.cli import exit_with, parse_counts, reporting_failures
 from benchmarks.harness.paths import SERVICES
-from benchmarks.harness.report import policies_sheet, result_page
+from benchmarks.harness.report import ResultPage, policies_sheet
 from benchmarks.harness.rounds import Tell
 from benchmarks.harness.sheets import Sheet, text
 from benchmarks.models.agreement import Agreement, check_agreement
@@ -39,6 +39,16 @@ _GOAL_MS = 600_000.0
 # Slower batches are not measured: the line is known by then.
 _LONGEST_MS = 2000.0
 _WARMUP_S = 1.0
+PAGE = ResultPage(
+    title="A transformer encoder",
+    introduction="""
+        The execution time of a transformer encoder by batch size, and the gain of `cork` over no batching.
+        For conclusions, see [benchmarks](../explanation/benchmarks.md#against-no-batching). On a machine with
+        a GPU, the same command measures a larger model on the GPU.
+    """,
+    script="scripts/bench-encoder",
+    packages=["torch"],
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +59,6 @@ class Model:
     width: int
     tokens: int
     """Per request."""
-
-    def __str__(self) -> str:
-        return f"{self.layers} layers of {self.width}, {self.tokens} tokens"
 
     def bodies(self) -> tuple[bytes, ...]:
         """Return requests with random tokens, always the same."""
@@ -96,7 +103,7 @@ def main(
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 1.")] = 5.0,
     clients: Annotated[int, typer.Option(min=2, help="Closed-loop clients.")] = 64,
 ) -> None:
-    """Measure batch times and compare cork with none, print docs/results/encoder.md."""
+    """Measure batch times and compare cork with none, and print docs/results/encoder.md."""
     progress = Console(stderr=True)
     counts = parse_counts(workers)
     setting = _setting(gpus=gpus, clients=clients, seconds=seconds)
@@ -120,7 +127,7 @@ def _setting(*, gpus: str, clients: int, seconds: float) -> Setting:
     os.environ["ENCODER_LAYERS"], os.environ["ENCODER_WIDTH"] = str(model.layers), str(model.width)
     return Setting(
         model=model,
-        device=torch.cuda.get_device_name() if has_gpu else "the CPU, torch finds no GPU",
+        device=torch.cuda.get_device_name() if has_gpu else "the CPU",
         options=["--gpus", gpus] if has_gpu else [],
         plan=Plan(
             url="http://service/",
@@ -144,7 +151,7 @@ def _times(setting: Setting, *, largest: int, tell: Tell) -> tuple[Agreement, Ti
     ]
     with our_service(_SERVICE, options=options) as server:
         plan = aimed(setting.plan, server, path=_PATH)
-        tell("asking for every answer alone, and for all at once")
+        tell("requesting every answer alone, then all at once")
         agreement = check_agreement(server, path=_PATH, bodies=plan.payload.bodies)
         measured = batch_times.measure(server, plan, largest=largest, goal_ms=_LONGEST_MS, tell=tell)
         learned = estimate(server, api=api_at(_PATH, of=apis(server)))
@@ -163,28 +170,22 @@ def _contest(setting: Setting, *, workers: int, rounds: int) -> Contest:
 
 
 def _text(setting: Setting, agreement: Agreement, times: Times, comparisons: dict[int, Comparison]) -> str:
-    plan = setting.plan
+    plan, model = setting.plan, setting.model
     paragraphs = [
         f"""
-        A transformer encoder in torch with random weights, {setting.model}; tokens are JSON, one row a
-        request. It runs on {setting.device}. {agreement}
+        The model, in torch on {setting.device}, has random weights and {model.layers} layers of width
+        {model.width}. A request is one row of {model.tokens} tokens, as JSON. {agreement}
         """,
         f"""
         {plan.clients} clients in a closed loop; medians over rounds of {plan.seconds:g} s; cpu in processor
-        seconds for 1000 requests.
+        seconds per 1000 requests.
         """,
     ]
     sheets = [times_sheet(times)]
     for workers, comparison in comparisons.items():
         title = f"{plural(workers, 'worker')}, {plan.clients} clients"
         sheets.append(policies_sheet(comparison, title=title))
-    return result_page(
-        f"A transformer encoder on {setting.device}",
-        script="scripts/bench-encoder",
-        paragraphs=paragraphs,
-        sheets=sheets,
-        packages=["torch"],
-    )
+    return PAGE.text(paragraphs=paragraphs, sheets=sheets)
 
 
 def times_sheet(times: Times) -> Sheet:
@@ -203,7 +204,7 @@ def times_sheet(times: Times) -> Sheet:
         notes.append(times.measured.stopped)
     return Sheet(
         title="Time of a batch by its rows, 1 worker",
-        columns=["rows", "ms", "ms a row", "line, ms"],
+        columns=["rows", "ms", "ms per row", "line, ms"],
         rows=[
             [
                 str(size.rows),

@@ -1,7 +1,7 @@
-"""Measure batching of sentence embeddings: texts of unequal length, cork by none, in one run.
+"""Measure the gain of batching for sentence embeddings: texts of different lengths, cork against none.
 
 Runs in the environment for examples/sentences that scripts/bench-sentences makes. Prints
-docs/results/sentences.md. A report, not a test; but embeddings that change in a batch are a failure.
+docs/results/sentences.md. Exits with 1 if a request fails or its embedding differs in a batch.
 
     python -m benchmarks.models.sentences --rounds 5 --seconds 20
 """
@@ -15,7 +15,7 @@ from rich.console import Console
 
 from benchmarks.harness.cli import exit_with, reporting_failures
 from benchmarks.harness.paths import EXAMPLES
-from benchmarks.harness.report import policies_sheet, result_page
+from benchmarks.harness.report import ResultPage, policies_sheet
 from benchmarks.harness.rounds import Tell
 from benchmarks.models.agreement import Agreement, check_agreement
 from uncork_loadtests.compare import Comparison, Contest, compare
@@ -33,6 +33,15 @@ the a of in and with under over morning harbour bottle cork ship sailor engineer
 slowly requests together alone waiting river mountain winter yellow heavy light music letter station train
 window garden question number market bread water neighbour history language science machine learns writes
 """
+PAGE = ResultPage(
+    title="Sentence embeddings",
+    introduction="""
+        The gain of batching for an embedding model on the CPU with texts of different lengths. For
+        conclusions, see [benchmarks](../explanation/benchmarks.md#against-no-batching).
+    """,
+    script="scripts/bench-sentences",
+    packages=["sentence-transformers", "torch"],
+)
 
 
 def main(
@@ -40,7 +49,7 @@ def main(
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 2.")] = 20.0,
     clients: Annotated[int, typer.Option(min=2, help="Closed-loop clients.")] = 32,
 ) -> None:
-    """Compare cork with none on examples/sentences, print docs/results/sentences.md."""
+    """Compare cork with none on examples/sentences, and print docs/results/sentences.md."""
     progress = Console(stderr=True)
     bodies = tuple(msgspec.json.encode(one) for one in texts(_TEXTS))
     plan = Plan(
@@ -71,7 +80,7 @@ def texts(count: int) -> list[str]:
 
 def _measure(contest: Contest, *, tell: Tell) -> tuple[Agreement, Comparison]:
     with our_service(contest.target, options=contest.options) as server:
-        tell("asking for every embedding alone, and for all at once")
+        tell("requesting every embedding alone, then all at once")
         agreement = check_agreement(server, path=_PATH, bodies=contest.plan.payload.bodies)
     return agreement, compare(contest, tell=tell)
 
@@ -79,22 +88,15 @@ def _measure(contest: Contest, *, tell: Tell) -> tuple[Agreement, Comparison]:
 def _text(agreement: Agreement, comparison: Comparison) -> str:
     plan = comparison.plan
     lengths = [len(body) for body in plan.payload.bodies]
-    paragraphs = [
-        f"""
-        `examples/sentences`: all-MiniLM-L6-v2 behind one worker, which shares all cores with gateway and
-        generator. {plan.clients} clients in a closed loop send {len(lengths)}
-        different texts of {_WORDS[0]} to {_WORDS[1]} words, {min(lengths)} to {max(lengths)} bytes, one a
-        request; `cost` is their length. {agreement} Medians over rounds of {plan.seconds:g} s; cpu in
-        processor seconds for 1000 requests.
-        """
-    ]
-    return result_page(
-        "Sentence embeddings",
-        script="scripts/bench-sentences",
-        paragraphs=paragraphs,
-        sheets=[policies_sheet(comparison, title=f"1 worker, {plan.clients} clients")],
-        packages=["sentence-transformers", "torch"],
-    )
+    paragraph = f"""
+        [`examples/sentences`](../../examples/sentences/README.md): all-MiniLM-L6-v2 behind one worker, which
+        shares all cores with gateway and generator. {plan.clients} clients in a closed loop send
+        {len(lengths)} different texts of {_WORDS[0]} to {_WORDS[1]} words ({min(lengths)} to {max(lengths)}
+        bytes), one per request; `cost` is `"bytes"`. {agreement} Medians over rounds of
+        {plan.seconds:g} s; cpu in processor seconds per 1000 requests.
+    """
+    sheet = policies_sheet(comparison, title=f"1 worker, {plan.clients} clients")
+    return PAGE.text(paragraphs=[paragraph], sheets=[sheet])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Measure Uncork beside servers of other projects with the same models, in one run.
+"""Compare Uncork with servers of other projects that serve the same models, in one run.
 
 Each peer runs in its own virtual environment, made from PyPI when first needed, with one worker, batches of
-at most 64 rows, and each of its settings. A report, not a test: a missed mark is no failure, wrong answers
-are. Ratios within one run compare; figures of different runs do not.
+at most 64 rows, and each of its settings. Exits with 1 if an answer is wrong, not if a mark is missed. Ratios
+within one run compare; figures of different runs do not.
 
     python -m benchmarks.peers.bench --peers mosec,static --model-points 1,0.02 --rounds 3
     python -m benchmarks.peers.bench --loop open --rates 30,90 --markdown table.md --plot pictures
@@ -67,7 +67,7 @@ def main(
         bool,
         typer.Option(
             "--apart",
-            help="Measure one peer at a time beside Uncork, so that the others take no processor time.",
+            help="Run one peer at a time with Uncork, so that the others take no processor time.",
         ),
     ] = False,
     peers: Annotated[str, typer.Option(help=f"Peers to measure, of {', '.join(PEERS)}.")] = _CHOSEN,
@@ -80,14 +80,14 @@ def main(
     markdown_file: MarkdownFile = None,
     plot: Annotated[Path | None, typer.Option(help="Write pictures (SVG) into this folder.")] = None,
 ) -> None:
-    """Measure Uncork beside its peers, print tables, and judge the marks."""
+    """Compare Uncork with its peers, print tables, and judge the marks."""
     chosen, points = (
         [PEERS[name] for name in choose(peers, list(PEERS), what="peer")],
         parse_points(model_points),
     )
     clients, percentages = parse_counts(connections), parse_rates(rates)
     if loop == "open" and not points:
-        raise typer.BadParameter("an open loop needs --model-points: the capacity of digits is not known")
+        raise typer.BadParameter("an open loop needs --model-points: the capacity of digits is unknown")
     progress = Console(stderr=True)
     with reporting_failures("bench", progress=progress):
         if plot is not None:
@@ -172,7 +172,7 @@ def _show(result: WorkResult, *, console: Console) -> None:
     lines = [f"$ {command}" for command in result.commands.values()]
     lines += [f"left out: {fault}" for fault in result.left_out]
     for name, words in result.last_words.items():
-        lines.append(f"{name} wrote last:\n{words or '(nothing)'}")
+        lines.append(f"last output of {name}:\n{words or '(none)'}")
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print()

@@ -1,4 +1,4 @@
-"""Uncork beside each peer, from runs in which only the servers of the two were up."""
+"""Uncork compared with each peer, from runs with the servers of these two only."""
 
 from collections.abc import Sequence
 
@@ -30,8 +30,8 @@ def beside_sheet(results: Sequence[WorkResult], *, figure: Figure) -> Sheet:
         notes=[
             f"Ratios round by round, with the 95 % interval of their median; "
             f"{'below' if less_is_better(figure) else 'above'} 1 is better for {OURS}.",
-            f"Each peer has its best setting at that point. {OURS} has its defaults; its figure is the "
-            "median over the runs beside all peers.",
+            f"Each peer has its best setting for the load. {OURS} has its defaults; its figure is the "
+            "median over the runs with all peers.",
         ],
     )
 

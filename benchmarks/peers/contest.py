@@ -36,7 +36,7 @@ class Settings:
     generator: str
     """Of the closed loop: python or wrk."""
     apart: bool = False
-    """Whether one peer at a time runs beside Uncork."""
+    """Whether one peer at a time runs with Uncork."""
 
 
 @dataclass(frozen=True, kw_only=True)

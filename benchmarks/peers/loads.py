@@ -68,7 +68,7 @@ def check_keeps_up(found: Round) -> None:
     """Raise OverloadError if a valid round shows a growing queue."""
     late = found.p50 is not None and found.p50 > _KEEPS_UP_S
     if not found.void and (late or found.unanswered):
-        latency = f"its median latency is {found.p50:.1f} s" if found.p50 else "there is no answer"
+        latency = f"its median latency is {found.p50:.1f} s" if found.p50 else "no request was answered"
         raise OverloadError(f"does not keep up: {latency}, {found.unanswered} never answered")
 
 

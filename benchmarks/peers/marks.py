@@ -1,4 +1,4 @@
-"""What Uncork should reach beside its peers, and whether it does."""
+"""The ratios to its peers that Uncork should reach, and whether it does."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

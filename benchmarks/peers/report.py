@@ -34,7 +34,7 @@ def make_report(
     notes = [f"{p.name}: {p.note}" for p in PEERS.values() if p.note and (p in peers or not p.chosen)]
     if settings.connections:
         notes.append(f"Generator of the closed loop: {settings.generator}.")
-    notes.append("The limit is that of the model alone, with one worker.")
+    notes.append("The limit is the rate of one worker in full batches, if only the model took time.")
     found_origin = origin("scripts/bench-peers", versions=versions)
     return Report(origin=found_origin, settings=settings, notes=notes, results=results)
 

@@ -89,14 +89,14 @@ def marks_sheet(results: Sequence[WorkResult]) -> Sheet:
         columns=[
             "model",
             "load",
-            f"{OURS}'s figure / whose",
+            f"figure, {OURS} / peer",
             "ratio (95 % interval)",
             "rounds",
             "mark",
             "state",
         ],
         rows=rows,
-        notes=[counts or "no marks at these points", *LEGEND],
+        notes=[counts or "no marks for these models and loads", *LEGEND],
     )
 
 
@@ -104,7 +104,7 @@ LEGEND = (
     "Medians over the rounds; cpu in processor seconds per 1000 requests, of the process that speaks HTTP "
     "(front) and of all; refused and faults in all rounds.",
     "Ratios are taken round by round; within the noise: the 95 % interval of their median (bootstrap over "
-    "the rounds) holds the mark. The best peer is the one with the best median at that very point.",
+    "the rounds) contains the mark. The best peer is the one with the best median at the same point.",
 )
 
 
@@ -113,7 +113,7 @@ def verdict_line(verdict: Verdict) -> str:
     mark = verdict.mark
     what = f"{FIGURES[mark.figure]}, {OURS} / {verdict.rival}"
     if verdict.ratio is None:
-        return f"{what}: no figure, or nobody to compare with; mark: {_bound_text(mark.bound)}"
+        return f"{what}: not measured, or no peer was; mark: {_bound_text(mark.bound)}"
     better = "below" if less_is_better(mark.figure) else "above"
     after = f"{better} 1 is better for {OURS}" if verdict.rival != LIMIT else "1 is the limit"
     if verdict.state != "no mark":

@@ -1,6 +1,6 @@
 """Measure how the gateway scales: two workers, large bodies and answers, many connections, many workers.
 
-A report, not a test: a missed mark is no failure, faults are. Thousands of connections need open files: the
+Exits with 1 on faults, not if a mark is missed. Thousands of connections need open files: the
 limit is raised as far as the system allows (`ulimit -Hn`).
 
     python -m benchmarks.scale.bench --only connections --connections 1,16,256,4096 --rounds 3

@@ -33,7 +33,7 @@ _SLOW = ModelPoint(intercept_ms=100, slope_ms=1)
 _CLIENTS_PER_WORKER = 32
 _BODY_CLIENTS = 16
 _ANSWER_CLIENTS = (1, 16)
-_CROWD = 256
+_CLIENTS = 256
 # Open files of a server process besides its connections.
 _OTHER_FILES = 512
 
@@ -81,7 +81,7 @@ class Finding:
 
 
 def two_workers(settings: Settings, *, tell: Tell) -> list[Finding]:
-    """Compare two workers with one, under the same crowd."""
+    """Compare two workers with one, under the same load."""
     work = sleep_work(_MIDDLE)
     with contextlib.ExitStack() as stack:
         targets = {}
@@ -89,11 +89,11 @@ def two_workers(settings: Settings, *, tell: Tell) -> list[Finding]:
             tell(f"starting {count} workers")
             entrant = ours(work, workers=count)
             targets[plural(count, "worker")] = stack.enter_context(running(entrant, work=work))
-        found = _in_rounds(targets, settings=settings, clients=_CROWD, tell=tell)
+        found = _in_rounds(targets, settings=settings, clients=_CLIENTS, tell=tell)
     return [
         Finding(
             kind="two-workers",
-            title=f"{work.name}, {_CROWD} clients: two workers beside one",
+            title=f"{work.name}, {_CLIENTS} clients: two workers compared with one",
             figure="requests/s",
             base="1 worker",
             bound=TWO_WORKERS,
@@ -129,7 +129,7 @@ def _bodies(servers: Sequence[Server], size: int, *, settings: Settings, tell: T
     found = _in_rounds(targets, settings=settings, clients=_BODY_CLIENTS, tell=tell, title=f"{size} bytes")
     return Finding(
         kind="bodies",
-        title=f"bodies of {size:,} bytes, {_BODY_CLIENTS} clients: beside a bare server that drops them",
+        title=f"bodies of {size:,} bytes, {_BODY_CLIENTS} clients: compared with a server that drops them",
         figure="MB/s",
         base="bare",
         bound=LARGE_BODIES,
@@ -151,7 +151,7 @@ def large_answers(settings: Settings, *, tell: Tell) -> list[Finding]:
                 base=NPY,
                 judged=[V2_BINARY],
                 title=f"arrays of {settings.answer_bytes:,} bytes, clients: {clients}: "
-                "the gateway's processor time over the form of the answer",
+                "the gateway's processor time by format of the answer",
             )
             for clients in _ANSWER_CLIENTS
         ]
@@ -176,7 +176,7 @@ def by_connections(settings: Settings, *, tell: Tell) -> list[Finding]:
             found,
             base=f"{min(judged or settings.connections)}",
             judged=[f"{count}" for count in judged],
-            title=f"{work.name}, 1 worker: the gateway's processor time over connections",
+            title=f"{work.name}, 1 worker: the gateway's processor time by number of connections",
         )
     ]
 
@@ -198,8 +198,8 @@ def by_workers(settings: Settings, *, tell: Tell) -> list[Finding]:
             found,
             base=f"{min(settings.workers)}",
             judged=[*found],
-            title=f"{work.name}, {_CLIENTS_PER_WORKER} clients for each worker: "
-            "the gateway's processor time over workers",
+            title=f"{work.name}, {_CLIENTS_PER_WORKER} clients per worker: "
+            "the gateway's processor time by number of workers",
         )
     ]
 
@@ -220,7 +220,7 @@ def allow_open_files(count: int) -> None:
     if soft >= count or soft == resource.RLIM_INFINITY:
         return
     if hard != resource.RLIM_INFINITY and hard < count:
-        raise BenchError(f"{count} open files are needed, {hard} are allowed: see ulimit -Hn")
+        raise BenchError(f"{count} open files are needed, {hard} are allowed; raise ulimit -Hn")
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 

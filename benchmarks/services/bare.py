@@ -1,4 +1,4 @@
-"""The least work of an ASGI server for a request: the yardstick of the echo service."""
+"""A minimal ASGI app, with which the echo service is compared."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The least work of an ASGI server for a large body: the yardstick of the length service."""
+"""A minimal ASGI app for large bodies, with which the length service is compared."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any

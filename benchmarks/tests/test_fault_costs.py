@@ -78,7 +78,7 @@ def seen_at(
         (0.86, at_least(0.87), "", "mark: at least 0.87, missed"),
         (50.0, at_most(50), "", "mark: at most 50, met"),
         (50.1, at_most(50), "", "mark: at most 50, missed"),
-        (None, at_most(50), "", "it: - ms; mark: at most 50, nothing to judge"),
+        (None, at_most(50), "", "it: - ms; mark: at most 50, not measured"),
         (0.9, at_least(0.87), "it fell behind", "mark: at least 0.87, void: it fell behind"),
     ],
 )
@@ -232,9 +232,9 @@ def test_poison_is_held_against_the_clean_batch_of_its_round() -> None:
 @pytest.mark.parametrize(
     ("changed", "fault"),
     [
-        ({"right": 62}, "poison: raises at once: 62 of 63 others were answered right"),
-        ({"status": 200}, "poison: raises at once: it got 200"),
-        ({"status": None}, "poison: raises at once: it got None"),
+        ({"right": 62}, "poison: raises at once: 62 of 63 others got the right answer"),
+        ({"status": 200}, "poison: raises at once: the poisoned request got 200"),
+        ({"status": None}, "poison: raises at once: the poisoned request got no answer"),
     ],
 )
 def test_a_neighbour_that_pays_is_a_fault(changed: dict[str, int | None], fault: str) -> None:
@@ -300,5 +300,5 @@ def test_the_page_has_what_all_parts_found() -> None:
         ]
     )
 
-    assert found.startswith("# What it costs\n")
+    assert found.startswith("# Overload, poisoned rows, replaced workers: raw tables\n")
     assert found.index("Another part.") < found.index("## Overload") < found.index("## Memory at saturated")

@@ -185,7 +185,7 @@ def test_names_are_chosen() -> None:
 
     assert choose("kserve", known, what="project") == ["kserve"]
     assert choose("kserve, mlserver", known, what="project") == known
-    with pytest.raises(typer.BadParameter, match="no project 'triton'; there are mlserver, kserve"):
+    with pytest.raises(typer.BadParameter, match="unknown project 'triton'; known: mlserver, kserve"):
         choose("kserve,triton", known, what="project")
     with pytest.raises(typer.BadParameter, match="no project is given"):
         choose(",", known, what="project")

@@ -5,9 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.harness.report import policies_sheet, result_page
+from benchmarks.chaos import report as chaos
+from benchmarks.costs import parse_cost
+from benchmarks.dashboard import bench as dashboard
+from benchmarks.fault_costs import bench as fault_costs
+from benchmarks.harness.paths import ROOT
+from benchmarks.harness.report import ResultPage, policies_sheet
 from benchmarks.harness.sheets import Sheet
-from benchmarks.models.agreement import TOLERANCE, largest_difference
+from benchmarks.models import encoder, sentences
+from benchmarks.models.agreement import TOLERANCE, Agreement, largest_difference
 from benchmarks.models.encoder import ON_CPU, Times, times_sheet
 from benchmarks.models.sentences import texts
 from uncork_loadtests.compare import Comparison, LeftOut, Rounds, Turn, relate
@@ -37,23 +43,58 @@ def turn(rate: float, p99_ms: float | None) -> Turn:
     )
 
 
-def test_a_page_is_its_command_what_was_done_and_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+PAGES = {
+    "chaos": chaos.PAGE,
+    "dashboard": dashboard.PAGE,
+    "encoder": encoder.PAGE,
+    "faults": fault_costs.PAGE,
+    "parse": parse_cost.PAGE,
+    "sentences": sentences.PAGE,
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_committed_page_begins_as_its_script_prints_it(name: str) -> None:
+    committed = (ROOT / "docs" / "results" / f"{name}.md").read_text()
+    printed = f"{PAGES[name].beginning()}```sh\n{PAGES[name].script}"
+
+    assert committed[: len(printed)] == printed
+    assert (ROOT / PAGES[name].script).exists()
+
+
+def test_a_page_has_introduction_command_paragraphs_and_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["bench.py", "--rounds", "3"])
     table = Sheet(title="Times", columns=["rows", "ms"], rows=[["1", "2"]], notes=["a note"])
     long = "\n    words ".join("many" for _ in range(30))
-
-    found = result_page(
-        "A bench", script="scripts/bench-it", paragraphs=[long], sheets=[table], packages=["numpy"]
+    page = ResultPage(
+        title="A bench", introduction="  What it\n measures.", script="scripts/bench-it", packages=["numpy"]
     )
 
-    heading, command, paragraph, versions, *rest = found.split("\n\n")
-    assert heading == "# A bench"
+    found = page.text(paragraphs=[long, f"* One.\n * Two: {long}"], sheets=[table])
+
+    heading, introduction, command, paragraph, items, versions, *rest = found.split("\n\n")
+    assert heading == "# A bench: raw tables"
+    assert introduction == "What it measures."
     assert command == "```sh\nscripts/bench-it --rounds 3\n```"
     assert paragraph.split() == long.split()
-    assert max(map(len, paragraph.splitlines())) <= 120
+    assert items.startswith("* One.\n* Two: many words")
+    assert all(line.startswith("  ") for line in items.splitlines()[2:])
+    assert max(map(len, found.splitlines())) <= 120
     assert "  " not in paragraph
     assert f", numpy {np.__version__}; " in versions
     assert rest == ["## Times", "| rows | ms |\n| --- | ---: |\n| 1 | 2 |", "* a note\n"]
+
+
+@pytest.mark.parametrize(
+    ("difference", "verdict"), [(0.0, "are equal to"), (1.23e-7, "differ by at most 1e-07 from")]
+)
+def test_an_agreement_is_a_sentence(difference: float, verdict: str) -> None:
+    found = Agreement(requests=9, largest_batch=4, largest_difference=difference)
+
+    assert str(found) == (
+        "The answers to 9 different requests, sent at once and run in batches of up to 4, "
+        f"{verdict} the answers that each gets alone."
+    )
 
 
 def test_policies_are_related_to_the_first() -> None:

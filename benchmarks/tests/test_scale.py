@@ -45,7 +45,7 @@ def test_open_files_beyond_what_is_allowed_are_told() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     allow_open_files(1)
-    with pytest.raises(BenchError, match=r"are needed, .* are allowed: see ulimit -Hn"):
+    with pytest.raises(BenchError, match=r"are needed, .* are allowed; raise ulimit -Hn"):
         allow_open_files(2**40)
 
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == before

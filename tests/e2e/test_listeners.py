@@ -1,14 +1,18 @@
 """Who may come in, on real sockets: TLS with certificates of clients, API keys, a port for operators."""
 
+import json
+import os
 import re
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
 import pytest
 import trustme
 
-from tests.e2e.server import PROBE, serving
+from tests.e2e.server import PROBE, ROOT, serving
 
 KEY = "a-key-of-the-tests"
 
@@ -40,3 +44,24 @@ def test_only_who_has_certificate_and_key_is_answered(tmp_path: Path) -> None:
             client.get("/livez")
         assert server.metric("uncork_requests_total", status="200") == 2
     assert server.exit_code() == 0
+
+
+def test_the_health_check_of_the_image_with_tls(tmp_path: Path) -> None:
+    """It requests LIVEZ_URL, with TLS and without."""
+    certificate = tmp_path / "server.pem"
+    trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(certificate)
+    [check] = re.findall(r"HEALTHCHECK .* CMD (\[.*\])", (ROOT / "deploy/Containerfile").read_text())
+    _, *arguments = json.loads(check)
+
+    def exit_code(url: str) -> int:
+        environment = {**os.environ, "LIVEZ_URL": url}
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, check=False).returncode
+
+    with serving(PROBE, "--tls-cert", str(certificate), "--admin-port", "0") as server:
+        [address] = re.findall(r"POST https(://[^/\s]+)/recall", server.output)
+        codes = [exit_code(url) for url in (f"https{address}/livez", f"{server.base}/livez")]
+        wrong = exit_code(f"http{address}/livez")
+
+    assert codes == [0, 0]
+    assert wrong != 0

@@ -1,8 +1,9 @@
 # mypy: disable-error-code="import-not-found, untyped-decorator"
-"""The library batched in a Starlette app under uvicorn, in the process, as its documents show.
+"""The library batched in a Starlette app under uvicorn, in one process, as its documentation shows.
 
-With `timeout_ms=0` the library spins through the event loop without a pause as long as fewer than a
-full batch are queued, and takes the machine from whatever is measured beside it: 1 ms is its least here.
+With `timeout_ms=0` the library polls in the event loop without a pause while less than a full batch is
+queued, and takes the cores from the servers that it is compared with. Its shortest wait here is therefore
+1 ms.
 """
 
 import peer_model

@@ -15,7 +15,7 @@ _GOAL_MS = 1000
 _MODEL = "PEER_MODEL"
 
 
-# Without a line of log for every request, as the others.
+# The other servers log no requests either.
 @bentoml.service(workers=1, logging={"access": {"enabled": False}})
 class Peer:
     """Runs the model on a batch."""

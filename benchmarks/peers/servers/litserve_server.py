@@ -1,8 +1,8 @@
 # mypy: disable-error-code="import-not-found, misc"
 """LitServe: one worker process on the CPU, and HTTP in a thread of the process that is started.
 
-With `batch_timeout=0` its worker asks its queue without a pause, also when idle, and takes the machine from
-whatever is measured beside it: 1 ms is its least here.
+With `batch_timeout=0` its worker polls its queue without a pause, even when idle, and takes the cores from
+the servers that it is compared with. Its shortest wait here is therefore 1 ms.
 """
 
 import litserve

@@ -26,7 +26,7 @@ def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
 
 
 def main() -> None:
-    """Serve until told to stop."""
+    """Serve until stopped."""
     # So that Triton, a process of its own, is ended too.
     signal.signal(signal.SIGTERM, _stop)
     options = peer_model.options()

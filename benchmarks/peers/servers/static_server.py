@@ -26,13 +26,13 @@ class StaticBatcher:
         self._queue: asyncio.Queue[Waiting] = asyncio.Queue()
 
     async def ask(self, row: peer_model.Row) -> float:
-        """Answer one row, in whichever batch it finds itself."""
+        """Answer one row as part of a batch."""
         answer: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait((row, answer))
         return await answer
 
     async def run(self) -> None:
-        """Run one batch after the other, for ever."""
+        """Run one batch after the other until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             batch = await self._collect()
@@ -58,7 +58,7 @@ class StaticBatcher:
 
 
 class App:
-    """The least ASGI that reads a row and writes its answer; GET is answered with 200 and `null`."""
+    """A minimal ASGI app that reads a row and writes its answer; GET is answered with 200 and `null`."""
 
     def __init__(self, batcher: StaticBatcher) -> None:
         self._batcher = batcher
@@ -85,7 +85,7 @@ class App:
 
 
 async def main() -> None:
-    """Serve until told to stop."""
+    """Serve until stopped."""
     options = peer_model.options()
     batcher = StaticBatcher(peer_model.load(options.model), wait_s=options.wait_ms / 1000)
     config = uvicorn.Config(

@@ -75,7 +75,7 @@ def test_a_doubled_answer_is_noticed() -> None:
     book.answer(1, good(question), 0.2)
     book.garble(1, "bytes came after the end")
 
-    assert whats(book) == ["answered once more, with 200", "bytes came after the end"]
+    assert whats(book) == ["answered twice, the second time with 200", "bytes came after the end"]
     assert (book.lost, book.wrong) == (0, 2)
 
 
@@ -94,7 +94,7 @@ def test_a_swapped_answer_is_noticed(body: bytes) -> None:
     book.send(ask(1), 0.0)
     book.answer(1, reply(200, body), 0.1)
 
-    assert [what.partition(" (")[0] for what in whats(book)] == ["the answer is not this request's"]
+    assert [what.partition(" (")[0] for what in whats(book)] == ["the body is not the expected answer"]
 
 
 def test_rows_in_another_order_are_noticed() -> None:
@@ -167,7 +167,7 @@ def test_errors_do_not_tell_about_code() -> None:
     book.send(ask(1), 0.0, own=POISON)
     book.answer(1, reply(500, b"Traceback (most recent call last)"), 0.2)
 
-    assert [what.partition(" (")[0] for what in whats(book)] == ["500 that reveals our code"]
+    assert [what.partition(" (")[0] for what in whats(book)] == ["500 with a traceback in the body"]
 
 
 @pytest.mark.parametrize(("waited_s", "is_allowed"), [(1.9, False), (2.1, True)])

@@ -123,7 +123,7 @@ async def test_an_answer_that_nobody_asked_for_is_found() -> None:
     found = [str(finding) for finding in ledger.findings]
 
     assert len(found) == 1
-    assert "request 1: answered once more, with 200" in found[0]
+    assert "request 1: answered twice, the second time with 200" in found[0]
 
 
 async def test_those_who_leave_are_not_lost() -> None:

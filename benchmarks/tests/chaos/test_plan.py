@@ -44,7 +44,7 @@ def test_every_fault_that_returns_can_be_injected() -> None:
 def test_faults_are_chosen_by_name() -> None:
     assert parse_faults("poison, kill,kill") == (KILL, POISON)
     assert choose(None) == tuple(FAULTS.values())
-    with pytest.raises(typer.BadParameter, match="there is no fault 'fire'; there are kill, stop"):
+    with pytest.raises(typer.BadParameter, match="unknown fault 'fire'; known: kill, stop"):
         choose("kill,fire")
 
 

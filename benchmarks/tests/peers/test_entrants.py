@@ -150,7 +150,7 @@ def test_versions_are_read_from_the_environment(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_refused() -> None:
-    with pytest.raises(typer.BadParameter, match=r"no peer 'moses'; there are mosec, .*"):
+    with pytest.raises(typer.BadParameter, match=r"unknown peer 'moses'; known: mosec, .*"):
         choose("static,moses", list(PEERS), what="peer")
     for text in ("1", "1,2,3", "a,b", "0,0", "-1,1", "nan,1"):
         with pytest.raises(typer.BadParameter):
