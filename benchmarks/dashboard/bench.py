@@ -3,7 +3,7 @@
 A report, not a test; lost or wrong answers are faults.
 
     python -m benchmarks.dashboard.bench --rounds 10
-    python -m benchmarks.dashboard.bench --screenshot docs/pictures/dashboard.png
+    python -m benchmarks.dashboard.bench --pictures docs/pictures
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import typer
 from rich.console import Console
 
 from benchmarks.bench import digit_bodies
-from benchmarks.dashboard.page import Look, chromium, open_cold_and_warm, take_pictures, watching
+from benchmarks.dashboard.history import share_of_processor
+from benchmarks.dashboard.page import Look, chromium, open_cold_and_warm, take_picture, watching
 from benchmarks.fault_costs.findings import faults_of
 from benchmarks.harness.cli import exit_with, reporting_failures
 from benchmarks.harness.commands import uncork_serve
@@ -42,9 +43,18 @@ _SERVICE = f"{EXAMPLES / 'digits' / 'service.py'}:Digits"
 _WORKERS = 2
 # On a busy machine some requests cannot be answered in time.
 _ALLOWED = frozenset({200, SHED})
-# Long enough to fill the charts.
-_PICTURE_S = 70.0
+# Long enough to fill the charts, and the time that the pictures take.
+_PICTURE_S = 150.0
+_POSING_S = 30
+_PICTURES = {
+    "dashboard": (1440, "light"),
+    "dashboard-dark": (1440, "dark"),
+    "dashboard-1024": (1024, "light"),
+    "dashboard-390": (390, "dark"),
+}
 
+
+_APIS = (1, 32)
 
 OPEN, CLOSED = "open", "closed"
 
@@ -63,24 +73,27 @@ def main(
     seconds: Annotated[float, typer.Option(min=2, help="Seconds of each, after 1 s of warm-up.")] = 5.0,
     rate: Annotated[float, typer.Option(min=1, help="Requests per second, Poisson arrivals.")] = 100.0,
     looks: Annotated[int, typer.Option(min=1, help="How often to open the page.")] = 5,
-    screenshot: Annotated[
+    pictures: Annotated[
         Path | None,
         typer.Option(
-            help="Instead of measuring, write pictures of the page under load: NAME.png, NAME-dark.png."
+            help="Instead of measuring, write pictures of the page to this folder: idle, and under load in "
+            "light and dark, at widths of 1440, 1024 and 390 pixels."
         ),
     ] = None,
 ) -> None:
     """Measure the costs of the dashboard of examples/digits under load, or take its pictures."""
     progress = Console(stderr=True)
     faults: list[str] = []
+    # Without the browser, whose driver occupies the event loop.
+    history = [_history_sheet()] if pictures is None else []
     with (
         reporting_failures("dashboard", progress=progress),
         progress.status("starting") as status,
         serve("uncork", command=uncork_serve(_SERVICE, {"--workers": _WORKERS})) as server,
         chromium() as browser,
     ):
-        if screenshot is not None:
-            _photograph(server, browser, path=screenshot, rate=rate)
+        if pictures is not None:
+            _photograph(server, browser, folder=pictures, rate=rate)
         else:
             plan = _plan(server, rate, seconds)
             run_plan(plan)
@@ -93,7 +106,7 @@ def main(
             )
             outcomes = [turn.outcome for each in turns.values() for turn in each]
             faults = [fault for one in outcomes for fault in faults_of("dashboard", one, allowed=_ALLOWED)]
-            typer.echo(text_of(turns, seen), nl=False)
+            typer.echo(text_of(turns, history, seen), nl=False)
     exit_with(faults, progress=progress)
 
 
@@ -102,15 +115,17 @@ def _plan(server: Server, rate: float, seconds: float) -> Plan:
     return Plan(url=server.url("/predict"), payload=payload, rate=rate, seconds=seconds)
 
 
-def _photograph(server: Server, browser: Browser, *, path: Path, rate: float) -> None:
+def _photograph(server: Server, browser: Browser, *, folder: Path, rate: float) -> None:
     with watching(browser, server.url("/dashboard")) as page:
+        take_picture(page, folder / "dashboard-idle.png")
         plan = _plan(server, rate, _PICTURE_S)
         seconds = itertools.count(1)
 
         def tell(progress: object) -> None:
             # Near the end, but still under load.
-            if next(seconds) == round(_PICTURE_S) - 3:
-                take_pictures(page, path)
+            if next(seconds) == round(_PICTURE_S) - _POSING_S:
+                for name, (width, scheme) in _PICTURES.items():
+                    take_picture(page, folder / f"{name}.png", width=width, scheme=scheme)
 
         run_plan(plan, tell=tell)
 
@@ -125,7 +140,9 @@ def _turn(server: Server, browser: Browser, plan: Plan, *, is_open: bool) -> Tur
     return Turn(outcome=outcome, cpu_ms=1e6 * (after.server - before.server) / len(outcome.samples))
 
 
-def text_of(turns: Mapping[str, Sequence[Turn]], seen: Sequence[tuple[Look, Look]]) -> str:
+def text_of(
+    turns: Mapping[str, Sequence[Turn]], history: Sequence[Sheet], seen: Sequence[tuple[Look, Look]]
+) -> str:
     plan = turns[OPEN][0].outcome.plan
     return result_page(
         "The dashboard",
@@ -135,7 +152,7 @@ def text_of(turns: Mapping[str, Sequence[Turn]], seen: Sequence[tuple[Look, Look
             "dashboard is open in headless Chromium on the same machine, or closed; the order alternates. "
             "Before, the page was opened without load, with an empty cache and again.",
         ],
-        sheets=[_cpu_sheet(turns), _time_sheet(seen), _weight_sheet(seen[0])],
+        sheets=[_cpu_sheet(turns), *history, _time_sheet(seen), _weight_sheet(seen[0])],
         packages=["plotly"],
     )
 
@@ -160,6 +177,15 @@ def _cpu_sheet(turns: Mapping[str, Sequence[Turn]]) -> Sheet:
         columns=["dashboard", "ms for 1000 requests", "p50 ms", "refused", "rounds"],
         rows=rows,
         notes=[f"open / closed, processor time: {interval_text(ratio)}"],
+    )
+
+
+def _history_sheet() -> Sheet:
+    rows = [[str(apis), text(100 * share_of_processor(apis), digits=3)] for apis in _APIS]
+    return Sheet(
+        title="Processor time of the history, without a viewer",
+        columns=["APIs", "% of a processor"],
+        rows=rows,
     )
 
 

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 _SIZE = {"width": 1440, "height": 900}
 _LIMIT_MS = 30_000
+_REDRAWN_MS = 2500
 # The time of the first point in the first chart, since the browser began to load the page.
 _FIRST_CHART = "() => document.querySelector('[data-chart=sizes] .point') && performance.now()"
-# When the charts are drawn, even if they are empty.
-_LIVE = "() => document.querySelector('[data-chart=times] .main-svg')"
+# When the first event has been shown.
+_LIVE = "() => document.querySelector('[data-f=live][data-tone=good]')"
 _ALONE = ("--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync")
 
 
@@ -92,10 +93,12 @@ def watching(browser: Browser, url: str) -> Iterator[Page]:
         yield page
 
 
-def take_pictures(page: Page, path: Path) -> None:
-    """Write pictures of the whole page, light and dark: ``page.png`` and ``page-dark.png``."""
-    for scheme, target in (("light", path), ("dark", path.with_stem(f"{path.stem}-dark"))):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        # The page has few colours: a palette makes the file a third as large.
-        picture = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
-        picture.quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
+def take_picture(page: Page, path: Path, *, width: int = _SIZE["width"], scheme: str = "light") -> None:
+    """Write a picture of the whole page."""
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.set_viewport_size({"width": width, "height": _SIZE["height"]})
+    # Until the charts have been drawn for this size, with the next event.
+    page.wait_for_timeout(_REDRAWN_MS)
+    # The page has few colors: a palette makes the file a third as large.
+    picture = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
+    picture.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)

@@ -64,12 +64,7 @@ class Apis:
         # Everything is built before anything is replaced: a service that is wrong changes nothing.
         rules = [self._rules(api) for api in apis]
         models = models_of(effective)
-        routes = {
-            api.route.encode(): self._route(
-                api, Native(make_codec(api.input, api.settings.cost), offers=api.offers)
-            )
-            for api in apis
-        }
+        routes = {api.route.encode(): self._route(api, _native(api)) for api in apis}
         for model in models.values():
             for path, api, dialect in dialects_of(model):
                 routes[path.encode()] = self._route(api, dialect)
@@ -127,3 +122,8 @@ class Apis:
             batch_headers=front_end.batch_headers,
             fair_by=self._settings.fair_by,
         )
+
+
+def _native(api: ApiDescription) -> Native:
+    codec = make_codec(api.input, api.settings.cost)
+    return Native(codec, offers=api.offers, errors=api.errors)

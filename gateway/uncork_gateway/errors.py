@@ -17,13 +17,15 @@ GatewayError
 import logging
 import math
 import secrets
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, ShedReason, WorkerLost
 from uncork_gateway.headers import Header
+from uncork_workers.wire.schema import JSON, ErrorFormat
 
 log = logging.getLogger("uncork.gateway")
 
@@ -172,3 +174,22 @@ def problem(status: int, detail: str, reason: RefusalReason | None = None) -> by
     title = PHRASES.get(status, "Error")
     document: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     return msgspec.json.encode(document if reason is None else {**document, "reason": reason})
+
+
+def openai_error(status: int, detail: str, reason: RefusalReason | None = None) -> bytes:
+    """Write an error as OpenAI's API does; the ``reason`` of a refusal is its code."""
+    kind = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
+    return msgspec.json.encode({"error": {"message": detail, "type": kind, "param": None, "code": reason}})
+
+
+class ErrorWriter(NamedTuple):
+    """Writes the body of an error, of the given media type, from its status, detail and reason of refusal."""
+
+    media_type: str
+    write: Callable[[int, str, RefusalReason | None], bytes]
+
+
+ERROR_WRITERS: Mapping[ErrorFormat, ErrorWriter] = {
+    "problem": ErrorWriter("application/problem+json", problem),
+    "openai": ErrorWriter(JSON, openai_error),
+}

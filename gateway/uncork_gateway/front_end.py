@@ -105,8 +105,9 @@ class FrontEnd:
         self.metrics.registry.register(_gauges(self.dispatcher, served, has_goal=has_goal))
 
     def mount(self, pages: Pages) -> None:
-        """Serve pages: health, status, metrics and all that is not a batch."""
+        """Serve pages: health, status, metrics and all that is not a batch. They live until :meth:`close`."""
         self.app, self.admin_app, self._close_pages = pages.app, pages.admin_app, pages.close
+        pages.start()
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """Create a connection, for uvicorn."""
@@ -162,6 +163,11 @@ class FrontEnd:
         """Refuse every request that is still queued or running."""
         self.dispatcher.give_up()
         self._close_pages()
+
+    def close(self) -> None:
+        """Stop the dispatcher, and what the pages do on their own."""
+        self._close_pages()
+        self.dispatcher.close()
 
 
 def _listener(settings: ServerSettings) -> ListenerContext:

@@ -153,7 +153,7 @@ class Proxy:
         await self._calls.close()
         await self._servers.close()
         await self._pass_through.close()
-        self.front_end.dispatcher.close()
+        self.front_end.close()
 
     def _begin_trace(self, traces: Tracing, job: Job[Sent]) -> tuple[str, str]:
         return traces.begin_batch(self.front_end.batch_headers.id_of(job.start.batch), job)

@@ -85,7 +85,7 @@ class Gateway:
     async def close(self) -> None:
         """Disconnect the workers, which then exit."""
         await self._pool.close()
-        self.front_end.dispatcher.close()
+        self.front_end.close()
 
     # The dispatcher's runner
 

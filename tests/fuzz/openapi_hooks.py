@@ -36,7 +36,7 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
     That a handler may choose another is what the document has to say, but none of these does, except where
     answers are wholly its own. That one wants a text.
     """
-    of_models = [path for path in raw_schema["paths"] if path.startswith(("/v1/", "/v2/"))]
+    of_models = [path for path in raw_schema["paths"] if path.startswith(("/v1/models/", "/v2/"))]
     for path in of_models:
         del raw_schema["paths"][path]
     for path in raw_schema["paths"].values():

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 import httptools
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Scope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
@@ -129,6 +130,8 @@ class AsgiRequest:
     async def _run(self) -> None:
         try:
             await self._app(self._scope, self.receive, self.send)
+        except ClientDisconnect:
+            self._give_up()
         except BaseException as error:
             failure = unexpected(error)
             if not self._closed:
@@ -138,6 +141,16 @@ class AsgiRequest:
                 log.error("the ASGI application returned before its response was complete")
                 self._fail(HandlerFailed("internal error"))
         self._log()
+
+    def _give_up(self) -> None:
+        """Abort the connection: the client has gone, or the application takes it for gone.
+
+        Closing would wait until the client has read the rest.
+        """
+        self._status = CLIENT_GONE
+        if not self._closed:
+            self.disconnect()
+            self._connection.transport.abort()
 
     def _fail(self, failure: GatewayError) -> None:
         self.disconnect()

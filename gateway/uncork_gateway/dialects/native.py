@@ -1,4 +1,4 @@
-"""The dialect of our own routes: bodies as the API's input defines them, errors as problem documents."""
+"""The dialect of our own routes: bodies as the API's input defines them, errors in the API's format."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,12 @@ from uncork_gateway.codecs.npy import encode_npy
 from uncork_gateway.codecs.text import to_utf8
 from uncork_gateway.dialects.accept import choose
 from uncork_gateway.dialects.base import JSON, HandlerResult, Reply
-from uncork_gateway.errors import GatewayError, HandlerFailed, UnsupportedMediaType, problem
+from uncork_gateway.errors import ERROR_WRITERS, GatewayError, HandlerFailed, UnsupportedMediaType
 from uncork_gateway.headers import Header, header_lines
 from uncork_workers.wire.messages import Meta, RawForm, TensorForm
 from uncork_workers.wire.schema import JSON as JSON_TYPE
-from uncork_workers.wire.schema import NPY
+from uncork_workers.wire.schema import NPY, ErrorFormat
 
-_PROBLEM = b"content-type: application/problem+json\r\n"
 _NPY = b"content-type: %b\r\n" % NPY.encode()
 _CONTENT_TYPE, _ACCEPT, _TARGET = b"content-type", b"accept", b":target"
 _ANY = "*"
@@ -25,11 +24,16 @@ class Native:
     Args:
         codec: reads the API's input.
         offers: media types of answers; the first is the default.
+        errors: the format of errors.
     """
 
-    def __init__(self, codec: Codec, *, offers: Sequence[str] = (JSON_TYPE,)) -> None:
+    def __init__(
+        self, codec: Codec, *, offers: Sequence[str] = (JSON_TYPE,), errors: ErrorFormat = "problem"
+    ) -> None:
         self._codec = codec
         self._offers = offers
+        media_type, self._write_error = ERROR_WRITERS[errors]
+        self._error_head = header_lines([(_CONTENT_TYPE, media_type.encode())])
 
     def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
         """Keep nothing of a request in the default form; else everything, with the target."""
@@ -78,7 +82,7 @@ class Native:
         return Reply(JSON, asked.json_answer(reply.body))
 
     def error(self, error: GatewayError) -> Reply:
-        return Reply(_PROBLEM, problem(error.status, str(error), error.reason))
+        return Reply(self._error_head, self._write_error(error.status, str(error), error.reason))
 
 
 def _media_type(headers: Sequence[Header]) -> str:

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from uncork_gateway.auth import ApiKeys, RequireKey
+from uncork_gateway.pages.dashboard.feed import Commands
 from uncork_gateway.pages.dashboard.page import Dashboard
 from uncork_gateway.pages.home import FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.nearest import OF_ROUTER, methods_of, not_served
@@ -42,6 +43,7 @@ class Pages:
 
     Args:
         settings: API keys, and whether operators have a port of their own.
+        commands: returns commands that call APIs, for the dashboard.
         for_clients: more routes for clients.
         operating: more routes for operators.
         free: more routes for clients that need no key; their answers reveal nothing about the server.
@@ -50,7 +52,8 @@ class Pages:
     Attributes:
         app: for clients; ``routes`` are its routes.
         admin_app: for operators, who need no key; None if ``app`` serves everything.
-        close: ends the streams of events.
+        start: begins the history of the dashboard; call it inside a running event loop.
+        close: ends the history, and the streams of events.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Pages:
         source: StatusSource,
         settings: ServerSettings,
         *,
+        commands: Commands = lambda names: {},
         for_clients: Sequence[BaseRoute],
         operating: Sequence[BaseRoute] = (),
         free: Sequence[BaseRoute] = (),
@@ -68,8 +72,8 @@ class Pages:
         self._front = front
         self._error = error
         health = self._health_routes(settings.keys)
-        dashboard = Dashboard(front.status_builder, error=error, apart=settings.admin)
-        self.close = dashboard.close
+        dashboard = Dashboard(front.status_builder, commands, error=error, apart=settings.admin)
+        self.start, self.close = dashboard.start, dashboard.close
         status = [Route("/metrics", self._metrics), Route("/status", self._status)]
         operating = [*status, *dashboard.event_routes(), *operating]
         # Neither a load balancer nor a browser that opens a page sends a key.

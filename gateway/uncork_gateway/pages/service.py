@@ -1,6 +1,6 @@
 """The pages of a service's gateway, besides those of every front end: models, OpenAPI, docs."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 import msgspec
@@ -11,9 +11,11 @@ from starlette.routing import Route
 
 from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.errors import RefusalReason, problem
+from uncork_gateway.pages.curl import curl
+from uncork_gateway.pages.dashboard.page import ORIGIN
 from uncork_gateway.pages.docs import docs_routes
 from uncork_gateway.pages.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
-from uncork_gateway.pages.models.metadata import PREFIXES, Model, ModelPages
+from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, Model, ModelPages
 from uncork_gateway.pages.models.triton import CONFIGURATION, STATISTICS, TritonPages
 from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served
 from uncork_gateway.pages.openapi import make_openapi
@@ -70,6 +72,7 @@ class ServicePages:
             front,
             served,
             settings,
+            commands=self._commands,
             for_clients=[Route("/openapi.json", self._openapi), *triton.routes(), *moved, *models.routes()],
             operating=triton.statistics_routes(),
             free=[*home.routes(), *docs_routes()],
@@ -83,6 +86,10 @@ class ServicePages:
             return Home(None, not_ready_reason=reason)
         models = sorted(name for name, model in served.models.items() if model.api.input["kind"] != "raw")
         return Home(service.name, service.doc, reason, apis=service.apis, models=models)
+
+    def _commands(self, names: Collection[str]) -> dict[str, str]:
+        apis = () if self._served.service is None else self._served.service.apis
+        return {api.name: curl(api, ORIGIN, wants_key=self._wants_keys) for api in apis if api.name in names}
 
     async def _openapi(self, request: Request) -> Response:
         if self._served.service is None:
@@ -121,7 +128,7 @@ class ServicePages:
 def _error(
     path: str, status: int, detail: str, headers: dict[str, str], refused: RefusalReason | None = None
 ) -> Response:
-    if path.startswith(PREFIXES) or path == "/v2":
+    if path.startswith(PREFIXES) or path in ROOTS:
         return Response(error_body(detail), status, headers=headers, media_type="application/json")
     document = problem(status, detail, refused)
     return Response(document, status, headers=headers, media_type="application/problem+json")

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from starlette.requests import ClientDisconnect
 
 from tests.gateway.client import Connection, Server
 from tests.gateway.running import turns
@@ -250,3 +251,15 @@ async def test_each_request_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
         if record.name == "uncork.access"
     ]
     assert logged == [(200, 0), (500, 5), (499, 2)]
+
+
+async def test_an_application_may_give_up_on_a_client(caplog: pytest.LogCaptureFixture) -> None:
+    """Closing would wait for the client to read. It is no fault, so nothing is logged."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await replies(b"a", ends=False)(scope, receive, send)
+        raise ClientDisconnect
+
+    connection = await answer(app)
+    assert connection.aborted
+    assert not caplog.records

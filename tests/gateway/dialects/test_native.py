@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.gateway.fake_worker import FakeWorker
+from tests.gateway.fake_worker import FakeWorker, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import turns
 from uncork_gateway.codecs import AcceptKey, make_codec
@@ -26,8 +26,8 @@ from uncork_workers.definition.outputs.media_types import Image as ImageOutput
 from uncork_workers.definition.service import Service, api, find_apis
 from uncork_workers.process.execution import Executor
 from uncork_workers.wire.frames import encode_frame, split_payload
-from uncork_workers.wire.messages import Batch, TensorForm
-from uncork_workers.wire.schema import CSV, JSON, NPY, ServiceDescription
+from uncork_workers.wire.messages import Batch, Hello, TensorForm
+from uncork_workers.wire.schema import CSV, JSON, NPY, ApiDescription, ServiceDescription
 
 RESPONSES: dict[str, Any] = {
     "created": responses.Response({"id": 7}, 201, {"Location": "/7", "X-Note": "é"}),
@@ -369,3 +369,64 @@ def test_other_types_are_not_taken(media_type: str) -> None:
         Native(NUMBERS).keep([(TYPE, media_type.encode())], b"/")
 
     assert str(raised.value) == message
+
+
+AS_OPENAI = service(ApiDescription(name="echo", route="/v1/echo", input={"kind": "json"}, errors="openai"))
+
+
+def openai_error(reply: httpx.Response, status: int, kind: str, code: str | None = None) -> str:
+    """Return the message of an error in OpenAI's format; fail if the reply is not one of that status."""
+    assert (reply.status_code, reply.headers["content-type"]) == (status, JSON)
+    error: dict[str, str] = reply.json()["error"]
+    message = error["message"]
+    assert error == {"message": message, "type": kind, "param": None, "code": code}
+    return message
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "status", "says"),
+    [
+        (b"{", JSON, 400, "the body is not valid JSON: "),
+        (b"1", CSV, 415, "content type 'text/csv' is not accepted; "),
+        (b'"%b"' % (b"x" * 200), JSON, 413, "the body "),
+    ],
+)
+async def test_the_gateways_errors_are_in_the_format_of_the_api(
+    tmp_path: Path, body: bytes, content_type: str, status: int, says: str
+) -> None:
+    async with gateway(tmp_path, max_body_bytes=100) as stage:
+        await stage.worker(serves=AS_OPENAI)
+        reply = await stage.http.post("/v1/echo", content=body, headers={"content-type": content_type})
+
+    assert openai_error(reply, status, "invalid_request_error").startswith(says)
+
+
+async def test_a_refusal_is_in_the_format_of_the_api(tmp_path: Path) -> None:
+    """It keeps its header, which clients obey."""
+    async with gateway(tmp_path) as stage:
+        (await stage.connect()).send(Hello(index=0, pid=1, service=AS_OPENAI))
+        await stage.gateway.events.described
+        reply = await stage.http.post("/v1/echo", json=1)
+
+    assert openai_error(reply, 503, "server_error", "no_worker") == "no worker is ready"
+    assert reply.headers["retry-after"] == "1"
+
+
+async def test_the_handlers_errors_are_in_the_format_of_the_route(tmp_path: Path) -> None:
+    """Clients of another protocol get that protocol's errors."""
+    async with gateway(tmp_path) as stage:
+        worker = await stage.worker(serves=AS_OPENAI)
+
+        async def reply(path: str, body: object, status: int) -> httpx.Response:
+            asking = stage.post(path, body)
+            batch, _ = await worker.batch()
+            worker.answer(batch, [b"too long"], statuses=[status])
+            return await asking
+
+        rejected = await reply("/v1/echo", 1, 422)
+        failed = await reply("/v1/echo", 1, 500)
+        model = await reply("/v1/models/fake:predict", {"instances": [1]}, 422)
+
+    assert openai_error(rejected, 422, "invalid_request_error") == "too long"
+    assert openai_error(failed, 500, "server_error") == "too long"
+    assert (model.status_code, model.json()) == (422, {"error": "too long"})

@@ -8,6 +8,7 @@ import pytest
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import gateway, problem
 from tests.gateway.test_auth import of
+from uncork_workers.wire.schema import ApiDescription
 
 SERVES = service(json_api("predict"), json_api("predict_proba"), name="Digits")
 
@@ -51,6 +52,19 @@ async def test_where_nothing_is_near_the_apis_are_named(tmp_path: Path, path: st
 
         says = "available APIs: POST /predict, POST /predict_proba"
         assert await told(on, "GET", path) == f"no route for {path}; {says}"
+
+
+async def test_an_api_below_v1_is_named_like_any_other(tmp_path: Path) -> None:
+    """Only ``/v1/models`` belongs to other protocols."""
+    embeddings = ApiDescription(name="embed", route="/v1/embeddings", input={"kind": "json"})
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=service(embeddings))
+
+        nearest = await on.http.post("/v1/embedding")
+        assert problem(nearest, 404) == "no route for /v1/embedding; did you mean POST /v1/embeddings?"
+        unlike = await on.http.post("/nothing/at/all")
+        assert problem(unlike, 404).endswith("available APIs: POST /v1/embeddings")
+        assert problem(await on.http.get("/v1/embeddings"), 405).endswith("use POST")
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def test_an_api_has_the_name_of_its_method_and_the_defaults() -> None:
     assert (described.name, described.route) == ("predict", "/predict")
     assert described.input == {"kind": "json"}
     assert described.settings == ApiSettings()
+    assert described.errors == "problem"
     assert described.doc == "Say it again.\n\nTwice."
 
 
@@ -68,6 +69,7 @@ def test_every_argument_arrives_in_the_description() -> None:
             timeout=9,
             idempotent=False,
             cost=2.5,
+            errors="openai",
         )
         def predict(self, rows: Any) -> Any:
             return rows
@@ -75,6 +77,7 @@ def test_every_argument_arrives_in_the_description() -> None:
     (described,) = describe_service(Tuned).apis
 
     assert described.route == "/classify/it"
+    assert described.errors == "openai"
     assert described.input == {"kind": "ndarray", "dtype": "int8", "shape": [4]}
     assert described.settings == ApiSettings(
         mb_max_latency=50,
@@ -190,6 +193,13 @@ def test_an_api_offers_what_its_outputs_say() -> None:
 @pytest.mark.parametrize("route", ["predict", "/{x}", "/metrics", "/v2/x", 5])
 def test_a_wrong_route_is_refused(route: Any) -> None:
     assert refusal(api(input=Json(), route=route), predict).startswith("API 'predict': route ")
+
+
+@pytest.mark.parametrize("errors", ["rfc9457", "", None, ["problem"]])
+def test_an_unknown_format_of_errors_is_refused(errors: Any) -> None:
+    message = refusal(api(input=Json(), errors=errors), predict)
+
+    assert message == f"API 'predict': errors must be 'problem' or 'openai', got {errors!r}"
 
 
 def test_a_method_with_a_reserved_name_needs_a_route() -> None:

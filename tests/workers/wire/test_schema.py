@@ -133,7 +133,20 @@ def test_a_cost_survives_the_wire(cost: float | str | None) -> None:
     assert msgspec.msgpack.decode(sent, type=ApiSettings).cost == cost
 
 
-@pytest.mark.parametrize("route", ["/predict", "/a/b", "/v1", "/v3/x", "/dash", "/livez/x", "/a-b_c.d~e"])
+@pytest.mark.parametrize(
+    "route",
+    [
+        "/predict",
+        "/a/b",
+        "/v1",
+        "/v1/embeddings",
+        "/v1/modelsx",
+        "/v3/x",
+        "/dash",
+        "/livez/x",
+        "/a-b_c.d~e",
+    ],
+)
 def test_a_path_of_its_own_is_a_route(route: str) -> None:
     check_route("predict", route)
 

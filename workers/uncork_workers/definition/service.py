@@ -13,6 +13,7 @@ from uncork_workers.wire.schema import (
     ApiDescription,
     ApiSettings,
     DefinitionError,
+    ErrorFormat,
     ServiceDescription,
     check_route,
     not_for_streams,
@@ -66,6 +67,7 @@ def api(
     cost: float | str | None = None,
     warmup: Any = None,
     allowed_batch_sizes: Sequence[int] | None = None,
+    errors: ErrorFormat = "problem",
 ) -> Callable[[H], H]:
     """Serve a method, plain or ``async``, as an API: it is called once per batch, with all rows of the batch.
 
@@ -107,6 +109,8 @@ def api(
         allowed_batch_sizes: the only numbers of rows that the method is called with, in rising order, for
             models compiled for certain sizes. Other batches are padded with copies of their last row, and
             the results of the copies are dropped.
+        errors: the format of errors at the API's own route: ``"problem"`` for problem documents (RFC 9457),
+            or ``"openai"`` for clients of OpenAI's API.
 
     Raises:
         DefinitionError: if an argument is invalid; the message names the API, the argument and what is
@@ -149,6 +153,7 @@ def api(
             example_type=example_type,
             answers_each=input.answers_each,
             streams=streams,
+            errors=errors,
         )
         description.check()
         warn_of_units(name, settings)

@@ -5,7 +5,7 @@ The gateway never imports user code; a worker sends this description of it.
 
 import math
 import sys
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard, get_args
 
 import msgspec
 
@@ -18,9 +18,10 @@ RESERVED_ROUTES = (
     "/status",
     "/openapi.json",
     "/docs",
+    "/v1/models",
     "/v2",
 )
-RESERVED_PREFIXES = ("/v1/", "/v2/", "/dashboard", "/docs/")
+RESERVED_PREFIXES = ("/v1/models/", "/v2/", "/dashboard", "/docs/")
 COST_IN_BYTES = "bytes"
 JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
 MAX_COST = 10**9
@@ -28,6 +29,8 @@ MAX_COST = 10**9
 # exact: adding a request's cost to a total and subtracting it later leaves no rounding error.
 _COST_UNITS = 2**16
 _SHOWN_CHARACTERS = 40
+ErrorFormat = Literal["problem", "openai"]
+"""How an API writes errors: as problem documents (RFC 9457), or as OpenAI's API does."""
 # Kinds of input whose rows may be JSON objects.
 KINDS_WITH_FIELDS = ("json", "dataframe")
 _NOT_FOR_STREAMS = {
@@ -99,6 +102,7 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
         example_type: media type of the body that carries the example.
         answers_each: whether each result is a complete response with its own media type and status.
         streams: whether the handler streams its responses; it then runs one request at a time, once.
+        errors: the format of errors at the API's own route.
     """
 
     name: str
@@ -112,6 +116,7 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     example_type: str = ""
     answers_each: bool = False
     streams: bool = False
+    errors: ErrorFormat = "problem"
 
     def check(self) -> None:
         """Check the settings, alone and together with the input.
@@ -120,6 +125,8 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
             DefinitionError: at the first value of the wrong type, out of range, or not allowed for this API.
         """
         self.settings.check(self.name)
+        if self.errors not in get_args(ErrorFormat):
+            raise wrong_value(self.name, "errors", " or ".join(map(repr, get_args(ErrorFormat))), self.errors)
         for argument, reason in _NOT_FOR_STREAMS.items():
             if self.streams and getattr(self.settings, argument) is not None:
                 raise not_for_streams(self.name, argument, reason)

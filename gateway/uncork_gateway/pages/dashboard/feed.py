@@ -3,15 +3,19 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
-from uncork_gateway.pages.status.document import Event, Status
+from uncork_gateway.pages.dashboard.history import Columns, History
+from uncork_gateway.pages.status.document import Status
 from uncork_gateway.telemetry.recorder import FinishedBatch
 
 log = logging.getLogger("uncork.gateway")
+
+Commands = Callable[[Collection[str]], Mapping[str, str]]
+"""Returns shell commands that call the named APIs, where there are any, by API."""
 
 _INTERVAL_S = 1.0
 _MOST_VIEWERS = 16
@@ -22,6 +26,23 @@ _MOST_PAST_BATCHES = 600
 _MOST_UNREAD = 8
 _Viewer = asyncio.Queue[bytes | None]
 """The unread frames of one viewer; None ends the stream."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of the dashboard, about once a second.
+
+    Attributes:
+        batches: finished since the event before; in a viewer's first event, all recent ones.
+        history: the latest point of each API; in a viewer's first event, all points.
+        commands: shell commands that call the APIs without recent requests, by API.
+        is_first: whether this is the viewer's first event.
+    """
+
+    status: Status
+    batches: list[FinishedBatch]
+    history: dict[str, Columns]
+    commands: Mapping[str, str]
+    is_first: bool
 
 
 class Source(Protocol):
@@ -36,11 +57,15 @@ class Source(Protocol):
 class Feed:
     """Sends events to viewers, as frames of server-sent events, one every ``interval_s`` seconds.
 
-    A viewer may receive a batch twice, in its first frame and in the next.
+    A viewer may receive a batch or a point twice, in its first frame and in the next.
     """
 
-    def __init__(self, source: Source, *, interval_s: float = _INTERVAL_S) -> None:
+    def __init__(
+        self, source: Source, history: History, commands: Commands, *, interval_s: float = _INTERVAL_S
+    ) -> None:
         self._source = source
+        self._history = history
+        self._commands = commands
         self._interval_s = interval_s
         self._viewers: set[_Viewer] = set()
         self._ticking: asyncio.Task[None] | None = None
@@ -53,10 +78,10 @@ class Feed:
         if self._closed:
             return "the server is shutting down"
         if len(self._viewers) >= _MOST_VIEWERS:
-            return f"{_MOST_VIEWERS} dashboards are open, which is as many as there may be"
+            return f"{_MOST_VIEWERS} dashboards are open already, the most allowed; close one"
         return None
 
-    async def frames(self) -> AsyncIterator[bytes]:
+    async def frames(self) -> AsyncGenerator[bytes, None]:
         """Yield the frames of one viewer, until it disconnects, stops reading, or the feed is closed."""
         if self.why_no_more:
             return
@@ -69,10 +94,7 @@ class Feed:
             while (frame := await viewer.get()) is not None:
                 yield frame
         finally:
-            self._viewers.discard(viewer)
-            if not self._viewers and self._ticking is not None:
-                self._ticking.cancel()
-                self._ticking = None
+            self._leave(viewer)
 
     def close(self) -> None:
         """Send a last event to all viewers, and end their streams."""
@@ -87,23 +109,45 @@ class Feed:
             await asyncio.sleep(self._interval_s)
             self._send()
 
+    def _leave(self, viewer: _Viewer) -> None:
+        self._viewers.discard(viewer)
+        if not self._viewers and self._ticking is not None:
+            self._ticking.cancel()
+            self._ticking = None
+
     def _first(self) -> bytes:
         batches = self._source.batches_after(-1)
         if len(self._viewers) == 1:
             self._number = _last(batches, self._number)
-        return _frame(self._source.status(), _thinned(batches, _MOST_PAST_BATCHES))
+        return self._frame(_thinned(batches, _MOST_PAST_BATCHES), is_first=True)
 
     def _send(self) -> None:
         """Send an event to all viewers. After an error, the next event has its batches too."""
         try:
             batches = self._source.batches_after(self._number)
-            frame = _frame(self._source.status(), _thinned(batches, _MOST_BATCHES))
+            frame = self._frame(_thinned(batches, _MOST_BATCHES), is_first=False)
         except Exception:
             log.exception("an event for the dashboard could not be made; its viewers get the next")
             return
         self._number = _last(batches, self._number)
-        for viewer in self._viewers:
-            viewer.put_nowait(frame if viewer.qsize() < _MOST_UNREAD else None)
+        for viewer in list(self._viewers):
+            if viewer.qsize() < _MOST_UNREAD:
+                viewer.put_nowait(frame)
+            else:
+                viewer.put_nowait(None)
+                # It may be long before its stream ends; its place is free at once.
+                self._leave(viewer)
+
+    def _frame(self, batches: list[FinishedBatch], *, is_first: bool) -> bytes:
+        status = self._source.status()
+        event = Event(
+            status=status,
+            batches=batches,
+            history=self._history.columns(asyncio.get_running_loop().time(), most=None if is_first else 1),
+            commands=self._commands([api.name for api in status.apis if not api.requests]),
+            is_first=is_first,
+        )
+        return b"data: %b\n\n" % msgspec.json.encode(event)
 
 
 def _last(batches: Sequence[FinishedBatch], before: int) -> int:
@@ -117,7 +161,3 @@ def _thinned(batches: Sequence[FinishedBatch], most: int) -> list[FinishedBatch]
         by_api[batch.api].append(batch)
     kept = [batch for own in by_api.values() for batch in own[:: -(-len(own) // most)]]
     return sorted(kept, key=lambda batch: batch.number)
-
-
-def _frame(status: Status, batches: list[FinishedBatch]) -> bytes:
-    return b"data: %b\n\n" % msgspec.json.encode(Event(status=status, batches=batches))

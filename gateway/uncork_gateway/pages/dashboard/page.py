@@ -4,13 +4,17 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from string import Template
+from typing import Protocol
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from uncork_gateway.pages.assets import Assets, html_page, not_installed, package_folder
-from uncork_gateway.pages.dashboard.feed import Feed, Source
+from uncork_gateway.pages.dashboard.event_stream import HEADERS, MEDIA_TYPE, EventStream
+from uncork_gateway.pages.dashboard.feed import Commands, Feed, Source
+from uncork_gateway.pages.dashboard.history import History
+from uncork_gateway.pages.dashboard.sampler import FiguresSource, Sampler
 
 PREFIX = "/dashboard"
 PACKAGE = "plotly"
@@ -18,6 +22,12 @@ PACKAGE = "plotly"
 _OURS = Path(__file__).parent / "files"
 _PLOTLY = "plotly.js"
 _RETRY_S = "5"
+ORIGIN = "http://GATEWAY"
+"""Stands for the address of the server in commands; the page replaces it if it knows the address."""
+
+
+class DashboardSource(Source, FiguresSource, Protocol):
+    """The figures on the page."""
 
 
 class Dashboard:
@@ -27,18 +37,22 @@ class Dashboard:
     reveal anything about the server.
 
     Args:
+        commands: returns commands that call APIs at :data:`ORIGIN`.
         error: writes an error from path, status, detail and headers.
         apart: whether the page is on another port than the APIs.
     """
 
     def __init__(
         self,
-        source: Source,
+        source: DashboardSource,
+        commands: Commands,
         *,
         error: Callable[[str, int, str, dict[str, str]], Response],
         apart: bool,
     ) -> None:
-        self._feed = Feed(source)
+        history = History()
+        self._sampler = Sampler(source, history)
+        self._feed = Feed(source, history, commands)
         self._error = error
         self._apart = apart
         ours = {path.name: path for path in _OURS.iterdir() if path.suffix != ".html"}
@@ -46,8 +60,16 @@ class Dashboard:
         if plotly := package_folder(PACKAGE):
             files = {**ours, _PLOTLY: plotly / "package_data/plotly.min.js"}
             self._assets = Assets(f"{PREFIX}/files", files)
-        self.close = self._feed.close
-        """End the streams of events after a last one."""
+
+    def start(self) -> None:
+        """Begin the history, unless the page is not installed. Call it inside a running event loop."""
+        if self._assets is not None:
+            self._sampler.start()
+
+    def close(self) -> None:
+        """End the history, and the streams of events after a last one."""
+        self._sampler.stop()
+        self._feed.close()
 
     def page_routes(self) -> list[Route]:
         """Return the routes that reveal nothing about the server."""
@@ -61,19 +83,13 @@ class Dashboard:
     async def _page(self, assets: Assets, request: Request) -> Response:
         urls = {name: f"{PREFIX[1:]}/{url}" for name, url in (await assets.urls()).items()}
         html = Template((_OURS / "index.html").read_text())
-        # Commands on the page contain the address for clients, which is unknown on an admin port.
-        return html_page(html.substitute(urls, origin="http://GATEWAY" if self._apart else ""))
+        # The page is at the address of the APIs, unless it is on an admin port.
+        return html_page(html.substitute(urls, origin=ORIGIN if self._apart else ""))
 
     async def _events(self, request: Request) -> Response:
         refusal = self._feed.why_no_more
         if refusal:
             return self._error(request.url.path, 503, refusal, {"retry-after": _RETRY_S})
-        # A proxy must not buffer events.
-        headers = {
-            "cache-control": "no-store",
-            "x-accel-buffering": "no",
-            "x-content-type-options": "nosniff",
-        }
         if request.method == "HEAD":
-            return Response(headers=headers, media_type="text/event-stream")
-        return StreamingResponse(self._feed.frames(), headers=headers, media_type="text/event-stream")
+            return Response(headers=HEADERS, media_type=MEDIA_TYPE)
+        return EventStream(self._feed.frames())

@@ -17,8 +17,11 @@ from uncork_gateway.pages.nearest import nearest
 from uncork_gateway.protocols.tensors import TensorSpec
 from uncork_workers.wire.schema import KINDS_WITH_FIELDS, ApiDescription, ServiceDescription
 
-PREFIXES = ("/v1/", "/v2/")
-"""Prefixes of these protocols' paths; ``/v2`` itself is one, too."""
+PREFIXES = ("/v1/models/", "/v2/")
+"""Prefixes of these protocols' paths."""
+
+ROOTS = ("/v1/models", "/v2")
+"""Their paths without a prefix. Other paths below ``/v1`` belong to the service."""
 
 PLATFORM = "uncork"
 

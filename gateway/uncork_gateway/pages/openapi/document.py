@@ -1,12 +1,12 @@
 """The document: APIs at their own routes, and as models of other protocols."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from uncork_gateway.pages.models.metadata import Model
 from uncork_gateway.pages.openapi.bodies import Schema, body_of
 from uncork_gateway.pages.openapi.models import TAGS, paths_of_models
-from uncork_gateway.pages.openapi.replies import PROBLEM, responses_of
+from uncork_gateway.pages.openapi.replies import error_schemas, responses_of
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 _TIMEOUT = {
@@ -19,14 +19,14 @@ _KEYS: Schema = {
     "ApiKey": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
     "Bearer": {"type": "http", "scheme": "bearer"},
 }
-_ABOUT_ERRORS = "API routes return errors as problem documents (RFC 9457)."
+_ABOUT_ERRORS = "API routes return errors as problem documents (RFC 9457)"
 
 
 def make_openapi(
     service: ServiceDescription, models: Mapping[str, Model], *, version: str, wants_keys: bool = False
 ) -> Schema:
     """Return the document of a service and its models; with ``wants_keys`` clients need an API key."""
-    schemas: Schema = {"Problem": PROBLEM}
+    schemas = error_schemas(service.apis)
     paths = {api.route: {"post": _operation(api, service.name, schemas)} for api in service.apis}
     of_models = paths_of_models(models)
     return {
@@ -34,7 +34,7 @@ def make_openapi(
         "info": {
             "title": service.name,
             "version": version,
-            "description": f"{service.doc}\n\n{_ABOUT_ERRORS}".lstrip(),
+            "description": f"{service.doc}\n\n{_about_errors(service.apis)}".lstrip(),
         },
         "tags": [
             {"name": service.name, "description": "The service's APIs"},
@@ -44,6 +44,11 @@ def make_openapi(
         "components": {"schemas": schemas, **({"securitySchemes": _KEYS} if wants_keys else {})},
         **({"security": [{name: []} for name in _KEYS]} if wants_keys else {}),
     }
+
+
+def _about_errors(apis: Sequence[ApiDescription]) -> str:
+    routes = ", ".join(api.route for api in apis if api.errors == "openai")
+    return f"{_ABOUT_ERRORS}; {routes} in OpenAI's format." if routes else f"{_ABOUT_ERRORS}."
 
 
 def _operation(api: ApiDescription, tag: str, schemas: Schema) -> Schema:

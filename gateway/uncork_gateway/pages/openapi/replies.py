@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from uncork_gateway.errors import RefusalReason
+from uncork_gateway.errors import ERROR_WRITERS, RefusalReason
 from uncork_gateway.pages.openapi.bodies import Schema, media_content
-from uncork_workers.wire.schema import ApiDescription
+from uncork_workers.wire.schema import ApiDescription, ErrorFormat
 
-_PROBLEM_REF = {"$ref": "#/components/schemas/Problem"}
 _REASONS = ", ".join(get_args(RefusalReason))
-PROBLEM: Schema = {
+_PROBLEM: Schema = {
     "type": "object",
     "required": ["type", "title", "status", "detail"],
     "properties": {
@@ -23,6 +22,31 @@ PROBLEM: Schema = {
         },
     },
 }
+_OPENAI_ERROR: Schema = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string", "description": "What was wrong, and what is accepted."},
+                "type": {"enum": ["invalid_request_error", "server_error"]},
+                "param": {"type": "null"},
+                "code": {
+                    "type": ["string", "null"],
+                    "description": f"Set if the gateway refused to execute the request: {_REASONS}.",
+                },
+            },
+        }
+    },
+}
+_ERROR_SCHEMAS: Mapping[ErrorFormat, tuple[str, Schema]] = {
+    "problem": ("Problem", _PROBLEM),
+    "openai": ("OpenAIError", _OPENAI_ERROR),
+}
+# The gateway answers before it looks at the route.
+_ALWAYS_PROBLEMS = ("401", "414", "431")
 _ERRORS = {
     "400": "Malformed input; only this request fails.",
     "401": "The API key is missing or unknown.",
@@ -74,13 +98,19 @@ _STREAM: Schema = {
 }
 
 
+def error_schemas(apis: Sequence[ApiDescription]) -> Schema:
+    """Return the schemas of the errors of some APIs, by name."""
+    used = {"problem", *(api.errors for api in apis)}
+    return dict(named for errors, named in _ERROR_SCHEMAS.items() if errors in used)
+
+
 def responses_of(api: ApiDescription) -> Schema:
     """Return the answers at the route of an API, by status."""
     own = {"description": "Another status, chosen by the handler.", "content": {"*/*": {}}}
     return {
         "200": _STREAM if api.streams else _OWN if api.answers_each else _results(api.offers),
-        **{status: _error(status, text) for status, text in _ERRORS.items()},
-        "default": own if api.answers_each or api.streams else _error("default", _REFUSED),
+        **{status: _error(status, text, api.errors) for status, text in _ERRORS.items()},
+        "default": own if api.answers_each or api.streams else _error("default", _REFUSED, api.errors),
     }
 
 
@@ -92,10 +122,12 @@ def _results(offers: Sequence[str]) -> Schema:
     }
 
 
-def _error(status: str, description: str) -> Schema:
+def _error(status: str, description: str, errors: ErrorFormat) -> Schema:
     headers = _ERROR_HEADERS.get(status)
+    errors = "problem" if status in _ALWAYS_PROBLEMS else errors
+    reference = {"$ref": f"#/components/schemas/{_ERROR_SCHEMAS[errors][0]}"}
     return {
         "description": description,
         **({"headers": headers} if headers else {}),
-        "content": {"application/problem+json": {"schema": _PROBLEM_REF}},
+        "content": {ERROR_WRITERS[errors].media_type: {"schema": reference}},
     }

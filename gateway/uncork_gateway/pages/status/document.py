@@ -1,7 +1,7 @@
 """The document of ``/status``, which the dashboard shows too.
 
 It describes one moment. Recent figures are those of the API's window. Sentences and advice quote the fields.
-Where an API defines a cost, its rows are units of cost everywhere but in ``batches``.
+Where an API defines a cost, its rows are units of cost.
 """
 
 from typing import Literal
@@ -9,7 +9,6 @@ from typing import Literal
 import msgspec
 
 from uncork_dispatcher import Reason, ShedReason
-from uncork_gateway.telemetry.recorder import FinishedBatch
 
 ApiState = Literal["ok", "degraded", "failing"]
 """By the share of recent requests that failed or were refused: at most 1 %, more, or at least half."""
@@ -187,6 +186,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         window_s: the longest window of recent figures.
         sentence: the state as a whole, in words.
         restarts: workers that were restarted since the start.
+        utilization: share of the workers' recent time that batches took; None without a worker, or a batch.
     """
 
     version: str
@@ -197,12 +197,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     sentence: str
     restarts: int
+    utilization: float | None
     workers: list[Worker]
     apis: list[Api]
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of the dashboard, about once a second, with the batches since the one before."""
-
-    status: Status
-    batches: list[FinishedBatch]

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from uncork_dispatcher import ApiStats, WorkStats
@@ -107,7 +108,8 @@ class StatusBuilder:
         """Return the current document. State is read once, so that all figures agree."""
         source, work, now = self._source, self._dispatcher.work(), self._clock()
         epoch_s, slots = self._wall_clock(), source.slots()
-        apis = [_api(*each, self._names) for each in self._figures(work, now, epoch_s)]
+        found = list(self._figures(work, now, epoch_s))
+        apis = [_api(*each, self._names) for each in found]
         state = self._state(apis)
         return document.Status(
             version=VERSION,
@@ -118,9 +120,28 @@ class StatusBuilder:
             state=state,
             sentence=overall(state, source.not_ready_reason, slots, apis, self._names),
             restarts=source.restarts,
+            utilization=_utilization([figures.recent for figures, *_ in found], workers=work.workers),
             workers=describe_slots(slots, work.running),
             apis=apis,
         )
+
+    def figures(self, most: int) -> list[Figures]:
+        """Return the figures of the first ``most`` APIs, without the share of other APIs: a cheap look."""
+        work, now = self._dispatcher.work(), self._clock()
+        stats = {one.name: one for one in self._dispatcher.stats()}
+        names = islice((name for name in self._source.served_apis() if name in stats), most)
+        return [
+            Figures(
+                stats=stats[name],
+                recent=self._recorder.recent(name, now),
+                work=work,
+                goal_s=self._goal_s(stats[name]),
+            )
+            for name in names
+        ]
+
+    def _goal_s(self, stats: ApiStats) -> float | None:
+        return stats.rules.goal_s if self._has_goal else None
 
     def _state(self, apis: Sequence[document.Api]) -> document.State:
         if self._front.draining:
@@ -146,7 +167,7 @@ class StatusBuilder:
                 stats=stats[name],
                 recent=recent[name],
                 work=work,
-                goal_s=stats[name].rules.goal_s if self._has_goal else None,
+                goal_s=self._goal_s(stats[name]),
                 weighs=served.weighs,
                 streams=served.streams,
                 others_share=min(1.0, sum(others.values())),
@@ -168,6 +189,14 @@ def _shares_of_others(name: str, recent: Mapping[str, Recent], *, workers: int) 
         for other, one in recent.items()
         if other != name and one.batches and one.seconds > 0 and workers
     }
+
+
+def _utilization(recent: Sequence[Recent], *, workers: int) -> float | None:
+    """Return the share of the workers' time that batches took in the longest window."""
+    seconds = max((one.seconds for one in recent), default=0.0)
+    if not workers or seconds <= 0:
+        return None
+    return min(1.0, sum(one.counts.batch_duration.sum for one in recent) / (workers * seconds))
 
 
 def _api(figures: Figures, served: ServedApi, failure: document.Failure | None, names: Names) -> document.Api:

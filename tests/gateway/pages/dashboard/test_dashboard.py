@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.proxy_stage import V1, Model, doubles, error, predictions, proxy, rows_body, served
 from tests.gateway.running import turns
 from uncork_gateway.auth import ApiKeys
-from uncork_gateway.pages.status.document import Event
+from uncork_gateway.pages.dashboard.feed import Event
 
 KEY = "a-key-of-the-tests"
 KEYS = ApiKeys([KEY.encode()])
@@ -60,6 +61,7 @@ async def test_the_page_and_all_that_it_loads_is_here(tmp_path: Path) -> None:
             "dashboard.css",
             "plotly.js",
             "dashboard.js",
+            "theme.js",
         }
         for url in loaded:
             file = await stage.http.get(f"/{url}")
@@ -83,6 +85,21 @@ async def test_events_tell_what_happens(tmp_path: Path) -> None:
         assert (event.status.server, event.status.state, api.name) == ("Fake", "ready", "echo")
         assert api.requests == {"200": 1}
         assert (batch.api, batch.rows, batch.worker) == ("echo", 1, 0)
+
+
+async def test_an_api_without_requests_has_the_command_of_the_home_page(tmp_path: Path) -> None:
+    """For the address that the page puts in. Once there are requests, none is needed."""
+    async with gateway(tmp_path) as stage:
+        worker = await stage.worker()
+        home = (await stage.http.get("/", headers={"accept": "text/html"})).text
+        [of_home] = re.findall(r"<pre>(.*?)</pre>", re.sub(r"</?span[^>]*>", "", home))
+        async with stage.http.stream("GET", EVENTS) as reply:
+            command = (await anext(events(reply))).commands["echo"]
+        assert command.replace("http://GATEWAY", "http://gateway") == unescape(of_home)
+
+        await stage.echo(worker, "/echo", {"a": 1})
+        async with stage.http.stream("GET", EVENTS) as reply:
+            assert (await anext(events(reply))).commands == {}
 
 
 async def test_nothing_is_made_after_the_last_viewer_has_left(tmp_path: Path) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Collection
 
 import msgspec
 import pytest
 
 from tests.gateway.running import turns
 from tests.loops import other_tasks
-from uncork_gateway.pages.dashboard.feed import Feed
-from uncork_gateway.pages.status.document import Event, Status
+from uncork_gateway.pages.dashboard.feed import Event, Feed
+from uncork_gateway.pages.dashboard.history import History, Point
+from uncork_gateway.pages.status.document import Status
 from uncork_gateway.telemetry.recorder import FinishedBatch
 
 pytestmark = pytest.mark.virtual_time
@@ -45,6 +46,7 @@ class Gateway:
             state="ready",
             sentence="",
             restarts=0,
+            utilization=None,
             workers=[],
             apis=[],
         )
@@ -72,12 +74,29 @@ def batch(number: int, api: str) -> FinishedBatch:
     )
 
 
+def commands(names: Collection[str]) -> dict[str, str]:
+    """Return commands for these APIs."""
+    return {name: f"curl http://GATEWAY/{name}" for name in names}
+
+
+def feed_of(gateway: Gateway, history: History | None = None) -> Feed:
+    return Feed(gateway, history or History(), commands)
+
+
+def event(frame: bytes) -> Event:
+    return msgspec.json.decode(frame[6:], type=Event)
+
+
+def point(queued_rows: float) -> Point:
+    return Point(1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0, queued_rows)
+
+
 def numbers(frame: bytes) -> list[int]:
     """Return the numbers of the batches in a frame, which must be one whole event."""
     assert frame.startswith(b"data: {")
     assert frame.endswith(b"}\n\n")
     assert frame.count(b"\n") == 2
-    return [one.number for one in msgspec.json.decode(frame[6:], type=Event).batches]
+    return [one.number for one in event(frame).batches]
 
 
 def has_room(feed: Feed) -> bool:
@@ -85,16 +104,16 @@ def has_room(feed: Feed) -> bool:
     return feed.why_no_more is None
 
 
-async def leave(*viewers: AsyncIterator[bytes]) -> None:
+async def leave(*viewers: AsyncGenerator[bytes, None]) -> None:
     """Close streams as disconnecting clients do."""
     for viewer in viewers:
-        await viewer.aclose()  # type: ignore[attr-defined]
+        await viewer.aclose()
 
 
 async def test_a_viewer_gets_the_past_at_once_and_then_what_is_new_every_second() -> None:
     gateway = Gateway()
     gateway.run(3)
-    viewer = Feed(gateway).frames()
+    viewer = feed_of(gateway).frames()
     loop = asyncio.get_running_loop()
 
     began = loop.time()
@@ -110,7 +129,7 @@ async def test_a_viewer_gets_the_past_at_once_and_then_what_is_new_every_second(
 
 async def test_nothing_is_made_when_nobody_looks() -> None:
     gateway = Gateway()
-    feed = Feed(gateway)
+    feed = feed_of(gateway)
     await asyncio.sleep(10)
     assert gateway.asked == 0
 
@@ -128,7 +147,7 @@ async def test_nothing_is_made_when_nobody_looks() -> None:
 async def test_viewers_share_their_frames() -> None:
     """Events are encoded once for all viewers; a later viewer gets its own first event."""
     gateway = Gateway()
-    feed = Feed(gateway)
+    feed = feed_of(gateway)
     one, other = feed.frames(), feed.frames()
     await anext(one)
     gateway.run(2)
@@ -144,7 +163,7 @@ async def test_viewers_share_their_frames() -> None:
 
 async def test_one_who_does_not_read_is_left_behind() -> None:
     """The stream of a viewer that does not read ends; other streams continue."""
-    feed = Feed(Gateway())
+    feed = feed_of(Gateway())
     reader, sleeper = feed.frames(), feed.frames()
     await anext(sleeper)
     for _ in range(50):
@@ -154,10 +173,46 @@ async def test_one_who_does_not_read_is_left_behind() -> None:
     await leave(reader)
 
 
+async def test_one_who_does_not_read_loses_its_place_at_once() -> None:
+    """Although its stream has not ended: it may be blocked in the middle of a frame."""
+    feed = feed_of(Gateway())
+    reader, *sleepers = [feed.frames() for _ in range(16)]
+    for viewer in (*sleepers, reader):
+        await anext(viewer)
+    for _ in range(8):
+        await anext(reader)
+    assert not has_room(feed)
+    await anext(reader)
+    assert has_room(feed)
+    await leave(reader)
+    await turns()
+    assert other_tasks() == []
+    await leave(*sleepers)
+
+
+async def test_the_first_event_has_the_history_and_later_ones_its_latest_point() -> None:
+    gateway, history = Gateway(), History()
+    viewer = feed_of(gateway, history).frames()
+    loop = asyncio.get_running_loop()
+    for queued in (1.0, 2.0):
+        history.add(loop.time(), {"predict": point(queued)})
+        await asyncio.sleep(2)
+    first = event(await anext(viewer))
+    assert first.is_first
+    assert first.history["predict"]["age_s"] == [4.0, 2.0]
+    assert first.history["predict"]["queued_rows"] == [1.0, 2.0]
+
+    later = event(await anext(viewer))
+    assert not later.is_first
+    assert later.history["predict"]["age_s"] == [3.0]
+    assert later.history["predict"]["queued_rows"] == [2.0]
+    await leave(viewer)
+
+
 async def test_many_batches_are_thinned_for_each_api() -> None:
     """Batches are thinned evenly and include the latest of each API; rare ones are all kept."""
     gateway = Gateway()
-    feed = Feed(gateway)
+    feed = feed_of(gateway)
     viewer = feed.frames()
     await anext(viewer)
     gateway.run(100)
@@ -173,7 +228,7 @@ async def test_many_batches_are_thinned_for_each_api() -> None:
 async def test_the_past_is_thinned_too() -> None:
     gateway = Gateway()
     gateway.run(2000)
-    viewer = Feed(gateway).frames()
+    viewer = feed_of(gateway).frames()
     found = numbers(await anext(viewer))
     assert (len(found), found[-1]) == (500, 2000)
     await leave(viewer)
@@ -181,13 +236,13 @@ async def test_the_past_is_thinned_too() -> None:
 
 async def test_viewers_are_bounded() -> None:
     """A viewer over the limit gets nothing until another leaves."""
-    feed = Feed(Gateway())
+    feed = feed_of(Gateway())
     viewers = [feed.frames() for _ in range(16)]
     for viewer in viewers:
         assert has_room(feed)
         await anext(viewer)
     assert not has_room(feed)
-    assert feed.why_no_more == "16 dashboards are open, which is as many as there may be"
+    assert feed.why_no_more == "16 dashboards are open already, the most allowed; close one"
     assert [frame async for frame in feed.frames()] == []
     await leave(viewers.pop())
     assert has_room(feed)
@@ -197,7 +252,7 @@ async def test_viewers_are_bounded() -> None:
 async def test_a_closed_feed_tells_the_last_and_ends() -> None:
     """Current viewers get a last event; new ones are not admitted."""
     gateway = Gateway()
-    feed = Feed(gateway)
+    feed = feed_of(gateway)
     viewer = feed.frames()
     await anext(viewer)
     gateway.run(1)
@@ -211,7 +266,7 @@ async def test_a_closed_feed_tells_the_last_and_ends() -> None:
 async def test_an_event_that_cannot_be_made_is_missed(caplog: pytest.LogCaptureFixture) -> None:
     """The next event has the batches of both."""
     gateway = Gateway()
-    feed = Feed(gateway)
+    feed = feed_of(gateway)
     viewer = feed.frames()
     await anext(viewer)
     gateway.run(1)
@@ -232,7 +287,7 @@ async def test_an_event_that_cannot_be_made_is_missed(caplog: pytest.LogCaptureF
 
 async def test_a_feed_whose_last_event_cannot_be_made_ends_all_the_same() -> None:
     gateway = Gateway()
-    feed = Feed(gateway)
+    feed = feed_of(gateway)
     viewer = feed.frames()
     await anext(viewer)
     gateway.broken = True
@@ -242,5 +297,5 @@ async def test_a_feed_whose_last_event_cannot_be_made_ends_all_the_same() -> Non
 
 def test_closing_costs_nothing_when_nobody_looks() -> None:
     gateway = Gateway()
-    Feed(gateway).close()
+    feed_of(gateway).close()
     assert gateway.asked == 0

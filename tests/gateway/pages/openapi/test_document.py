@@ -93,6 +93,32 @@ def test_it_says_what_errors_look_like(status: int) -> None:
     assert schema == {"$ref": "#/components/schemas/Problem"}
 
 
+def test_errors_are_described_in_the_format_of_the_api() -> None:
+    """Those that the gateway returns before it looks at the route are problem documents everywhere."""
+    apis = [
+        ApiDescription(name="x", route="/x", input={"kind": "json"}),
+        ApiDescription(name="y", route="/v1/y", input={"kind": "json"}, errors="openai"),
+    ]
+    document = document_of(ServiceDescription(name="S", apis=apis), version="1")
+    validate(document)
+
+    assert document["info"]["description"].endswith("(RFC 9457); /v1/y in OpenAI's format.")
+    found = {
+        (path, status): [(kind, content["schema"]["$ref"]) for kind, content in described["content"].items()]
+        for path in ("/x", "/v1/y")
+        for status, described in document["paths"][path]["post"]["responses"].items()
+        if status != "200"
+    }
+    problem_document = [("application/problem+json", "#/components/schemas/Problem")]
+    as_openai = [("application/json", "#/components/schemas/OpenAIError")]
+    assert found == {
+        (path, status): as_openai
+        if path == "/v1/y" and status not in ("401", "414", "431")
+        else problem_document
+        for path, status in found
+    }
+
+
 def test_it_says_which_headers_answers_have() -> None:
     """Headers that are always sent are declared as required."""
     responses = document_of(describe_service(Flowers), version="1")["paths"]["/anything"]["post"]["responses"]

@@ -44,7 +44,10 @@ class Stage:
 
     def document(self, **options: Any) -> Status:
         """Return the document."""
-        builder = StatusBuilder(
+        return self.builder(**options).status()
+
+    def builder(self, **options: Any) -> StatusBuilder:
+        return StatusBuilder(
             self,
             self,
             dispatcher=self,
@@ -54,7 +57,6 @@ class Stage:
             wall_clock=lambda: 1030.0,
             **options,
         )
-        return builder.status()
 
     def _clock(self) -> float:
         self.now += 1

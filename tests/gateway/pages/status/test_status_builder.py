@@ -171,3 +171,35 @@ def test_a_document_is_json(batches: int, errors: int) -> None:
     document = Stage(figures(recent=recent(batches=batches, errors={500: errors}))).document()
 
     assert msgspec.json.decode(msgspec.json.encode(document), type=Status) == document
+
+
+@pytest.mark.parametrize(
+    ("windows", "workers", "share"),
+    [
+        # 100 batches of 12 ms each, in 30 s.
+        ([recent(batches=100)], 1, 0.04),
+        ([recent(batches=100), recent(batches=100)], 2, 0.04),
+        ([recent(batches=100), recent(batches=100, seconds=3.0)], 1, 0.08),
+        ([recent(batches=100, seconds=0.5)], 1, 1.0),
+        ([recent()], 1, 0.0),
+        ([recent(seconds=0.0)], 1, None),
+        ([recent(batches=100)], 0, None),
+        ([], 1, None),
+    ],
+)
+def test_the_utilization_is_the_share_of_the_workers_time(
+    windows: list[Recent], workers: int, share: float | None
+) -> None:
+    """That batches of all APIs took."""
+    stage = Stage(*(named(f"api {at}", each, work=work(workers)) for at, each in enumerate(windows)))
+    assert stage.document().utilization == (None if share is None else pytest.approx(share))
+
+
+def test_the_cheap_look_has_the_same_figures_of_the_first_apis() -> None:
+    """All but the share of the others."""
+    stage = Stage(named("a", recent(batches=100)), named("b", recent(batches=30)), named("c", recent()))
+    looked = stage.builder().figures(2)
+    shown = stage.builder(has_goal=False).figures(5)
+    assert [one.stats.name for one in looked] == ["a", "b"]
+    assert [(one.recent.requests, one.goal_s) for one in looked] == [(100, 0.3), (30, 0.3)]
+    assert [(one.recent.requests, one.goal_s) for one in shown] == [(100, None), (30, None), (0, None)]

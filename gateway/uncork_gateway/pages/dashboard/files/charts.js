@@ -1,207 +1,189 @@
 // The charts, drawn by Plotly once it has loaded, and their captions.
 
-import { counted, msText, number, percent } from "./format.js";
-import { POINTS_S, SERIES_S } from "./history.js";
-import { keep } from "./view.js";
+import { keep, put } from "./dom.js";
+import { count, counted, msExact, msText, number, percent } from "./format.js";
+import { BATCHES_S } from "./history.js";
+import { CONFIG, endLabels, layout, level, line, logAxis, palette, timeAxis, upTo } from "./plot.js";
 import { RELEASES } from "./words.js";
 
-const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false };
-const LEAST_SPAN_S = 60;
+// The axis of a young gateway is as long as its life, and at least this.
+const SHORTEST_S = 60;
+const LABELS_PX = 44;
+const LONG_LABELS_PX = 66;
 
 export class Charts {
   #page;
+  #fields;
 
-  constructor(page) {
+  constructor(page, fields) {
     this.#page = page;
+    this.#fields = fields;
   }
 
-  /** Draw an api's charts at a time (seconds since 1970). */
-  draw(api, past, now) {
-    const colors = palette();
-    keep(this.#page.querySelector("[data-f=sizesLegend]"), Object.values(RELEASES), "li", (item, { label, color }) => {
-      item.style.setProperty("--color", `var(${color})`);
-      if (item.textContent !== label) item.textContent = label;
-    });
+  /** Draw the charts of an API: its status, its past, and the chosen range in seconds. */
+  draw(api, past, status, range) {
+    const colors = palette(this.#page);
+    const span = Math.min(range, Math.max(SHORTEST_S, status.uptime_s));
+    const series = past.last(span, status.time);
+    this.#legend(past.batches);
     for (const [name, make] of Object.entries(CHARTS)) {
-      const { data, layout, text } = make({ api, past, now, colors });
-      const caption = this.#page.querySelector(`[data-f=${name}Text]`);
-      if (caption.textContent !== text) caption.textContent = text;
       const place = this.#page.querySelector(`[data-chart=${name}]`);
-      place.setAttribute("role", "img");
-      place.setAttribute("aria-label", text);
-      globalThis.Plotly?.react(place, data, merged(base(colors), layout), CONFIG);
+      const [width, height] = [place.clientWidth, place.clientHeight];
+      const { text, empty, data, ...own } = make({ api, series, batches: past.batches, now: status.time, span, width, height, colors });
+      this.#fields.text(`${name}Text`, text);
+      place.setAttribute("aria-label", empty ?? text);
+      place.classList.toggle("blank", Boolean(empty));
+      if (empty) {
+        if (place.querySelector(".plot-container")) globalThis.Plotly.purge(place);
+        put(place, empty);
+      } else if (globalThis.Plotly) {
+        if (!place.querySelector(".plot-container")) place.replaceChildren();
+        globalThis.Plotly.react(place, data, layout(colors, own), CONFIG);
+      }
     }
   }
+
+  /** The reasons of the batches that are drawn. */
+  #legend(batches) {
+    const present = new Set(batches.map(({ reason }) => reason));
+    const shown = Object.entries(RELEASES).filter(([reason]) => present.has(reason));
+    keep(this.#fields.sizesLegend, shown, "li", (item, [, { label, color, glyph }]) => {
+      item.style.setProperty("--color", `var(${color})`);
+      item.dataset.glyph = glyph;
+      put(item, label);
+    });
+  }
 }
 
-const CHARTS = { sizes, latency, arrivals, failures, times };
+const CHARTS = { latency, sizes, rates, queue, failures, times };
 
-function sizes({ api, past, now, colors }) {
-  const data = Object.entries(RELEASES).map(([reason, { label, color, symbol }]) => {
-    const batches = past.batches.filter((batch) => batch.reason === reason);
+function latency({ api, series, span, width, height, colors }) {
+  const goal = api.goal_ms;
+  const recent = api.latency;
+  const text = (recent ? `p50 ${msText(recent.p50_ms)}, p95 ${msText(recent.p95_ms)}, p99 ${msText(recent.p99_ms)}` : "Too few requests in the last 30 s")
+    + (goal === null ? "; no goal." : `; goal ${msExact(goal)}.`);
+  const known = [...series.p50_ms, ...series.p99_ms].filter((value) => value > 0);
+  if (!known.length) return { text, empty: `Too few requests in the last ${told(span)}` };
+  const yaxis = logAxis(goal === null ? known : [...known, goal], "ms");
+  const lines = [["p50", "--p50", "dot"], ["p95", "--p95", "dash"], ["p99", "--p99", "solid"]];
+  const labels = lines.map(([name, color]) => ({ y: Math.log10(series[`${name}_ms`].at(-1) || NaN), text: name, color: colors(color) }));
+  if (goal !== null) labels.push({ y: Math.log10(goal), text: "goal", color: colors("--goal") });
+  return {
+    text,
+    data: lines.map(([name, color, dash]) => line(series.ago, series[`${name}_ms`], colors(color), { name, unit: "ms", dash })),
+    margin: { r: LABELS_PX }, xaxis: timeAxis(span, width), yaxis,
+    shapes: goal === null ? [] : [level(goal, colors("--goal"))],
+    annotations: endLabels(labels, yaxis.range, height),
+  };
+}
+
+function sizes({ batches, now, width, colors }) {
+  const latest = batches.at(-1);
+  if (!latest) return { text: "One point per batch.", empty: `No batch in the last ${told(BATCHES_S)}` };
+  const data = Object.entries(RELEASES).map(([name, { label, color, symbol }]) => {
+    const these = batches.filter(({ reason }) => reason === name);
     return {
       type: "scatter", mode: "markers", name: label,
-      x: batches.map(({ ended }) => ended - now), y: batches.map(({ rows }) => rows),
-      text: batches.map(told), hovertemplate: "%{text}<extra></extra>",
-      marker: { color: colors(color), symbol, size: 7, opacity: 0.8, line: { width: 0 } },
+      x: these.map(({ ended }) => ended - now), y: these.map(({ rows }) => rows),
+      text: these.map(described), hovertemplate: "%{text}<extra></extra>",
+      marker: { color: colors(color), symbol, size: 7, opacity: 0.75, line: { width: 0 } },
     };
   });
-  const latest = past.batches.at(-1);
-  const text = latest
-    ? `Each point is a batch of the last ${POINTS_S} s; of many, some. The latest: ${counted(latest.rows, "row")} of ${counted(latest.requests, "request")}, ${label(latest.reason)}.`
-    : `No batch in the last ${POINTS_S} s.`;
-  const most = Math.max(4, ...past.batches.map(({ rows }) => rows));
-  const layout = { xaxis: ago(POINTS_S), yaxis: { title: { text: "rows" }, range: [0, 1.1 * most], nticks: 6, tickformat: ",d" } };
-  return { data, layout, text };
-}
-
-function latency({ api, past, now, colors }) {
-  const goal = api.goal_ms;
-  const line = (name, color, dash, width) => ({
-    type: "scatter", mode: mode(past[name]), name, x: past.time.map((time) => time - now), y: past[name],
-    line: { color: colors(color), dash, width, shape: "linear" }, marker: { size: 5, color: colors(color) },
-    hovertemplate: `${name} %{y:.3~s} ms<extra></extra>`,
-  });
-  const data = [line("p50", "--p50", "dot", 2), line("p95", "--p95", "dash", 2), line("p99", "--p99", "solid", 2.5)];
-  const known = [...past.p50, ...past.p99].filter((value) => value > 0);
-  const ends = goal === null ? known : [...known, goal];
-  const top = ends.length ? Math.log10(Math.max(...ends)) + 0.2 : 3;
-  // At least a decade: a shorter axis would exaggerate small changes.
-  const range = [ends.length ? Math.min(Math.log10(Math.min(...ends)) - 0.15, top - 1) : 0, top];
-  const recent = api.latency;
-  const text = (recent ? `p50 ${msText(recent.p50_ms)}, p95 ${msText(recent.p95_ms)}, p99 ${msText(recent.p99_ms)}` : "Too few requests to say")
-    + (goal === null ? "; there is no goal." : `; the goal is ${msText(goal)}.`);
-  const layout = {
-    xaxis: span(past, now), yaxis: { type: "log", title: { text: "ms" }, range, ...logTicks(range) },
-    shapes: goal === null ? [] : [level(goal, colors("--goal"))],
-    annotations: [...(goal === null ? [] : [onLevel(Math.log10(goal), "goal", colors("--goal"))]), ...names(past, colors)],
+  const of = latest.rows === latest.requests ? "" : ` of ${counted(latest.requests, "request")}`;
+  return {
+    text: `One point per batch, at most ten per second. The latest has ${counted(latest.rows, "row")}${of}.`,
+    data, xaxis: timeAxis(BATCHES_S, width), yaxis: upTo(Math.max(4, ...batches.map(({ rows }) => rows)), "rows"),
   };
-  return { data, layout, text };
 }
 
-function arrivals({ api, past, now, colors }) {
-  const highest = Math.max(1, ...past.rate);
+function rates({ api, series, span, width, height, colors }) {
+  const highest = Math.max(1, ...series.rate_rows);
   const capacity = api.capacity_rows;
-  const above = capacity !== null && capacity > 4 * highest;
-  const data = [
-    { type: "scatter", mode: mode(past.rate), name: "arrivals", x: past.time.map((time) => time - now), y: past.rate, fill: "tozeroy", fillcolor: colors("--rate-fill"), line: { color: colors("--rate"), width: 2.5 }, marker: { size: 5, color: colors("--rate") }, hovertemplate: "arrivals %{y:,.3~r} rows/s<extra></extra>" },
-    { type: "scatter", mode: mode(past.capacity), name: "capacity", x: past.time.map((time) => time - now), y: above ? [] : past.capacity, line: { color: colors("--goal"), width: 2, dash: "dash" }, marker: { size: 5, color: colors("--goal") }, hovertemplate: "capacity %{y:,.3~r} rows/s<extra></extra>" },
+  // A capacity far above the arrivals would flatten their line.
+  const isFar = capacity !== null && capacity > 4 * highest;
+  const tops = isFar ? [highest] : [highest, ...series.capacity_rows];
+  const yaxis = upTo(Math.max(...tops), "rows/s");
+  const arrived = api.rate_rows === null ? "Too few requests in the last 30 s" : `${number(api.rate_rows)} rows/s arrived`;
+  const able = capacity === null ? "too few batches to know the capacity" : `the workers can answer ${api.capacity_is_least ? "at least " : ""}${number(capacity)} rows/s`;
+  const data = [line(series.ago, series.rate_rows, colors("--rate"), { name: "arrivals", unit: "rows/s", fill: colors("--rate-fill") })];
+  if (!isFar) data.push(line(series.ago, series.capacity_rows, colors("--goal"), { name: "capacity", unit: "rows/s", dash: "dash" }));
+  const labels = [
+    { y: series.rate_rows.at(-1), text: "arrivals", color: colors("--rate") },
+    { y: isFar ? NaN : capacity ?? NaN, text: "capacity", color: colors("--goal") },
   ];
-  const tops = above ? [highest] : [highest, ...past.capacity.filter((value) => value !== null)];
-  const note = above
-    ? [{ xref: "paper", yref: "paper", x: 1, y: 1, xanchor: "right", yanchor: "top", text: `capacity ${number(capacity)} rows/s ↑`, showarrow: false, font: { color: colors("--goal") } }]
-    : capacity === null ? [] : [onLevel(capacity, "capacity", colors("--goal"))];
-  const text = (api.rate_rows === null ? "Too few requests to say how many rows arrive; " : `${number(api.rate_rows)} rows/s arrived; `)
-    + (capacity === null ? "too few batches to say what the workers can answer." : `the workers can answer ${api.capacity_is_least ? "at least " : ""}${number(capacity)} rows/s${above ? ", far above the chart" : ""}.`);
-  return { data, layout: { xaxis: span(past, now), yaxis: { title: { text: "rows/s" }, range: [0, 1.15 * Math.max(...tops)], nticks: 6 }, annotations: note }, text };
+  return {
+    text: `${arrived}; ${able}${isFar ? ", far above this chart" : ""}.`,
+    data, margin: { r: LONG_LABELS_PX }, xaxis: timeAxis(span, width), yaxis, annotations: endLabels(labels, yaxis.range, height),
+  };
 }
 
-function failures({ api, past, now, colors }) {
-  const line = (name, color) => ({
-    type: "scatter", mode: mode(past[name]), name, x: past.time.map((time) => time - now), y: past[name],
-    line: { color: colors(color), width: 2.5 }, marker: { size: 5, color: colors(color) }, hovertemplate: `${name} %{y:.3~r} %<extra></extra>`,
-  });
-  const data = [line("errors", "--bad"), line("refused", "--warn")];
-  const highest = Math.max(...past.errors, ...past.refused);
-  const ends = data.flatMap(({ name, y, line: { color } }) => (y.at(-1) > 0 ? [endOf(y.at(-1), name, color)] : []));
+function queue({ api, series, span, width, colors }) {
+  const now = `${counted(api.queued_requests, "request")} with ${counted(api.queued_rows, "row")} queued, the oldest for ${msText(api.oldest_ms)}.`;
+  return {
+    text: api.queued_requests ? now : "Nothing is queued now.",
+    data: [line(series.ago, series.queued_rows, colors("--queue"), { name: "queued", unit: "rows", fill: colors("--queue-fill") })],
+    xaxis: timeAxis(span, width), yaxis: upTo(Math.max(4, ...series.queued_rows), "rows"),
+  };
+}
+
+function failures({ api, series, span, width, height, colors }) {
   const text = api.error_share === null
     ? "No request was answered in the last 30 s."
-    : `${percent(api.error_share)} of ${counted(api.answered, "request")} ended in an error, ${percent(api.refused_share)} were refused.`;
-  return { data, layout: { xaxis: span(past, now), yaxis: { title: { text: "%" }, range: [0, Math.max(5, 1.15 * highest)], nticks: 6 }, annotations: ends }, text };
+    : `Of ${counted(api.answered, "request")}, ${percent(api.error_share)} failed and ${percent(api.refused_share)} were refused.`;
+  const [failed, refused] = [series.error_share, series.refused_share].map((shares) => shares.map((share) => (share === null ? null : 100 * share)));
+  const highest = Math.max(...failed, ...refused);
+  if (!(highest > 0)) {
+    const answered = failed.some((share) => share !== null);
+    return { text, empty: answered ? `No errors and no refusals in the last ${told(span)}` : `No request in the last ${told(span)}` };
+  }
+  const yaxis = { ...upTo(Math.max(5, highest), "% of requests"), range: [0, Math.min(105, 1.12 * Math.max(5, highest))] };
+  const lines = [["errors", failed, "--bad", "solid"], ["refused", refused, "--warn", "dash"]];
+  const labels = lines.map(([name, values, color]) => ({ y: values.at(-1) ?? NaN, text: name, color: colors(color) }));
+  return {
+    text,
+    data: lines.map(([name, values, color, dash]) => line(series.ago, values, colors(color), { name, unit: "%", dash })),
+    margin: { r: LONG_LABELS_PX }, xaxis: timeAxis(span, width), yaxis, annotations: endLabels(labels, yaxis.range, height),
+  };
 }
 
-function times({ api, past, colors }) {
+function times({ api, batches, colors }) {
+  if (!batches.length && !api.estimate) return { text: "One point per batch.", empty: "Too few batches to say" };
   const { intercept_ms, slope_ms, spread, rows } = api.estimate ?? { intercept_ms: 0, slope_ms: 0, spread: 0, rows: null };
-  const most = Math.max(4, rows?.[1] ?? 0, ...past.batches.map(({ cost }) => cost)) * 1.05;
-  const at = (n) => intercept_ms + slope_ms * n;
+  const most = 1.05 * Math.max(4, rows?.[1] ?? 0, ...batches.map(({ cost }) => cost));
+  const at = (size) => intercept_ms + slope_ms * size;
   const marks = (worked, name, symbol, color) => {
-    const batches = past.batches.filter((batch) => batch.worked === worked);
+    const these = batches.filter((batch) => batch.worked === worked);
     return {
-      type: "scatter", mode: "markers", name, x: batches.map(({ cost }) => cost), y: batches.map(({ actual_ms }) => actual_ms),
-      text: batches.map(told), hovertemplate: "%{text}<extra></extra>", marker: { color: colors(color), symbol, size: 6, opacity: 0.55 },
+      type: "scatter", mode: "markers", name, x: these.map(({ cost }) => cost), y: these.map(({ actual_ms }) => actual_ms),
+      text: these.map(described), hovertemplate: "%{text}<extra></extra>", marker: { color: colors(color), symbol, size: 6, opacity: 0.5 },
     };
   };
   const edge = (factor, fill) => ({
     type: "scatter", mode: "lines", x: [0, most], y: [at(0) * factor, at(most) * factor], line: { width: 0 }, fill, fillcolor: colors("--band"), hoverinfo: "skip",
   });
-  const line = { type: "scatter", mode: "lines", name: "estimate", x: [0, most], y: [at(0), at(most)], line: { color: colors("--goal"), width: 2 }, hoverinfo: "skip" };
-  const data = [marks(true, "batch", "circle", "--p95"), marks(false, "failed batch", "x", "--bad")];
-  if (rows) data.unshift(edge(Math.max(0, 1 - spread)), edge(1 + spread, "tonexty"));
-  if (rows) data.push(line);
-  const text = rows
-    ? `A batch of n rows takes ${msText(intercept_ms)} + ${msText(slope_ms)} × n (±${Math.max(1, Math.round(100 * spread))} %); ${seen(rows)} were seen.`
-    : "Too few batches have succeeded to say how long one takes.";
-  const highest = Math.max(...past.batches.map(({ actual_ms }) => actual_ms), rows ? at(most) * (1 + spread) : 1);
-  return { data, layout: { xaxis: { title: { text: "rows" }, range: [0, most], nticks: 8 }, yaxis: { title: { text: "ms" }, range: [0, 1.08 * highest], nticks: 6 } }, text };
-}
-
-// Parts of charts
-
-const label = (reason) => RELEASES[reason]?.label ?? reason;
-
-/** A line needs two points; a single one is drawn as a marker. */
-const mode = (values) => (values.filter((value) => value !== null).length > 1 ? "lines" : "markers");
-
-function told(batch) {
-  const failed = batch.worked ? "" : "<br>failed";
-  return `<b>batch ${batch.number}</b><br>${counted(batch.rows, "row")} of ${counted(batch.requests, "request")}, worker ${batch.worker}`
-    + `<br>${label(batch.reason)}, after ${msText(batch.waited_ms)}<br>took ${msText(batch.actual_ms)}, predicted ${msText(batch.predicted_ms)}${failed}`;
-}
-
-/** An axis of the last seconds up to now. */
-function ago(seconds) {
-  const step = seconds > 240 ? 60 : seconds > 120 ? 30 : 15;
-  const tickvals = Array.from({ length: Math.floor(seconds / step) + 1 }, (_, index) => -index * step);
-  const told = (value) => (value % 60 === 0 && value < -60 ? `${-value / 60} min ago` : `${-value} s ago`);
-  return { range: [-seconds, 0.01 * seconds], tickvals, ticktext: tickvals.map((value) => (value ? told(value) : "now")) };
-}
-
-/** An axis that grows with the history, up to its limit. */
-const span = (past, now) => ago(Math.min(SERIES_S, Math.max(LEAST_SPAN_S, now - past.time[0])));
-
-/** Ticks at 1, 2 and 5 times powers of ten. */
-function logTicks([low, high]) {
-  const powers = Array.from({ length: Math.ceil(high) - Math.floor(low) + 1 }, (_, index) => Math.floor(low) + index);
-  const steps = high - low > 3 ? [1] : [1, 2, 5];
-  const tickvals = powers.flatMap((power) => steps.map((step) => step * 10 ** power));
-  return { tickvals, ticktext: tickvals.map(number) };
-}
-
-const level = (y, color) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { color, width: 2, dash: "dash" } });
-
-const endOf = (y, text, color) => ({ xref: "paper", x: 1, xanchor: "right", y, yanchor: "bottom", text, showarrow: false, font: { color } });
-
-const onLevel = (y, text, color) => ({ xref: "paper", x: 0, xanchor: "left", y, yanchor: "bottom", text, showarrow: false, font: { color } });
-
-/** Names at the ends of the lines of percentiles. */
-function names(past, colors) {
-  return ["p50", "p99"].flatMap((name) => {
-    const last = past[name].at(-1);
-    return last > 0 ? [{ ...endOf(Math.log10(last), name, colors(`--${name}`)), yanchor: name === "p50" ? "top" : "bottom" }] : [];
-  });
-}
-
-function base(colors) {
-  const axis = { gridcolor: colors("--grid"), linecolor: colors("--line"), zeroline: false, fixedrange: true, automargin: true, ticks: "", tickfont: { size: 12 } };
+  const data = [marks(true, "batch", "circle", "--batch"), marks(false, "failed batch", "x", "--bad")];
+  if (rows) {
+    data.unshift(edge(Math.max(0, 1 - spread)), edge(1 + spread, "tonexty"));
+    data.push({ type: "scatter", mode: "lines", x: [0, most], y: [at(0), at(most)], line: { color: colors("--goal"), width: 2 }, hoverinfo: "skip" });
+  }
+  const unit = api.counts === "cost" ? "unit of cost" : "row";
+  const highest = Math.max(1, ...batches.map(({ actual_ms }) => actual_ms), rows ? at(most) * (1 + spread) : 0);
   return {
-    margin: { l: 48, r: 14, t: 8, b: 32 }, autosize: true, showlegend: false, hovermode: "closest", dragmode: false,
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", uirevision: "kept",
-    font: { family: "system-ui, sans-serif", size: 12, color: colors("--muted") },
-    hoverlabel: { bgcolor: colors("--card"), bordercolor: colors("--line"), font: { color: colors("--text") }, align: "left" },
-    xaxis: { ...axis }, yaxis: { ...axis, rangemode: "tozero" },
+    text: rows
+      ? `Estimate: ${msText(intercept_ms)} + ${msText(slope_ms)} per ${unit} (±${number(Math.max(1, 100 * spread))} %). ${seen(rows)}`
+      : "Too few batches have succeeded to estimate the time of one.",
+    data, xaxis: { title: { text: api.counts === "cost" ? "cost" : "rows", standoff: 4 }, range: [0, most], nticks: 6 },
+    yaxis: upTo(highest, "ms"), margin: { b: 44 },
   };
 }
 
-function merged(first, second) {
-  return { ...first, ...second, xaxis: { ...first.xaxis, ...second.xaxis }, yaxis: { ...first.yaxis, ...second.yaxis } };
+function described(batch) {
+  const label = RELEASES[batch.reason]?.label ?? batch.reason;
+  return `<b>batch ${batch.number}</b><br>${counted(batch.rows, "row")} of ${counted(batch.requests, "request")}, worker ${batch.worker}`
+    + `<br>${label}, after ${msText(batch.waited_ms)}<br>took ${msText(batch.actual_ms)}, predicted ${msText(batch.predicted_ms)}${batch.worked ? "" : "<br>failed"}`;
 }
 
-/** The current colours of dashboard.css, which follow the light or dark scheme. */
-function palette() {
-  const style = getComputedStyle(document.documentElement);
-  return (name) => style.getPropertyValue(name).trim();
-}
+const seen = ([least, most]) => (least === most ? `All batches had the size ${count(least)}.` : `Batches had sizes from ${count(least)} to ${count(most)}.`);
 
-function seen([least, most]) {
-  return least === most ? `only batches of ${counted(least, "row")}` : `batches of ${number(least)} to ${number(most)} rows`;
-}
+/** A span of time in words. */
+const told = (seconds) => (seconds < 90 ? "minute" : `${Math.round(seconds / 60)} min`);

@@ -1,8 +1,11 @@
 // Receives the gateway's events and updates the page.
 
 import { Charts } from "./charts.js";
+import { Fields } from "./dom.js";
+import { GatewayView } from "./gateway.js";
 import { History } from "./history.js";
-import { View } from "./view.js";
+import { settings } from "./settings.js";
+import { ApiView } from "./view.js";
 
 // Without an event for this long the connection counts as lost: the gateway sends one per second.
 const SILENCE_MS = 8000;
@@ -11,9 +14,12 @@ const LONGEST_RETRY_MS = 5000;
 // A hidden page disconnects after this time, so that it costs the gateway nothing.
 const HIDDEN_MS = 60_000;
 
+const fields = new Fields(document);
 const history = new History();
-const view = new View(document, show);
-const charts = new Charts(document);
+const gateway = new GatewayView(fields);
+const view = new ApiView(fields);
+const charts = new Charts(document, fields);
+const range = settings(document, show);
 const address = "dashboard/events";
 
 let source = null;
@@ -22,6 +28,9 @@ let retry = 0;
 let hiding = 0;
 let retryMs = FIRST_RETRY_MS;
 let lostSince = 0;
+let isPaused = false;
+
+// The connection. A paused page has none: the gateway keeps the history.
 
 function connect() {
   retry = 0;
@@ -49,7 +58,7 @@ function receive(event) {
   lostSince = 0;
   watchOut();
   history.add(event);
-  view.live();
+  gateway.live();
   show();
 }
 
@@ -61,24 +70,59 @@ async function lose() {
   retry = setTimeout(connect, retryMs);
   retryMs = Math.min(LONGEST_RETRY_MS, retryMs * 1.5);
   const why = await reason();
-  if (lostSince === since) view.lost(why, history.status ? since : null);
+  if (lostSince === since && !isPaused) gateway.lost(why, history.status ? since : null);
 }
 
 async function reason() {
   try {
     const reply = await fetch(address, { method: "HEAD" });
-    if (reply.status === 401) return "The gateway wants an API key, which a browser cannot send. Start it with --admin-port, and look there.";
-    if (reply.status === 503) return "The gateway is shutting down, or too many dashboards are open.";
-    return reply.ok ? "The connection to the gateway was lost." : `The gateway answers ${reply.status}.`;
+    if (reply.status === 401) return "This gateway requires an API key, which a browser cannot send. Start it with --admin-port, and open the dashboard on that port.";
+    if (reply.status === 503) return "The gateway is shutting down, or 16 dashboards are open already.";
+    return reply.ok ? "The connection to the gateway was lost." : `The gateway answered ${reply.status}.`;
   } catch {
     return "The gateway cannot be reached.";
   }
 }
 
+function pause() {
+  isPaused = !isPaused;
+  fields.text("pause", isPaused ? "Resume" : "Pause");
+  if (isPaused) {
+    disconnect();
+    lostSince = 0;
+    gateway.paused();
+  } else {
+    connect();
+  }
+}
+
+// The page
+
+/** The name of an API in the address; empty if there is none. */
+function chosen() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return "";
+  }
+}
+
 function show() {
-  if (!history.status) return;
-  const api = view.show(history.status);
-  if (api && !document.hidden) charts.draw(api, history.apis.get(api.name), history.status.time);
+  const { status } = history;
+  if (!status) return;
+  const name = chosen();
+  const api = status.apis.find((each) => each.name === name) ?? status.apis[0];
+  gateway.show(status, api);
+  const past = api && history.api(api.name);
+  const isBusy = Boolean(api && (Object.keys(api.requests).length || api.queued_requests || api.failure || past.hasTraffic));
+  fields.api.hidden = !isBusy;
+  if (!isBusy) {
+    gateway.idle(status, api, history.commands[api?.name]);
+    return;
+  }
+  gateway.busy();
+  view.show(api, status);
+  if (!document.hidden) charts.draw(api, past, status, range());
 }
 
 document.addEventListener("visibilitychange", () => {
@@ -86,11 +130,13 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
     hiding = setTimeout(disconnect, HIDDEN_MS);
   } else {
-    if (!source && !retry) connect();
+    if (!source && !retry && !isPaused) connect();
     show();
   }
 });
-window.addEventListener("pagehide", disconnect);
+fields.pause.addEventListener("click", pause);
+addEventListener("hashchange", show);
+addEventListener("pagehide", disconnect);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
 // Texts and numbers appear before the chart library has loaded.
 document.getElementById("plotly").addEventListener("load", show);

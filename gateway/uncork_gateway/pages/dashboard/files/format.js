@@ -1,23 +1,30 @@
 // Numbers and times as people read them.
 
-const SHORT = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const TWO_DIGITS = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 });
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 // A decaying rate never reaches 0 by itself.
 const NOTHING = 0.00005;
 
-/** Three significant digits, or all digits before the point. */
-export function number(value) {
-  if (Math.abs(value) < NOTHING) return "0";
-  return Math.abs(value) >= 1000 ? WHOLE.format(value) : SHORT.format(value);
-}
+/** A measured value, with two significant digits. */
+export const number = (value) => (Math.abs(value) < NOTHING ? "0" : TWO_DIGITS.format(value));
 
-/** A number and its unit, separate so that the unit can be smaller. */
-export function ms(value) {
-  return value >= 10_000 ? [number(value / 1000), "s"] : [number(value), "ms"];
-}
+/** A count, exact; the cost of rows may be fractional. */
+export const count = (value) => (Number.isInteger(value) ? WHOLE.format(value) : number(value));
+
+export const counted = (value, what) => `${count(value)} ${what}${value === 1 ? "" : "s"}`;
+
+/** A time and its unit, separate so that the unit can be smaller. */
+export const ms = (value) => (value >= 10_000 ? [number(value / 1000), "s"] : [number(value), "ms"]);
 
 export const msText = (value) => ms(value).join(" ");
+
+/** A setting, exact. */
+export const msExact = (value) => (value >= 10_000 ? `${count(value / 1000)} s` : `${count(value)} ms`);
+
+export function percent(share) {
+  return share > 0.99 && share < 1 ? "over 99 %" : `${number(100 * share)} %`;
+}
 
 export function bytes(value) {
   const units = ["B", "kB", "MB", "GB"];
@@ -37,8 +44,4 @@ export function duration(seconds) {
   return minutes ? `${minutes} min ${whole % 60} s` : `${whole} s`;
 }
 
-export const percent = (share) => `${number(100 * share)} %`;
-
-export const counted = (count, what) => `${number(count)} ${what}${count === 1 ? "" : "s"}`;
-
-export const sum = (counts) => Object.values(counts).reduce((total, count) => total + count, 0);
+export const sum = (counts) => Object.values(counts).reduce((total, value) => total + value, 0);

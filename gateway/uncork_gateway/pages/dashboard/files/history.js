@@ -1,71 +1,89 @@
-// The page's history. It is bounded, because a page may stay open for days.
+// The past that the charts show. It is bounded, because a page may stay open for days.
 
-const SERIES = ["p50", "p95", "p99", "rate", "capacity", "errors", "refused"];
-export const SERIES_S = 300;
-export const POINTS_S = 60;
-const MOST_POINTS = 1200;
-// A longer gap between two events is drawn as one.
-const GAP_S = 5;
+export const LONGEST_S = 900;
+export const BATCHES_S = 60;
+const MOST_BATCHES = 1200;
+// Two points further apart have a gap between them.
+const GAP_S = 10;
+// The same point arrives several times, with ages rounded to a tenth of a second.
+const SAME_S = 0.5;
+const COLUMNS = ["p50_ms", "p95_ms", "p99_ms", "rate_rows", "capacity_rows", "error_share", "refused_share", "queued_rows"];
 
 export class History {
-  constructor() {
-    this.clear();
-  }
+  status = null;
+  commands = {};
+  #number = -1;
+  #apis = new Map();
 
-  clear() {
-    this.status = null;
-    this.number = -1;
-    this.apis = new Map();
-  }
-
-  /** Add an event; the history of another gateway at this address is dropped. */
-  add({ status, batches }) {
-    const began = status.time - status.uptime_s;
-    if (this.status && Math.abs(began - (this.status.time - this.status.uptime_s)) > 2) this.clear();
-    const gap = this.status && status.time - this.status.time > GAP_S;
+  /** Add an event. The first event of a connection has everything that the gateway remembers. */
+  add({ status, batches, history, commands, is_first }) {
+    if (is_first) this.#clear();
     this.status = status;
-    const before = this.apis;
-    this.apis = new Map(status.apis.map((api) => [api.name, before.get(api.name) ?? new ApiHistory()]));
-    for (const api of status.apis) this.apis.get(api.name).sample(status.time, api, gap);
+    this.commands = commands;
+    const before = this.#apis;
+    this.#apis = new Map(status.apis.map(({ name }) => [name, before.get(name) ?? new ApiHistory()]));
+    for (const [name, columns] of Object.entries(history)) this.#apis.get(name)?.add(columns, status.time);
     for (const batch of batches) {
-      if (batch.number > this.number) this.apis.get(batch.api)?.batches.push(batch);
+      if (batch.number > this.#number) this.#apis.get(batch.api)?.batches.push(batch);
     }
-    this.number = Math.max(this.number, ...batches.map((batch) => batch.number));
-    for (const api of this.apis.values()) api.forget(status.time);
+    this.#number = Math.max(this.#number, ...batches.map((batch) => batch.number));
+    for (const api of this.#apis.values()) api.forget(status.time);
+  }
+
+  api(name) {
+    return this.#apis.get(name);
+  }
+
+  #clear() {
+    this.#number = -1;
+    this.#apis.clear();
   }
 }
 
 class ApiHistory {
+  batches = [];
+  time = [];
+
   constructor() {
-    this.batches = [];
-    this.time = [];
-    for (const name of SERIES) this[name] = [];
+    for (const name of COLUMNS) this[name] = [];
   }
 
-  sample(time, api, gap) {
-    if (gap) this.#push(time - 1, {}, {});
-    this.#push(time, api, api.latency ?? {});
+  /** Whether there was a request in the time that it covers. */
+  get hasTraffic() {
+    return this.batches.length > 0 || this.rate_rows.some((rate) => rate > 0) || this.error_share.some((share) => share !== null);
   }
 
-  #push(time, api, latency) {
+  add(columns, now) {
+    columns.age_s.forEach((age, at) => {
+      const time = now - age;
+      const latest = this.time.at(-1) ?? -Infinity;
+      if (time < latest + SAME_S) return;
+      if (time > latest + GAP_S && this.time.length) this.#push(latest + SAME_S, () => null);
+      this.#push(time, (name) => columns[name][at]);
+    });
+  }
+
+  #push(time, value) {
     this.time.push(time);
-    this.p50.push(latency.p50_ms ?? null);
-    this.p95.push(latency.p95_ms ?? null);
-    this.p99.push(latency.p99_ms ?? null);
-    this.rate.push(api.rate_rows ?? null);
-    this.capacity.push(api.capacity_rows ?? null);
-    this.errors.push(percentage(api.error_share));
-    this.refused.push(percentage(api.refused_share));
+    for (const name of COLUMNS) this[name].push(value(name));
   }
 
   forget(now) {
     let old = 0;
-    while (this.time[old] < now - SERIES_S) old += 1;
-    for (const name of ["time", ...SERIES]) this[name].splice(0, old);
-    let gone = Math.max(0, this.batches.length - MOST_POINTS);
-    while (gone < this.batches.length && this.batches[gone].ended < now - POINTS_S) gone += 1;
+    while (this.time[old] < now - LONGEST_S) old += 1;
+    for (const name of ["time", ...COLUMNS]) this[name].splice(0, old);
+    let gone = Math.max(0, this.batches.length - MOST_BATCHES);
+    while (gone < this.batches.length && this.batches[gone].ended < now - BATCHES_S) gone += 1;
     this.batches.splice(0, gone);
   }
-}
 
-const percentage = (share) => (typeof share === "number" ? 100 * share : null);
+  /** The points of the last seconds, by column; `ago` is negative. */
+  last(seconds, now) {
+    // The point before the first one continues its line to the edge of the chart.
+    const first = Math.max(0, this.time.findIndex((time) => time >= now - seconds) - 1);
+    const recent = this.time.at(-1) >= now - seconds ? first : this.time.length;
+    const series = { ago: this.time.slice(recent).map((time) => time - now) };
+    for (const name of COLUMNS) series[name] = this[name].slice(recent);
+    return series;
+  }
+}

@@ -1,25 +1,27 @@
-// Labels and colours of reasons and states. Colours are names of properties in dashboard.css.
+// Labels and colors of reasons and states. Colors are names of properties in dashboard.css.
 // All sentences come from the gateway's status.
 
 /** Reasons of releases, in the order of the list. */
 export const RELEASES = {
-  idle: { label: "idle", color: "--idle", symbol: "circle" },
-  not_worth_waiting: { label: "not worth waiting", color: "--worth", symbol: "diamond" },
-  full: { label: "full", color: "--full", symbol: "square" },
-  deadline: { label: "deadline", color: "--deadline", symbol: "triangle-up" },
-  drain: { label: "drain", color: "--drain", symbol: "x" },
+  idle: { label: "worker idle", color: "--idle", symbol: "circle", glyph: "●" },
+  not_worth_waiting: { label: "not worth waiting", color: "--worth", symbol: "diamond", glyph: "◆" },
+  full: { label: "batch full", color: "--full", symbol: "square", glyph: "■" },
+  deadline: { label: "goal at risk", color: "--deadline", symbol: "triangle-up", glyph: "▲" },
+  drain: { label: "shutting down", color: "--drain", symbol: "x", glyph: "✕" },
 };
 
 /** Reasons of refusals. */
 export const SHEDS = {
-  deadline: "the goal could not have been met",
-  client_deadline: "the client's own deadline could not have been met",
+  deadline: "could not have met the goal",
+  client_deadline: "could not have met the client's deadline",
   queue_full: "the queue was full",
   no_worker: "no worker was ready",
   draining: "the gateway was shutting down",
 };
 
+/** Label and tone of a state, of the gateway or of an API. */
 export const STATES = {
+  ok: ["OK", "good"],
   ready: ["ready", "good"],
   degraded: ["degraded", "warn"],
   failing: ["failing", "bad"],
@@ -31,23 +33,18 @@ export const STATES = {
 export const WORKERS = { idle: "good", busy: "info", starting: "muted", lost: "bad" };
 
 const LIMITS = {
-  nothing: ["nothing limits it", "good"],
-  workers: ["limited by workers", "warn"],
-  goal: ["limited by its goal", "warn"],
+  nothing: ["nothing limits it", "muted"],
+  workers: ["limited by the workers", "warn"],
+  goal: ["limited by the goal", "warn"],
   cap: ["limited by the batch cap", "warn"],
 };
 
-/** Label and tone of an api: its state if it is not ok, else its limit. */
-export function verdict({ state, limited_by, requests, too_few_requests }) {
-  if (state !== "ok") return STATES[state];
-  if (limited_by !== "nothing" || !too_few_requests) return LIMITS[limited_by];
-  return [Object.keys(requests).length ? "too few requests to say" : "idle", "muted"];
-}
-
-/** The tone of an answer's status. */
-export function tone(status) {
-  if (status < "300") return "good";
-  return status < "500" ? "warn" : "bad";
+/** The state of an API within that of the gateway, and what limits it: [state, tone], [limit, tone]. */
+export function verdict(api, gateway) {
+  if (["starting", "not_ready", "draining"].includes(gateway.state)) return [STATES[gateway.state], ["", "muted"]];
+  if (!Object.keys(api.requests).length) return [["idle", "muted"], ["no request in the last 30 s", "muted"]];
+  if (api.too_few_requests && api.limited_by === "nothing") return [STATES[api.state], ["too few requests to say more", "muted"]];
+  return [STATES[api.state], LIMITS[api.limited_by]];
 }
 
 /** Advice about requests that fail. */

@@ -1,0 +1,79 @@
+"""The cost of the dashboard's history: one sample of a gateway with real dispatcher, metrics and recorder."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from statistics import median
+
+from uncork_dispatcher import ApiRules, BatchResult, Job, TaskRunner
+from uncork_gateway.backends.slot import BackendSlot
+from uncork_gateway.front_end import FrontEnd
+from uncork_gateway.pages.dashboard.history import STEP_S, History
+from uncork_gateway.pages.dashboard.sampler import Sampler
+from uncork_gateway.pages.status.formatting import SERVICE
+from uncork_gateway.pages.status.status_builder import ServedApi
+from uncork_gateway.settings import ServerSettings
+
+_REQUESTS = 300
+_SAMPLES = 200
+
+
+class _Served:
+    """A service with some APIs, and no worker processes."""
+
+    any_ready = True
+    not_ready_reason = ""
+    not_ready = ""
+    server = "benchmark"
+    restarts = 0
+
+    def __init__(self, apis: Sequence[str]) -> None:
+        self._apis = apis
+
+    def failure(self, api: str) -> None:
+        return None
+
+    def served_apis(self) -> dict[str, ServedApi]:
+        return dict.fromkeys(self._apis, ServedApi())
+
+    def slots(self) -> list[BackendSlot]:
+        return []
+
+    def worker_states(self) -> list[str]:
+        return []
+
+    def serves(self, api: str) -> bool:
+        return True
+
+    def expire(self) -> None:
+        pass
+
+
+def share_of_processor(apis: int) -> float:
+    """Return the share of a processor that the history of this many busy APIs takes."""
+    return asyncio.run(_sample_s([f"api-{number}" for number in range(apis)])) / STEP_S
+
+
+async def _sample_s(apis: Sequence[str]) -> float:
+    """Return the median time of a sample."""
+
+    async def execute(job: Job[None]) -> BatchResult[None]:
+        return BatchResult([None] * len(job.payloads))
+
+    front = FrontEnd(ServerSettings(), _Served(apis), TaskRunner(execute), names=SERVICE)
+    front.dispatcher.worker_ready(0)
+    for name in apis:
+        front.dispatcher.set_api(ApiRules(name=name))
+        await asyncio.gather(*(front.dispatcher.call(name, None) for _ in range(_REQUESTS)))
+        for _ in range(_REQUESTS):
+            front.metrics.api(name).answered(200, 0.02)
+    sampler = Sampler(front.status_builder, History())
+    seconds = []
+    for _ in range(_SAMPLES):
+        began = time.perf_counter()
+        sampler.sample()
+        seconds.append(time.perf_counter() - began)
+    front.dispatcher.close()
+    return median(seconds)

@@ -1,0 +1,86 @@
+"""The recent past of each API for the charts, in bounded memory. No clock, no I/O."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+SPAN_S = 900.0
+"""The age of the oldest points."""
+STEP_S = 2.0
+"""The time between two points."""
+# Each takes 32 kB.
+MOST_APIS = 32
+
+
+class Point(NamedTuple):
+    """The figures of an API at one time; NaN if unknown.
+
+    Attributes:
+        p50_ms, p95_ms, p99_ms: recent latency.
+        rate_rows, capacity_rows: rows per second.
+        error_share, refused_share: of the recent answers.
+        queued_rows: at that time.
+    """
+
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    rate_rows: float
+    capacity_rows: float
+    error_share: float
+    refused_share: float
+    queued_rows: float
+
+
+Columns = dict[str, list[float | None]]
+"""Points by column, the oldest first: ``age_s`` and the fields of :class:`Point`. JSON has null for NaN."""
+
+_NAMES = ("age_s", *Point._fields)
+
+
+class History:
+    """The points of the last ``span_s`` seconds of each API. APIs beyond ``most_apis`` have none."""
+
+    def __init__(self, *, span_s: float = SPAN_S, step_s: float = STEP_S, most_apis: int = MOST_APIS) -> None:
+        self._span_s = span_s
+        self._size = round(span_s / step_s)
+        self._most_apis = most_apis
+        self._rings: dict[str, _Ring] = {}
+
+    def add(self, now: float, points: Mapping[str, Point]) -> None:
+        """Add the points of all APIs at ``now``. An API without one is dropped."""
+        self._rings = {name: ring for name, ring in self._rings.items() if name in points}
+        for name, point in points.items():
+            if name not in self._rings and len(self._rings) < self._most_apis:
+                self._rings[name] = _Ring(self._size)
+            if name in self._rings:
+                self._rings[name].add(now, point)
+
+    def columns(self, now: float, *, most: int | None = None) -> dict[str, Columns]:
+        """Return the points of each API, at most the last ``most``; ages are relative to ``now``."""
+        return {
+            name: ring.columns(now, span_s=self._span_s, most=self._size if most is None else most)
+            for name, ring in self._rings.items()
+        }
+
+
+class _Ring:
+    """The last points of one API. A new one replaces the oldest."""
+
+    def __init__(self, size: int) -> None:
+        self._rows = np.full((size, len(_NAMES)), np.nan)
+        self._added = 0
+
+    def add(self, now: float, point: Point) -> None:
+        # Three significant digits are enough for a chart, and shorter to send.
+        self._rows[self._added % len(self._rows)] = (now, *(float(f"{value:.3g}") for value in point))
+        self._added += 1
+
+    def columns(self, now: float, *, span_s: float, most: int) -> Columns:
+        size = len(self._rows)
+        kept = min(self._added, size, most)
+        rows = self._rows[np.arange(self._added - kept, self._added) % size]
+        rows = rows[rows[:, 0] >= now - span_s]
+        rows[:, 0] = np.round(now - rows[:, 0], 1)
+        return dict(zip(_NAMES, rows.T.tolist(), strict=True))

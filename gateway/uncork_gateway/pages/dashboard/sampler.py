@@ -1,0 +1,65 @@
+"""Samples the APIs for the history of the dashboard, whether or not somebody watches."""
+
+import asyncio
+import math
+from collections.abc import Iterable
+from typing import Protocol
+
+from uncork_gateway.pages.dashboard.history import MOST_APIS, STEP_S, History, Point
+from uncork_gateway.pages.status.figures import Figures
+from uncork_gateway.telemetry.recent import WINDOW_S
+
+
+class FiguresSource(Protocol):
+    """Where the figures come from."""
+
+    def figures(self, most: int) -> Iterable[Figures]:
+        """Return the figures of the first ``most`` APIs. They need not know the other APIs."""
+
+
+class Sampler:
+    """Adds a point of each API to a history every ``step_s`` seconds, between start and stop."""
+
+    def __init__(self, source: FiguresSource, history: History, *, step_s: float = STEP_S) -> None:
+        self._source = source
+        self._history = history
+        self._step_s = step_s
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._step_s, self._on_timer)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def sample(self) -> None:
+        """Add a point of each API."""
+        points = {one.stats.name: point_of(one) for one in self._source.figures(MOST_APIS)}
+        self._history.add(asyncio.get_running_loop().time(), points)
+
+    def _on_timer(self) -> None:
+        # First the timer: an error must not end the sampling.
+        self.start()
+        self.sample()
+
+
+def point_of(figures: Figures) -> Point:
+    """Return the point of an API: the same figures as in its status, where those are known."""
+    recent = figures.recent
+    duration = recent.counts.duration
+    p50, p95, p99 = (
+        math.nan if recent.is_few else 1000 * duration.quantile(share) for share in (0.5, 0.95, 0.99)
+    )
+    # The rate of a few requests is chance, but a chart must show that there were some.
+    rate = recent.arrived_rows / max(WINDOW_S, recent.seconds) if recent.is_few else recent.rate
+    return Point(
+        p50_ms=p50,
+        p95_ms=p95,
+        p99_ms=p99,
+        rate_rows=rate,
+        capacity_rows=math.nan if figures.capacity is None else figures.capacity,
+        error_share=recent.error_share if recent.answered else math.nan,
+        refused_share=recent.refused_share if recent.answered else math.nan,
+        queued_rows=figures.stats.queued_rows,
+    )
