@@ -27,7 +27,7 @@ from uncork_gateway.pages.status.phrases import (
 )
 from uncork_gateway.telemetry.recent import WINDOW_S
 
-RefusalReason = ShedReason | Literal["no_room"]
+RefusalCause = ShedReason | Literal["no_room"]
 
 
 def why_this_size(figures: Figures, names: Names) -> str:
@@ -100,7 +100,7 @@ def why_refused(figures: Figures, names: Names) -> str | None:
     recent = figures.recent
     if not recent.refused:
         return None
-    reasons: list[tuple[RefusalReason, int]] = [*recent.counts.sheds.most_common()]
+    reasons: list[tuple[RefusalCause, int]] = [*recent.counts.sheds.most_common()]
     # Bodies without room are refused before they reach the dispatcher.
     if recent.refused > recent.counts.sheds.total():
         reasons.append(("no_room", recent.refused - recent.counts.sheds.total()))
@@ -116,7 +116,7 @@ def why_refused(figures: Figures, names: Names) -> str | None:
     return f"{refused}. {' '.join(parts)}"
 
 
-def _refusal(figures: Figures, names: Names, reason: RefusalReason, times: int) -> str:
+def _refusal(figures: Figures, names: Names, reason: RefusalCause, times: int) -> str:
     """State the status of refusals and the reason, in sentences without the first words."""
     they = "it" if times == 1 else "they"
     match reason:
@@ -135,7 +135,7 @@ def _refusal(figures: Figures, names: Names, reason: RefusalReason, times: int) 
             now = f"{workers(figures, names)} {are(figures.work.workers)} {names.ready} now."
             return f"503 (no_worker): {names.none_ready}. {now}"
         case "no_room":
-            return "503: too many large request bodies were arriving at once."
+            return "503 (no_room): too many large request bodies were arriving at once."
         case "draining":
             return "503 (draining): the server is shutting down."
         case _:

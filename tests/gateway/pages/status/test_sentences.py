@@ -26,7 +26,7 @@ from uncork_gateway.pages.status.document import Limit
 from uncork_gateway.pages.status.explain import sentence, waits_for
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
-from uncork_gateway.pages.status.reasons import RefusalReason, why_refused, why_this_size
+from uncork_gateway.pages.status.reasons import RefusalCause, why_refused, why_this_size
 from uncork_gateway.pages.status.slots import doing
 
 Table = dict[str, tuple[Names, Figures, str]]
@@ -103,7 +103,7 @@ def test_every_reason_limit_and_code_is_in_the_table() -> None:
 
     assert holds == set(get_args(HoldReason))
     assert releases == set(get_args(Reason))
-    assert sheds | no_room == {reason for part in get_args(RefusalReason) for reason in get_args(part)}
+    assert sheds | no_room == {reason for part in get_args(RefusalCause) for reason in get_args(part)}
     assert limits == set(get_args(Limit))
     assert {case.partition(",")[0] for case in table_advice.CASES} == set(ADVICE)
 
