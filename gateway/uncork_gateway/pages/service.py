@@ -54,7 +54,7 @@ class ServicePages:
         self._front = front
         self._served = served
         self._routes_of: Mapping[str, Model] | None = None
-        self._wants_keys = settings.keys is not None
+        self._settings = settings
         models = ModelPages(
             version=VERSION,
             models=lambda: served.models,
@@ -86,7 +86,7 @@ class ServicePages:
         if self._served.service is None:
             return _error(request.url.path, 503, self._served.not_ready_reason, {"retry-after": "1"})
         service, models = self._served.service, self._served.models
-        document = make_openapi(service, models, version=VERSION, wants_keys=self._wants_keys)
+        document = make_openapi(service, models, self._settings)
         return Response(msgspec.json.encode(document), media_type="application/json")
 
     async def _http_error(self, request: Request, error: Exception) -> Response:
