@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 _SHORTEST_KEY = 16
 _BEARER = b"bearer "
-_REFUSAL = "missing or unknown API key; send it as Authorization: Bearer KEY or X-Api-Key: KEY"
+REFUSAL = "missing or unknown API key; send it as Authorization: Bearer KEY or X-Api-Key: KEY"
 
 
 class WrongKeys(ValueError):
@@ -89,7 +89,7 @@ class RequireKey:
         if is_free or self.keys.admit(scope["headers"]):
             await self.app(scope, receive, send)
             return
-        refusal = self.error(scope["path"], 401, _REFUSAL, {"www-authenticate": "Bearer"})
+        refusal = self.error(scope["path"], 401, REFUSAL, {"www-authenticate": "Bearer"})
         await refusal(scope, receive, send)
 
 

@@ -126,7 +126,7 @@ class WorkerEvents:
                 self._dispatcher.profile(api, worker, chunks)
         for api, result in ready.results.items():
             if api in self._apis.outputs:
-                self._apis.outputs[api].saw_results([result_of_row(result)])
+                self._apis.outputs[api].saw_warm_up(result_of_row(result))
 
     def worker_lost(self, worker: int, index: int) -> None:
         """Have the worker's batch retried; the supervisor will start a successor."""

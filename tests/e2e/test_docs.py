@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, Locator, Page, Response, TimeoutError, 
 
 from tests.e2e.browser import browser, needs_chromium
 from tests.e2e.models import SCRIPTS, make_model
+from tests.e2e.readability import faults_of
 from tests.e2e.server import HTTP, ROOT, SERVICES, Server, eventually, serving
 
 __all__ = ["browser"]
@@ -38,6 +39,7 @@ LOADING_S = 120.0
 # How long an answer may take, and how often a form is filled in that the page may just have built again.
 LOST_MS = 2000
 TRIES = 10
+LIGHT, DARK = "rgb(245, 246, 248)", "rgb(15, 19, 25)"
 
 
 @pytest.fixture(scope="module")
@@ -224,4 +226,83 @@ def test_behind_api_keys_the_page_asks_for_one(browser: Browser, tmp_path: Path)
     # The browser itself says when an answer is 401: without a key, and with the wrong one.
     assert len(docs.complaints) == 2
     assert all("401" in complaint for complaint in docs.complaints)
+    docs.page.close()
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", ["adapters", "digits"])
+def test_everything_can_be_read(browser: Browser, servers: dict[str, Server], name: str) -> None:
+    """On a phone and on a desk, in light and dark, with operations open and answered."""
+    docs = Docs(browser, ready(servers, name).base)
+    docs.open()
+    for operation in docs.operations()[:2]:
+        press(operation.locator(".opblock-summary-control"))
+        operation.get_by_role("button", name="Execute").wait_for()
+    docs.execute(docs.operations()[0], png())
+    for example in docs.page.locator("details > summary").all():
+        press(example)
+
+    assert faults_of(docs.page) == []
+    docs.page.close()
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", ["adapters"])
+def test_the_theme_is_chosen_once_for_all_pages(
+    browser: Browser, servers: dict[str, Server], name: str
+) -> None:
+    """Without a choice, pages follow the system."""
+    base = ready(servers, name).base
+    page = browser.new_page(color_scheme="dark")
+    page.goto(f"{base}/docs")
+    theme = page.get_by_label("Theme")
+    expect(theme).to_have_value("system")
+    expect(page.locator("body")).to_have_css("background-color", DARK)
+    theme.select_option("Light")
+    expect(page.locator("body")).to_have_css("background-color", LIGHT)
+
+    page.get_by_role("link", name="Home").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Adapters")
+    expect(page.get_by_label("Theme")).to_have_value("light")
+    expect(page.locator("body")).to_have_css("background-color", LIGHT)
+    page.close()
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", ["adapters"])
+def test_errors_show_their_examples(browser: Browser, servers: dict[str, Server], name: str) -> None:
+    """The version is the service's, and only the document names another."""
+    docs = Docs(browser, ready(servers, name).base)
+    docs.open()
+    expect(docs.page.locator(".info .title .version")).to_have_count(0)
+    operation = docs.operations()[0]
+    press(operation.locator(".opblock-summary-control"))
+    rejected = operation.locator("tr.response[data-code='400']")
+    press(rejected.get_by_text("Examples"))
+
+    expect(rejected.locator("pre").first).to_contain_text('"detail":"expected nested lists of shape (2, any)')
+    expect(operation.locator("tr.response[data-code='401']")).to_have_count(0)
+    docs.page.close()
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", ["adapters"])
+def test_examples_are_those_of_the_warm_up(browser: Browser, servers: dict[str, Server], name: str) -> None:
+    """Results in each media type, and complete responses. Lists of numbers take a line each."""
+    docs = Docs(browser, ready(servers, name).base)
+    docs.open()
+    opened = {}
+    for operation in docs.operations():
+        path = operation.locator(".opblock-summary-path").get_attribute("data-path")
+        if path in ("/array", "/text", "/request"):
+            press(operation.locator(".opblock-summary-control"))
+            opened[path] = operation
+    expect(opened["/array"].locator("textarea")).to_have_value("[\n  [1],\n  [1]\n]")
+    results = {path: one.locator("tr.response[data-code='200']") for path, one in opened.items()}
+    expect(results["/request"].locator("pre.example")).to_have_text('{\n  "payload": {\n    "a": 1\n  }\n}')
+    expect(results["/text"].locator("pre.example")).to_have_text("9")
+    results["/text"].locator("select").select_option("text/csv")
+
+    expect(results["/text"].locator("pre.example")).to_have_text("0\n9\n")
+    expect(results["/text"]).to_contain_text("Example: result of the warm-up example.")
     docs.page.close()

@@ -8,6 +8,7 @@ import httpx
 from playwright.sync_api import Browser, Route, expect
 
 from tests.e2e.browser import browser, needs_chromium
+from tests.e2e.readability import faults_of
 from tests.e2e.server import HTTP, SERVICES, serving
 
 __all__ = ["browser"]
@@ -52,5 +53,6 @@ def test_the_page_can_be_used(browser: Browser) -> None:
         assert {"docs", "dashboard", "status", "metrics", "v2/models/models"} < set(addresses)
         for address in addresses:
             assert HTTP.get(f"{base}/{address}").status_code == 200
+        assert faults_of(page) == []
         assert complaints == []
         page.close()

@@ -37,7 +37,7 @@ def check_header(name: bytes, value: bytes, *, before: int, target: bytes) -> No
     if len(value) > _MAX_LENGTH_DIGITS and name.lower() == b"content-length":
         raise BadRequest(f"Content-Length must have at most {_MAX_LENGTH_DIGITS} digits")
     if before == _MAX_HEADERS:
-        raise _too_long(target)
+        raise too_long(target)
     if name.lower() == b"transfer-encoding" and value.lower() != b"chunked":
         encoding = value.decode("latin-1")
         raise BadRequest(f"transfer encoding {encoding!r} is not supported; send chunked")
@@ -51,7 +51,7 @@ def check_head(method: bytes, target: bytes, headers: Sequence[Header]) -> None:
     """
     check_size(sum([len(name) + len(value) for name, value in headers]), target)
     if len(target) > _MAX_TARGET_BYTES:
-        raise _too_long(target)
+        raise too_long(target)
     if method == b"CONNECT":
         raise BadRequest("CONNECT is not supported")
 
@@ -63,10 +63,11 @@ def check_size(size: int, target: bytes) -> None:
         Unreadable: they are too many.
     """
     if size > _MAX_HEAD_BYTES:
-        raise _too_long(target)
+        raise too_long(target)
 
 
-def _too_long(target: bytes) -> GatewayError:
+def too_long(target: bytes) -> GatewayError:
+    """Return the error for a head over a limit: its target is too long, or else its headers."""
     if len(target) > _MAX_TARGET_BYTES:
         return Unreadable(f"the request target exceeds {_MAX_TARGET_BYTES} bytes", 414)
     limits = f"{_MAX_HEAD_BYTES} bytes or {_MAX_HEADERS} fields"

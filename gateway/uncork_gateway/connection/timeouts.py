@@ -88,11 +88,14 @@ class Timeouts:
     def _check_body(self, waited_s: float) -> None:
         grown_bytes = self._connection.body_bytes - self._body_bytes
         if grown_bytes < _MIN_BODY_BYTES_PER_S * waited_s:
-            self._connection.give_up(
-                Unreadable(
-                    f"the request body is too slow: {plural(grown_bytes, 'byte')} in {waited_s:.0f} s; send "
-                    f"at least {_MIN_BODY_BYTES_PER_S} bytes per second",
-                    408,
-                )
-            )
+            self._connection.give_up(slow_body(grown_bytes, waited_s))
         self._restart()
+
+
+def slow_body(grown_bytes: int, waited_s: float) -> Unreadable:
+    """Return the error for a body that grew by too few bytes."""
+    return Unreadable(
+        f"the request body is too slow: {plural(grown_bytes, 'byte')} in {waited_s:.0f} s; send "
+        f"at least {_MIN_BODY_BYTES_PER_S} bytes per second",
+        408,
+    )

@@ -24,7 +24,6 @@ from uncork_gateway.errors import problem
 _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
-    ".png": "image/png",
     ".svg": "image/svg+xml",
 }
 _YEAR_S = 365 * 24 * 3600

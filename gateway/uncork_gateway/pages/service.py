@@ -56,7 +56,7 @@ class ServicePages:
         self._front = front
         self._served = served
         self._routes_of: Mapping[str, Model] | None = None
-        self._wants_keys = settings.keys is not None
+        self._settings = settings
         models = ModelPages(
             version=VERSION,
             models=lambda: served.models,
@@ -89,13 +89,14 @@ class ServicePages:
 
     def _commands(self, names: Collection[str]) -> dict[str, str]:
         apis = () if self._served.service is None else self._served.service.apis
-        return {api.name: curl(api, ORIGIN, wants_key=self._wants_keys) for api in apis if api.name in names}
+        wants_key = self._settings.keys is not None
+        return {api.name: curl(api, ORIGIN, wants_key=wants_key) for api in apis if api.name in names}
 
     async def _openapi(self, request: Request) -> Response:
         if self._served.service is None:
             return self._not_ready(request.url.path)
         service, models = self._served.service, self._served.models
-        document = make_openapi(service, models, version=VERSION, wants_keys=self._wants_keys)
+        document = make_openapi(service, models, self._settings)
         return Response(msgspec.json.encode(document), media_type="application/json")
 
     async def _http_error(self, request: Request, error: Exception) -> Response:

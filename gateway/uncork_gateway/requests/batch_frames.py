@@ -67,4 +67,4 @@ def from_frame(
 
 def result_of_row(row: RowResult) -> HandlerResult:
     """Return a warm-up's result as that of a request of one row."""
-    return HandlerResult(200, row.body, row.form)
+    return HandlerResult(200, row.body, row.form, row.content_type)

@@ -97,7 +97,7 @@ class BufferedRequest(ABC, Generic[RouteT]):
         self._started = True
         if not self._is_whole and self._rejection is None and not self._fits_into_pool():
             self.keep_alive = False
-            self._rejection = _pool_full()
+            self._rejection = pool_full()
         if self._rejection is not None:
             if self._head.expects_continue and not self._is_whole:
                 self.keep_alive = False  # The client may send the body or not.
@@ -116,7 +116,7 @@ class BufferedRequest(ABC, Generic[RouteT]):
             pool = self._connection.pool
             pool.used_bytes += len(piece)
             if pool.used_bytes > pool.max_bytes and self._size > _SMALL_BODY_BYTES:
-                self.reject(_pool_full())
+                self.reject(pool_full())
 
     def reject(self, error: GatewayError) -> None:
         """Reply with an error once the request has started; drop the rest of the body."""
@@ -232,6 +232,7 @@ class BufferedRequest(ABC, Generic[RouteT]):
         self._pieces = []
 
 
-def _pool_full() -> Unavailable:
+def pool_full() -> Unavailable:
+    """Return the error for a body that the pool has no space for."""
     message = "overloaded: too many large bodies are being received"
     return Unavailable(message, reason="no_room", retry_after_s=1)

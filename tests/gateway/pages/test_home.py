@@ -97,6 +97,8 @@ async def test_a_browser_gets_a_page_of_what_there_is(tmp_path: Path) -> None:
             "docs/home/home.css",
             "docs/home/home.js",
             "docs/home/icon.svg",
+            "docs/home/theme.css",
+            "docs/home/theme.js",
         }
         for url in loaded:
             assert (await on.http.get(f"/{url}")).status_code == 200

@@ -71,6 +71,32 @@ def test_what_can_be_called_is_fine(members: dict[str, Any]) -> None:
     describe_service(type("Fine", (Plain,), members))
 
 
+def version(self: Service, rows: Any) -> Any:
+    """An API of that name."""
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({}, ""),
+        ({"version": "2.1.0"}, "2.1.0"),
+        ({"version": api(input=Json())(version)}, ""),
+        ({"version": property(generating)}, ""),
+    ],
+)
+def test_a_service_may_have_a_version(members: dict[str, Any], said: str) -> None:
+    """A member of that name that is no text, such as an API, has another purpose."""
+    assert describe_service(type("Fine", (Plain,), members)).version == said
+
+
+@pytest.mark.parametrize("number", [2, 1.5])
+def test_a_version_is_no_number(number: float) -> None:
+    assert refusal(version=number) == (
+        f'service Odd: version must be a string, got {number}; write version = "{number}"'
+    )
+
+
 @pytest.mark.parametrize("wrapper", [staticmethod, classmethod, property])
 def test_an_api_is_a_plain_method(wrapper: Any) -> None:
     def echo(self: Service, items: Any) -> Any: ...

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from uncork_workers.definition.adapters import File, Json, NdArray, Requests, UploadedFile
 from uncork_workers.definition.adapters.base import Sample
-from uncork_workers.definition.outputs.responses import Rejected
+from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.execution import Executor
 from uncork_workers.process.warmup import Chunks, Example, WarmupFailed, examples_of, warm_up
@@ -221,14 +221,30 @@ def frame(rows: int) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("handler", "result"),
     [
-        (lambda rows: np.ones((len(rows), 3), np.float16), RowResult(form=ListForm("FP16", (3,)))),
-        (lambda rows: np.array(["x"] * len(rows)), RowResult(form=ListForm("BYTES", ()))),
+        (
+            lambda rows: np.ones((len(rows), 3), np.float16),
+            RowResult(body=b"[1.0,1.0,1.0]", form=ListForm("FP16", (3,))),
+        ),
+        (
+            lambda rows: np.ones((len(rows), 40_000), np.float32),
+            RowResult(form=ListForm("FP32", (40_000,))),
+        ),
+        (
+            lambda rows: np.array(["x"] * len(rows)),
+            RowResult(body=b'"x"', form=ListForm("BYTES", ())),
+        ),
         (lambda rows: [{"a": 1.5}] * len(rows), RowResult(body=b'{"a":1.5}')),
         (lambda rows: tuple([1, "a"] for _ in rows), RowResult(body=b'[1,"a"]')),
         (lambda rows: np.full(len(rows), 1, np.longdouble), RowResult(body=b"1.0")),
         (lambda rows: frame(len(rows)), RowResult(body=b'{"a":1.0,"b":"text"}')),
         (lambda rows: {"a": [1] * len(rows)}, RowResult(body=b'{"a":1}')),
         (lambda rows: ["x" * 70_000] * len(rows), None),
+        (
+            lambda rows: [Response("<p>", content_type="text/html")] * len(rows),
+            RowResult(body=b"<p>", content_type="text/html"),
+        ),
+        (lambda rows: [Response("y" * 70_000)] * len(rows), None),
+        (lambda rows: [Response("made", status=201)] * len(rows), None),
         (lambda rows: [b"file"] * len(rows), None),
         (lambda rows: [Rejected(422, "no")] * len(rows), None),
     ],
@@ -240,6 +256,26 @@ def test_a_result_for_one_row_is_kept(handler: Callable[[Any], Any], result: Row
             return handler(items)
 
     rehearsed = warm_up(Executor(Any_()), examples_of(Any_, []), seconds=60, on_size=to_nobody)
+
+    assert rehearsed["predict"].result == result
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        ("fine", RowResult(body=b"fine", content_type="text/plain; charset=utf-8")),
+        ({"a": 1}, RowResult(body=b'{"a":1}', content_type="application/json")),
+        (b"file", None),
+        (Rejected(422, "no"), None),
+    ],
+)
+def test_a_complete_response_is_kept_if_it_is_text(answer: Any, result: RowResult | None) -> None:
+    class Whole(Service):
+        @api(input=Requests(), warmup=b"1", mb_max_batch_size=1)
+        def predict(self, requests: Any) -> Any:
+            return [answer] * len(requests)
+
+    rehearsed = warm_up(Executor(Whole()), examples_of(Whole, []), seconds=60, on_size=to_nobody)
 
     assert rehearsed["predict"].result == result
 

@@ -69,6 +69,21 @@ def _check_plain(name: str, method: str, function: Any) -> None:
         )
 
 
+def version_of(service: type[Any]) -> str:
+    """Return the version of a service; empty if it sets none, or has an API or a method of that name.
+
+    Raises:
+        DefinitionError: if the version is a number, from which 1.10 could not be told from 1.1.
+    """
+    version = inspect.getattr_static(service, "version")
+    if isinstance(version, int | float):
+        raise DefinitionError(
+            f"service {service.__name__}: version must be a string, got {version!r}; write "
+            f'version = "{version}"'
+        )
+    return version if isinstance(version, str) else ""
+
+
 def _required_arguments(service: type[Any]) -> str:
     try:
         parameters = inspect.signature(service).parameters.values()

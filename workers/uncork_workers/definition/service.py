@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from uncork_workers.definition.adapters.base import Adapter, InvalidInput, Sample
-from uncork_workers.definition.checks import accepts, check_start, not_a_method, warn_of_units
+from uncork_workers.definition.checks import accepts, check_start, not_a_method, version_of, warn_of_units
 from uncork_workers.definition.examples import checked_sample, docs_example
 from uncork_workers.definition.outputs.media_types import DEFAULT_MEDIA_TYPES, Output
 from uncork_workers.wire.schema import (
@@ -26,6 +26,9 @@ _MARK = "__uncork_api__"
 
 class Service:
     """Base class of services. Every worker process creates one instance, without arguments."""
+
+    version: str = ""
+    """Version of the service, such as ``"2.1.0"``, for clients: ``/docs`` and ``/openapi.json`` show it."""
 
     worker_index: int = 0
     """Number of the worker, from 0. A worker that replaces another gets its number."""
@@ -217,14 +220,14 @@ def describe_service(service: type[Service]) -> ServiceDescription:
     """Return the description of a service for the gateway.
 
     Raises:
-        DefinitionError: as :func:`find_apis`, and if the service cannot be created and set up without
-            arguments.
+        DefinitionError: as :func:`find_apis`, if the service cannot be created and set up without
+            arguments, and if its version is a number.
     """
     check_start(service)
     apis = [definition.description for definition in find_apis(service)]
     # getdoc() would find the docstring of the base class.
     doc = inspect.cleandoc(service.__doc__ or "")
-    return ServiceDescription(name=service.__name__, apis=apis, doc=doc)
+    return ServiceDescription(name=service.__name__, apis=apis, doc=doc, version=version_of(service))
 
 
 def _check_input(name: str, adapter: object) -> None:

@@ -138,7 +138,7 @@ def warm_up(
 
 @dataclass(slots=True)
 class ApiWarmUp:
-    """The warm-up of one API: ``chunks`` are its batch times, ``result`` that for one row, if it is JSON."""
+    """The warm-up of one API: ``chunks`` are its batch times, ``result`` that for one row, if it is text."""
 
     executor: Executor
     example: Example
@@ -181,6 +181,6 @@ class ApiWarmUp:
                 f"{api} raised {type(error).__name__} on its warm-up example (rows: {rows}): {error}"
             ) from error
         took_s = self.clock() - began
-        if not self.chunks and not self.example.answers_each:
-            self.result = row_result(results)
+        if not self.chunks:
+            self.result = row_result(results, answers_each=self.example.answers_each)
         return took_s

@@ -99,17 +99,22 @@ class WarmUp(msgspec.Struct, tag="warmup", frozen=True):
 
 
 class RowResult(msgspec.Struct, frozen=True):
-    """A handler's result for one row: the ``form`` of an array row, or the JSON text of any other result."""
+    """A handler's result for the warm-up example, as the client of a request with one row would get it.
+
+    ``body`` is the JSON text of the row, with its ``form`` if the result is an array; empty if it is large.
+    With a ``content_type`` it is a complete response.
+    """
 
     body: bytes = b""
     form: ListForm | None = None
+    content_type: str = ""
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):
     """The worker has set up its service, which now consists of ``files``, and accepts batches.
 
     By API, ``profile`` has (cost, seconds) of the warm-up batches and ``results`` the result for one row,
-    if it is JSON.
+    if it is JSON or text.
     """
 
     files: list[str] = []

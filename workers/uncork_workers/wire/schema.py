@@ -136,11 +136,15 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServiceDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A service, its docstring, and its APIs in the order of their definition."""
+    """A service, its docstring, and its APIs in the order of their definition.
+
+    ``version`` is the author's; empty if the service has none.
+    """
 
     name: str
     apis: list[ApiDescription]
     doc: str = ""
+    version: str = ""
 
 
 def field_cost(row: bytes | msgspec.Raw, field: str) -> float:

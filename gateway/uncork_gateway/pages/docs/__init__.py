@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from uncork_gateway.pages import theme
 from uncork_gateway.pages.assets import Assets, html_page, not_installed, package_folder
 
 PREFIX = "/docs"
@@ -31,7 +32,8 @@ def docs_routes() -> list[Route]:
         {
             "swagger-ui.css": swagger / "swagger-ui.css",
             "swagger-ui-bundle.js": swagger / "swagger-ui-bundle.js",
-            "icon.png": swagger / "favicon-32x32.png",
+            "icon.svg": _OURS.parent / "dashboard/files/icon.svg",
+            **theme.FILES,
             "docs.css": _OURS / "docs.css",
             "docs.js": _OURS / "docs.js",
         },

@@ -3,6 +3,7 @@
 "use strict";
 
 const RETRY_MS = 1000;
+const NO_VERSION = "unversioned";
 const KEY_SCHEMES = ["ApiKey", "Bearer"];
 const form = document.getElementById("key");
 const message = document.getElementById("message");
@@ -36,6 +37,8 @@ function tell(text, key) {
 
 function show(api, key) {
   form.hidden = true;
+  // A browser would request it without the key.
+  document.getElementById("document").hidden = Boolean(key);
   message.textContent = "";
   document.title = `${api.info.title}: API`;
   // Behind a reverse proxy the apis may be below a path, as this page is.
@@ -44,10 +47,11 @@ function show(api, key) {
     spec: readable(api),
     dom_id: "#api",
     deepLinking: true,
-    defaultModelsExpandDepth: 0,
+    defaultModelsExpandDepth: -1,
     displayRequestDuration: true,
     tryItOutEnabled: true,
     validatorUrl: null,
+    plugins: [withCompactJson],
     onComplete: () => key && KEY_SCHEMES.forEach((scheme) => ui.preauthorizeApiKey(scheme, key)),
   });
 }
@@ -55,14 +59,73 @@ function show(api, key) {
 // The packaged Swagger UI reads OpenAPI 3.0, where a value has one type, and fills its forms only with a body's
 // single example. This affects only the display.
 function readable(api) {
-  const { paths, components } = simpler(api);
-  for (const { responses } of Object.values(paths).flatMap((path) => Object.values(path))) {
-    for (const status of Object.keys(responses).filter((status) => status >= "400" && status < "600")) {
-      // All have the same form, as the description says; copies would hide the differences.
-      delete responses[status].content;
+  for (const { responses } of Object.values(api.paths).flatMap((path) => Object.values(path))) {
+    for (const [status, response] of Object.entries(responses)) {
+      if (status === "default" || status >= "400") fold(response);
+      else exemplify(response);
     }
   }
-  return { ...api, openapi: "3.0.3", paths, components };
+  const { info, paths, components } = simpler(api);
+  if (info.version === NO_VERSION) info.version = "";
+  return { ...api, openapi: "3.0.3", info, paths, components };
+}
+
+// Errors are many and alike: their examples open on demand.
+function fold(response) {
+  const examples = Object.values(response.content ?? {}).flatMap(({ examples = {} }) => Object.values(examples));
+  delete response.content;
+  if (!examples.length) return;
+  const texts = examples.map(({ value }) => `<pre>${escaped(JSON.stringify(value))}</pre>`);
+  const title = examples.length === 1 ? "Example" : "Examples";
+  response.description += `\n\n<details><summary>${title}</summary>${texts.join("")}</details>`;
+}
+
+// Results have no schema. Without an example, Swagger UI would make up a value that no API returns.
+function exemplify(response) {
+  for (const content of Object.values(response.content)) {
+    const [example] = Object.values(content.examples ?? {});
+    delete content.schema;
+    delete content.examples;
+    if (!example) continue;
+    content.example = example.value;
+    const origin = example.summary ? ` Example: ${example.summary}.` : "";
+    if (!response.description.endsWith(origin)) response.description += origin;
+  }
+}
+
+function escaped(text) {
+  return text.replace(/[&<>]/g, (character) => `&#${character.charCodeAt(0)};`);
+}
+
+// Swagger UI would give each number of an array a line.
+function withCompactJson() {
+  const wrap = (name) => (Original, { React }) => (props) =>
+    React.createElement(Original, { ...props, [name]: compacted(props[name]) });
+  return { wrapComponents: { RequestBodyEditor: wrap("defaultValue"), highlightCode: wrap("value") } };
+}
+
+function compacted(text) {
+  try {
+    const value = JSON.parse(text);
+    return isPlain(value) ? text : laidOut(value);
+  } catch {
+    return text;
+  }
+}
+
+function laidOut(value, indent = "") {
+  if (isPlain(value)) return JSON.stringify(value);
+  const inner = `${indent}  `;
+  if (Array.isArray(value)) {
+    if (value.every(isPlain)) return `[${value.map((one) => JSON.stringify(one)).join(", ")}]`;
+    return `[\n${value.map((one) => inner + laidOut(one, inner)).join(",\n")}\n${indent}]`;
+  }
+  const members = Object.entries(value).map(([name, one]) => `${inner}${JSON.stringify(name)}: ${laidOut(one, inner)}`);
+  return members.length ? `{\n${members.join(",\n")}\n${indent}}` : "{}";
+}
+
+function isPlain(value) {
+  return value === null || typeof value !== "object";
 }
 
 const VALUES = ["default", "enum", "example", "examples"];

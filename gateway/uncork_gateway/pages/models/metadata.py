@@ -129,12 +129,8 @@ class ModelPages:
         return JSONResponse({"models": sorted(self._models())})
 
     async def _status(self, request: Request) -> Response:
-        """Answer KServe and TensorFlow Serving, which use the same path, in one document."""
         model, ready = self._model(request), self._ready()
-        state = {"version": VERSION, "state": "AVAILABLE" if ready else "LOADING"}
-        status = {**state, "status": {"error_code": "OK", "error_message": ""}}
-        document = {"name": model.name, "ready": ready, "model_version_status": [status]}
-        return JSONResponse(document, 200 if ready else 503)
+        return JSONResponse(status_of(model.name, ready=ready), 200 if ready else 503)
 
     async def _tf_metadata(self, request: Request) -> Response:
         model = self._model(request)
@@ -180,6 +176,13 @@ def model_asked(request: Request, models: Mapping[str, Model]) -> Model:
         hint = f"; did you mean {near}?" if near else ""
         raise HTTPException(404, f"unknown model {name!r}; available models: {known}{hint}")
     return models[name]
+
+
+def status_of(model: str, *, ready: bool) -> dict[str, Any]:
+    """Return the status of a model for KServe and TensorFlow Serving, which use the same path."""
+    state = {"version": VERSION, "state": "AVAILABLE" if ready else "LOADING"}
+    status = {**state, "status": {"error_code": "OK", "error_message": ""}}
+    return {"name": model, "ready": ready, "model_version_status": [status]}
 
 
 def metadata_of(model: Model) -> dict[str, Any]:

@@ -19,10 +19,15 @@ class Outputs:
     They describe the warm-up or the first answer, and every V2 answer since. An axis whose length differs
     between answers is -1. An output is dropped for good once an answer lacks it or has it with another
     datatype or number of axes, which the protocols cannot describe.
+
+    Attributes:
+        warm_up: the result for the author's example, as one row; None if there is none. Results of clients
+            are never kept.
     """
 
     def __init__(self) -> None:
         self._known: tuple[TensorSpec, ...] | None = None
+        self.warm_up: HandlerResult | None = None
 
     def known(self) -> tuple[TensorSpec, ...]:
         """Return the outputs; none before the first answer."""
@@ -33,6 +38,12 @@ class Outputs:
         seen = tuple([TensorSpec(tensor.name, tensor.datatype, tensor.shape[1:]) for tensor in tensors])
         if seen != self._known:
             self._learn(seen)
+
+    def saw_warm_up(self, result: HandlerResult) -> None:
+        """Learn from the result of a worker's warm-up; keep the first one."""
+        if self.warm_up is None:
+            self.warm_up = result
+        self.saw_results([result])
 
     def saw_results(self, replies: Sequence[HandlerResult]) -> None:
         """Learn from the first successful result, if nothing is known yet."""

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -78,14 +79,18 @@ def _describe_raw(api: ApiDescription, media_type: str, row: Schema) -> Schema:
     return content
 
 
-def _csv(rows: dict[str, Any] | list[dict[str, Any]]) -> str:
+def csv_text(names: Iterable[Any], rows: Iterable[Iterable[Any]], *, line_end: str = "\n") -> str:
     """Write a header, and a line for each row."""
-    rows = rows if isinstance(rows, list) else [rows]
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(rows[0])
-    writer.writerows([_field(value) for value in row.values()] for row in rows)
+    writer = csv.writer(text, lineterminator=line_end)
+    writer.writerow(names)
+    writer.writerows(rows)
     return text.getvalue()
+
+
+def _csv(rows: dict[str, Any] | list[dict[str, Any]]) -> str:
+    rows = rows if isinstance(rows, list) else [rows]
+    return csv_text(rows[0], [map(_field, row.values()) for row in rows])
 
 
 def _field(value: Any) -> Any:

@@ -3,11 +3,21 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from uncork_gateway.codecs import make_codec
+from uncork_gateway.dialects import Native
 from uncork_gateway.pages.models.metadata import Model
+from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.openapi.bodies import Schema, body_of
+from uncork_gateway.pages.openapi.errors import ERROR, OPENAI_ERROR, PROBLEM, errors_of, other_errors
 from uncork_gateway.pages.openapi.models import TAGS, paths_of_models
-from uncork_gateway.pages.openapi.replies import error_schemas, responses_of
+from uncork_gateway.pages.openapi.replies import any_other, result_of
+from uncork_gateway.pages.openapi.results import example_result
+from uncork_gateway.settings import ServerSettings
+from uncork_gateway.version import VERSION
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
+
+NO_VERSION = "unversioned"
+"""The version of a service that has none; the document must name one."""
 
 _TIMEOUT = {
     "name": "X-Request-Timeout-Ms",
@@ -20,21 +30,29 @@ _KEYS: Schema = {
     "Bearer": {"type": "http", "scheme": "bearer"},
 }
 _ABOUT_ERRORS = "API routes return errors as problem documents (RFC 9457)"
+_SERVER = f"Served by Uncork {VERSION}."
 
 
 def make_openapi(
-    service: ServiceDescription, models: Mapping[str, Model], *, version: str, wants_keys: bool = False
+    service: ServiceDescription, models: Mapping[str, Model], settings: ServerSettings
 ) -> Schema:
-    """Return the document of a service and its models; with ``wants_keys`` clients need an API key."""
-    schemas = error_schemas(service.apis)
-    paths = {api.route: {"post": _operation(api, service.name, schemas)} for api in service.apis}
-    of_models = paths_of_models(models)
+    """Return the document of a service and its models, behind a gateway with these settings."""
+    of_models = paths_of_models(models, settings)
+    schemas: Schema = {"Problem": PROBLEM, **({"Error": ERROR} if of_models else {})}
+    if any(api.errors == "openai" for api in service.apis):
+        schemas["OpenAIError"] = OPENAI_ERROR
+    outputs = {model.api.name: model.outputs for model in models.values()}
+    paths = {
+        api.route: {"post": _operation(api, service.name, schemas, outputs.get(api.name), settings)}
+        for api in service.apis
+    }
+    wants_keys = settings.keys is not None
     return {
         "openapi": "3.1.0",
         "info": {
             "title": service.name,
-            "version": version,
-            "description": f"{service.doc}\n\n{_about_errors(service.apis)}".lstrip(),
+            "version": service.version or NO_VERSION,
+            "description": "\n\n".join(filter(None, [service.doc, _about_errors(service.apis), _SERVER])),
         },
         "tags": [
             {"name": service.name, "description": "The service's APIs"},
@@ -51,9 +69,14 @@ def _about_errors(apis: Sequence[ApiDescription]) -> str:
     return f"{_ABOUT_ERRORS}; {routes} in OpenAI's format." if routes else f"{_ABOUT_ERRORS}."
 
 
-def _operation(api: ApiDescription, tag: str, schemas: Schema) -> Schema:
+def _operation(
+    api: ApiDescription, tag: str, schemas: Schema, outputs: Outputs | None, settings: ServerSettings
+) -> Schema:
     row = _hoisted(api.name, api.schema, schemas)
     summary, _, text = api.doc.partition("\n")
+    dialect = Native(make_codec(api.input, api.settings.cost), offers=api.offers, errors=api.errors)
+    example = None if outputs is None else example_result(outputs)
+    makes_own = api.answers_each or api.streams
     return {
         "operationId": api.name,
         "tags": [tag],
@@ -61,7 +84,11 @@ def _operation(api: ApiDescription, tag: str, schemas: Schema) -> Schema:
         **({"description": text.strip()} if text.strip() else {}),
         "parameters": [_TIMEOUT],
         "requestBody": body_of(api, row),
-        "responses": responses_of(api),
+        "responses": {
+            "200": result_of(api, example),
+            **errors_of(api.name, dialect, settings),
+            "default": any_other() if makes_own else other_errors(dialect),
+        },
     }
 
 

@@ -1,13 +1,18 @@
 """APIs as models of other protocols: one path for all models, with an example for each."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from uncork_gateway.dialects import Dialect
 from uncork_gateway.dialects.v2 import VERSION
 from uncork_gateway.pages.models.inputs import INPUT, inputs_of
-from uncork_gateway.pages.models.metadata import Model, metadata_of
+from uncork_gateway.pages.models.metadata import Model, dialects_of, metadata_of, status_of
+from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.openapi.bodies import Schema, example_of
+from uncork_gateway.pages.openapi.errors import errors_of, key_error, other_errors
 from uncork_gateway.pages.openapi.replies import REPLY_HEADERS
+from uncork_gateway.pages.openapi.results import ExampleResult, example_result, reply_example
+from uncork_gateway.settings import ServerSettings
 from uncork_workers.wire.schema import JSON, ApiDescription
 
 _V1, _V2 = "KServe V1 and TensorFlow Serving", "Open Inference Protocol V2"
@@ -15,89 +20,120 @@ TAGS = [
     {"name": _V1, "description": "The same APIs, for clients of these protocols"},
     {"name": _V2, "description": "The same APIs, for clients of this protocol"},
 ]
-_ERROR: Schema = {
-    "description": "An error, with the same status as at the API's own route.",
-    "content": {
-        JSON: {
-            "schema": {
-                "type": "object",
-                "properties": {"error": {"type": "string"}},
-                "required": ["error"],
-            }
-        }
-    },
-}
 _DATATYPES: Mapping[type, str] = {bool: "BOOL", int: "INT64", float: "FP64", str: "BYTES"}
+_OBJECT: Schema = {"type": "object"}
 
 
-def paths_of_models(models: Mapping[str, Model]) -> Schema:
+class _Call(NamedTuple):
+    """An API behind a path of a model; ``result`` is an example of its results."""
+
+    api: ApiDescription
+    dialect: Dialect
+    result: ExampleResult | None
+
+
+class _Operation(NamedTuple):
+    """What is said of an operation beside its bodies."""
+
+    tag: str
+    name: str
+    summary: str
+
+
+_Write = Callable[[ApiDescription, Any], Schema | None]
+"""Writes the body of a request with one row; None if the protocol cannot express it."""
+
+
+def paths_of_models(models: Mapping[str, Model], settings: ServerSettings) -> Schema:
     """Describe the paths of models; empty if only workers can read the bodies of every API."""
-    known = {name: model.api for name, model in sorted(models.items()) if model.api.input["kind"] != "raw"}
+    known = {name: model for name, model in sorted(models.items()) if model.api.input["kind"] != "raw"}
     if not known:
         return {}
-    explained = {
-        name: model.explainer for name, model in sorted(models.items()) if name in known and model.explainer
+    outputs = {model.api.name: model.outputs for model in models.values()}
+    calls: dict[str, dict[str, _Call]] = {path: {} for path in _POSTS}
+    for name, model in known.items():
+        for path, call in _calls(model, outputs):
+            if path in calls:
+                calls[path][name] = call
+    posts = {
+        path: {"post": _post(*_POSTS[path], by_name, settings)} for path, by_name in calls.items() if by_name
     }
-    v1, v2 = "/v1/models/{model}", "/v2/models/{model}"
-    return {
-        f"{v1}:predict": _post(_V1, "v1.predict", "Predict (KServe V1)", known, _instances),
-        **(
-            {f"{v1}:explain": _post(_V1, "v1.explain", "Explain (KServe V1)", explained, _instances)}
-            if explained
-            else {}
-        ),
-        f"{v1}/versions/{VERSION}:predict": _post(
-            _V1, "tfserving.predict", "Predict (TensorFlow Serving)", known, _instances
-        ),
-        v1: _get(_V1, "v1.model", "Check whether a model is ready", known),
-        f"{v2}/infer": _post(_V2, "v2.infer", "Infer", known, _tensors),
-        v2: _metadata(known, models),
+    keys = key_error(next(iter(calls[_INFER].values())).dialect, settings)
+    return posts | {
+        _MODEL_V1: {"get": _status(list(known), keys)},
+        _MODEL_V2: {"get": _metadata(known, keys)},
     }
 
 
-def _post(
-    tag: str,
-    name: str,
-    summary: str,
-    known: Mapping[str, ApiDescription],
-    write: Callable[[ApiDescription, Any], Any],
-) -> Schema:
-    examples = {
-        model: {"value": body}
-        for model, api in known.items()
-        if api.example and (body := write(api, example_of(api))) is not None
+def _calls(model: Model, outputs: Mapping[str, Outputs]) -> Iterator[tuple[str, _Call]]:
+    """Yield the paths of a model, with ``{model}`` in place of its name."""
+    # Dialects report what they write to the outputs; examples are no answers.
+    for path, api, dialect in dialects_of(model._replace(outputs=Outputs())):
+        head, _, tail = path.partition(f"/models/{model.name}")
+        yield f"{head}/models/{{model}}{tail}", _Call(api, dialect, example_result(outputs[api.name]))
+
+
+def _post(about: _Operation, write: _Write, calls: Mapping[str, _Call], settings: ServerSettings) -> Schema:
+    bodies = {
+        model: body
+        for model, call in calls.items()
+        if call.api.example and (body := write(call.api, example_of(call.api))) is not None
     }
-    content = {"schema": {"type": "object"}, **({"examples": examples} if examples else {})}
+    replies = {
+        model: reply
+        for model, body in bodies.items()
+        if (reply := reply_example(calls[model].result, body, calls[model].dialect)) is not None
+    }
     # Swagger UI preselects the first.
-    operation = _operation(tag, name, summary, [*examples, *(one for one in known if one not in examples)])
-    operation["requestBody"] = {"required": True, "content": {JSON: content}}
-    operation["responses"]["200"]["headers"] = REPLY_HEADERS
-    return {"post": operation}
-
-
-def _get(tag: str, name: str, summary: str, known: Mapping[str, ApiDescription]) -> Schema:
-    return {"get": _operation(tag, name, summary, list(known))}
-
-
-def _metadata(known: Mapping[str, ApiDescription], models: Mapping[str, Model]) -> Schema:
-    described = _get(_V2, "v2.model", "Get a model's inputs and outputs", known)
-    examples = {name: {"value": metadata_of(models[name])} for name in known}
-    described["get"]["responses"]["200"]["content"][JSON]["examples"] = examples
-    return described
-
-
-def _operation(tag: str, name: str, summary: str, names: Sequence[str]) -> Schema:
-    model = {"type": "string", "enum": names, "default": names[0]}
-    return {
-        "operationId": name,
-        "tags": [tag],
-        "summary": summary,
-        "parameters": [{"name": "model", "in": "path", "required": True, "schema": model}],
+    operation = _operation(about, [*bodies, *(one for one in calls if one not in bodies)])
+    examples = {model: {"value": body} for model, body in bodies.items()}
+    first = next(iter(calls.values()))
+    return operation | {
+        "requestBody": {"required": True, "content": {JSON: {"schema": _OBJECT, **_given(examples)}}},
         "responses": {
-            "200": {"description": "The response.", "content": {JSON: {"schema": {"type": "object"}}}},
-            "default": _ERROR,
+            "200": {"headers": REPLY_HEADERS, **_answer("The results.", replies)},
+            **errors_of(first.api.name, first.dialect, settings),
+            "default": other_errors(first.dialect),
         },
     }
+
+
+def _status(names: Sequence[str], keys: Schema) -> Schema:
+    model = names[0]
+    ready, loading = ({model: {"value": status_of(model, ready=is_ready)}} for is_ready in (True, False))
+    return _operation(_Operation(_V1, "v1.model", "Check whether a model is ready"), names) | {
+        "responses": {
+            "200": _answer("The model is ready.", ready),
+            **keys,
+            "503": _answer("The model is not ready.", loading),
+        }
+    }
+
+
+def _metadata(known: Mapping[str, Model], keys: Schema) -> Schema:
+    examples = {name: {"value": metadata_of(model)} for name, model in known.items()}
+    about = _Operation(_V2, "v2.model", "Get the inputs and outputs of a model")
+    return _operation(about, list(known)) | {
+        "responses": {"200": _answer("The inputs and outputs.", examples), **keys}
+    }
+
+
+def _operation(about: _Operation, models: Sequence[str]) -> Schema:
+    model = {"type": "string", "enum": models, "default": models[0]}
+    return {
+        "operationId": about.name,
+        "tags": [about.tag],
+        "summary": about.summary,
+        "parameters": [{"name": "model", "in": "path", "required": True, "schema": model}],
+    }
+
+
+def _answer(text: str, examples: Schema) -> Schema:
+    return {"description": text, "content": {JSON: {"schema": _OBJECT, **_given(examples)}}}
+
+
+def _given(examples: Schema) -> Schema:
+    return {"examples": examples} if examples else {}
 
 
 def _instances(api: ApiDescription, row: Any) -> Schema:
@@ -126,3 +162,16 @@ def _tensors(api: ApiDescription, row: Any) -> Schema | None:
 
 def _lengths(value: Any) -> list[int]:
     return [len(value), *_lengths(value[0])] if isinstance(value, list) else []
+
+
+_MODEL_V1, _MODEL_V2 = "/v1/models/{model}", "/v2/models/{model}"
+_INFER = f"{_MODEL_V2}/infer"
+_POSTS: Mapping[str, tuple[_Operation, _Write]] = {
+    f"{_MODEL_V1}:predict": (_Operation(_V1, "v1.predict", "Predict (KServe V1)"), _instances),
+    f"{_MODEL_V1}:explain": (_Operation(_V1, "v1.explain", "Explain (KServe V1)"), _instances),
+    f"{_MODEL_V1}/versions/{VERSION}:predict": (
+        _Operation(_V1, "tfserving.predict", "Predict (TensorFlow Serving)"),
+        _instances,
+    ),
+    _INFER: (_Operation(_V2, "v2.infer", "Infer"), _tensors),
+}

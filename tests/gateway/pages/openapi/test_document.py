@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 from openapi_spec_validator import validate
 
+from tests.gateway.fake_worker import service
 from tests.gateway.gateway_stage import gateway, problem
 from tests.gateway.running import turns
+from uncork_gateway.auth import ApiKeys
 from uncork_gateway.errors import RefusalReason
 from uncork_gateway.pages.models.metadata import models_of
 from uncork_gateway.pages.openapi import make_openapi
+from uncork_gateway.settings import ServerSettings
+from uncork_gateway.version import VERSION
 from uncork_workers.definition.adapters import (
     DataFrame,
     File,
@@ -32,14 +36,18 @@ from uncork_workers.definition.service import Service, api, describe_service
 from uncork_workers.wire.messages import Hello
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
+KEYS = ApiKeys([b"a-key-of-the-tests"])
 
-def document_of(service: ServiceDescription, *, version: str, wants_keys: bool = False) -> dict[str, Any]:
+
+def document_of(service: ServiceDescription, **settings: Any) -> dict[str, Any]:
     """Return the document of a service whose outputs are unknown."""
-    return make_openapi(service, models_of(service), version=version, wants_keys=wants_keys)
+    return make_openapi(service, models_of(service), ServerSettings(**settings))
 
 
 class Flowers(Service):
     """Two apis."""
+
+    version = "7"
 
     @api(input=NdArray(dtype="int32", shape=(2, None)), route="/ask/here")
     def predict(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -55,11 +63,13 @@ class Flowers(Service):
 
 
 def test_it_is_valid_and_says_what_the_apis_take() -> None:
-    document = document_of(describe_service(Flowers), version="7")
+    document = document_of(describe_service(Flowers))
     validate(document)
 
     assert (document["info"]["title"], document["info"]["version"]) == ("Flowers", "7")
-    assert document["info"]["description"].startswith("Two apis.\n\nAPI routes return errors as")
+    about, errors, server = document["info"]["description"].split("\n\n")
+    assert (about, server) == ("Two apis.", f"Served by Uncork {VERSION}.")
+    assert errors.startswith("API routes return errors as")
     predict = document["paths"]["/ask/here"]["post"]
     assert (predict["operationId"], predict["summary"]) == ("predict", "Say what it is.")
     assert predict["description"] == "At some length."
@@ -85,12 +95,21 @@ def test_it_is_valid_and_says_what_the_apis_take() -> None:
     assert "summary" not in anything
 
 
-@pytest.mark.parametrize("status", [400, 401, 408, 413, 414, 415, 431, 500, 502, 503, 504])
-def test_it_says_what_errors_look_like(status: int) -> None:
-    responses = document_of(describe_service(Flowers), version="1")["paths"]["/anything"]["post"]["responses"]
+def test_a_service_without_a_version_has_a_neutral_one() -> None:
+    """The gateway's own version is another thing."""
+    info = document_of(service())["info"]
 
-    schema = responses[str(status)]["content"]["application/problem+json"]["schema"]
-    assert schema == {"$ref": "#/components/schemas/Problem"}
+    assert info["version"] == "unversioned"
+    assert info["description"].endswith(f"Served by Uncork {VERSION}.")
+
+
+def test_it_is_the_same_each_time() -> None:
+    """Clients are generated from it, and kept in version control."""
+    first, second = (
+        msgspec.json.encode(document_of(describe_service(kind), keys=KEYS)) for kind in (Inputs, Inputs)
+    )
+
+    assert first == second
 
 
 def test_errors_are_described_in_the_format_of_the_api() -> None:
@@ -99,10 +118,10 @@ def test_errors_are_described_in_the_format_of_the_api() -> None:
         ApiDescription(name="x", route="/x", input={"kind": "json"}),
         ApiDescription(name="y", route="/v1/y", input={"kind": "json"}, errors="openai"),
     ]
-    document = document_of(ServiceDescription(name="S", apis=apis), version="1")
+    document = document_of(ServiceDescription(name="S", apis=apis), keys=KEYS)
     validate(document)
 
-    assert document["info"]["description"].endswith("(RFC 9457); /v1/y in OpenAI's format.")
+    assert "(RFC 9457); /v1/y in OpenAI's format.\n\n" in document["info"]["description"]
     found = {
         (path, status): [(kind, content["schema"]["$ref"]) for kind, content in described["content"].items()]
         for path in ("/x", "/v1/y")
@@ -121,7 +140,8 @@ def test_errors_are_described_in_the_format_of_the_api() -> None:
 
 def test_it_says_which_headers_answers_have() -> None:
     """Headers that are always sent are declared as required."""
-    responses = document_of(describe_service(Flowers), version="1")["paths"]["/anything"]["post"]["responses"]
+    document = document_of(describe_service(Flowers), keys=KEYS)
+    responses = document["paths"]["/anything"]["post"]["responses"]
 
     required = {
         (status, name)
@@ -151,7 +171,7 @@ def test_handlers_may_answer_with_other_statuses() -> None:
         def rows(self, items: list[Any]) -> list[Any]:
             return items
 
-    document = document_of(describe_service(Whatever), version="1")
+    document = document_of(describe_service(Whatever))
     validate(document)
 
     own = document["paths"]["/own"]["post"]["responses"]
@@ -202,7 +222,7 @@ class Inputs(Service):
 
 def content_of(path: str) -> Any:
     """Return the bodies of a path; the document must be valid."""
-    document = document_of(describe_service(Inputs), version="1")
+    document = document_of(describe_service(Inputs))
     validate(document)
     return document["paths"][path]["post"]["requestBody"]["content"]
 
@@ -241,7 +261,7 @@ def test_what_is_no_text_is_a_file_to_choose() -> None:
 
 def test_models_of_other_protocols_have_one_path_with_an_example_for_each() -> None:
     """APIs with raw bodies are no models; others have an example if tensors can express it."""
-    document = document_of(describe_service(Inputs), version="1")
+    document = document_of(describe_service(Inputs))
     paths = document["paths"]
 
     [model] = paths["/v1/models/{model}:predict"]["post"]["parameters"]
@@ -291,15 +311,16 @@ def test_a_service_that_no_protocol_can_call_has_no_models() -> None:
             """Count."""
             return [len(files)]
 
-    document = document_of(describe_service(Files), version="1")
+    document = document_of(describe_service(Files))
 
     assert document["paths"].keys() == {"/size"}
     assert [tag["name"] for tag in document["tags"]] == ["Files"]
+    assert document["components"]["schemas"].keys() == {"Problem"}
 
 
 @pytest.mark.parametrize("wants_keys", [False, True])
 def test_it_says_whether_a_key_is_wanted(wants_keys: bool) -> None:
-    document = document_of(describe_service(Flowers), version="1", wants_keys=wants_keys)
+    document = document_of(describe_service(Flowers), keys=KEYS if wants_keys else None)
     validate(document)
 
     schemes = document["components"].get("securitySchemes", {})
@@ -317,11 +338,11 @@ def test_definitions_of_a_schema_become_components() -> None:
         ApiDescription(name=name, route=f"/{name}", input={"kind": "json"}, schema=schema)
         for name in ("x", "y")
     ]
-    document = document_of(ServiceDescription(name="S", apis=apis), version="1")
+    document = document_of(ServiceDescription(name="S", apis=apis))
     validate(document)
 
     components = document["components"]["schemas"]
-    assert set(components) == {"Problem", "x.Row", "x.A", "y.Row", "y.A"}
+    assert set(components) == {"Problem", "Error", "x.Row", "x.A", "y.Row", "y.A"}
     assert components["x.Row"]["properties"] == {"a": {"$ref": "#/components/schemas/x.A"}}
     body = document["paths"]["/y"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert body == {"$ref": "#/components/schemas/y.Row"}
@@ -329,7 +350,7 @@ def test_definitions_of_a_schema_become_components() -> None:
 
 def test_reasons_of_refusals_are_described() -> None:
     """Clients of the document can branch on them."""
-    document = document_of(ServiceDescription(name="S", apis=[]), version="1")
+    document = document_of(ServiceDescription(name="S", apis=[]))
     problem = document["components"]["schemas"]["Problem"]
 
     for reason in get_args(RefusalReason):

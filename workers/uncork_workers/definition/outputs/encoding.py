@@ -108,15 +108,27 @@ def encode(results: object, *, expected: int, accept: str = "") -> Encoded:
     return replace(encoded, rows=all_rows, responses=responses)
 
 
-def row_result(results: object) -> RowResult | None:
-    """Return the result for the first row; None if it is a complete response, or its JSON is large."""
-    if (form := form_of(results)) is not None:
-        return RowResult(form=form)
-    first = _as_sequence(results)[0]
-    if _is_response(first):
-        return None
+def row_result(results: object, *, answers_each: bool = False) -> RowResult | None:
+    """Return the result for the first row; None if it is an error or a file, or its JSON is large.
+
+    With ``answers_each`` every result is a complete response.
+    """
+    form = form_of(results)
+    # A large batch of images as Python lists would take too much memory.
+    first = _as_sequence(results[:1] if isinstance(results, np.ndarray) else results)[0]
+    if answers_each or _is_response(first):
+        return _text_result(_response(first))
     [body] = encode_json([first])
-    return RowResult(body=body) if len(body) <= _MOST_RESULT_BYTES else None
+    if len(body) > _MOST_RESULT_BYTES:
+        return None if form is None else RowResult(form=form)
+    return RowResult(body=body, form=form)
+
+
+def _text_result(response: CompleteResponse) -> RowResult | None:
+    content_type = response.content_type
+    is_text = response.status == OK and content_type.startswith((JSON, "text/"))
+    is_small = len(response.body) <= _MOST_RESULT_BYTES
+    return RowResult(body=response.body, content_type=content_type) if is_text and is_small else None
 
 
 def encode_each(results: object, *, expected: int) -> Encoded:

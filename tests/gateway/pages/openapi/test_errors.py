@@ -1,0 +1,242 @@
+"""The errors in the OpenAPI document: those that an API can give, as the gateway gives them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from openapi_spec_validator import validate
+
+from tests.gateway.gateway_stage import GatewayStage, gateway
+from tests.gateway.pages.openapi.test_document import KEYS, document_of
+from uncork_workers.definition.adapters import DataFrame, File, Image, Json, NdArray, Requests, Text
+from uncork_workers.definition.service import Service, api, describe_service
+from uncork_workers.process.execution import Executor
+from uncork_workers.wire.messages import Batch
+
+ALWAYS = {"400", "408", "413", "414", "415", "431", "500", "502", "503", "504"}
+PROBLEM = "application/problem+json"
+
+
+class Kinds(Service):
+    """An API for each kind of input."""
+
+    @api(input=NdArray(shape=(4,)))
+    def array(self, rows: np.ndarray[Any, Any]) -> Any:
+        return rows
+
+    @api(input=DataFrame(columns=["a", "b"]))
+    def table(self, table: Any) -> Any:
+        return table
+
+    @api(input=Json())
+    def value(self, items: list[Any]) -> Any:
+        raise ValueError
+
+    @api(input=Json(), cost="words")
+    def costly(self, items: list[Any]) -> Any:
+        return items
+
+    @api(input=Text())
+    def text(self, texts: list[str]) -> Any:
+        return texts
+
+    @api(input=Image())
+    def image(self, images: list[Any]) -> Any:
+        return images
+
+    @api(input=File(parts=("left",)))
+    def form(self, forms: list[Any]) -> Any:
+        return forms
+
+    @api(input=Requests())
+    def anything(self, requests: Any) -> Any:
+        return requests
+
+
+def details(path: str, status: str, **settings: Any) -> dict[str, str]:
+    """Return the messages of a status at a path, by the name of the example."""
+    document = document_of(describe_service(Kinds), **settings)
+    [content] = document["paths"][path]["post"]["responses"][status]["content"].values()
+    return {name: example["value"]["detail"] for name, example in content["examples"].items()}
+
+
+@pytest.mark.parametrize("keys", [None, KEYS])
+@pytest.mark.parametrize("path", [f"/{one}" for one in vars(Kinds) if not one.startswith("_")])
+def test_all_statuses_are_named_and_no_others(path: str, keys: Any) -> None:
+    """401 only if a key is required; each has an example of its own status."""
+    document = document_of(describe_service(Kinds), keys=keys)
+    validate(document)
+    responses = document["paths"][path]["post"]["responses"]
+
+    assert responses.keys() == {"200", "default", *ALWAYS, *(["401"] if keys else [])}
+    for status in responses.keys() - {"200", "default"}:
+        said = responses[status]["content"][PROBLEM]
+        assert said["schema"] == {"$ref": "#/components/schemas/Problem"}
+        assert {one["value"]["status"] for one in said["examples"].values()} == {int(status)}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/array", "expected a list of 4 numbers, or a list of such rows; got an object"),
+        ("/table", "the body has the wrong columns: missing 'a', 'b'; unknown 'column'; expected 'a', 'b'"),
+        ("/value", "the body is not valid JSON: Input data was truncated"),
+        ("/costly", "a row has no cost field 'words'"),
+        ("/text", "the text is not valid UTF-8: invalid start byte at byte 0; for another encoding, set"),
+        ("/image", ""),
+        ("/form", ""),
+        ("/anything", ""),
+    ],
+)
+def test_a_malformed_body_is_one_of_that_api(path: str, body: str) -> None:
+    """The gateway cannot say what a worker rejects; any API rejects a malformed header."""
+    said = details(path, "400")
+
+    assert said.get("body", "").startswith(body)
+    assert ("body" in said) is bool(body)
+    assert said["header"].startswith("X-Request-Timeout-Ms must be a positive number")
+
+
+@pytest.mark.parametrize(
+    ("path", "accepted"),
+    [
+        ("/array", "application/json or application/x-npy"),
+        ("/table", "application/json or text/csv or application/csv"),
+        ("/text", "text/plain or application/json"),
+        ("/form", "multipart/form-data"),
+        ("/anything", None),
+    ],
+)
+def test_a_content_type_is_rejected_unless_all_are_accepted(path: str, accepted: str | None) -> None:
+    """A content encoding can be wrong everywhere."""
+    said = details(path, "415")
+
+    assert said["content encoding"].startswith("content encoding 'br' is not supported")
+    wrong = f"content type 'application/xml' is not accepted; send {accepted}"
+    assert said.get("content type") == (wrong if accepted else None)
+
+
+def test_each_reason_for_a_503_has_an_example() -> None:
+    assert details("/value", "503") == {
+        "overloaded": "overloaded: this request cannot complete within the latency goal or the client's "
+        "timeout",
+        "queue full": "overloaded: the queue of this API is full",
+        "no worker": "no worker is ready",
+        "shutting down": "the server is shutting down",
+        "large bodies": "overloaded: too many large bodies are being received",
+    }
+    assert details("/value", "504").keys() == {"timeout", "client's timeout"}
+
+
+def test_limits_are_those_of_this_gateway() -> None:
+    assert details("/value", "413", max_body_bytes=77) == {"size": "the body exceeds the limit of 77 bytes"}
+
+
+def test_a_handler_fails_as_in_a_worker() -> None:
+    """The worker writes this message; only its id varies."""
+    batch = Batch(batch=0, api="value", limit_rows=1, lengths=[1], rows=[1])
+    _, [body] = Executor(Kinds()).run(batch, [b"1"])
+    [said] = details("/value", "500").values()
+
+    an_id = r"[0-9a-f]{12}$"
+    assert re.sub(an_id, "", body.decode()) == re.sub(an_id, "", said) != said
+
+
+async def rejected(on: GatewayStage, name: str) -> httpx.Response:
+    """Provoke the error of an example."""
+    match name:
+        case "body":
+            return await on.http.post("/array", json={"column": 1})
+        case "header":
+            return await on.http.post("/array", json=[1], headers={"x-request-timeout-ms": "soon"})
+        case "content type":
+            return await on.http.post("/array", headers={"content-type": "application/xml"})
+        case "content encoding":
+            return await on.http.post("/array", headers={"content-encoding": "br"})
+        case "size":
+            return await on.http.post("/array", content=b" " * 100)
+        case "target":
+            return await on.http.post(f"/array?{'a' * 20_000}")
+        case "headers":
+            return await on.http.post("/array", headers={f"x-{number}": "" for number in range(300)})
+        case "key":
+            return await on.http.post("/array", headers={"x-api-key": ""})
+        case _:
+            await on.gateway.front_end.drain()
+            return await on.http.post("/array", json=[1, 2, 3, 4])
+
+
+@pytest.mark.parametrize(
+    ("status", "name"),
+    [
+        (400, "body"),
+        (400, "header"),
+        (401, "key"),
+        (413, "size"),
+        (414, "target"),
+        (415, "content type"),
+        (415, "content encoding"),
+        (431, "headers"),
+        (503, "shutting down"),
+    ],
+)
+async def test_an_example_is_what_the_gateway_answers(tmp_path: Path, status: int, name: str) -> None:
+    settings: dict[str, Any] = {"keys": KEYS, "max_body_bytes": 99}
+    async with gateway(tmp_path, **settings) as on:
+        on.http.headers["x-api-key"] = "a-key-of-the-tests"
+        await on.worker(serves=describe_service(Kinds))
+        reply = await rejected(on, name)
+
+    assert (reply.status_code, reply.headers["content-type"]) == (status, PROBLEM)
+    responses = document_of(describe_service(Kinds), **settings)["paths"]["/array"]["post"]["responses"]
+    said = responses[str(status)]
+    assert said["content"][PROBLEM]["examples"][name]["value"] == reply.json()
+    required = {header.lower() for header, one in said.get("headers", {}).items() if one.get("required")}
+    assert required <= reply.headers.keys()
+
+
+@pytest.mark.parametrize(
+    ("path", "detail"),
+    [
+        ("/v1/models/{model}:predict", "must have either 'instances' or 'inputs', got neither"),
+        ("/v2/models/{model}/infer", "'inputs'"),
+    ],
+)
+async def test_other_protocols_have_their_own_form(tmp_path: Path, path: str, detail: str) -> None:
+    document = document_of(describe_service(Kinds), keys=KEYS)
+    responses = document["paths"][path]["post"]["responses"]
+
+    assert responses.keys() == {"200", "default", "401", *ALWAYS}
+    said = responses["400"]["content"]["application/json"]
+    assert said["schema"] == {"$ref": "#/components/schemas/Error"}
+    assert detail in said["examples"]["body"]["value"]["error"]
+    assert responses["414"]["content"].keys() == {PROBLEM}
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=describe_service(Kinds))
+        reply = await on.http.post(path.replace("{model}", "kinds.array"), json={"column": 1})
+    assert (reply.status_code, reply.json()) == (400, said["examples"]["body"]["value"])
+
+
+def test_pages_of_models_fail_without_a_key_or_a_worker() -> None:
+    for keys, codes in ((None, set()), (KEYS, {"401"})):
+        paths = document_of(describe_service(Kinds), keys=keys)["paths"]
+
+        assert paths["/v1/models/{model}"]["get"]["responses"].keys() == {"200", "503", *codes}
+        assert paths["/v2/models/{model}"]["get"]["responses"].keys() == {"200", *codes}
+
+
+async def test_the_state_of_a_model_is_as_shown(tmp_path: Path) -> None:
+    described = describe_service(Kinds)
+    state = document_of(described)["paths"]["/v1/models/{model}"]["get"]["responses"]
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=described)
+        for status in ("200", "503"):
+            [(model, example)] = state[status]["content"]["application/json"]["examples"].items()
+            reply = await on.http.get(f"/v1/models/{model}")
+            assert (str(reply.status_code), reply.json()) == (status, example["value"])
+            on.gateway.front_end.retire()
