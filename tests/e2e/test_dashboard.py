@@ -331,6 +331,20 @@ def test_labels_at_the_ends_of_lines_do_not_overlap(browser: Browser, server: Se
     assert sorted((label["text"], label["y"]) for label in found[3]) == [("0", 0.1), ("1", 0.9), ("2", 0.5)]
 
 
+def test_labels_of_the_time_axis_have_room(browser: Browser, server: Server) -> None:
+    """Seconds and minutes are not mixed."""
+    with looking(browser, server) as page:
+        cases = [[60, 640], [60, 340], [150, 400], [300, 640], [900, 340]]
+        found = call(page, "/plot.js", "timeAxis", cases)
+    assert [axis["ticktext"] for axis in found] == [
+        ["now", "15 s ago", "30 s ago", "45 s ago", "60 s ago"],
+        ["now", "30 s ago", "60 s ago"],
+        ["now", "1 min ago", "2 min ago"],
+        ["now", "1 min ago", "2 min ago", "3 min ago", "4 min ago", "5 min ago"],
+        ["now", "5 min ago", "10 min ago", "15 min ago"],
+    ]
+
+
 def luminance(page: Page, element: str, kind: str, *, at: int = 0) -> float:
     """How bright a color of an element, or of what is below it, is: from 0 to 1 (WCAG 2)."""
     color: list[float] = page.evaluate(

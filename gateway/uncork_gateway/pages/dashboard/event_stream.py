@@ -18,7 +18,7 @@ class EventStream(StreamingResponse):
     """Frames of server-sent events, until they end, the client disconnects, or it stops reading.
 
     A client that has stopped reading blocks the next frame, perhaps for hours: its system still confirms that
-    it is there. After ten seconds the connection is aborted.
+    it is alive. After ten seconds the connection is aborted.
     """
 
     def __init__(self, frames: AsyncGenerator[bytes, None]) -> None:

@@ -5,8 +5,10 @@ import { count, number } from "./format.js";
 export const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false };
 
 const MARGIN = { l: 52, r: 16, t: 10, b: 30 };
-// Labels need this much width on a time axis, and this much height at the ends of lines.
+// Labels need this much width on a time axis, besides the widest margins, and this much height at the ends of
+// lines.
 const TICK_PX = 78;
+const MARGINS_PX = 118;
 const LABEL_PX = 15;
 const STEPS_S = [15, 30, 60, 120, 180, 300];
 
@@ -49,7 +51,7 @@ export function line(ago, values, color, { name, unit, dash = "solid", width = 2
 
 /** An axis of the last seconds up to now. */
 export function timeAxis(seconds, width) {
-  const step = STEPS_S.find((each) => (seconds / each) * TICK_PX <= width) ?? STEPS_S.at(-1);
+  const step = STEPS_S.find((each) => (seconds / each) * TICK_PX <= width - MARGINS_PX) ?? STEPS_S.at(-1);
   const tickvals = Array.from({ length: Math.floor(seconds / step) + 1 }, (_, index) => -index * step);
   const text = (ago) => (step % 60 ? `${ago} s ago` : `${ago / 60} min ago`);
   return { range: [-seconds, 0], tickvals, ticktext: tickvals.map((value) => (value ? text(-value) : "now")) };
