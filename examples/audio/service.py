@@ -60,7 +60,8 @@ class Transcriber(Service):
     # batch is limited to 4 MB: 125 s at 16 kHz with 16 bits.
     @api(
         input=Wav(),
-        route="/audio/transcriptions",
+        route="/v1/audio/transcriptions",
+        errors="openai",
         cost="bytes",
         mb_max_batch_size=4_000_000,
         mb_max_latency=1000,
