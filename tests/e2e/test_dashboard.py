@@ -147,7 +147,7 @@ def test_refusals_have_reasons_and_are_no_failures(browser: Browser) -> None:
     """A request whose own deadline passes gets 504; no row has that status beside the refusal."""
     with serving(PROBE) as server, ThreadPoolExecutor(1) as pool:
         slow = pool.submit(httpx.post, f"{server.base}/sleep", json=1, timeout=30)
-        eventually(lambda: "runs 1 row" in HTTP.get(f"{server.base}/status").text)
+        eventually(lambda: "running 1 row" in HTTP.get(f"{server.base}/status").text)
         late = HTTP.post(f"{server.base}/sleep", json=0, headers={"x-request-timeout-ms": "20"})
         assert (late.status_code, slow.result().status_code) == (504, 200)
         with looking(browser, server, api="sleep") as page:

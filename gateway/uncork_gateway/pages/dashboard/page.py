@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from uncork_gateway.pages import theme
 from uncork_gateway.pages.assets import Assets, html_page, not_installed, package_folder
 from uncork_gateway.pages.dashboard.event_stream import HEADERS, MEDIA_TYPE, EventStream
 from uncork_gateway.pages.dashboard.feed import Commands, Feed, Source
@@ -58,7 +59,7 @@ class Dashboard:
         ours = {path.name: path for path in _OURS.iterdir() if path.suffix != ".html"}
         self._assets: Assets | None = None
         if plotly := package_folder(PACKAGE):
-            files = {**ours, _PLOTLY: plotly / "package_data/plotly.min.js"}
+            files = {**theme.FILES, **ours, _PLOTLY: plotly / "package_data/plotly.min.js"}
             self._assets = Assets(f"{PREFIX}/files", files)
 
     def start(self) -> None:

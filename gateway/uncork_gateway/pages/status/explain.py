@@ -60,7 +60,7 @@ _HOLDS: dict[HoldReason, str] = {
     "goal": "The policy holds the queue{most} to fill the batch while the goal can still be met.",
     "next": "The policy holds the queue{most} in case another request arrives.",
     "window": "The policy holds the queue{most}, as long as {wait} allows.",
-    "quarantine": "The queued requests were lost twice with their worker. Such requests run one at a time.",
+    "quarantine": "The worker of the queued requests was lost. Such requests run one at a time.",
 }
 
 

@@ -105,6 +105,6 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
     "a quarantined request": (
         SERVICE,
         queued(holding=Holding(math.inf, "quarantine")),
-        "The queued requests were lost twice with their worker. Such requests run one at a time.",
+        "The worker of the queued requests was lost. Such requests run one at a time.",
     ),
 }

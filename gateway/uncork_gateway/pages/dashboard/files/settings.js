@@ -1,16 +1,10 @@
-// What the reader chooses: the theme, and the time range of the charts. Both are remembered.
+// What the reader chooses: the time range of the charts, which is remembered, and the theme (see theme.js).
 
 const DEFAULT_RANGE_S = "300";
 
 /** Connect the controls; `changed` is called after a choice. Returns a function that returns the range in seconds. */
 export function settings(page, changed) {
-  const theme = page.querySelector("[data-f=theme]");
-  theme.value = document.documentElement.dataset.theme;
-  theme.addEventListener("change", () => {
-    document.documentElement.dataset.theme = theme.value;
-    remember("theme", theme.value);
-    changed();
-  });
+  new MutationObserver(changed).observe(page.documentElement, { attributeFilter: ["data-theme"] });
 
   const ranges = [...page.querySelectorAll("input[name=range]")];
   const remembered = recall("range") ?? DEFAULT_RANGE_S;

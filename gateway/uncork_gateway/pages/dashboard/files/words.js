@@ -33,7 +33,7 @@ export const STATES = {
 export const WORKERS = { idle: "good", busy: "info", starting: "muted", lost: "bad" };
 
 const LIMITS = {
-  nothing: ["nothing limits it", "muted"],
+  nothing: ["no bottleneck", "muted"],
   workers: ["limited by the workers", "warn"],
   goal: ["limited by the goal", "warn"],
   cap: ["limited by the batch cap", "warn"],
