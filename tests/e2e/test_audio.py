@@ -17,6 +17,9 @@ import pytest
 
 from tests.e2e.server import HTTP, ROOT, Server, serving
 
+# The script needs up to half a minute for the model.
+pytestmark = pytest.mark.slow
+
 EXAMPLE = ROOT / "examples/audio"
 PATH = "/v1/audio/transcriptions"
 WAV = {"content-type": "audio/wav"}

@@ -134,6 +134,7 @@ def png_of(digit: np.ndarray[Any, Any]) -> bytes:
     return file.getvalue()
 
 
+@pytest.mark.slow
 def test_an_onnx_model_answers_as_its_session_does() -> None:
     """Alone and merged, with a body among them that is no image; most digits of the test images are right."""
     make_model("onnx")
@@ -175,6 +176,7 @@ def test_an_onnx_model_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch)
         assert not server.ready()
 
 
+@pytest.mark.slow
 def test_a_booster_answers_as_it_does_in_process() -> None:
     """Alone and merged, as JSON and CSV, with values missing; rows of another form are refused alone.
 
@@ -216,6 +218,7 @@ def test_a_booster_answers_as_it_does_in_process() -> None:
     assert "'sex' must be str" in details[2]
 
 
+@pytest.mark.slow
 def test_a_booster_of_other_columns_is_refused_at_the_start(tmp_path: Path) -> None:
     """And one that is missing: both are said by /readyz."""
     service = shutil.copy(EXAMPLES / "lightgbm/service.py", tmp_path)

@@ -22,6 +22,8 @@ from tests.e2e.server import HTTP, ROOT, Server, eventually, serving
 # It has no type hints.
 onnxruntime: Any = importlib.import_module("onnxruntime")
 
+pytestmark = pytest.mark.slow
+
 EMBEDDINGS = f"{ROOT / 'examples/embeddings/service.py'}:Embeddings"
 RERANKER = f"{ROOT / 'examples/reranker/service.py'}:Reranker"
 # Requests sent at once share a batch.

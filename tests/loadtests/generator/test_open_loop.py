@@ -108,7 +108,7 @@ def test_shares_make_up_the_schedule() -> None:
 def test_a_request_takes_the_connection_that_was_freed_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "times").write_text("0\n0\n0\n0.05\n")
+    (tmp_path / "times").write_text("0\n0\n0\n0.5\n")
     events: list[tuple[str, Connection]] = []
     all_asked = asyncio.Barrier(3)
 

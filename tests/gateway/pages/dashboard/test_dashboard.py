@@ -61,6 +61,7 @@ async def test_the_page_and_all_that_it_loads_is_here(tmp_path: Path) -> None:
             "dashboard.css",
             "plotly.js",
             "dashboard.js",
+            "theme.css",
             "theme.js",
         }
         for url in loaded:

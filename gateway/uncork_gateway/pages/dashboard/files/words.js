@@ -12,8 +12,8 @@ export const RELEASES = {
 
 /** Reasons of refusals. */
 export const SHEDS = {
-  deadline: "could not have met the goal",
-  client_deadline: "could not have met the client's deadline",
+  deadline: "could not have met the goal or the client's deadline",
+  client_deadline: "the client's deadline had passed",
   queue_full: "the queue was full",
   no_worker: "no worker was ready",
   draining: "the gateway was shutting down",
