@@ -1,5 +1,7 @@
 """Errors in the values of settings."""
 
+import pickle
+
 from uncork_dispatcher import SettingError
 
 
@@ -15,3 +17,10 @@ def test_several_settings_are_at_fault() -> None:
     error = SettingError("cert", "key", says=" must be files, got key")
 
     assert error.under({"key": "--key"}) == "cert and --key must be files, got key"
+
+
+def test_it_travels_between_processes() -> None:
+    error = pickle.loads(pickle.dumps(SettingError("cert", says=" must be a file", of="S: ")))
+
+    assert str(error) == "S: cert must be a file"
+    assert error.under({"cert": "--cert"}) == "--cert must be a file"

@@ -143,6 +143,14 @@ async def test_health_needs_no_key(tmp_path: Path, path: str) -> None:
         assert (await on.http.get(path)).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/docs/x", "/docs/home/x", "/dashboard/files/x"])
+async def test_a_missing_file_of_a_page_names_no_route(tmp_path: Path, path: str) -> None:
+    """Pages and their files need no key, but the routes of the service are known only with one."""
+    async with gateway(tmp_path, keys=KEYS) as on:
+        await on.worker()
+        assert problem(await on.http.get(path), 404) == "there is no file 'x'"
+
+
 @pytest.mark.parametrize("path", ["/readyz", "/healthz"])
 async def test_the_reason_of_health_needs_a_key(tmp_path: Path, path: str) -> None:
     """It may quote an exception of setup. Operators need no key on their own port."""

@@ -18,7 +18,7 @@ Commands = Mapping[str, type[Any]]
 CONFIG = "config"
 """The option that names the configuration file; the file itself cannot set it."""
 
-OF_CODE = ("input", "output", "warmup")
+OF_CODE = ("input", "output", "warmup", "errors")
 """Arguments of ``@api`` that only code can give."""
 
 

@@ -147,8 +147,8 @@ class AsgiRequest:
 
         Closing would wait until the client has read the rest.
         """
-        self._status = CLIENT_GONE
         if not self._closed:
+            self._status = CLIENT_GONE
             self.disconnect()
             self._connection.transport.abort()
 

@@ -13,7 +13,6 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -74,7 +73,8 @@ class Assets:
     async def _serve(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in self._files:
-            raise HTTPException(404)
+            # Not with the text of unknown routes, which names those that need a key.
+            return Response(problem(404, f"there is no file {name!r}"), 404, media_type=_PROBLEM)
         packed = await self._pack(name)
         # A URL with a version never changes its content.
         this = request.query_params.get("v") == packed.version

@@ -263,3 +263,26 @@ async def test_an_application_may_give_up_on_a_client(caplog: pytest.LogCaptureF
     connection = await answer(app)
     assert connection.aborted
     assert not caplog.records
+
+
+async def test_a_rejected_body_is_logged_with_the_status_that_was_sent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The application takes the client for gone; the client has its reply."""
+    caplog.set_level(logging.INFO, "uncork.access")
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        raise ClientDisconnect
+
+    server = Server({}, app=app)
+    server.listener.access_log = AccessLog()
+    connection = Connection(server)
+    connection.send(b"POST /x HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
+    await turns()
+    connection.send(b"not a chunk\r\n")
+    await turns()
+
+    assert connection.received.startswith(b"HTTP/1.1 400 ")
+    assert [record.__dict__["status"] for record in caplog.records] == [400]

@@ -61,6 +61,10 @@ from uncork.config.file import read_file
         ("[api.predict]\ninput = 1", "api.predict.input: input can be set only in code, with @api"),
         ("[api.predict]\nwarmup = 1", "api.predict.warmup: warmup can be set only in code, with @api"),
         (
+            '[api.predict]\nerrors = "openai"',
+            "api.predict.errors: errors can be set only in code, with @api",
+        ),
+        (
             "[api.predict]\ntimeout = 0",
             "api.predict.timeout: timeout must be a positive number of seconds, got 0",
         ),

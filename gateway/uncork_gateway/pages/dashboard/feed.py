@@ -105,8 +105,10 @@ class Feed:
             viewer.put_nowait(None)
 
     async def _tick(self) -> None:
-        while not self._closed:
+        while True:
             await asyncio.sleep(self._interval_s)
+            if self._closed:
+                return
             self._send()
 
     def _leave(self, viewer: _Viewer) -> None:

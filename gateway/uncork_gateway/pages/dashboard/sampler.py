@@ -59,7 +59,7 @@ def point_of(figures: Figures) -> Point:
         p99_ms=p99,
         rate_rows=rate,
         capacity_rows=math.nan if figures.capacity is None else figures.capacity,
-        error_share=recent.error_share if recent.answered else math.nan,
-        refused_share=recent.refused_share if recent.answered else math.nan,
+        error_share=recent.error_share if recent.requests else math.nan,
+        refused_share=recent.refused_share if recent.requests else math.nan,
         queued_rows=figures.stats.queued_rows,
     )

@@ -32,7 +32,7 @@ def describe_slots(slots: Sequence[BackendSlot], running: Sequence[RunningBatch]
 
 
 def doing(slot: BackendSlot, batch: RunningBatch | None) -> str:
-    """Describe what a slot does, in a clause whose subject is the slot."""
+    """Describe what a slot does, in a clause; a fault names its worker."""
     if slot.state == "busy" and batch is not None:
         size = with_noun(exact(batch.rows), "row")
         if batch.requests != batch.rows:

@@ -120,7 +120,7 @@ class StatusBuilder:
             state=state,
             sentence=overall(state, source.not_ready_reason, slots, apis, self._names),
             restarts=source.restarts,
-            utilization=_utilization([figures.recent for figures, *_ in found], workers=work.workers),
+            utilization=_utilization([figures.recent for figures, *_ in found], work),
             workers=describe_slots(slots, work.running),
             apis=apis,
         )
@@ -191,12 +191,14 @@ def _shares_of_others(name: str, recent: Mapping[str, Recent], *, workers: int) 
     }
 
 
-def _utilization(recent: Sequence[Recent], *, workers: int) -> float | None:
-    """Return the share of the workers' time that batches took in the longest window."""
+def _utilization(recent: Sequence[Recent], work: WorkStats) -> float | None:
+    """Return the share of the workers' time that batches took in the longest window, or have taken so far."""
     seconds = max((one.seconds for one in recent), default=0.0)
-    if not workers or seconds <= 0:
+    if not work.workers or seconds <= 0:
         return None
-    return min(1.0, sum(one.counts.batch_duration.sum for one in recent) / (workers * seconds))
+    taken = sum(one.counts.batch_duration.sum for one in recent)
+    taken += sum(min(batch.running_s, seconds) for batch in work.running)
+    return min(1.0, taken / (work.workers * seconds))
 
 
 def _api(figures: Figures, served: ServedApi, failure: document.Failure | None, names: Names) -> document.Api:

@@ -80,6 +80,9 @@ async def test_what_a_few_requests_do_not_tell_is_unknown() -> None:
     assert all(math.isnan(value) for value in (few.p50_ms, few.p95_ms, few.p99_ms, few.capacity_rows))
     assert (few.rate_rows, few.error_share) == (0.1, 0.5)
 
+    wrong = point_of(figures(recent=recent(statuses={400: 3})))
+    assert (wrong.error_share, wrong.refused_share) == (0.0, 0.0)
+
     none = point_of(figures(recent=recent()))
     assert (none.rate_rows, math.isnan(none.error_share), math.isnan(none.refused_share)) == (0.0, True, True)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.gateway.pages.status.any_figures import any_figures
 from tests.gateway.pages.status.stage import Stage, named
 from tests.gateway.pages.status.staged import FAILURE, figures, recent, stats, work
+from uncork_dispatcher import RunningBatch
 from uncork_gateway.pages.status.document import Api, Status
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import exact, ms, number, percent
@@ -193,6 +194,15 @@ def test_the_utilization_is_the_share_of_the_workers_time(
     """That batches of all APIs took."""
     stage = Stage(*(named(f"api {at}", each, work=work(workers)) for at, each in enumerate(windows)))
     assert stage.document().utilization == (None if share is None else pytest.approx(share))
+
+
+def test_the_utilization_counts_batches_that_run() -> None:
+    """One that takes longer than the window counts for all of it."""
+    running = [RunningBatch(0, "a", 1, 1, 500.0, 0.0), RunningBatch(1, "a", 1, 1, 6.0, 0.0)]
+    window = recent(seconds=30.0)
+    stage = Stage(named("a", window, work=work(2, running=running)))
+
+    assert stage.document().utilization == pytest.approx((30 + 6) / 60)
 
 
 def test_the_cheap_look_has_the_same_figures_of_the_first_apis() -> None:

@@ -142,3 +142,5 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
 document.getElementById("plotly").addEventListener("load", show);
 
 connect();
+// A page that opens in the background is hidden without an event.
+if (document.hidden) hiding = setTimeout(disconnect, HIDDEN_MS);

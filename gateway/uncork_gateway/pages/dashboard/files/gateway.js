@@ -2,11 +2,11 @@
 
 import { build, keep, put } from "./dom.js";
 import { counted, duration, number } from "./format.js";
+import { LONGEST_S } from "./history.js";
 import { CALM, STATES, WORKERS } from "./words.js";
 
 // Stands for the address of the gateway in commands.
 const ORIGIN = "http://GATEWAY";
-const HISTORY_S = 900;
 
 export class GatewayView {
   #fields;
@@ -109,7 +109,7 @@ export class GatewayView {
   idle(status, api, command) {
     this.#fields.empty.hidden = false;
     if (api) {
-      this.#fields.text("emptyTitle", status.uptime_s < HISTORY_S ? `No request to ${api.name} yet` : `No request to ${api.name} in the last 15 minutes`);
+      this.#fields.text("emptyTitle", status.uptime_s < LONGEST_S ? `No request to ${api.name} yet` : `No request to ${api.name} in the last 15 minutes`);
       this.#fields.text("emptyText", `Figures and charts appear with the first request. Send one:`);
     } else if (status.server === "proxy") {
       this.#fields.text("emptyTitle", "No request yet");

@@ -8,7 +8,7 @@ export function settings(page, changed) {
 
   const ranges = [...page.querySelectorAll("input[name=range]")];
   const remembered = recall("range") ?? DEFAULT_RANGE_S;
-  (ranges.find(({ value }) => value === remembered) ?? ranges[0]).checked = true;
+  (ranges.find(({ value }) => value === remembered) ?? ranges.find(({ value }) => value === DEFAULT_RANGE_S)).checked = true;
   for (const range of ranges) {
     range.addEventListener("change", () => {
       remember("range", range.value);
