@@ -182,7 +182,7 @@ def test_requests_of_several_clients_share_batches(client: openai.OpenAI, embedd
 
 def test_openais_client_raises_what_fits_other_errors(embeddings: Server, client: openai.OpenAI) -> None:
     """They have the gateway's reason; for an unknown route it is in the body of the response only."""
-    headers = {"content-type": "text/csv"}
+    headers = {"Content-Type": "text/csv"}
     with pytest.raises(openai.APIStatusError) as csv:
         client.embeddings.create(model="m", input="a ship", extra_headers=headers)
     with pytest.raises(openai.NotFoundError) as unknown:
