@@ -33,7 +33,6 @@ ALLOWED = {
 LAYERS = {
     "uncork_dispatcher": [
         "plural",
-        "setting_error",
         "learning",
         "policies",
         "rules",

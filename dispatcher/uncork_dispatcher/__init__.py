@@ -30,8 +30,7 @@ from uncork_dispatcher.jobs import (
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.policies import POLICIES, POLICY_USAGE, make_policy
 from uncork_dispatcher.policies.base import HoldReason, Reason
-from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.setting_error import SettingError
+from uncork_dispatcher.rules import ApiRules, SettingError
 from uncork_dispatcher.stats import ApiSample, ApiStats, Holding, RunningBatch, WorkStats
 from uncork_dispatcher.tasks import TaskRunner
 

@@ -1,11 +1,12 @@
-"""The rules of one api are checked when they are made."""
+"""The rules of one API are checked on construction; errors name the settings."""
 
 import math
+import pickle
 from typing import Any
 
 import pytest
 
-from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.rules import ApiRules, SettingError
 
 NUMBERS = (
     "goal_s",
@@ -52,3 +53,24 @@ def test_the_defaults_are_those_of_the_documents() -> None:
 
     assert (rules.goal_s, rules.max_batch_rows, rules.policy) == (0.3, 1000, "cork")
     assert (rules.timeout_s, rules.idempotent) == (60.0, True)
+
+
+def test_an_error_may_use_other_names() -> None:
+    error = SettingError("goal_s", says=" must be positive, got 0", of="API 'a': ")
+
+    assert str(error) == "API 'a': goal_s must be positive, got 0"
+    assert error.under({"goal_s": "--goal-ms", "0": "--zero"}) == "--goal-ms must be positive, got 0"
+    assert error.under({}) == "goal_s must be positive, got 0"
+
+
+def test_an_error_about_several_settings() -> None:
+    error = SettingError("cert", "key", says=" must be files, got key")
+
+    assert error.under({"key": "--key"}) == "cert and --key must be files, got key"
+
+
+def test_an_error_is_sent_between_processes() -> None:
+    error = pickle.loads(pickle.dumps(SettingError("cert", says=" must be a file", of="S: ")))
+
+    assert str(error) == "S: cert must be a file"
+    assert error.under({"cert": "--cert"}) == "--cert must be a file"

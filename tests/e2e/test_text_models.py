@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,14 @@ class Model:
         return self._session.run(None, feeds)[0][0]
 
 
+@contextmanager
+def serving_model(target: str, variable: str, model: Model) -> Iterator[Server]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(variable, str(model.folder))
+        with serving(target, *TOGETHER) as server:
+            yield server
+
+
 @pytest.fixture(scope="module")
 def embedder(tmp_path_factory: pytest.TempPathFactory) -> Model:
     return Model("embedder", tmp_path_factory.mktemp("embedder"))
@@ -70,10 +79,8 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 @pytest.fixture(scope="module")
 def embeddings(embedder: Model) -> Iterator[Server]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EMBEDDINGS_MODEL", str(embedder.folder))
-        with serving(EMBEDDINGS, *TOGETHER) as server:
-            yield server
+    with serving_model(EMBEDDINGS, "EMBEDDINGS_MODEL", embedder) as server:
+        yield server
 
 
 @pytest.fixture
@@ -89,10 +96,8 @@ def ranker(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 @pytest.fixture(scope="module")
 def reranker(ranker: Model) -> Iterator[Server]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RERANKER_MODEL", str(ranker.folder))
-        with serving(RERANKER, *TOGETHER) as server:
-            yield server
+    with serving_model(RERANKER, "RERANKER_MODEL", ranker) as server:
+        yield server
 
 
 def assert_vectors(reply: openai.types.CreateEmbeddingResponse, expected: list[Any]) -> None:

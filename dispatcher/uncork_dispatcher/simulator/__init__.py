@@ -7,7 +7,7 @@
 * ``theory.py`` has closed forms to check the results against.
 """
 
-from uncork_dispatcher.setting_error import SettingError
+from uncork_dispatcher.rules import SettingError
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, Comparison, Ratio, Result
 from uncork_dispatcher.simulator.matrix import ALL_POLICIES, MATRICES, run_cells, staggered_per_s

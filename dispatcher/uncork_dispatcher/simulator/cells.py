@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from uncork_dispatcher.plural import plural
-from uncork_dispatcher.setting_error import SettingError
+from uncork_dispatcher.rules import SettingError
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.theory import smallest_mean_batch
 from uncork_dispatcher.simulator.traffic import Sources

@@ -13,6 +13,7 @@ from uncork_gateway.telemetry.metrics import ApiTally
 from uncork_gateway.telemetry.recent import Recent
 
 ESTIMATE = Estimate(intercept_s=0.010, slope_s=0.002, spread=0.1, earned_rows=64)
+TOKENS = Estimate(intercept_s=0.006, slope_s=0.00006, spread=0.15, earned_rows=8192)
 RUNNING = RunningBatch(1, "predict", 8, 8, 0.004, 0.012)
 FAILURE = Failure(
     error="IndexError",
@@ -23,6 +24,8 @@ FAILURE = Failure(
     first=1000.0,
     last=1029.0,
 )
+DIED = "no worker is ready: worker 0 was killed by SIGKILL"
+UNHEALTHY = "no server is healthy: http://10.0.0.7:8000: GET /v2/health/ready returned 503"
 
 
 def stats(rules: Mapping[str, Any] | None = None, **changes: Any) -> ApiStats:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from tests.gateway.pages.status.staged import FAILURE, figures, recent, stats, work
+from tests.gateway.pages.status.staged import DIED, FAILURE, UNHEALTHY, figures, recent, stats, work
 from uncork_dispatcher import Estimate
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
 
-DIED = "no worker is ready: worker 0 was killed by SIGKILL"
-UNHEALTHY = "no server is healthy: http://10.0.0.7:8000: GET /v2/health/ready returned 503"
 FULL = recent(batches=30, each=4, reason="full", rate=100)
 NOISY = Estimate(intercept_s=0.010, slope_s=0.002, spread=0.6, earned_rows=64)
 BY_ROWS = Estimate(intercept_s=0.0001, slope_s=0.002, spread=0.1, earned_rows=64)
 ALMOST_BY_ROWS = Estimate(intercept_s=0.0003, slope_s=0.002, spread=0.1, earned_rows=64)
-TOKENS = Estimate(intercept_s=0.006, slope_s=0.00006, spread=0.15, earned_rows=8192)
 CAP_4 = {"max_batch_rows": 4}
 NONE = stats({"policy": "none"}, limit_rows=1)
 HARD = recent(batches=30, each=32, took_s=1.0, rate=900)

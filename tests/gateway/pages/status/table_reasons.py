@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from tests.gateway.pages.status.staged import figures, recent, stats, work
+from tests.gateway.pages.status.staged import DIED, TOKENS, UNHEALTHY, figures, recent, stats, work
 from uncork_dispatcher import Estimate
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
 
-DIED = "no worker is ready: worker 0 was killed by SIGKILL"
-UNHEALTHY = "no server is healthy: http://10.0.0.7:8000: GET /v2/health/ready returned 503"
-TOKENS = Estimate(intercept_s=0.006, slope_s=0.00006, spread=0.15, earned_rows=8192)
 TIGHT = Estimate(intercept_s=0.010, slope_s=0.002, spread=0.1, earned_rows=14)
 NONE = stats({"policy": "none"}, limit_rows=1)
 BUSY = recent(batches=600, each=6, rate=200)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.gateway.pages.status.staged import FAILURE, RUNNING, figures, recent, stats, work
+from tests.gateway.pages.status.staged import FAILURE, RUNNING, TOKENS, figures, recent, stats, work
 from uncork_dispatcher import Estimate
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
@@ -11,7 +11,6 @@ FOREST = Estimate(intercept_s=0.0177, slope_s=0.00008, spread=0.12, earned_rows=
 FLAT = Estimate(intercept_s=0.0177, slope_s=1e-7, spread=0.29, earned_rows=64)
 EMBEDDING = Estimate(intercept_s=0.0042, slope_s=0.0031, spread=0.07, earned_rows=190)
 ONE_ROW = Estimate(intercept_s=0.0471, slope_s=0.0047, spread=0.24, earned_rows=2)
-TOKENS = Estimate(intercept_s=0.006, slope_s=0.00006, spread=0.15, earned_rows=8192)
 SLOW_SERVER = Estimate(intercept_s=11.2, slope_s=0.15, spread=0.004, earned_rows=16)
 NO_WEIGHTS = "no worker is ready: worker 0 failed in setup: OSError: no weights (7 times in a row)"
 LARGE = {"max_batch_rows": 1000}
