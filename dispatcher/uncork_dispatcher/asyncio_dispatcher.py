@@ -76,10 +76,13 @@ class AsyncDispatcher(Generic[P, R]):
         self._core.worker_expected(launch, now=self._now(), delay_s=delay_s, failures=failures)
         self._changed()
 
-    def worker_ready(self, worker: int, *, launch: Hashable = None) -> None:
+    def worker_ready(self, worker: int, *, launch: Hashable = None, host: Hashable = None) -> None:
         """Add a worker; ``launch`` as for :meth:`worker_expected`."""
         self._core.worker_ready(worker, now=self._now(), launch=launch)
         self._changed()
+
+    def worker_retired(self, worker: int) -> None:
+        self._core.worker_lost(worker, now=self._now())
 
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]]) -> None:
         """Learn from (rows, seconds) of batches that a worker ran to warm up."""

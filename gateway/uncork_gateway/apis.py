@@ -28,9 +28,13 @@ class GatewaySettings(ServerSettings):
 
     Attributes:
         overrides: replace the APIs' own settings; the last one of an argument wins.
+        workers: how many workers the supervisor starts; they have the lowest indexes.
+        warmup_seconds: most seconds that workers on TCP spend on their warm-up.
     """
 
     overrides: Sequence[Override] = ()
+    workers: int = 1
+    warmup_seconds: float = 0.0
 
 
 class Apis:

@@ -8,12 +8,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
+from prometheus_client import Counter
+
 from uncork_dispatcher import BatchResult, Job, OnBatchEnd, WorkerLost
 from uncork_gateway.apis import Apis, GatewaySettings
 from uncork_gateway.backends.slot import BackendSlot
-from uncork_gateway.backends.worker_connection import Executed, WorkerState
+from uncork_gateway.backends.worker_connection import WorkerState
 from uncork_gateway.backends.worker_failures import WorkerStartup
+from uncork_gateway.backends.worker_listener import WorkerListener, WorkerPort
 from uncork_gateway.backends.worker_pool import WorkerPool
+from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import Unavailable
@@ -24,6 +28,7 @@ from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.failures import Failures
 from uncork_gateway.pages.status.formatting import SERVICE
 from uncork_gateway.pages.status.status_builder import ServedApi
+from uncork_gateway.remote_workers import RemoteWorkers
 from uncork_gateway.requests.batch_frames import from_frame, to_frame
 from uncork_gateway.worker_events import SupervisorActions, WorkerEvents
 from uncork_workers.wire.schema import ServiceDescription
@@ -42,6 +47,7 @@ class Gateway:
     not_ready = "no worker is ready"
 
     def __init__(self, settings: GatewaySettings, supervisor: SupervisorActions) -> None:
+        self._settings = settings
         self._supervisor = supervisor
         self._traces = settings.traces
         self._failures = Failures(show_messages=settings.admin)
@@ -49,19 +55,39 @@ class Gateway:
             settings, self, self, names=SERVICE, index_of=lambda worker: self._pool.index_of(worker)
         )
         self._apis = Apis(settings, self.front_end)
-        self.events = WorkerEvents(self.front_end, self._apis, supervisor)
-        self._pool = WorkerPool(self.events)
+        self.events = WorkerEvents(self.front_end, self._apis, supervisor, launches=settings.workers > 0)
+        self._pool = WorkerPool(self.events, reserved=settings.workers)
+        self._remote = RemoteWorkers(self._pool, self._apis, self.events)
+        self.events.on_joining_changed = self._remote.reconsider
+        self._listener: WorkerListener | None = None
         self.front_end.mount(ServicePages(self.front_end, self, settings).pages)
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
         """Accept workers on a Unix socket; those on a ``standby`` socket wait for :meth:`take_over`."""
         await self._pool.listen(socket_path, standby=standby)
 
+    async def listen_on_tcp(self, port: WorkerPort) -> None:
+        """Accept workers that know the token on a TCP socket."""
+        refused = Counter(
+            "uncork_worker_connections_refused",
+            "Connections to the worker port that were refused, by reason.",
+            ["reason"],
+            registry=self.front_end.metrics.registry,
+        )
+        self._listener = WorkerListener(
+            self._pool,
+            port,
+            overrides=self._settings.overrides,
+            warmup_seconds=self._settings.warmup_seconds,
+            on_refusal=lambda reason: refused.labels(reason).inc(),
+        )
+        await self._listener.listen()
+
     async def attach(self, connected: socket.socket) -> None:
         """Accept a worker on a socket that is connected already."""
         await self._pool.attach(connected)
 
-    def take_over(self, pids: Collection[int]) -> set[int]:
+    def take_over(self, launches: Collection[int]) -> set[int]:
         """Let standby processes replace the workers of the same indexes, and put their service in force.
 
         The old workers get no more batches and exit after the current one. Returns the processes of those
@@ -71,19 +97,23 @@ class Gateway:
             ValueError: if one of the new workers has gone, they differ in what they serve from each other or
                 from workers that stay, or it cannot be served; nothing has changed then.
         """
-        first, *rest = self._pool.standbys(pids)
+        first, *rest = self._pool.standbys(launches)
         if any(service != first for service in rest):
             raise ValueError("the new workers describe different services")
-        are_all = not self._pool.any_left_by(pids)
+        are_all = not self._pool.any_left_by(launches)
         if first != self.service and not are_all:
             raise ValueError("the service has changed, so all workers must be reloaded together")
         if are_all:
             # Also for an unchanged description: new code may return other outputs, which are learned anew.
             self.events.serve(first)
-        return self._pool.take_over(pids)
+        replaced = self._pool.take_over(launches)
+        self._remote.reconsider()
+        return replaced
 
     async def close(self) -> None:
-        """Disconnect the workers, which then exit."""
+        """Disconnect the workers. Those of the supervisor exit; others dial again."""
+        if self._listener is not None:
+            self._listener.close()
         await self._pool.close()
         self.front_end.close()
 
@@ -114,11 +144,10 @@ class Gateway:
             sink.started(start.batch, partial(self._pool.cancel, start.batch))
 
     def abandon(self, batch: int, worker: int) -> None:
-        """Kill the worker, which has run a batch past its timeout."""
-        hello = self._pool.runner_of(batch)
-        if hello is not None:
-            log.error("killing worker %d: its batch exceeded the timeout", hello.index)
-            self._supervisor.kill(hello.pid)
+        """Drop the worker, which has run a batch past its timeout."""
+        index = self._pool.abandon(batch)
+        if index is not None:
+            log.error("dropped worker %d: its batch exceeded the timeout", index)
 
     # What startup and reload show
 

@@ -9,7 +9,7 @@ from uncork_gateway.apis import Apis
 from uncork_gateway.backends.worker_failures import WorkerFailures
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.requests.batch_frames import result_of_row
-from uncork_workers.wire.messages import Failed, Ready
+from uncork_workers.wire.messages import Failed, Hello, Ready
 from uncork_workers.wire.schema import ServiceDescription
 
 log = logging.getLogger("uncork.gateway")
@@ -29,36 +29,42 @@ class SupervisorActions:
     """The supervisor's methods that the gateway calls.
 
     Attributes:
-        kill: ends a process; the supervisor starts another if it is in force.
+        kill: ends the process of a launch; the supervisor starts another if it is in force.
         restarts: returns how many workers have been restarted so far.
-        stands_by: reports a process that is ready to take over.
-        finished_batch: reports a process that has finished a batch.
+        stands_by: reports a launch whose process is ready to take over.
+        finished_batch: reports a launch whose process has finished a batch.
     """
 
     kill: Callable[[int], object]
     restarts: Callable[[], int]
-    stands_by: Callable[[int], object] = lambda pid: None
-    finished_batch: Callable[[int], object] = lambda pid: None
+    stands_by: Callable[[int], object] = lambda launch: None
+    finished_batch: Callable[[int], object] = lambda launch: None
 
 
 class WorkerEvents:
     """Turns events of workers into changes of the dispatcher, the APIs and the log.
+
+    ``launches`` says whether the supervisor starts any workers.
 
     Attributes:
         described: the service, with the overrides, once the first worker has described it;
             :class:`ServiceUnusable` if it cannot be served.
         files: paths of the files that the service has imported at any time.
         failures: why workers are not ready.
+        on_joining_changed: called when a worker that the supervisor did not launch has changed.
     """
 
-    def __init__(self, front_end: FrontEnd, apis: Apis, supervisor: SupervisorActions) -> None:
+    def __init__(
+        self, front_end: FrontEnd, apis: Apis, supervisor: SupervisorActions, *, launches: bool = True
+    ) -> None:
         self._ready = front_end.ready
         self._dispatcher = front_end.dispatcher
         self._apis = apis
         self._supervisor = supervisor
         self.described: asyncio.Future[ServiceDescription] = asyncio.get_running_loop().create_future()
         self.files: set[str] = set()
-        self.failures = WorkerFailures()
+        self.failures = WorkerFailures(launches=launches)
+        self.on_joining_changed: Callable[[], object] = lambda: None
         self._logged_traceback = ""
 
     # What the supervisor reports
@@ -96,7 +102,7 @@ class WorkerEvents:
         try:
             self.serve(service)
         except ValueError as error:
-            self._unusable(str(error))
+            self.unusable(str(error))
 
     def serve(self, service: ServiceDescription) -> None:
         """Put the APIs of a service in force.
@@ -114,10 +120,12 @@ class WorkerEvents:
     def worker_warms_up(self, index: int, api: str, rows: int) -> None:
         self.failures.warming_up(index, api, rows)
 
-    def worker_ready(self, worker: int, index: int) -> None:
+    def worker_ready(self, worker: int, hello: Hello) -> None:
         self._ready.set()
-        self.failures.ready(index)
-        self._dispatcher.worker_ready(worker, launch=index)
+        self.failures.ready(hello.index)
+        if hello.launch is None:
+            log.info("worker %d on %s is ready", hello.index, hello.host)
+        self._dispatcher.worker_ready(worker, launch=hello.index, host=hello.host)
 
     def worker_profiled(self, worker: int, ready: Ready) -> None:
         """Feed the results of the warm-up to the estimates and the known outputs."""
@@ -128,22 +136,31 @@ class WorkerEvents:
             if api in self._apis.outputs:
                 self._apis.outputs[api].saw_warm_up(result_of_row(result))
 
-    def worker_lost(self, worker: int, index: int) -> None:
-        """Have the worker's batch retried; the supervisor will start a successor."""
+    def worker_lost(self, worker: int, hello: Hello) -> None:
+        """Have the worker's batch repeated. The supervisor restarts processes that it launched."""
         self._dispatcher.worker_lost(worker)
-        self._dispatcher.worker_expected(index)
+        if hello.launch is not None:
+            self._dispatcher.worker_expected(hello.index)
+        else:
+            log.warning("worker %d on %s has disconnected", hello.index, hello.host)
 
-    def batch_finished(self, pid: int) -> None:
-        self._supervisor.finished_batch(pid)
+    def worker_leaves(self, worker: int) -> None:
+        self._dispatcher.worker_retired(worker)
 
-    def worker_dropped(self, pid: int) -> None:
-        self._supervisor.kill(pid)
+    def joining_changed(self) -> None:
+        self.on_joining_changed()
 
-    def worker_stands_by(self, pid: int) -> None:
-        self._supervisor.stands_by(pid)
+    def batch_finished(self, launch: int) -> None:
+        self._supervisor.finished_batch(launch)
 
-    def worker_retired(self, pid: int) -> None:
-        asyncio.get_running_loop().call_later(_LEAVING_S, self._supervisor.kill, pid)
+    def worker_dropped(self, launch: int) -> None:
+        self._supervisor.kill(launch)
+
+    def worker_stands_by(self, launch: int) -> None:
+        self._supervisor.stands_by(launch)
+
+    def worker_retired(self, launch: int) -> None:
+        asyncio.get_running_loop().call_later(_LEAVING_S, self._supervisor.kill, launch)
 
     def worker_failed(self, failed: Failed, *, standby: bool) -> None:
         """Log why a worker cannot become ready, with each traceback of user code once."""
@@ -159,9 +176,9 @@ class WorkerEvents:
         elif not is_unusable:
             log.error("%s", reason)
         if is_unusable:
-            self._unusable(failed.message)
+            self.unusable(failed.message)
 
-    def _unusable(self, message: str) -> None:
+    def unusable(self, message: str) -> None:
         """End the wait for the service; once the service is known, only log the message."""
         if not self.described.done():
             self.described.set_exception(ServiceUnusable(message))

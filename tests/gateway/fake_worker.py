@@ -40,7 +40,7 @@ class FakeWorker:
     ) -> FakeWorker:
         """Connect and send Hello and Ready."""
         worker = await cls.connect(socket_path)
-        worker.send(Hello(index=index, pid=1, service=serves or service()))
+        worker.send(Hello(index=index, launch=1, service=serves or service()))
         worker.send(Ready())
         return worker
 

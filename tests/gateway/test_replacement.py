@@ -36,14 +36,14 @@ class Replacing(GatewayStage):
         )
 
     async def standby(
-        self, pid: int, *, index: int = 0, serves: ServiceDescription | None = None
+        self, launch: int, *, index: int = 0, serves: ServiceDescription | None = None
     ) -> FakeWorker:
         """Connect a worker that is ready to take over."""
         worker = await FakeWorker.connect(self.standby_path)
         self._workers.append(worker)
-        worker.send(Hello(index=index, pid=pid, service=serves or service(), files=[f"{pid}.py"]))
+        worker.send(Hello(index=index, launch=launch, service=serves or service(), files=[f"{launch}.py"]))
         worker.send(Ready())
-        assert await self.standing_by.get() == pid
+        assert await self.standing_by.get() == launch
         return worker
 
 
@@ -138,9 +138,9 @@ async def test_an_api_comes_back_with_another_reload(tmp_path: Path) -> None:
     async with replacing(tmp_path) as on:
         old = await on.worker(serves=first)
         await on.echo(old, "/old", 1)
-        for pid, served in ((2, second), (3, first)):
-            new = await on.standby(pid, serves=served)
-            on.gateway.take_over([pid])
+        for launch, served in ((2, second), (3, first)):
+            new = await on.standby(launch, serves=served)
+            on.gateway.take_over([launch])
         _, reply = await on.echo(new, "/old", 2)
         assert reply.json() == 2
         metrics = (await on.http.get("/metrics")).text

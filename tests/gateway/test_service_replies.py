@@ -18,7 +18,7 @@ from uncork_workers.wire.schema import ApiDescription, ApiSettings
 
 async def test_the_first_hello_says_what_is_served(tmp_path: Path) -> None:
     async with gateway(tmp_path) as on:
-        (await on.connect()).send(Hello(index=0, pid=1, service=service()))
+        (await on.connect()).send(Hello(index=0, launch=1, service=service()))
 
         assert await on.gateway.events.described == service()
         assert not on.gateway.front_end.ready.is_set()
@@ -110,7 +110,7 @@ async def test_wrong_settings_make_the_service_unusable(
 ) -> None:
     async with gateway(tmp_path, overrides=overrides) as on:
         serves = service(json_api(settings=ApiSettings(**settings)))
-        (await on.connect()).send(Hello(index=0, pid=1, service=serves))
+        (await on.connect()).send(Hello(index=0, launch=1, service=serves))
 
         with pytest.raises(ServiceUnusable) as caught:
             await on.gateway.events.described
@@ -122,7 +122,7 @@ async def test_an_input_that_the_gateway_does_not_know_makes_the_service_unusabl
     api = ApiDescription(name="see", route="/see", input={"kind": "hologram"})
 
     async with gateway(tmp_path) as on:
-        (await on.connect()).send(Hello(index=0, pid=1, service=service(api)))
+        (await on.connect()).send(Hello(index=0, launch=1, service=service(api)))
 
         with pytest.raises(ServiceUnusable, match=r"there is no codec for .*hologram"):
             await on.gateway.events.described
@@ -150,7 +150,7 @@ async def test_a_setup_that_fails_leaves_the_gateway_up_and_says_why(
     """The next start may succeed: /readyz and the log show a crash loop."""
     async with gateway(tmp_path) as on:
         worker = await on.connect()
-        worker.send(Hello(index=2, pid=1, service=service()))
+        worker.send(Hello(index=2, launch=1, service=service()))
         worker.send(Failed(2, stage, "OSError: no model", "line 1"))
         await on.gateway.events.described
         await turns(50)
@@ -173,7 +173,7 @@ async def test_a_changed_service_is_put_in_force(tmp_path: Path) -> None:
     async with gateway(tmp_path) as on:
         await on.worker(serves=service(json_api("old"), json_api("both")))
         new = service(json_api("both", ApiSettings(mb_max_batch_size=3)), json_api("new"))
-        (await on.connect()).send(Hello(index=1, pid=1, service=new))
+        (await on.connect()).send(Hello(index=1, launch=1, service=new))
         await turns(50)
 
         problem(await on.http.post("/old", json=1), 404)
@@ -192,7 +192,7 @@ async def test_a_changed_service_that_is_unusable_changes_nothing(
             json_api("echo", ApiSettings(mb_max_batch_size=3)),
             json_api("bad", ApiSettings(policy="magic")),
         )
-        (await on.connect()).send(Hello(index=1, pid=1, service=wrong))
+        (await on.connect()).send(Hello(index=1, launch=1, service=wrong))
         await turns(50)
         asking = [on.post("/echo", value) for value in range(5)]
         batch, _ = await worker.batch()
@@ -217,7 +217,7 @@ async def test_a_worker_that_has_warmed_up_teaches_the_estimate(tmp_path: Path) 
     """Before any request. Batches over the limit and of APIs not in force do not count."""
     async with gateway(tmp_path, overrides={"mb_max_batch_size": 10}) as on:
         worker = await on.connect()
-        worker.send(Hello(index=0, pid=1, service=service()))
+        worker.send(Hello(index=0, launch=1, service=service()))
         worker.send(Ready(profile={"echo": [(1, 0.5), (10, 0.5), (20, 70.0)], "other": [(1, 1.0)]}))
         await on.gateway.front_end.ready.wait()
 

@@ -127,7 +127,7 @@ async def test_requests_for_an_api_that_streams_no_more_are_refused(
         held = on.post("/tell", 2)
         await turns(50)
         other = await on.connect()
-        other.send(Hello(index=1, pid=2, service=service(after)))
+        other.send(Hello(index=1, launch=2, service=service(after)))
         await turns(50)
         worker.answer(batch, [b""] if streams_before else [b"5"])
         await running

@@ -10,7 +10,18 @@ from typer.core import TyperGroup
 
 from uncork.cli.command import Command
 
-COMMANDS = ("serve", "config", "reload", "proxy", "simulate", "loadtest", "compare", "tune", "check")
+COMMANDS = (
+    "serve",
+    "worker",
+    "config",
+    "reload",
+    "proxy",
+    "simulate",
+    "loadtest",
+    "compare",
+    "tune",
+    "check",
+)
 """Every command; ``uncork.cli.NAME.command`` defines NAME, a function or a group of commands."""
 
 

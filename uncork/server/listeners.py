@@ -179,27 +179,42 @@ def _keys(file: Path | None) -> ApiKeys | None:
 def _tls(options: ListenerOptions) -> dict[str, Any]:
     """Return the TLS arguments of uvicorn, after checking the files."""
     cert, key, client_ca = options.tls_cert, options.tls_key, options.tls_client_ca
+    if server_tls(cert, key, client_ca, prefix="--tls") is None:
+        return {}
+    tls: dict[str, Any] = {"ssl_certfile": cert, "ssl_keyfile": key}
+    if client_ca is not None:
+        tls |= {"ssl_ca_certs": str(client_ca), "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    return tls
+
+
+def server_tls(
+    cert: Path | None, key: Path | None, client_ca: Path | None, *, prefix: str
+) -> ssl.SSLContext | None:
+    """Return the server's side of TLS; None without a certificate. The options begin with ``prefix``.
+
+    Raises:
+        WrongUsage: if a file cannot be used.
+    """
     if cert is None:
         if key or client_ca:
-            raise WrongUsage("--tls-key and --tls-client-ca require --tls-cert")
-        return {}
+            raise WrongUsage(f"{prefix}-key and {prefix}-client-ca require {prefix}-cert")
+        return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         # Without a password here, OpenSSL would ask for that of an encrypted key at the terminal.
         context.load_cert_chain(cert, key, password="")
     except (OSError, ValueError) as error:
         raise WrongUsage(
-            "--tls-cert and --tls-key must be PEM files of a certificate chain and its unencrypted key: "
-            f"{error}"
+            f"{prefix}-cert and {prefix}-key must be PEM files of a certificate chain and its unencrypted "
+            f"key: {error}"
         ) from None
-    tls: dict[str, Any] = {"ssl_certfile": cert, "ssl_keyfile": key}
     if client_ca is not None:
         try:
             context.load_verify_locations(client_ca)
         except OSError as error:
-            raise WrongUsage(f"--tls-client-ca must be a PEM file of certificates: {error}") from None
-        tls |= {"ssl_ca_certs": str(client_ca), "ssl_cert_reqs": ssl.CERT_REQUIRED}
-    return tls
+            raise WrongUsage(f"{prefix}-client-ca must be a PEM file of certificates: {error}") from None
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
 
 
 def _url(scheme: str, listener: socket.socket) -> str:

@@ -22,7 +22,7 @@ from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.context import context
 from uncork_workers.process.execution import Executor
 from uncork_workers.process.gateway_connection import GatewayConnection
-from uncork_workers.process.worker import run_batches
+from uncork_workers.wire.frames import split_payload
 from uncork_workers.wire.messages import Hello, Ready
 from uncork_workers.wire.overrides import for_all_apis
 from uncork_workers.wire.schema import DefinitionError
@@ -39,10 +39,10 @@ class InProcess:
     """One service behind its gateway; bound to the event loop that starts it."""
 
     def __init__(self, service: type[Service], overrides: Mapping[str, Any]) -> None:
-        self._hello = Hello(index=0, pid=os.getpid(), service=describe_service(service))
+        self._hello = Hello(index=0, launch=0, pid=os.getpid(), service=describe_service(service))
         self._gateway = Gateway(
             GatewaySettings(overrides=for_all_apis(overrides)),
-            SupervisorActions(kill=lambda pid: self._replace_worker(), restarts=lambda: self._restarts),
+            SupervisorActions(kill=lambda launch: self._replace_worker(), restarts=lambda: self._restarts),
         )
         self._worker = _WorkerThread(service, self._hello, died=self._worker_died)
         self._failures = _Failures()
@@ -196,7 +196,9 @@ class _WorkerThread:
             link.send(self._hello)
             link.send(Ready())
             with contextlib.closing(Executor(service, link)) as executor:
-                run_batches(executor, link)
+                for batch, payload in link.batches():
+                    reply, bodies = executor.run(batch, split_payload(payload, batch.lengths))
+                    link.send(reply, bodies)
         except OSError:
             pass  # disconnected by the gateway
         except BaseException as error:

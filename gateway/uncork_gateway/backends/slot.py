@@ -9,6 +9,7 @@ class BackendSlot:
 
     Attributes:
         state: of a worker, such as ``starting``; else ``idle``, ``busy`` or ``lost``.
+        host: the worker's machine; empty for the gateway's own.
         number: its number in the dispatcher; None if it cannot run batches.
         fault: describes it while it runs no batch.
     """
@@ -17,5 +18,6 @@ class BackendSlot:
     state: str
     number: int | None = None
     pid: int | None = None
+    host: str = ""
     url: str | None = None
     fault: str = ""

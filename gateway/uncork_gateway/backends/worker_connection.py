@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, Protocol, cast
+from typing import Literal, NamedTuple, cast
 
 from uncork_dispatcher import WorkerLost
+from uncork_gateway.backends.pool_listener import PoolListener
+from uncork_gateway.backends.worker_replies import Executed, read_reply
 from uncork_workers.wire.frames import (
     Frame,
     FrameDecoder,
     FrameError,
     encode_frame,
     frame_buffers,
-    split_payload,
 )
 from uncork_workers.wire.messages import (
     AnswerHead,
@@ -22,14 +23,13 @@ from uncork_workers.wire.messages import (
     Cancel,
     Failed,
     Hello,
+    Leaving,
     Piece,
     Ping,
-    Pong,
     Ready,
     Reply,
     WarmUp,
 )
-from uncork_workers.wire.schema import ServiceDescription
 
 log = logging.getLogger("uncork.gateway")
 
@@ -39,61 +39,11 @@ _SMALL_BYTES = 64 * 1024
 WorkerState = Literal["starting", "idle", "busy"]
 
 
-class Executed(NamedTuple):
-    """A reply and the bodies that came with it."""
-
-    reply: Reply
-    bodies: list[bytes]
-
-
 Done = Callable[[Executed | WorkerLost], object]
 """Receives the reply to a batch, or WorkerLost if the worker died before it replied."""
 
 OnPiece = Callable[[AnswerHead | None, bytes], object]
 """Receives the next bytes of a streamed answer; the first come with a head."""
-
-
-class PoolListener(Protocol):
-    """Notified of events of workers.
-
-    ``worker`` is the number of a connection and of its successors after a takeover; it is never reused.
-    """
-
-    def worker_imported(self, files: list[str]) -> None:
-        """A worker has imported its service from these files of the user."""
-
-    def worker_described(self, service: ServiceDescription) -> None:
-        """A worker has described its service."""
-
-    def worker_ready(self, worker: int, index: int) -> None:
-        """The worker of an index accepts batches."""
-
-    def worker_profiled(self, worker: int, ready: Ready) -> None:
-        """A worker that now accepts batches has sent the results of its warm-up."""
-
-    def worker_lost(self, worker: int, index: int) -> None:
-        """The connection to the worker of an index, which accepted batches, is lost."""
-
-    def worker_connected(self, index: int) -> None:
-        """A worker has connected and sets up its service. Not called for standbys."""
-
-    def worker_warms_up(self, index: int, api: str, rows: int) -> None:
-        """A worker warms up an API with ``rows`` rows of its example. Not called for standbys."""
-
-    def batch_finished(self, pid: int) -> None:
-        """A worker process has replied to a batch."""
-
-    def worker_dropped(self, pid: int) -> None:
-        """A connection was closed because the worker violated the protocol or did not answer."""
-
-    def worker_failed(self, failed: Failed, *, standby: bool) -> None:
-        """A worker cannot become ready; ``standby`` if it was started to take over."""
-
-    def worker_stands_by(self, pid: int) -> None:
-        """A worker is ready to take over."""
-
-    def worker_retired(self, pid: int) -> None:
-        """A replaced worker has finished its last batch and its connection was closed."""
 
 
 class _Run(NamedTuple):
@@ -105,7 +55,16 @@ class _Run(NamedTuple):
 
 
 class WorkerConnection(asyncio.Protocol):
-    """The connection to one worker; ``gone`` is called when either side has closed it."""
+    """The connection to one worker.
+
+    Args:
+        number: its number in the dispatcher, unless it inherits another.
+        standby: whether it gets no batches yet.
+        gone: called when either side has closed the connection.
+        leaves: called when the worker wants to exit.
+        instance: identifies the process of a worker on TCP, also when it connects again.
+        offered: the index that a worker on TCP was offered.
+    """
 
     def __init__(
         self,
@@ -114,11 +73,17 @@ class WorkerConnection(asyncio.Protocol):
         *,
         standby: bool,
         gone: Callable[[WorkerConnection], object],
+        leaves: Callable[[WorkerConnection], object],
+        instance: str = "",
+        offered: int | None = None,
     ) -> None:
         self.number = number
         self.standby = standby
         self._listener = listener
+        self.instance = instance
+        self._offered = offered
         self._gone = gone
+        self._leaves = leaves
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
         self._running: _Run | None = None
@@ -133,8 +98,13 @@ class WorkerConnection(asyncio.Protocol):
 
     @property
     def index(self) -> int | None:
-        """The worker's index, once it has sent it."""
-        return None if self.hello is None else self.hello.index
+        """The worker's index, once it has sent it or was offered one."""
+        return self._offered if self.hello is None else self.hello.index
+
+    @property
+    def is_launched(self) -> bool:
+        """Whether the supervisor started the process, which can therefore kill and replace it."""
+        return self.hello is not None and self.hello.launch is not None
 
     @property
     def is_ready(self) -> bool:
@@ -174,8 +144,8 @@ class WorkerConnection(asyncio.Protocol):
         if self._transport is None or not self.is_ready or self._running is not None:
             self._is_pinged = False
         elif self._is_pinged:
-            log.error("killing worker %s: it is idle and did not answer a ping", self.index)
-            self._drop()
+            log.error("dropping worker %s: it is idle and did not answer a ping", self.index)
+            self.drop()
         else:
             self._is_pinged = True
             self._transport.write(encode_frame(Ping()))
@@ -189,12 +159,28 @@ class WorkerConnection(asyncio.Protocol):
         """Report that the worker may be killed soon, whatever it runs."""
         if self.hello is not None and not self._is_retired:
             self._is_retired = True
-            self._listener.worker_retired(self.hello.pid)
+            if self.hello.launch is not None:
+                self._listener.worker_retired(self.hello.launch)
 
     def close(self) -> None:
         """Close the connection; the worker then exits."""
         if self._transport is not None:
             self._transport.close()
+
+    def drop(self) -> None:
+        """Close the connection of an unusable worker; the supervisor kills a process that it launched."""
+        self.close()
+        if self.hello is not None and self.hello.launch is not None:
+            self._listener.worker_dropped(self.hello.launch)
+
+    def join(self) -> None:
+        """Report a worker that may now get batches, once it is ready."""
+        assert self.hello is not None
+        self.standby = False
+        self._listener.worker_connected(self.hello.index)
+        self._listener.worker_described(self.hello.service)
+        if self.ready is not None:
+            self._report_ready(self.hello, self.ready)
 
     # asyncio.Protocol
 
@@ -208,21 +194,16 @@ class WorkerConnection(asyncio.Protocol):
             for frame in self._decoder.feed(data):
                 self._received(frame)
         except FrameError as error:
-            log.error("killing worker %s: it sent an invalid message: %s", self.index, error)
-            self._drop()
+            log.error("dropping worker %s: it sent an invalid message: %s", self.index, error)
+            self.drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._running is not None:
             self._running.done(WorkerLost(f"worker {self.index} died"))
         self._gone(self)
 
-    def _drop(self) -> None:
-        self.close()
-        if self.hello is not None:
-            self._listener.worker_dropped(self.hello.pid)
-
     def _received(self, frame: Frame) -> None:
-        match frame.message:
+        match frame.message:  # a Pong needs nothing: any frame answers a ping
             case Hello():
                 self._said_hello(frame.message)
             case WarmUp(api=api, rows=rows):
@@ -236,28 +217,36 @@ class WorkerConnection(asyncio.Protocol):
                 self._replied(frame.message, frame.payload)
             case Piece(batch=batch, head=head):
                 self._streamed(batch, head, frame.payload)
-            case Pong():
-                pass  # any frame answers a ping
+            case Leaving():
+                self._leaves(self)
             case Batch() | Cancel() | Ping():
                 raise FrameError("a worker may not send Batch, Cancel or Ping")
 
     def _said_hello(self, hello: Hello) -> None:
         self.hello = hello
+        if not self.is_launched:
+            self._listener.joining_changed()
+            return
         self._listener.worker_imported(hello.files)
         if not self.standby:
-            self._listener.worker_connected(hello.index)
-            self._listener.worker_described(hello.service)
+            self.join()
 
     def _is_now_ready(self, ready: Ready) -> None:
         if self.hello is None:
             raise FrameError("Ready arrived before Hello")
-        self._listener.worker_imported(ready.files)
         self.ready = ready
-        if self.standby:
-            self._listener.worker_stands_by(self.hello.pid)
-        else:
-            self._listener.worker_profiled(self.number, ready)
-            self._listener.worker_ready(self.number, self.hello.index)
+        if self.hello.launch is not None:
+            self._listener.worker_imported(ready.files)
+        if not self.standby:
+            self._report_ready(self.hello, ready)
+        elif self.hello.launch is not None:
+            self._listener.worker_stands_by(self.hello.launch)
+        if self.hello.launch is None:
+            self._listener.joining_changed()
+
+    def _report_ready(self, hello: Hello, ready: Ready) -> None:
+        self._listener.worker_profiled(self.number, ready)
+        self._listener.worker_ready(self.number, hello)
 
     def _leave_if_idle(self) -> None:
         if self._is_retiring and self._running is None:
@@ -276,21 +265,9 @@ class WorkerConnection(asyncio.Protocol):
         if self._running is None or self._running.batch.batch != reply.batch:
             raise FrameError(f"response to batch {reply.batch}, which is not running on this worker")
         batch, done, _ = self._running
-        lists = (reply.statuses, reply.lengths, reply.content_types, reply.headers)
-        lengths = [len(one) for one in lists if one is not None]
-        if set(lengths) != {len(batch.lengths)}:
-            raise FrameError(
-                f"the response's lists have lengths {lengths}, the batch has {len(batch.lengths)} requests"
-            )
-        if len(reply.forms) not in (1, len(reply.lengths)):
-            raise FrameError(f"the response has {len(reply.forms)} forms for {len(reply.lengths)} requests")
-        if not all(0 <= at < len(reply.statuses) for at in reply.reasons):
-            raise FrameError(
-                f"the response has reasons for requests {list(reply.reasons)[:8]}, which are not in the batch"
-            )
-        bodies = split_payload(payload, reply.lengths)
+        executed = read_reply(batch, reply, payload)
         self._running = None
-        done(Executed(reply, bodies))
-        if self.hello is not None:
-            self._listener.batch_finished(self.hello.pid)
+        done(executed)
+        if self.hello is not None and self.hello.launch is not None:
+            self._listener.batch_finished(self.hello.launch)
         self._leave_if_idle()

@@ -37,9 +37,14 @@ class WorkerStartup:
 
 
 class WorkerFailures:
-    """Collects the starts, failures and deaths of workers."""
+    """Collects the starts, failures and deaths of workers.
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        launches: whether a supervisor starts workers.
+    """
+
+    def __init__(self, *, launches: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
+        self._waiting = "workers are starting" if launches else "waiting for workers on --worker-port"
         self._clock = clock
         self._failed: dict[int, str] = {}
         """Failures that workers reported, by index, until they exit."""
@@ -83,7 +88,7 @@ class WorkerFailures:
         """Return why no worker is ready."""
         now = self._clock()
         if self._last is None:
-            return self._slowest(now) or "workers are starting"
+            return self._slowest(now) or self._waiting
         text, slowest = _describe(self._last, now), self._slowest(now)
         return f"{text}; {slowest}" if slowest else text
 

@@ -7,14 +7,10 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from uncork_dispatcher import WorkerLost
+from uncork_gateway.backends.pool_listener import PoolListener
 from uncork_gateway.backends.slot import BackendSlot
-from uncork_gateway.backends.worker_connection import (
-    Done,
-    OnPiece,
-    PoolListener,
-    WorkerConnection,
-    WorkerState,
-)
+from uncork_gateway.backends.worker_connection import Done, OnPiece, WorkerConnection, WorkerState
+from uncork_workers.wire.handshake import Application
 from uncork_workers.wire.messages import Batch, Hello
 from uncork_workers.wire.schema import ServiceDescription
 
@@ -23,10 +19,11 @@ class WorkerPool:
     """Accepts connections of workers and runs batches on them, one at a time each.
 
     Make it inside a running event loop. An idle worker that hangs is dropped after one to two times
-    ``ping_interval_s``.
+    ``ping_interval_s``. Indexes below ``reserved`` belong to workers of the supervisor.
     """
 
-    def __init__(self, listener: PoolListener, *, ping_interval_s: float = 10.0) -> None:
+    def __init__(self, listener: PoolListener, *, ping_interval_s: float = 10.0, reserved: int = 0) -> None:
+        self._reserved = reserved
         self._listener = listener
         self._ping_interval_s = ping_interval_s
         self._numbers = itertools.count(1)
@@ -49,6 +46,55 @@ class WorkerPool:
     async def attach(self, connected: socket.socket) -> None:
         """Adopt a socket that is already connected to a worker."""
         await asyncio.get_running_loop().connect_accepted_socket(self._connection, connected)
+
+    def admit(self, transport: asyncio.Transport, application: Application) -> int:
+        """Adopt the connection of a worker that has proved on TCP that it knows the token.
+
+        A worker that the supervisor did not launch stands by until it joins, with the index that is returned.
+        An older connection of the same process is closed: the process has given it up.
+        """
+        for older in self._all():
+            if older.instance == application.instance:
+                older.close()
+        standby = application.launch is None or application.standby
+        taken = {connection.index for connection in self._all()}
+        index = next(index for index in itertools.count(self._reserved) if index not in taken)
+        connection = self._connection(standby=standby, instance=application.instance, offered=index)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        return index
+
+    def self_started(self) -> list[WorkerConnection]:
+        """Return the described workers that the supervisor did not launch, without those that retire."""
+        described = [*self._connections.values(), *self._standbys.values()]
+        return [one for one in described if one.hello is not None and not one.is_launched]
+
+    def in_service(self) -> list[WorkerConnection]:
+        """Return the workers that accept batches, or will when they are ready."""
+        return list(self._connections.values())
+
+    def join(self, connection: WorkerConnection) -> None:
+        """Let a standby that the supervisor did not launch accept batches, as soon as it is ready."""
+        self._connections[connection.number] = self._standbys.pop(connection.number)
+        connection.join()
+
+    def retire(self, connection: WorkerConnection) -> None:
+        """Close the connection of a worker when its batch has ended; it gets no more."""
+        if connection in self._retiring:
+            return
+        self._standbys.pop(connection.number, None)
+        if self._connections.pop(connection.number, None) is not None and connection.is_ready:
+            self._listener.worker_leaves(connection.number)
+        self._retiring.add(connection)
+        connection.retire()
+
+    def abandon(self, batch: int) -> int | None:
+        """Drop the worker that runs a batch; return its index, or None if no worker runs it."""
+        connection = self._running(batch)
+        if connection is None:
+            return None
+        connection.drop()
+        return connection.index
 
     def execute(
         self,
@@ -78,61 +124,58 @@ class WorkerPool:
         if connection is not None:
             connection.cancel()
 
-    def runner_of(self, batch: int) -> Hello | None:
-        """Return the identity of the worker that runs a batch; None if none does."""
-        connection = self._running(batch)
-        return None if connection is None else connection.hello
-
     def _running(self, batch: int) -> WorkerConnection | None:
         return next((one for one in self._all() if one.runs(batch)), None)
 
-    def standbys(self, pids: Collection[int]) -> list[ServiceDescription]:
+    def standbys(self, launches: Collection[int]) -> list[ServiceDescription]:
         """Return the services of standby processes.
 
         Raises:
             ValueError: if one of them is gone or not ready.
         """
-        ready = {one.hello.pid: one.hello for one in self._standbys.values() if one.hello and one.is_ready}
-        gone = set(pids) - ready.keys()
+        ready = {one.hello.launch: one.hello for one in self._standbys.values() if one.hello and one.is_ready}
+        gone = set(launches) - ready.keys()
         if gone:
             raise ValueError(f"{len(gone)} of the new workers cannot take over")
-        return [ready[pid].service for pid in pids]
+        return [ready[launch].service for launch in launches]
 
-    def any_left_by(self, pids: Collection[int]) -> bool:
-        """Return True if a worker would stay in service after these processes take over."""
-        heirs = self._heirs(pids)
-        return any(one.index is not None and one.index not in heirs for one in self._connections.values())
+    def any_left_by(self, launches: Collection[int]) -> bool:
+        """Return True if a launched worker would stay in service after these processes take over."""
+        heirs = self._heirs(launches)
+        return any(one.is_launched and one.index not in heirs for one in self._connections.values())
 
-    def take_over(self, pids: Collection[int]) -> set[int]:
+    def take_over(self, launches: Collection[int]) -> set[int]:
         """Replace workers by standby processes with the same indexes; return the replaced processes.
 
         A successor inherits the number of the worker that it replaces, which finishes its batch and retires.
         If no worker stays in service, those that have not identified themselves retire too: they may run
         older code.
         """
-        heirs = self._heirs(pids)
-        going: set[int | None] = set(heirs) if self.any_left_by(pids) else {*heirs, None}
+        heirs = self._heirs(launches)
+        going: set[int | None] = set(heirs) if self.any_left_by(launches) else {*heirs, None}
         leaving = set()
         for old in [one for one in self._connections.values() if one.index in going]:
             del self._connections[old.number]
             self._retiring.add(old)
             if old.is_ready and old.hello is not None:
-                leaving.add(old.hello.pid)
+                if old.hello.launch is not None:
+                    leaving.add(old.hello.launch)
                 heir = heirs.pop(old.hello.index, None)
                 if heir is None:
-                    self._lost(old.number, old.hello.index)
+                    self._lost(old.number, old.hello)
                 else:
                     self._inherit(heir, old.number)
             old.retire()
-        for index, heir in heirs.items():
+        for heir in heirs.values():
             self._inherit(heir, heir.number)
-            self._listener.worker_ready(heir.number, index)
+            assert heir.hello is not None
+            self._listener.worker_ready(heir.number, heir.hello)
         return leaving
 
-    def _heirs(self, pids: Collection[int]) -> dict[int, WorkerConnection]:
+    def _heirs(self, launches: Collection[int]) -> dict[int, WorkerConnection]:
         """Return the connections of standby processes by index."""
         standbys = ((one, one.hello) for one in self._standbys.values())
-        return {hello.index: one for one, hello in standbys if hello is not None and hello.pid in pids}
+        return {hello.index: one for one, hello in standbys if hello is not None and hello.launch in launches}
 
     def _inherit(self, heir: WorkerConnection, number: int) -> None:
         del self._standbys[heir.number]
@@ -154,7 +197,8 @@ class WorkerPool:
                 one.state,
                 number=one.number,
                 pid=one.hello.pid,
-                fault=f"worker {one.hello.index} is preparing to take over" if one.standby else "",
+                host=one.hello.host,
+                fault=_standing_by(one.hello) if one.standby else "",
             )
             for one in self._all()
             if one.hello is not None
@@ -191,9 +235,19 @@ class WorkerPool:
         for connection in self._all():
             connection.close()
 
-    def _connection(self, *, standby: bool = False) -> WorkerConnection:
+    def _connection(
+        self, *, standby: bool = False, instance: str = "", offered: int | None = None
+    ) -> WorkerConnection:
         number = next(self._numbers)
-        connection = WorkerConnection(number, self._listener, standby=standby, gone=self._gone)
+        connection = WorkerConnection(
+            number,
+            self._listener,
+            standby=standby,
+            gone=self._gone,
+            leaves=self.retire,
+            instance=instance,
+            offered=offered,
+        )
         (self._standbys if standby else self._connections)[number] = connection
         return connection
 
@@ -203,18 +257,26 @@ class WorkerPool:
             self._retiring.remove(connection)
             heir = self._connections.get(number)
             # Otherwise it died or ran past its timeout, and the dispatcher gave up its number.
-            if heir is not None and heir.index is not None and heir.state == "idle":
-                self._listener.worker_ready(number, heir.index)
+            if heir is not None and heir.hello is not None and heir.state == "idle":
+                self._listener.worker_ready(number, heir.hello)
         elif connection.standby:
             del self._standbys[number]
         else:
             del self._connections[number]
-            if connection.is_ready and connection.index is not None:
-                self._lost(number, connection.index)
+            if connection.is_ready and connection.hello is not None:
+                self._lost(number, connection.hello)
+        if connection.hello is not None and not connection.is_launched:
+            self._listener.joining_changed()
 
-    def _lost(self, number: int, index: int) -> None:
+    def _lost(self, number: int, hello: Hello) -> None:
         """Report the loss of a number; nothing limits the batch of a retiring worker with it any more."""
-        self._listener.worker_lost(number, index)
+        self._listener.worker_lost(number, hello)
         for old in self._retiring:
             if old.number == number:
                 old.give_up()
+
+
+def _standing_by(hello: Hello) -> str:
+    if hello.launch is not None:
+        return f"worker {hello.index} is preparing to take over"
+    return f"worker {hello.index} stands by: it serves another version of the service than the other workers"

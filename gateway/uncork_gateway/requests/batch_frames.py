@@ -1,7 +1,7 @@
 """Conversion of batches between the dispatcher and the frames of workers."""
 
 from uncork_dispatcher import BatchResult, Job, WorkerLost
-from uncork_gateway.backends.worker_connection import Executed
+from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.codecs import AcceptKey, Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_workers.wire.messages import Batch, RowResult, compact_forms, expand_forms

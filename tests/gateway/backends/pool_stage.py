@@ -9,8 +9,9 @@ from pathlib import Path
 from tests.gateway.fake_worker import FakeWorker, service
 from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
-from uncork_gateway.backends.worker_connection import Executed, OnPiece
+from uncork_gateway.backends.worker_connection import OnPiece
 from uncork_gateway.backends.worker_pool import WorkerPool
+from uncork_gateway.backends.worker_replies import Executed
 from uncork_workers.wire.messages import Batch, Failed, Hello, Ready
 from uncork_workers.wire.schema import ServiceDescription
 
@@ -36,15 +37,21 @@ class Listener:
     def worker_described(self, service: ServiceDescription) -> None:
         self.news.put_nowait(("described", service))
 
-    def worker_ready(self, worker: int, index: int) -> None:
+    def worker_ready(self, worker: int, hello: Hello) -> None:
         self.news.put_nowait(("ready", worker))
 
     def worker_profiled(self, worker: int, ready: Ready) -> None:
         if ready.profile:
             self.news.put_nowait(("profiled", (worker, ready.profile)))
 
-    def worker_lost(self, worker: int, index: int) -> None:
+    def worker_lost(self, worker: int, hello: Hello) -> None:
         self.news.put_nowait(("lost", worker))
+
+    def worker_leaves(self, worker: int) -> None:
+        self.news.put_nowait(("leaves", worker))
+
+    def joining_changed(self) -> None:
+        self.news.put_nowait(("joining", None))
 
     def worker_connected(self, index: int) -> None:
         self.connected.append(index)
@@ -52,20 +59,20 @@ class Listener:
     def worker_warms_up(self, index: int, api: str, rows: int) -> None:
         self.news.put_nowait(("warms up", (index, api, rows)))
 
-    def batch_finished(self, pid: int) -> None:
-        self.batches[pid] += 1
+    def batch_finished(self, launch: int) -> None:
+        self.batches[launch] += 1
 
-    def worker_dropped(self, pid: int) -> None:
-        self.dropped.append(pid)
+    def worker_dropped(self, launch: int) -> None:
+        self.dropped.append(launch)
 
     def worker_failed(self, failed: Failed, *, standby: bool) -> None:
         self.news.put_nowait(("failed standby" if standby else "failed", failed))
 
-    def worker_stands_by(self, pid: int) -> None:
-        self.news.put_nowait(("stands by", pid))
+    def worker_stands_by(self, launch: int) -> None:
+        self.news.put_nowait(("stands by", launch))
 
-    def worker_retired(self, pid: int) -> None:
-        self.news.put_nowait(("retired", pid))
+    def worker_retired(self, launch: int) -> None:
+        self.news.put_nowait(("retired", launch))
 
 
 class Stage:
@@ -88,19 +95,19 @@ class Stage:
         self._workers.append(worker)
         return worker
 
-    async def standby(self, *, index: int = 0, pid: int = 2) -> FakeWorker:
+    async def standby(self, *, index: int = 0, launch: int = 2) -> FakeWorker:
         """Connect a worker that is ready to take over."""
         worker = await FakeWorker.connect(self.standby_path)
         self._workers.append(worker)
-        worker.send(Hello(index=index, pid=pid, service=service()))
+        worker.send(Hello(index=index, launch=launch, service=service()))
         worker.send(Ready())
-        assert await self.news() == ("stands by", pid)
+        assert await self.news() == ("stands by", launch)
         return worker
 
-    async def ready(self, *, index: int = 0, pid: int = 1) -> tuple[FakeWorker, int]:
+    async def ready(self, *, index: int = 0, launch: int = 1) -> tuple[FakeWorker, int]:
         """Connect a worker that accepts batches, and return its number too."""
         worker = await self.connect()
-        worker.send(Hello(index=index, pid=pid, service=service()))
+        worker.send(Hello(index=index, launch=launch, service=service()))
         worker.send(Ready())
         assert (await self.news())[0] == "described"
         what, number = await self.news()

@@ -23,7 +23,7 @@ async def test_a_worker_that_stands_by_gets_nothing(tmp_path: Path) -> None:
     """The listener learns what it serves, but it is not in service; its end is not reported."""
     async with stage(tmp_path) as on:
         worker = await FakeWorker.connect(on.standby_path)
-        worker.send(Hello(index=0, pid=7, service=service(name="New"), files=["a.py"]))
+        worker.send(Hello(index=0, launch=7, service=service(name="New"), files=["a.py"]))
         await turns(50)
         with pytest.raises(ValueError, match="1 of the new workers cannot take over"):
             on.pool.standbys([7])
@@ -55,9 +55,9 @@ async def test_a_worker_that_fails_before_it_can_stand_by_is_told(tmp_path: Path
 async def test_what_is_known_of_a_worker_is_told_when_it_takes_over(tmp_path: Path) -> None:
     """Not before, because it gets its number then."""
     async with stage(tmp_path) as on:
-        _, number = await on.ready(pid=1)
+        _, number = await on.ready(launch=1)
         new = await FakeWorker.connect(on.standby_path)
-        new.send(Hello(index=0, pid=7, service=service()))
+        new.send(Hello(index=0, launch=7, service=service()))
         new.send(Ready(profile={"echo": [(1.0, 0.5)]}))
         assert await on.news() == ("stands by", 7)
         on.pool.take_over([7])
@@ -69,8 +69,8 @@ async def test_what_is_known_of_a_worker_is_told_when_it_takes_over(tmp_path: Pa
 async def test_an_idle_worker_is_let_go_at_once(tmp_path: Path) -> None:
     """Batches for its number go to the new worker of the same index, in whatever order they connected."""
     async with stage(tmp_path) as on:
-        olds = [await on.ready(index=index, pid=index) for index in range(2)]
-        news = {index: await on.standby(index=index, pid=10 + index) for index in (1, 0)}
+        olds = [await on.ready(index=index, launch=index) for index in range(2)]
+        news = {index: await on.standby(index=index, launch=10 + index) for index in (1, 0)}
 
         assert on.pool.take_over([10, 11]) == {0, 1}
 
@@ -143,7 +143,7 @@ async def test_a_place_that_is_empty_is_taken_with_a_new_number(tmp_path: Path) 
     """A worker that was starting there is stopped, and is not among the replaced ones."""
     async with stage(tmp_path) as on:
         starting = await on.connect()
-        starting.send(Hello(index=0, pid=1, service=service()))
+        starting.send(Hello(index=0, launch=1, service=service()))
         assert (await on.news())[0] == "described"
         new = await on.standby()
 
@@ -160,9 +160,9 @@ async def test_a_place_that_is_empty_is_taken_with_a_new_number(tmp_path: Path) 
 async def test_one_of_two_workers_of_an_index_is_lost(tmp_path: Path) -> None:
     """As when one is killed, and its successor is ready before the loss is noticed."""
     async with stage(tmp_path) as on:
-        _, first = await on.ready(index=0, pid=1)
-        other, second = await on.ready(index=0, pid=3)
-        new = await on.standby(index=0, pid=2)
+        _, first = await on.ready(index=0, launch=1)
+        other, second = await on.ready(index=0, launch=3)
+        new = await on.standby(index=0, launch=2)
 
         assert on.pool.take_over([2]) == {1, 3}
 
@@ -176,11 +176,11 @@ async def test_one_of_two_workers_of_an_index_is_lost(tmp_path: Path) -> None:
 
 async def test_others_go_on_when_one_is_replaced(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
-        old, number = await on.ready(index=0, pid=1)
-        stays, other = await on.ready(index=1, pid=3)
+        old, number = await on.ready(index=0, launch=1)
+        stays, other = await on.ready(index=1, launch=3)
         starting = await on.connect()
         await turns(50)
-        new = await on.standby(index=0, pid=2)
+        new = await on.standby(index=0, launch=2)
         assert on.pool.any_left_by([2])
 
         assert on.pool.take_over([2]) == {1}
@@ -190,7 +190,7 @@ async def test_others_go_on_when_one_is_replaced(tmp_path: Path) -> None:
         assert await on.news() == ("ready", number)
         assert await answered(on, new, number, b"new")
         assert await answered(on, stays, other, b"other")
-        starting.send(Hello(index=2, pid=4, service=service()))
+        starting.send(Hello(index=2, launch=4, service=service()))
         assert (await on.news())[0] == "described"
         assert on.pool.states() == ["idle", "starting", "idle"]
 
@@ -215,7 +215,7 @@ async def test_closing_lets_all_kinds_of_workers_go(tmp_path: Path) -> None:
         await old.batch()
         new = await on.standby()
         on.pool.take_over([2])
-        next_one = await on.standby(pid=3)
+        next_one = await on.standby(launch=3)
         await on.pool.close()
 
         for worker in (old, new, next_one):

@@ -20,7 +20,7 @@ async def test_the_listener_is_told_what_becomes_of_a_worker(tmp_path: Path) -> 
         worker = await on.connect()
         assert (on.pool.states(), on.pool.ready()) == ([], set())
         described = service(name="Mine")
-        worker.send(Hello(index=3, pid=1, service=described))
+        worker.send(Hello(index=3, launch=1, service=described))
         assert await on.news() == ("described", described)
         assert (on.pool.states(), on.pool.ready()) == (["starting"], set())
         worker.send(Ready())
@@ -34,7 +34,7 @@ async def test_the_listener_is_told_what_becomes_of_a_worker(tmp_path: Path) -> 
 async def test_the_listener_is_told_what_is_known_of_a_worker_before_it_takes_batches(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         worker = await on.connect()
-        worker.send(Hello(index=3, pid=1, service=service()))
+        worker.send(Hello(index=3, launch=1, service=service()))
         worker.send(Ready(profile={"echo": [(1.0, 0.5), (2.0, 0.75)]}))
         await on.news()
 
@@ -45,7 +45,7 @@ async def test_the_listener_is_told_what_is_known_of_a_worker_before_it_takes_ba
 async def test_the_listener_is_told_what_a_worker_warms_up_with(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         worker = await on.connect()
-        worker.send(Hello(index=3, pid=1, service=service()))
+        worker.send(Hello(index=3, launch=1, service=service()))
         worker.send(WarmUp(api="echo", rows=32))
         await on.news()
         assert await on.news() == ("warms up", (3, "echo", 32))
@@ -104,18 +104,26 @@ async def test_a_batch_goes_to_the_worker_and_its_answer_comes_back(tmp_path: Pa
 async def test_each_worker_gets_its_own_batch(tmp_path: Path) -> None:
     """Answers may come in any order."""
     async with stage(tmp_path) as on:
-        workers = [await on.ready(index=index, pid=10 + index) for index in range(2)]
+        workers = [await on.ready(index=index, launch=10 + index) for index in range(2)]
         batches = [Batch(batch=at, api="a", limit_rows=1, lengths=[1, 2], rows=[1, 1]) for at in range(2)]
         executing = [on.execute(workers[at][1], batches[at]) for at in range(2)]
         for at in (1, 0):
             batch, _ = await workers[at][0].batch()
-            runner = on.pool.runner_of(at)
-            assert runner is not None
-            assert (runner.index, runner.pid) == (at, 10 + at)
             workers[at][0].answer(batch, [b"%d" % at, b""])
 
         assert [(await one).bodies[0] for one in executing] == [b"0", b"1"]
-        assert on.pool.runner_of(0) is on.pool.runner_of(1) is None
+
+
+async def test_the_worker_of_an_abandoned_batch_is_dropped(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        _, number = await on.ready(index=3, launch=13)
+        executing = on.execute(number)
+
+        assert on.pool.abandon(BATCH.batch) == 3
+        assert on.listener.dropped == [13]
+        with pytest.raises(WorkerLost):
+            await executing
+        assert on.pool.abandon(BATCH.batch) is None
 
 
 async def test_an_answer_may_come_in_pieces(tmp_path: Path) -> None:
@@ -230,7 +238,7 @@ async def test_a_worker_that_runs_a_batch_is_not_pinged(tmp_path: Path) -> None:
     """Only idle workers are pinged: batches have timeouts, and a setup may take long."""
     async with stage(tmp_path) as on:
         starting = await on.connect()
-        starting.send(Hello(index=5, pid=2, service=service()))
+        starting.send(Hello(index=5, launch=2, service=service()))
         await on.news()
         _, number = await on.ready(index=4)
         on.pool.ping_idle()
@@ -246,8 +254,8 @@ def test_an_error_while_workers_are_pinged_does_not_end_the_pings(tmp_path: Path
     """The listener raises for the first dropped worker; the next one is still dropped."""
 
     class FailingListener(Listener):
-        def worker_dropped(self, pid: int) -> None:
-            raise ProcessLookupError(pid)
+        def worker_dropped(self, launch: int) -> None:
+            raise ProcessLookupError(launch)
 
     errors: list[BaseException] = []
 
@@ -256,7 +264,7 @@ def test_an_error_while_workers_are_pinged_does_not_end_the_pings(tmp_path: Path
             lambda loop, context: errors.append(context["exception"])
         )
         async with stage(tmp_path, FailingListener(), ping_interval_s=0.01) as on:
-            workers = [(await on.ready(index=index, pid=index))[0] for index in (1, 2)]
+            workers = [(await on.ready(index=index, launch=index))[0] for index in (1, 2)]
             for worker in workers:
                 assert (await worker.frame()).message == Ping()
                 await worker.dropped()

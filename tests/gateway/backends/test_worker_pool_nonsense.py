@@ -62,7 +62,7 @@ async def test_a_worker_that_talks_nonsense_is_dropped(
         assert not on.listener.batches
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
-    assert record.getMessage().startswith("killing worker 6: it sent an invalid message: ")
+    assert record.getMessage().startswith("dropping worker 6: it sent an invalid message: ")
 
 
 async def test_an_answer_without_a_batch_is_nonsense(

@@ -38,7 +38,7 @@ async def test_the_worker_that_runs_a_batch_is_told_to_stop(tmp_path: Path) -> N
     """No other worker, and not after the end; pieces until then are passed on."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready()
-        other, _ = await on.ready(index=1, pid=2)
+        other, _ = await on.ready(index=1, launch=2)
         pieces: Pieces = []
         executing = on.execute(number, on_piece=lambda *piece: pieces.append(piece))
         await worker.batch()
@@ -60,11 +60,11 @@ async def test_the_worker_that_runs_a_batch_is_told_to_stop(tmp_path: Path) -> N
 async def test_a_worker_that_others_took_over_from_ends_its_stream(tmp_path: Path) -> None:
     """Its stream can be cancelled, too."""
     async with stage(tmp_path) as on:
-        worker, number = await on.ready(pid=1)
+        worker, number = await on.ready(launch=1)
         pieces: Pieces = []
         executing = on.execute(number, on_piece=lambda *piece: pieces.append(piece))
         await worker.batch()
-        await on.standby(pid=2)
+        await on.standby(launch=2)
         on.pool.take_over([2])
         worker.send(Piece(5, HEAD), [b"a"])
         on.pool.cancel(5)

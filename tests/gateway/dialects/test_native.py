@@ -404,7 +404,7 @@ async def test_the_gateways_errors_are_in_the_format_of_the_api(
 async def test_a_refusal_is_in_the_format_of_the_api(tmp_path: Path) -> None:
     """It keeps its header, which clients obey."""
     async with gateway(tmp_path) as stage:
-        (await stage.connect()).send(Hello(index=0, pid=1, service=AS_OPENAI))
+        (await stage.connect()).send(Hello(index=0, launch=1, service=AS_OPENAI))
         await stage.gateway.events.described
         reply = await stage.http.post("/v1/echo", json=1)
 

@@ -145,7 +145,7 @@ async def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
 
     async with gateway(tmp_path) as on:
         await check(on, known=False, ready=False)
-        (await on.connect()).send(Hello(index=0, pid=1, service=service()))
+        (await on.connect()).send(Hello(index=0, launch=1, service=service()))
         await on.gateway.events.described
         await check(on, known=True, ready=False)
         worker = await on.worker(index=1)
@@ -255,7 +255,7 @@ async def test_metadata_knows_what_a_warm_up_returned(
 
     async with gateway(tmp_path) as on:
         worker = await on.connect()
-        worker.send(Hello(index=0, pid=1, service=service()))
+        worker.send(Hello(index=0, launch=1, service=service()))
         worker.send(Ready(results={"echo": result, "other": result}))
         await on.gateway.front_end.ready.wait()
 
@@ -439,7 +439,7 @@ async def test_without_a_worker_it_is_503(tmp_path: Path, path: str) -> None:
         early = await on.http.post(path, json=body)
         assert error(early, 503) == "no worker is ready: workers are starting"
         assert early.headers["retry-after"] == "1"
-        (await on.connect()).send(Hello(index=0, pid=1, service=service()))
+        (await on.connect()).send(Hello(index=0, launch=1, service=service()))
         await on.gateway.events.described
         later = await on.http.post(path, json=body)
         assert error(later, 503) == "no worker is ready"

@@ -40,7 +40,7 @@ async def test_the_configuration_says_what_is_in_force(tmp_path: Path) -> None:
     """Overrides apply; shapes lack the batch axis."""
     async with gateway(tmp_path, overrides={"mb_max_batch_size": 16, "mb_max_latency": 250.0}) as on:
         worker = await on.connect()
-        worker.send(Hello(index=0, pid=1, service=service(array_api(mb_max_batch_size=64))))
+        worker.send(Hello(index=0, launch=1, service=service(array_api(mb_max_batch_size=64))))
         worker.send(Ready(results={"echo": RowResult(form=ListForm("BYTES", (3,)))}))
         await on.gateway.front_end.ready.wait()
         for path in ("/v2/models/fake/config", "/v2/models/fake/versions/1/config"):
@@ -257,7 +257,7 @@ async def test_the_index_lists_the_models(tmp_path: Path, body: bytes) -> None:
     async with gateway(tmp_path) as on:
         assert await index(on) == []
         worker = await on.connect()
-        worker.send(Hello(index=0, pid=1, service=service(json_api())))
+        worker.send(Hello(index=0, launch=1, service=service(json_api())))
         await on.gateway.events.described
         [why] = {one["reason"] for one in await index(on)} or {loading}
         assert why.startswith("no worker is ready: ")

@@ -106,6 +106,7 @@ class Wrong(Warm):
 """
 HELLO = Hello(
     index=4,
+    launch=9,
     pid=os.getpid(),
     service=ServiceDescription(
         name="Shout",
@@ -146,7 +147,7 @@ def serve(
     socket = place / "s"
     with listening(socket) as gateway:
         said = gateway.say(*frames)
-        code = main([target, "--socket", str(socket), "--index", "4", *arguments])
+        code = main([target, "--socket", str(socket), "--index", "4", "--launch", "9", *arguments])
         return code, said.result()
 
 
@@ -318,13 +319,13 @@ def test_bodies_must_add_up(place: Path) -> None:
 
 
 def test_a_gateway_that_is_not_there_is_no_error(place: Path) -> None:
-    assert main(["shout.py:Shout", "--socket", str(place / "s"), "--index", "0"]) == 0
+    assert main(["shout.py:Shout", "--socket", str(place / "s"), "--index", "0", "--launch", "9"]) == 0
 
 
 def test_a_gateway_that_hangs_up_is_no_error(place: Path) -> None:
     with listening(place / "s") as gateway:
         gone = gateway.hang_up()
-        code = main(["shout.py:Shout", "--socket", str(place / "s"), "--index", "0"])
+        code = main(["shout.py:Shout", "--socket", str(place / "s"), "--index", "0", "--launch", "9"])
         gone.result()
 
     assert code == 0
@@ -333,7 +334,18 @@ def test_a_gateway_that_hangs_up_is_no_error(place: Path) -> None:
 def test_a_real_process_leaves_signals_to_the_gateway(place: Path) -> None:
     """Ctrl-C and SIGTERM do not end it; a closed connection does."""
     with listening(place / "s") as gateway:
-        command = [sys.executable, "-m", "uncork_workers", "shout.py:Shout", "--socket", "s", "--index", "4"]
+        command = [
+            sys.executable,
+            "-m",
+            "uncork_workers",
+            "shout.py:Shout",
+            "--socket",
+            "s",
+            "--index",
+            "4",
+            "--launch",
+            "9",
+        ]
         process = subprocess.Popen(command, cwd=place, stderr=subprocess.PIPE)
         worker = gateway.accept()
         hello = worker.next().message
@@ -357,7 +369,18 @@ def test_what_a_handler_prints_is_seen_at_once(place: Path) -> None:
     (place / "loud.py").write_text(f"{SERVICE}\n{code}")
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with listening(place / "s") as gateway:
-        command = [sys.executable, "-m", "uncork_workers", "loud.py:Loud", "--socket", "s", "--index", "4"]
+        command = [
+            sys.executable,
+            "-m",
+            "uncork_workers",
+            "loud.py:Loud",
+            "--socket",
+            "s",
+            "--index",
+            "4",
+            "--launch",
+            "9",
+        ]
         process = subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, env=buffered)
         worker = gateway.accept()
         worker.next()
@@ -384,6 +407,8 @@ def test_a_real_process_exits_with_the_code(place: Path) -> None:
             "s",
             "--index",
             "4",
+            "--launch",
+            "9",
         ]
         done = subprocess.run(command, cwd=place, timeout=60, check=False)
 

@@ -44,6 +44,11 @@ class Worker:
     def pid(self) -> int:
         return self.hello.pid
 
+    @property
+    def launch(self) -> int:
+        assert self.hello.launch is not None
+        return self.hello.launch
+
     def alive(self) -> bool:
         try:
             os.kill(self.pid, 0)
@@ -68,7 +73,7 @@ class Crowd:
         self.refusal: str | None = None
         """Why replacement workers may not take over."""
         self.leaving: set[int] = set()
-        """The pids of processes that exit by themselves after they were replaced."""
+        """The launches of processes that exit by themselves after they were replaced."""
         self.took_over: list[set[int]] = []
         self.supervisor = Supervisor(
             Processes(target, workers=workers, gpus=gpus, environment={"GREETING": "hello"}),
@@ -84,10 +89,10 @@ class Crowd:
         self.exits.put_nowait((end.index, end.how))
         self.ends.put_nowait(end)
 
-    def take_over(self, pids: Collection[int]) -> set[int]:
+    def take_over(self, launches: Collection[int]) -> set[int]:
         if self.refusal is not None:
             raise ValueError(self.refusal)
-        self.took_over.append(set(pids))
+        self.took_over.append(set(launches))
         return self.leaving
 
     async def worker_came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -110,7 +115,7 @@ class Crowd:
                     worker = Worker(message, writer)
                     arrivals.put_nowait(worker)
                 elif isinstance(message, Ready) and arrivals is self.newcomers:
-                    self.supervisor.mark_ready(worker.pid)
+                    self.supervisor.mark_ready(worker.launch)
         writer.close()
         self._open.discard(writer)
 

@@ -15,13 +15,13 @@ BROKEN = SERVICE + "\nraise OSError('no weights')"
 
 async def ready(on: Crowd, count: int) -> dict[int, Worker]:
     workers = await on.workers(count)
-    on.leaving = {worker.pid for worker in workers.values()}
+    on.leaving = {worker.launch for worker in workers.values()}
     return workers
 
 
 def run_batches(on: Crowd, worker: Worker, count: int) -> None:
     for _ in range(count):
-        on.supervisor.finished_batch(worker.pid)
+        on.supervisor.finished_batch(worker.launch)
 
 
 async def test_a_worker_is_replaced_after_its_batches(tmp_path: Path) -> None:
@@ -35,8 +35,8 @@ async def test_a_worker_is_replaced_after_its_batches(tmp_path: Path) -> None:
         await recycler.check()
 
         assert new.hello.index == 1
-        assert on.took_over == [{new.pid}]
-        assert {worker.pid for worker in on.supervisor.current_workers()} == {old[0].pid, new.pid}
+        assert on.took_over == [{new.launch}]
+        assert {worker.launch for worker in on.supervisor.current_workers()} == {old[0].launch, new.launch}
         assert all(worker.alive() for worker in (*old.values(), new))
         assert (on.newcomers.empty(), on.exits.empty(), on.supervisor.restarts) == (True, True, 0)
 
@@ -50,7 +50,7 @@ async def test_workers_are_replaced_one_after_the_other(tmp_path: Path) -> None:
 
         assert [len(pids) for pids in on.took_over] == [1, 1]
         assert {worker.index for worker in on.supervisor.current_workers()} == {0, 1}
-        assert not {worker.pid for worker in on.supervisor.current_workers()} & on.leaving
+        assert not {worker.launch for worker in on.supervisor.current_workers()} & on.leaving
 
 
 async def test_a_worker_above_its_memory_is_replaced_once(
@@ -66,10 +66,10 @@ async def test_a_worker_above_its_memory_is_replaced_once(
         run_batches(on, old, 1)
         await recycler.check()
         new = await on.newcomers.get()
-        assert on.took_over == [{new.pid}]
+        assert on.took_over == [{new.launch}]
         run_batches(on, new, 1)
         await recycler.check()
-        assert on.took_over == [{new.pid}]
+        assert on.took_over == [{new.launch}]
     replaced, warned = [record.getMessage() for record in caplog.records if "uses" in record.getMessage()]
     assert replaced.startswith("worker 0 uses ")
     assert replaced.endswith(" MiB; a new worker has replaced it")
@@ -103,7 +103,7 @@ async def test_a_worker_goes_on_if_no_other_can_be_started(
         now += 1.3
         await recycler.check()
         new = await on.newcomers.get()
-        assert on.took_over == [{new.pid}]
+        assert on.took_over == [{new.launch}]
     says = caplog.records[0].getMessage()
     assert says.startswith("worker 0 has run 9 batches, but replacing it failed: new worker 0 ")
 
@@ -123,8 +123,8 @@ async def test_a_replacement_of_all_comes_first(tmp_path: Path) -> None:
         new = await on.newcomers.get()
         await looking
 
-        assert on.took_over == [{new.pid}]
-        assert new.pid != stuck.pid
+        assert on.took_over == [{new.launch}]
+        assert new.launch != stuck.launch
 
 
 def test_a_process_that_has_gone_takes_no_memory() -> None:

@@ -55,14 +55,14 @@ async def test_a_killed_worker_is_started_again(tmp_path: Path) -> None:
     """With its index, as another process; workers that exceed the grace period are killed."""
     async with crowd(tmp_path, workers=2) as all_of_them:
         first = await all_of_them.workers(2)
-        all_of_them.supervisor.kill(first[1].pid)
+        all_of_them.supervisor.kill(first[1].launch)
         exited = await all_of_them.exits.get()
         again = await all_of_them.workers(1)
 
         assert exited == (1, "was killed by SIGKILL")
         assert not first[1].alive()
         assert list(again) == [1]
-        assert again[1].hello.pid not in {worker.hello.pid for worker in first.values()}
+        assert again[1].launch not in {worker.launch for worker in first.values()}
         assert all_of_them.supervisor.restarts == 1
         assert first[0].alive()
 
@@ -78,8 +78,8 @@ async def test_only_deaths_before_a_first_batch_count(tmp_path: Path) -> None:
         for batches in (0, 0, 2, 0):
             [worker] = (await on.workers(1)).values()
             for _ in range(batches):
-                on.supervisor.finished_batch(worker.pid)
-            on.supervisor.kill(worker.pid)
+                on.supervisor.finished_batch(worker.launch)
+            on.supervisor.kill(worker.launch)
         ends = [await on.ends.get() for _ in range(3)]
         await goes(worker)
         ends.append(await on.ends.get())
@@ -127,7 +127,7 @@ async def test_killing_a_worker_that_does_not_run_does_nothing(tmp_path: Path) -
         (worker,) = (await all_of_them.workers(1)).values()
         all_of_them.supervisor.kill(os.getpid())
         await all_of_them.supervisor.stop(grace_s=0)
-        all_of_them.supervisor.kill(worker.pid)
+        all_of_them.supervisor.kill(worker.launch)
 
         assert all_of_them.exits.empty()
 

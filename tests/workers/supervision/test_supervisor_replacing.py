@@ -13,16 +13,16 @@ async def test_new_workers_take_over_together(tmp_path: Path) -> None:
     """The old ones exit by themselves, which is not a failure; the new ones are restarted from then on."""
     async with crowd(tmp_path, workers=2) as on:
         old = await on.workers(2)
-        on.leaving = {worker.pid for worker in old.values()}
+        on.leaving = {worker.launch for worker in old.values()}
         await on.supervisor.replace_all()
         new = {one.hello.index: one for one in (await on.newcomers.get(), await on.newcomers.get())}
 
         assert sorted(new) == [0, 1]
-        assert on.took_over == [{worker.pid for worker in new.values()}]
+        assert on.took_over == [{worker.launch for worker in new.values()}]
         assert all(worker.alive() for worker in (*old.values(), *new.values()))
         for worker in old.values():
             worker.connection.close()
-        on.supervisor.kill(new[1].pid)
+        on.supervisor.kill(new[1].launch)
         assert await on.exits.get() == (1, "was killed by SIGKILL")
         again = await on.workers(1)
         assert list(again) == [1]
@@ -39,7 +39,7 @@ async def test_old_workers_that_will_not_leave_are_killed(tmp_path: Path) -> Non
     """They are not started again."""
     async with crowd(tmp_path, workers=2) as on:
         old = await on.workers(2)
-        on.leaving = {old[0].pid}
+        on.leaving = {old[0].launch}
         await on.supervisor.replace_all()
         await goes(old[1])
 
@@ -53,12 +53,12 @@ async def test_a_replacement_can_be_replaced_while_the_first_ones_still_work(tmp
     async with crowd(tmp_path, workers=1) as on:
         workers = [(await on.workers(1))[0]]
         for _ in range(2):
-            on.leaving = {workers[-1].pid}
+            on.leaving = {workers[-1].launch}
             await on.supervisor.replace_all()
             workers.append(await on.newcomers.get())
 
         assert all(worker.alive() for worker in workers)
-        assert len({worker.pid for worker in workers}) == 3
+        assert len({worker.launch for worker in workers}) == 3
         assert on.exits.empty()
 
 
@@ -75,7 +75,7 @@ async def test_new_workers_that_fail_leave_the_old_ones_in_force(
     """All new workers are killed, and the next attempt may succeed."""
     async with crowd(tmp_path, workers=1) as on:
         old = (await on.workers(1))[0]
-        on.leaving = {old.pid}
+        on.leaving = {old.launch}
         (tmp_path / "echo.py").write_text(change)
         with pytest.raises(ReplacementFailed, match=says):
             await on.supervisor.replace_all()
@@ -86,7 +86,7 @@ async def test_new_workers_that_fail_leave_the_old_ones_in_force(
         (tmp_path / "echo.py").write_text(SERVICE)
         await on.supervisor.replace_all()
         assert len(on.took_over) == 1
-        on.supervisor.kill(old.pid)
+        on.supervisor.kill(old.launch)
         await goes(old)
         assert on.exits.empty()  # its replacement is in charge
 
@@ -112,7 +112,7 @@ async def test_new_workers_that_may_not_take_over_are_ended(tmp_path: Path) -> N
             await on.supervisor.replace_all()
         await only_alive(tmp_path, old)
 
-        on.refusal, on.leaving = None, {old.pid}
+        on.refusal, on.leaving = None, {old.launch}
         await on.supervisor.replace_all()
         assert old.alive()
 
@@ -131,13 +131,13 @@ async def test_a_place_in_a_crash_loop_can_be_taken_over(tmp_path: Path) -> None
         (tmp_path / "later.py").write_text(SERVICE)
         await on.supervisor.replace_all()
         new = await on.newcomers.get()
-        on.supervisor.kill(new.pid)
+        on.supervisor.kill(new.launch)
         again = (await on.workers(1))[0]
         # The crash loop may have found the file too, and started a worker before it was replaced.
-        while again.pid not in {process.pid for process in on.supervisor.current_workers()}:
+        while again.launch not in {process.launch for process in on.supervisor.current_workers()}:
             again = (await on.workers(1))[0]
 
-        assert again.pid != new.pid
+        assert again.launch != new.launch
         await only_alive(tmp_path, again)
 
 
@@ -162,11 +162,11 @@ async def test_two_who_want_all_replaced_are_served_one_after_the_other(tmp_path
     """The second caller may have newer code."""
     async with crowd(tmp_path, workers=2) as on:
         old = await on.workers(2)
-        on.leaving = {worker.pid for worker in old.values()}
+        on.leaving = {worker.launch for worker in old.values()}
         await asyncio.gather(on.supervisor.replace_all(), on.supervisor.replace_all())
         new = [await on.newcomers.get() for _ in range(4)]
 
-        assert on.took_over == [{one.pid for one in new[:2]}, {one.pid for one in new[2:]}]
+        assert on.took_over == [{one.launch for one in new[:2]}, {one.launch for one in new[2:]}]
         assert [one.hello.index for one in new] in (
             [0, 1, 0, 1],
             [0, 1, 1, 0],
@@ -182,9 +182,9 @@ async def test_one_worker_is_replaced_alone(tmp_path: Path) -> None:
         new = await on.newcomers.get()
         await goes(old[1])  # it is not in on.leaving
         assert (new.hello.index, old[0].alive(), on.exits.empty()) == (1, True, True)
-        on.supervisor.kill(new.pid)
+        on.supervisor.kill(new.launch)
         assert await on.exits.get() == (1, "was killed by SIGKILL")
-        on.supervisor.kill(old[0].pid)
+        on.supervisor.kill(old[0].launch)
         assert await on.exits.get() == (0, "was killed by SIGKILL")
         assert sorted(await on.workers(2)) == [0, 1]
 

@@ -114,6 +114,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
 FRAMES = st.builds(Frame, MESSAGES, st.binary(max_size=50))
 HELLO = Hello(
     index=3,
+    launch=5,
     pid=77,
     service=ServiceDescription(
         name="Digits",

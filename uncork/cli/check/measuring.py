@@ -16,8 +16,9 @@ from uncork.config.errors import WrongUsage
 from uncork.config.names import check_policy
 from uncork_dispatcher import WorkerLost
 from uncork_dispatcher.plural import plural
-from uncork_gateway.backends.worker_connection import Executed, OnPiece
+from uncork_gateway.backends.worker_connection import OnPiece
 from uncork_gateway.backends.worker_pool import WorkerPool
+from uncork_gateway.backends.worker_replies import Executed
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.process.warmup import Example
 from uncork_workers.supervision.processes import Processes, worker_environment
@@ -60,7 +61,7 @@ async def measure(options: ServeOptions, plan: Plan, folder: Path, *, seconds: f
         socket_path=socket_path,
         standby_path=socket_path,
         on_exit=watch.exited,
-        take_over=lambda pids: (),
+        take_over=lambda launches: (),
     )
     await pool.listen(socket_path)
     tell("importing the service")
@@ -210,7 +211,7 @@ class _Watch:
     def worker_profiled(self, worker: int, ready: Ready) -> None:
         self.profile = ready.profile
 
-    def worker_ready(self, worker: int, index: int) -> None:
+    def worker_ready(self, worker: int, hello: messages.Hello) -> None:
         if not self.ready.done():
             self.ready.set_result(worker)
 
@@ -224,7 +225,8 @@ class _Watch:
     def _ignore(self, *_: Any, **__: Any) -> None:
         """Nothing is replaced, and the runner learns of a lost worker from its batch."""
 
-    worker_imported = worker_lost = worker_stands_by = worker_retired = batch_finished = _ignore
+    worker_imported = worker_lost = worker_leaves = joining_changed = _ignore
+    worker_stands_by = worker_retired = batch_finished = _ignore
 
-    def worker_dropped(self, pid: int) -> None:
+    def worker_dropped(self, launch: int) -> None:
         self._fail(CheckFailed("the worker violated the protocol"))

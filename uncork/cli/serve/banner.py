@@ -4,6 +4,7 @@ import errno
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from uncork.server.listeners import Listeners
 from uncork_dispatcher.plural import plural
+from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_gateway.pages.curl import curl, has_short_example
 from uncork_workers.process.logs import is_watched
 from uncork_workers.wire.schema import CSV, JSON, NPY, ApiDescription, ServiceDescription
@@ -61,7 +63,9 @@ def of_service(
 ) -> list[Line]:
     """Return the lines of ``uncork serve``."""
     on = f", on GPU{'' if len(gpus) == 1 else 's'} {', '.join(gpus)}" if gpus else ""
-    lines = [headline(f"{service.name} with {plural(workers, 'worker')}{on}")]
+    lines = [
+        headline(f"{service.name} with {plural(workers, 'worker') if workers else 'remote workers'}{on}")
+    ]
     lines += [
         address("POST", listeners.url + api.route, _timing(api), _media_types(api)) for api in service.apis
     ]
@@ -70,6 +74,17 @@ def of_service(
     if short is not None:
         lines.append(note(curl(short, listeners.url, wants_key=listeners.keys is not None)))
     return lines
+
+
+def waiting_for_workers(port: WorkerPort, target: str, token_file: Path | None) -> str:
+    """Return how to start a worker on another machine."""
+    host, number = port.listener.getsockname()[:2]
+    address = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
+    tls = " --ca FILE" if port.tls is not None else ""
+    return (
+        f"workers can connect to {address}: uncork worker {target or 'TARGET'} --gateway {address} "
+        f"--token-file {token_file}{tls}"
+    )
 
 
 def headline(what: str) -> Line:

@@ -20,6 +20,7 @@ from uncork.cli.serve import banner
 from uncork.cli.serve.gpus import require_gpus
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.startup_progress import StartupProgress
+from uncork.cli.serve.worker_port import open_worker_port
 from uncork.cli.usage import exit_code
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import listening
@@ -29,6 +30,7 @@ from uncork.server.reloading import Reloader
 from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
 from uncork_gateway import Gateway, GatewaySettings
+from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_gateway.worker_events import ServiceUnusable, SupervisorActions
 from uncork_workers.supervision.processes import Processes
 from uncork_workers.supervision.recycling import Recycler
@@ -64,14 +66,20 @@ def run(options: ServeOptions) -> int:
     require_gpus(options, warn=lambda text: log.warning("%s", text))
     with (
         open_listeners(options) as listeners,
+        open_worker_port(options, workers=options.workers) as worker_port,
         own_folder() as folder,
         tracing(options.traces, os.environ) as traces,
     ):
-        return uvloop.run(_serve(options, listeners, folder, traces, console))
+        return uvloop.run(_serve(options, listeners, worker_port, folder, traces, console))
 
 
 async def _serve(
-    options: ServeOptions, listeners: Listeners, folder: Path, traces: Traces | None, console: Console
+    options: ServeOptions,
+    listeners: Listeners,
+    worker_port: WorkerPort | None,
+    folder: Path,
+    traces: Traces | None,
+    console: Console,
 ) -> int:
     gateway, supervisor = _make(options, listeners, folder, traces)
     reloader = Reloader(gateway, supervisor, options.config)
@@ -87,6 +95,9 @@ async def _serve(
 
     await gateway.listen(str(folder / _WORKERS))
     await gateway.listen(str(folder / _STANDBYS), standby=True)
+    if worker_port is not None:
+        await gateway.listen_on_tcp(worker_port)
+        log.info("%s", banner.waiting_for_workers(worker_port, options.target, options.worker_token_file))
     supervisor.start()
     gateway.events.expect_workers(options.workers)
     if options.reload:
@@ -115,16 +126,18 @@ def _make(
     gateway = Gateway(
         GatewaySettings(
             overrides=options.overrides,
+            workers=options.workers,
+            warmup_seconds=options.warmup_seconds,
             keys=listeners.keys,
             admin=listeners.admin is not None,
             traces=traces,
             **options.server_settings,
         ),
         SupervisorActions(
-            kill=lambda pid: supervisor.kill(pid),
+            kill=lambda launch: supervisor.kill(launch),
             restarts=lambda: supervisor.restarts,
-            stands_by=lambda pid: supervisor.mark_ready(pid),
-            finished_batch=lambda pid: supervisor.finished_batch(pid),
+            stands_by=lambda launch: supervisor.mark_ready(launch),
+            finished_batch=lambda launch: supervisor.finished_batch(launch),
         ),
     )
 

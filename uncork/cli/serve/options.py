@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from uncork.cli.serve.server_options import ServerOptions, readable
+from uncork.cli.serve.server_options import readable
+from uncork.cli.serve.worker_port import WorkerPortOptions
 from uncork.cli.sizes import read_size
 from uncork.config.errors import WrongUsage
 from uncork.config.names import check_policy
@@ -19,13 +20,18 @@ _FOR_ALL_APIS = ("policy", "mb_max_latency", "mb_max_batch_size")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServeOptions(ServerOptions):
+class ServeOptions(WorkerPortOptions):
     """The options of ``uncork serve``."""
 
     target: str = argument(
         "", "The service to run, as MODULE:SERVICE or FILE.py:SERVICE.", metavar="TARGET", show_default=False
     )
-    workers: int = option(1, "Number of worker processes; each loads its own copy of the model.", min=1)
+    workers: int = option(
+        1,
+        "Number of worker processes; each loads its own copy of the model. 0 starts none and waits for "
+        "workers on --worker-port.",
+        min=0,
+    )
     policy: str | None = option(
         None,
         f"Policy that decides when to release a batch, for all APIs: {POLICY_USAGE}.",
@@ -70,8 +76,8 @@ class ServeOptions(ServerOptions):
 
     @property
     def service(self) -> str:
-        """The target; raise WrongUsage if it is missing."""
-        if not self.target:
+        """The target; raise WrongUsage if it is missing. Without workers it is not needed."""
+        if not self.target and self.workers:
             raise WrongUsage("missing argument TARGET; give the service as MODULE:SERVICE or FILE.py:SERVICE")
         return self.target
 

@@ -1,11 +1,12 @@
-"""The worker's end of its socket."""
+"""The worker's end of its connection."""
 
 import socket
+import ssl
 from collections import deque
 from collections.abc import Iterator, Sequence
 
 from uncork_workers.wire.frames import Frame, FrameDecoder, FrameError, encode_frame
-from uncork_workers.wire.messages import AnswerHead, Batch, Cancel, Message, Piece, Ping, Pong
+from uncork_workers.wire.messages import AnswerHead, Batch, Cancel, Leaving, Message, Piece, Ping, Pong
 
 _READ_BYTES = 256 * 1024
 # Between the pieces of a stream only a cancel of a few bytes can arrive.
@@ -13,11 +14,22 @@ _PEEK_BYTES = 4096
 
 
 class GatewayConnection:
+    """A connection to the gateway, over a Unix socket, TCP or TLS.
+
+    Attributes:
+        runs_batches: whether the worker is ready and waits for batches or runs one.
+    """
+
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._decoder = FrameDecoder()
         self._inbox: deque[Frame] = deque()
         self._gateway_closed = False
+        self.runs_batches = False
+        self._is_receiving = False
+        """Whether nothing is being sent, so that a signal handler may."""
+        self._is_leaving = False
+        self._has_left = False
 
     def batches(self) -> Iterator[tuple[Batch, bytes]]:
         """Yield each batch and its payload until the gateway closes the connection.
@@ -25,6 +37,7 @@ class GatewayConnection:
         Raises:
             FrameError: if the gateway sends an unexpected message.
         """
+        self.runs_batches = True
         while True:
             while self._inbox:
                 message, payload = self._inbox.popleft()
@@ -36,7 +49,23 @@ class GatewayConnection:
                     raise FrameError(f"a worker accepts only batches, got {type(message).__name__}")
             if self._gateway_closed:
                 return
-            self._receive(self._connection.recv(_READ_BYTES))
+            self._is_receiving = True
+            if self._is_leaving:
+                self._leave()
+            data = self._connection.recv(_READ_BYTES)
+            self._is_receiving = False
+            self._receive(data)
+
+    def leave(self) -> None:
+        """Ask the gateway for no more batches; it closes the connection. A signal handler may call this."""
+        self._is_leaving = True
+        if self._is_receiving:
+            self._leave()
+
+    def _leave(self) -> None:
+        if not self._has_left:
+            self._has_left = True
+            self.send(Leaving())
 
     def send(self, message: Message, bodies: Sequence[bytes] = ()) -> None:
         self._connection.sendall(encode_frame(message, bodies))
@@ -45,17 +74,21 @@ class GatewayConnection:
         """Send a piece of a stream. A lost connection is not raised here, inside the handler."""
         try:
             self.send(Piece(batch=batch, head=head), [data])
-        except (BrokenPipeError, ConnectionResetError):
+        except OSError:
             self._gateway_closed = True
 
     def is_cancelled(self, batch: int) -> bool:
         """Return whether the gateway has cancelled the batch or gone away."""
+        # A TLS connection knows no MSG_DONTWAIT.
+        self._connection.setblocking(False)
         try:
-            self._receive(self._connection.recv(_PEEK_BYTES, socket.MSG_DONTWAIT))
-        except BlockingIOError:
+            self._receive(self._connection.recv(_PEEK_BYTES))
+        except (BlockingIOError, ssl.SSLWantReadError):
             pass
-        except ConnectionResetError:
+        except OSError:
             self._gateway_closed = True
+        finally:
+            self._connection.setblocking(True)
         return self._gateway_closed or Cancel(batch) in (frame.message for frame in self._inbox)
 
     def _receive(self, data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import sys
@@ -24,11 +25,13 @@ class WorkerProcess:
     """One process of a worker.
 
     Attributes:
+        launch: identifies the process, also among those that have ended and those on other machines.
         ended: completes when the process has ended, with a description of how.
         batches: number of finished batches.
     """
 
     index: int
+    launch: int
     process: asyncio.subprocess.Process
     ended: asyncio.Task[str]
     batches: int = 0
@@ -64,7 +67,8 @@ class Processes:
         self._gpus = gpus
         self._environment = {**worker_environment(workers), **(environment or {})}
         self.running: dict[int, WorkerProcess] = {}
-        """By process id."""
+        """By launch."""
+        self._launches = itertools.count(1)
 
     async def launch(self, index: int, socket_path: str) -> WorkerProcess:
         """Start a worker process that connects to a Unix socket.
@@ -72,6 +76,7 @@ class Processes:
         Raises:
             OSError: if it cannot be started.
         """
+        launch = next(self._launches)
         gpu = {GPU_VARIABLE: self._gpus[index % len(self._gpus)]} if self._gpus else {}
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -82,6 +87,8 @@ class Processes:
             socket_path,
             "--index",
             str(index),
+            "--launch",
+            str(launch),
             *self._arguments,
             "--parent",
             str(os.getpid()),
@@ -90,20 +97,20 @@ class Processes:
             start_new_session=True,
             env={**self._environment, **gpu},
         )
-        ended = asyncio.create_task(self._wait_for_exit(process))
-        worker = self.running[process.pid] = WorkerProcess(index, process, ended)
+        ended = asyncio.create_task(self._wait_for_exit(launch, process))
+        worker = self.running[launch] = WorkerProcess(index, launch, process, ended)
         return worker
 
-    def kill(self, pid: int) -> None:
-        """Kill a worker process; do nothing for other pids."""
-        worker = self.running.get(pid)
+    def kill(self, launch: int) -> None:
+        """Kill a worker process; do nothing if it has ended."""
+        worker = self.running.get(launch)
         if worker is not None:
             with contextlib.suppress(ProcessLookupError):
                 worker.process.kill()
 
-    async def _wait_for_exit(self, process: asyncio.subprocess.Process) -> str:
+    async def _wait_for_exit(self, launch: int, process: asyncio.subprocess.Process) -> str:
         code = await process.wait()
-        del self.running[process.pid]
+        del self.running[launch]
         return _describe_exit(code)
 
 
@@ -116,7 +123,7 @@ def usable_cores() -> int:
 
 def worker_environment(workers: int) -> dict[str, str]:
     """Return this process's environment, with each worker's share of the cores for OpenMP and BLAS."""
-    share = str(max(1, usable_cores() // workers))
+    share = str(max(1, usable_cores() // max(1, workers)))
     # Threads that spin while waiting would take cores from the gateway and the other workers.
     return {**dict.fromkeys(_THREAD_VARIABLES, share), "OMP_WAIT_POLICY": "passive", **os.environ}
 

@@ -61,7 +61,7 @@ class Recycler:
         self._failures: dict[int, tuple[int, float]] = {}
         """By index of the worker: failed attempts in a row, and the time of the next one."""
         self._always_too_large: set[int] = set()
-        """The pids of workers that exceeded the memory limit before their first batch."""
+        """The launches of workers that exceeded the memory limit before their first batch."""
 
     async def run(self) -> None:
         while True:
@@ -71,7 +71,7 @@ class Recycler:
     async def check(self) -> None:
         """Replace every worker that exceeds a limit, unless a failed attempt was too recent."""
         workers = self._supervisor.current_workers()
-        self._always_too_large.intersection_update(worker.pid for worker in workers)
+        self._always_too_large.intersection_update(worker.launch for worker in workers)
         for worker in workers:
             reason = self._reason(worker)
             if reason and self._clock() >= self._failures.get(worker.index, (0, 0.0))[1]:
@@ -84,7 +84,7 @@ class Recycler:
         limits = self._limits
         if limits.batches is not None and worker.batches >= limits.batches:
             return f"has run {plural(worker.batches, 'batch', 'batches')}"
-        if limits.memory_bytes is None or worker.pid in self._always_too_large:
+        if limits.memory_bytes is None or worker.launch in self._always_too_large:
             return ""
         memory_bytes = resident_bytes(worker.pid)
         return f"uses {_mib(memory_bytes)}" if memory_bytes > limits.memory_bytes else ""
@@ -110,7 +110,7 @@ class Recycler:
         [worker] = [worker for worker in self._supervisor.current_workers() if worker.index == index]
         memory_bytes = resident_bytes(worker.pid)
         if limit_bytes is not None and memory_bytes > limit_bytes:
-            self._always_too_large.add(worker.pid)
+            self._always_too_large.add(worker.launch)
             log.warning(
                 "worker %d uses %s before its first batch, more than the limit of %s; it will not be "
                 "replaced for its memory. Raise the limit",

@@ -66,8 +66,9 @@ class Supervisor:
         socket_path: the Unix socket that workers connect to.
         standby_path: the Unix socket that replacement workers connect to.
         on_exit: called for every worker that exits without being replaced.
-        take_over: switches to the processes with these pids from those with the same indexes. Returns the
-            pids of old processes that exit by themselves when idle; raises ValueError if it cannot switch.
+        take_over: switches to the processes of these launches from those with the same indexes. Returns the
+            launches of old processes that exit by themselves when idle; raises ValueError if it cannot
+            switch.
         explain: returns why the replacement worker of an index failed, if the worker reported it.
     """
 
@@ -90,7 +91,7 @@ class Supervisor:
         self._handles: dict[int, _WorkerHandle] = {}
         self._monitors: set[asyncio.Task[None]] = set()
         self._ready: set[int] = set()
-        """The pids of replacement processes that are ready."""
+        """The launches of replacement processes that are ready."""
         self._standby_changed = asyncio.Event()
         self._replacing = asyncio.Lock()
         self._replacing_all = 0
@@ -102,18 +103,18 @@ class Supervisor:
         for index in range(self._processes.workers):
             self._monitor(_WorkerHandle(index))
 
-    def kill(self, pid: int) -> None:
+    def kill(self, launch: int) -> None:
         """Kill a process; unless it was replaced, its worker is started again."""
-        self._processes.kill(pid)
+        self._processes.kill(launch)
 
-    def mark_ready(self, pid: int) -> None:
+    def mark_ready(self, launch: int) -> None:
         """Note that a replacement process is ready to take over."""
-        self._ready.add(pid)
+        self._ready.add(launch)
         self._standby_changed.set()
 
-    def finished_batch(self, pid: int) -> None:
+    def finished_batch(self, launch: int) -> None:
         """Count a batch of a process; one that exits after its first batch is restarted at once."""
-        process = self._processes.running.get(pid)
+        process = self._processes.running.get(launch)
         if process is not None:
             process.batches += 1
 
@@ -128,6 +129,11 @@ class Supervisor:
             ReplacementFailed: if a new worker exited before all were ready, or they could not take over; the
                 new workers are killed then.
         """
+        if not self._processes.workers:
+            raise ReplacementFailed(
+                "this server starts no workers; restart those on other machines, and they take over when enough "
+                "of them are ready"
+            )
         self._replacing_all += 1
         self._standby_changed.set()  # makes a pending replace() give way
         try:
@@ -162,8 +168,8 @@ class Supervisor:
             awaited: set[asyncio.Task[Any]] = {left, hurried}
             await asyncio.wait(awaited, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
             hurried.cancel()
-            for pid in list(running):
-                self.kill(pid)
+            for launch in list(running):
+                self.kill(launch)
             await left
 
     async def _replace(self, indexes: Sequence[int], gives_way: Callable[[], bool]) -> None:
@@ -172,10 +178,10 @@ class Supervisor:
             for index in indexes:
                 candidates.append(await self._processes.launch(index, self._standby_path))
             await self._wait_until_ready(candidates, gives_way)
-            leaving = self._take_over([process.pid for process in candidates])
+            leaving = self._take_over([process.launch for process in candidates])
         except BaseException as error:
             for process in candidates:
-                self.kill(process.pid)
+                self.kill(process.launch)
             if isinstance(error, OSError | ValueError):
                 raise ReplacementFailed(str(error)) from error
             raise
@@ -184,8 +190,8 @@ class Supervisor:
         for process in candidates:
             old = self._handles[process.index]
             old.replaced.set()
-            if old.process is not None and old.process.pid not in leaving:
-                self.kill(old.process.pid)
+            if old.process is not None and old.process.launch not in leaving:
+                self.kill(old.process.launch)
             self._monitor(_WorkerHandle(process.index, process))
 
     async def _wait_until_ready(
@@ -201,7 +207,7 @@ class Supervisor:
                 if process.ended.done():
                     how = f"new worker {process.index} {process.ended.result()}"
                     raise ReplacementFailed(self._explain(process.index) or how)
-            if all(process.pid in self._ready for process in candidates):
+            if all(process.launch in self._ready for process in candidates):
                 return
             await self._standby_changed.wait()
 
@@ -234,7 +240,7 @@ class Supervisor:
             except OSError as error:
                 return f"could not be started ({error})", 0
             if handle.replaced.is_set():
-                self.kill(handle.process.pid)
+                self.kill(handle.process.launch)
         process = handle.process
         how = await asyncio.shield(process.ended)
         handle.process = None

@@ -1,4 +1,4 @@
-"""Frames: how messages travel over the Unix socket between gateway and worker.
+"""Frames: how messages travel between gateway and worker, over a Unix socket or TCP.
 
 A frame is two lengths (unsigned 32 bit, network order), a msgpack header of the first length, and raw
 payload of the second. The header is a message; the payload holds the bodies of a batch, end to end.
@@ -14,6 +14,9 @@ payload of the second. The header is a message; the payload holds the bodies of 
              <------------------ Cancel      when the client needs no more pieces
       Reply ---------------------->          ends the batch; more follow until either side closes
       Failed --------------------->          instead of Hello or Ready
+      Leaving -------------------->          when the worker is to exit; the gateway closes the connection
+
+On TCP, the handshake of :mod:`uncork_workers.wire.handshake` comes first.
 
 Decoding never executes data (no pickle), and lengths are checked before memory is allocated.
 """

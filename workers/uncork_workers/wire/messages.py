@@ -83,12 +83,25 @@ def _step(step: str | int) -> str:
 
 
 class Hello(msgspec.Struct, tag="hello", frozen=True):
-    """The worker has imported its service from ``files``."""
+    """The worker has imported its service.
+
+    Attributes:
+        index: number of the worker, from 0.
+        service: what it serves.
+        launch: which launch of the supervisor started the process; None if something else did.
+        pid: process id on the worker's machine.
+        files: the service's source files on the worker's machine.
+        host: the machine, for placement and pages; empty for the gateway's own.
+        version: of the worker's uncork; empty for the gateway's own.
+    """
 
     index: int
-    pid: int
     service: ServiceDescription
+    launch: int | None = None
+    pid: int = 0
     files: list[str] = []
+    host: str = ""
+    version: str = ""
 
 
 class WarmUp(msgspec.Struct, tag="warmup", frozen=True):
@@ -255,4 +268,8 @@ class Pong(msgspec.Struct, tag="pong", frozen=True):
     """The answer to :class:`Ping`."""
 
 
-Message = Hello | WarmUp | Ready | Failed | Batch | Reply | Piece | Cancel | Ping | Pong
+class Leaving(msgspec.Struct, tag="leaving", frozen=True):
+    """The worker wants to exit: the gateway sends no more batches, and closes the connection when idle."""
+
+
+Message = Hello | WarmUp | Ready | Failed | Batch | Reply | Piece | Cancel | Ping | Pong | Leaving

@@ -362,7 +362,7 @@ async def test_it_is_served_when_a_worker_has_said_what_there_is(tmp_path: Path)
     async with gateway(tmp_path) as on:
         assert "no worker is ready" in problem(await on.http.get("/openapi.json"), 503)
         worker = await on.connect()
-        worker.send(Hello(index=0, pid=1, service=describe_service(Flowers)))
+        worker.send(Hello(index=0, launch=1, service=describe_service(Flowers)))
         async with asyncio.timeout(5):
             await on.gateway.events.described
         await turns()

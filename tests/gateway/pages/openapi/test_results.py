@@ -38,7 +38,7 @@ def array_api(**more: Any) -> ApiDescription:
 async def warmed_up(on: GatewayStage, api: ApiDescription, result: RowResult | None = None) -> FakeWorker:
     """Connect a worker that had this result in its warm-up."""
     worker = await on.connect()
-    worker.send(Hello(index=0, pid=1, service=service(api)))
+    worker.send(Hello(index=0, launch=1, service=service(api)))
     worker.send(Ready(results={} if result is None else {api.name: result}))
     await on.gateway.front_end.ready.wait()
     await turns()

@@ -49,7 +49,7 @@ async def test_each_worker_tells_what_it_does(tmp_path: Path) -> None:
         await on.worker(index=2)
         busy = await on.worker(index=1)
         fourth = await on.connect()
-        fourth.send(Hello(index=3, pid=7, service=service()))
+        fourth.send(Hello(index=3, launch=7, service=service()))
         await on.http.post("/nothing")
         on.gateway.events.worker_exited(0, "was killed by SIGKILL", failures=3, retry_s=60)
         first, second = on.post("/echo", 1), on.post("/echo", 2)

@@ -1,0 +1,34 @@
+"""The replies of workers to batches."""
+
+from typing import NamedTuple
+
+from uncork_workers.wire.frames import FrameError, split_payload
+from uncork_workers.wire.messages import Batch, Reply
+
+
+class Executed(NamedTuple):
+    """A reply and the bodies that came with it."""
+
+    reply: Reply
+    bodies: list[bytes]
+
+
+def read_reply(batch: Batch, reply: Reply, payload: bytes) -> Executed:
+    """Check that a reply fits its batch, and cut its payload into bodies.
+
+    Raises:
+        FrameError: if it does not fit.
+    """
+    lists = (reply.statuses, reply.lengths, reply.content_types, reply.headers)
+    lengths = [len(one) for one in lists if one is not None]
+    if set(lengths) != {len(batch.lengths)}:
+        raise FrameError(
+            f"the response's lists have lengths {lengths}, the batch has {len(batch.lengths)} requests"
+        )
+    if len(reply.forms) not in (1, len(reply.lengths)):
+        raise FrameError(f"the response has {len(reply.forms)} forms for {len(reply.lengths)} requests")
+    if not all(0 <= at < len(reply.statuses) for at in reply.reasons):
+        raise FrameError(
+            f"the response has reasons for requests {list(reply.reasons)[:8]}, which are not in the batch"
+        )
+    return Executed(reply, split_payload(payload, reply.lengths))

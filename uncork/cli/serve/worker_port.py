@@ -1,0 +1,111 @@
+"""The port to which workers on other machines connect."""
+
+import ipaddress
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from uncork.cli.serve.server_options import ServerOptions
+from uncork.config.errors import WrongUsage
+from uncork.config.option_fields import option
+from uncork.server.listeners import listening_socket, server_tls
+from uncork_gateway.backends.worker_listener import WorkerPort
+from uncork_workers.wire.handshake import read_token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPortOptions(ServerOptions):
+    """The options of a server to which workers connect over TCP."""
+
+    worker_port: int | None = option(
+        None,
+        "Port for workers on other machines, which `uncork worker` starts; 0 picks a free one.",
+        min=0,
+        max=65535,
+        show_default="no such workers",
+    )
+    worker_host: str = option("127.0.0.1", "Address to listen on with --worker-port.")
+    worker_token_file: Path | None = option(
+        None,
+        "File with the secret that gateway and workers share; required with --worker-port.",
+        metavar="FILE",
+        show_default=False,
+    )
+    worker_tls_cert: Path | None = option(
+        None,
+        "Certificate chain (PEM) for --worker-port; required unless --worker-host is a loopback address.",
+        metavar="FILE",
+        show_default="plain TCP",
+    )
+    worker_tls_key: Path | None = option(
+        None,
+        "Private key for --worker-tls-cert (PEM), unencrypted.",
+        metavar="FILE",
+        show_default="read from --worker-tls-cert",
+    )
+    worker_tls_client_ca: Path | None = option(
+        None,
+        "CA certificates (PEM); workers must present a certificate signed by one of them.",
+        metavar="FILE",
+        show_default="no certificate required",
+    )
+    worker_insecure: bool = option(
+        False,
+        "Accept workers without TLS on any address; requests and results then cross the network unencrypted.",
+        "--worker-insecure",
+    )
+
+
+@contextmanager
+def open_worker_port(options: WorkerPortOptions, *, workers: int) -> Iterator[WorkerPort | None]:
+    """Listen for workers until the block ends; give None without ``--worker-port``.
+
+    Raises:
+        WrongUsage: if an option is missing, or a file cannot be used.
+        OSError: with a message for people, if the port cannot be opened.
+    """
+    if options.worker_port is None:
+        if not workers:
+            raise WrongUsage("--workers 0 requires --worker-port, where workers can connect")
+        if options.worker_token_file is not None:
+            raise WrongUsage("--worker-token-file requires --worker-port")
+        yield None
+        return
+    if options.worker_token_file is None:
+        raise WrongUsage(
+            "--worker-port requires --worker-token-file, a file with a secret; make one with: "
+            "openssl rand -hex 32"
+        )
+    token = token_in(options.worker_token_file, option="--worker-token-file")
+    tls = server_tls(
+        options.worker_tls_cert, options.worker_tls_key, options.worker_tls_client_ca, prefix="--worker-tls"
+    )
+    if tls is None and not (options.worker_insecure or _is_loopback(options.worker_host)):
+        raise WrongUsage(
+            f"--worker-host {options.worker_host} requires --worker-tls-cert: without TLS, requests and "
+            "results cross the network unencrypted; to accept that, give --worker-insecure"
+        )
+    with listening_socket(options.worker_host, options.worker_port, option="--worker-port") as listener:
+        yield WorkerPort(listener=listener, token=token, tls=tls)
+
+
+def token_in(file: Path, *, option: str) -> bytes:
+    """Return the token in a file.
+
+    Raises:
+        WrongUsage: if it cannot be read, or is too short.
+    """
+    try:
+        return read_token(file.read_text())
+    except OSError as error:
+        raise WrongUsage(f"{option}: {file}: {error.strerror}") from None
+    except ValueError as error:
+        raise WrongUsage(f"{option}: {file}: {error}") from None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

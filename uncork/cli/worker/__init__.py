@@ -1,0 +1,1 @@
+"""``uncork worker``."""

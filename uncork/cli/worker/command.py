@@ -1,0 +1,118 @@
+"""``uncork worker``."""
+
+import secrets
+import socket
+import ssl
+import sys
+import traceback
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from uncork.cli.errors import print_error
+from uncork.cli.serve.server_options import LogLevel, LogLines, readable
+from uncork.cli.serve.worker_port import token_in
+from uncork.cli.usage import refusals
+from uncork.config.errors import WrongUsage
+from uncork_workers.definition.loading import TargetError
+from uncork_workers.process.hosted_service import HostedService, StageFailed
+from uncork_workers.process.libc import keep_freed_memory
+from uncork_workers.process.logs import log_to_stderr
+from uncork_workers.process.remote_worker import RemoteWorker
+from uncork_workers.process.worker import EXIT_LOAD, EXIT_SETUP, show_output_at_once
+from uncork_workers.wire.dialing import Dialer, GatewayRefuses, client_tls, read_addresses
+
+
+def worker(
+    *,
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", help="The service to run, as MODULE:SERVICE or FILE.py:SERVICE."),
+    ],
+    gateway: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Worker port of the gateway; several, separated by commas, are tried in random order.",
+            callback=readable(read_addresses),
+        ),
+    ],
+    token_file: Annotated[
+        Path, typer.Option(metavar="FILE", help="File with the secret of the gateway's --worker-token-file.")
+    ],
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Use TLS; trust the certificate authorities of the system.")
+    ] = False,
+    ca: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Use TLS; trust only these CA certificates (PEM).", show_default=False
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Certificate chain (PEM) to present to the gateway.",
+            show_default="no certificate",
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Private key for --tls-cert (PEM), unencrypted.",
+            show_default="read from --tls-cert",
+        ),
+    ] = None,
+    node: Annotated[
+        str,
+        typer.Option(
+            envvar="UNCORK_NODE",
+            help="Name of this machine; a batch that is lost with a worker is repeated on another machine.",
+            show_default="the host name",
+        ),
+    ] = "",
+    log_level: Annotated[LogLevel, typer.Option(help="Minimum level to log.")] = LogLevel.info,
+    log_format: Annotated[
+        LogLines, typer.Option(help="Log as lines of text, or as one JSON object per line.")
+    ] = LogLines.text,
+) -> None:
+    """Run a worker for a gateway on another machine.
+
+    It connects to the gateway's --worker-port, and connects again when the gateway has gone, without loading
+    the model again. SIGTERM or Ctrl-C makes it finish its batch and leave.
+    """
+    with refusals("worker"):
+        dialer = Dialer(
+            addresses=read_addresses(gateway),
+            token=token_in(token_file, option="--token-file"),
+            tls=_tls(ca, tls_cert, tls_key) if tls or ca or tls_cert or tls_key else None,
+            instance=secrets.token_hex(8),
+        )
+    keep_freed_memory()
+    show_output_at_once()
+    log_to_stderr(log_level, "worker", log_format=log_format.value)
+    try:
+        with closing(HostedService(target)) as hosted:
+            RemoteWorker(hosted, dialer, node=node or socket.gethostname()).run()
+    except (TargetError, GatewayRefuses) as error:
+        if error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
+        print_error("worker", error)
+        raise typer.Exit(EXIT_LOAD) from None
+    except StageFailed as error:
+        print(error.failed.traceback, end="", file=sys.stderr)
+        print_error("worker", f"{error.failed.stage} failed: {error}")
+        raise typer.Exit(EXIT_SETUP) from None
+
+
+def _tls(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext:
+    if key is not None and cert is None:
+        raise WrongUsage("--tls-key requires --tls-cert")
+    try:
+        return client_tls(ca, cert, key)
+    except (OSError, ValueError) as error:
+        raise WrongUsage(f"--ca, --tls-cert and --tls-key must be PEM files: {error}") from None

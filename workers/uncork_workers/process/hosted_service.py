@@ -1,0 +1,161 @@
+"""A service in this process. It outlives the connections to the gateway over which it is used."""
+
+import gc
+import logging
+import math
+import os
+import time
+import traceback
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from uncork_workers.definition.hints import adding_hints
+from uncork_workers.definition.loading import load_service, service_files
+from uncork_workers.definition.service import Service, describe_service
+from uncork_workers.process.execution import Executor
+from uncork_workers.process.gateway_connection import GatewayConnection
+from uncork_workers.process.streaming import PieceSink
+from uncork_workers.process.warmup import WarmupFailed, examples_of, warm_up
+from uncork_workers.wire.frames import split_payload
+from uncork_workers.wire.messages import AnswerHead, Failed, Hello, Ready, Stage, WarmUp
+from uncork_workers.wire.overrides import Override
+
+log = logging.getLogger("uncork.worker")
+
+
+class Settings(NamedTuple):
+    """What a gateway decides about the warm-up: most seconds (0 skips it), and overrides of ``@api``."""
+
+    warmup_seconds: float
+    overrides: Sequence[Override]
+
+
+class StageFailed(Exception):
+    """The service cannot be set up or warmed up; ``failed`` is the message to the gateway."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message)
+        self.failed = failed
+
+
+class HostedService(PieceSink):
+    """A service that this process loads once, sets up once, and then runs for one gateway at a time.
+
+    Attributes:
+        due_at: when the running batch should have ended, on the monotonic clock; infinity if none runs.
+
+    Raises:
+        TargetError: if there is no service at the target.
+    """
+
+    def __init__(self, target: str) -> None:
+        self.due_at = math.inf
+        self._target = target
+        self._class = load_service(target)
+        self._service: Service | None = None
+        self._executor: Executor | None = None
+        self._gateway: GatewayConnection | None = None
+        self._warmed_up: tuple[Settings, Ready] | None = None
+
+    def hello(self, index: int, *, launch: int | None = None, host: str = "", version: str = "") -> Hello:
+        """Return the description of the service for a gateway."""
+        return Hello(
+            index=index,
+            service=describe_service(self._class),
+            launch=launch,
+            pid=os.getpid(),
+            files=service_files(self._target),
+            host=host,
+            version=version,
+        )
+
+    def serve(self, gateway: GatewayConnection, index: int, settings: Settings) -> None:
+        """Become ready, which takes time only at first, then execute batches until the connection ends.
+
+        Raises:
+            StageFailed: if the service cannot be set up or warmed up.
+            FrameError: if the gateway sends an unexpected message.
+            OSError: if the connection breaks.
+        """
+        self._gateway = gateway
+        executor = self._set_up(index)
+        gateway.send(self._warm_up(executor, gateway, index, settings))
+        for message, payload in gateway.batches():
+            self.due_at = time.monotonic() + message.timeout_s
+            reply, bodies = executor.run(message, split_payload(payload, message.lengths))
+            self.due_at = math.inf
+            gateway.send(reply, bodies)
+
+    def close(self) -> None:
+        """Tear the service down, if it was set up."""
+        if self._executor is not None:
+            self._executor.close()
+        if self._service is None:
+            return
+        try:
+            with adding_hints(self._service):
+                self._service.teardown()
+        except Exception:
+            log.exception("teardown of %s failed; the worker exits anyway", type(self._service).__name__)
+
+    def send_piece(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
+        assert self._gateway is not None
+        self._gateway.send_piece(batch, head, data)
+
+    def is_cancelled(self, batch: int) -> bool:
+        assert self._gateway is not None
+        return self._gateway.is_cancelled(batch)
+
+    def _set_up(self, index: int) -> Executor:
+        if self._executor is None:
+            try:
+                service = self._class()
+                service.worker_index = index
+                with adding_hints(service):
+                    service.setup()
+            except (Exception, SystemExit) as error:
+                raise StageFailed(
+                    failed(index, "setup", f"{type(error).__name__}: {error}", error)
+                ) from error
+            _freeze_objects()
+            self._service, self._executor = service, Executor(service, self)
+        assert self._service is not None
+        self._service.worker_index = index
+        return self._executor
+
+    def _warm_up(
+        self, executor: Executor, gateway: GatewayConnection, index: int, settings: Settings
+    ) -> Ready:
+        """Run the warm-up, unless the last one was under the same settings; return its results."""
+        if self._warmed_up is not None and self._warmed_up[0] == settings:
+            return self._warmed_up[1]
+        try:
+            examples = examples_of(self._class, settings.overrides) if settings.warmup_seconds else []
+            results = warm_up(
+                executor,
+                examples,
+                seconds=settings.warmup_seconds,
+                on_size=lambda api, rows: gateway.send(WarmUp(api=api, rows=rows)),
+            )
+        except WarmupFailed as error:
+            raise StageFailed(failed(index, "warmup", str(error), error.__cause__)) from error
+        _freeze_objects()
+        ready = Ready(
+            files=service_files(self._target),
+            profile={api: one.chunks for api, one in results.items()},
+            results={api: one.result for api, one in results.items() if one.result is not None},
+        )
+        self._warmed_up = settings, ready
+        return ready
+
+
+def failed(index: int, stage: Stage, message: str, cause: BaseException | None) -> Failed:
+    """Return the message to the gateway about a stage that failed."""
+    text = "" if cause is None else "".join(traceback.format_exception(cause))
+    return Failed(index=index, stage=stage, message=message, traceback=text)
+
+
+def _freeze_objects() -> None:
+    """Exempt all current objects, which live as long as the worker, from garbage collection pauses."""
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,122 @@
+"""A worker that dials gateways by itself, and keeps its model from one connection to the next."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+import threading
+import time
+from contextlib import closing
+from types import FrameType
+from typing import Any
+
+from uncork_workers.process.gateway_connection import GatewayConnection
+from uncork_workers.process.hosted_service import HostedService, Settings, StageFailed
+from uncork_workers.wire.dialing import VERSION, Connected, Dialer, GatewayUnreachable
+from uncork_workers.wire.frames import FrameError
+
+log = logging.getLogger("uncork.worker")
+
+# Doubles up to the longest; at random, so that the workers of a gateway do not return in step.
+_FIRST_DELAY_S = 0.1
+_LONGEST_DELAY_S = 10.0
+# How long after its timeout a batch ends the process. The gateway has given the batch up by then.
+_OVERDUE_S = 1.0
+_LOG_AGAIN_S = 60.0
+
+
+class _Stopped(BaseException):
+    """A signal ends the process; not an Exception, so that no handler of the service catches it."""
+
+
+class RemoteWorker:
+    """Serves one gateway after the other until a signal.
+
+    SIGTERM or SIGINT makes it finish its batch and leave; a second one ends it at once.
+
+    Args:
+        hosted: the service.
+        dialer: connects to a gateway.
+        node: names this machine to the gateway.
+    """
+
+    def __init__(self, hosted: HostedService, dialer: Dialer, *, node: str) -> None:
+        self._hosted = hosted
+        self._dialer = dialer
+        self._node = node
+        self._gateway: GatewayConnection | None = None
+        self._is_stopping = False
+
+    def run(self) -> None:
+        """Serve until a signal. Call it in the main thread.
+
+        Raises:
+            GatewayRefuses: if gateway and worker do not fit together.
+            StageFailed: if the service cannot be set up or warmed up.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        threading.Thread(target=self._end_when_overdue, name="uncork watchdog", daemon=True).start()
+        try:
+            while not self._is_stopping:
+                self._serve(self._dial())
+        except _Stopped:
+            pass
+        log.info("stopped")
+
+    def _dial(self) -> Connected:
+        """Connect to a gateway, however long that takes."""
+        delay_s, logged_at, logged = _FIRST_DELAY_S, 0.0, ""
+        while True:
+            try:
+                return self._dialer.dial()
+            except GatewayUnreachable as error:
+                reason, now = str(error), time.monotonic()
+                if reason != logged or now - logged_at > _LOG_AGAIN_S:
+                    log.warning("no gateway answers, dialing again: %s", reason)
+                    logged, logged_at = reason, now
+            time.sleep(delay_s * random.uniform(0.5, 1.5))
+            delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
+
+    def _serve(self, connected: Connected) -> None:
+        connection, address, gateway_version, welcome = connected
+        if gateway_version != VERSION:
+            log.warning(
+                "the gateway has uncork %s, this worker has %s; install the same version on both sides",
+                *(gateway_version, VERSION),
+            )
+        log.info("connected to gateway %s as worker %d", address, welcome.index)
+        reason = "it closed the connection"
+        with closing(connection):
+            self._gateway = gateway = GatewayConnection(connection)
+            try:
+                gateway.send(self._hosted.hello(welcome.index, host=self._node, version=VERSION))
+                settings = Settings(welcome.warmup_seconds, welcome.overrides)
+                self._hosted.serve(gateway, welcome.index, settings)
+            except StageFailed as error:
+                gateway.send(error.failed)
+                raise
+            except (OSError, FrameError) as error:
+                reason = str(error)
+            finally:
+                self._gateway = None
+        if not self._is_stopping:
+            log.warning("gateway %s is gone (%s); dialing again", address, reason)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> Any:
+        gateway = self._gateway
+        if self._is_stopping or gateway is None or not gateway.runs_batches:
+            raise _Stopped
+        self._is_stopping = True
+        log.info("leaving the gateway")
+        gateway.leave()
+
+    def _end_when_overdue(self) -> None:
+        """End this process when a batch runs past its timeout. No gateway can kill it from afar."""
+        while True:
+            time.sleep(_OVERDUE_S)
+            if time.monotonic() > self._hosted.due_at + _OVERDUE_S:
+                log.critical("a batch exceeds its timeout; ending this worker")
+                os._exit(1)

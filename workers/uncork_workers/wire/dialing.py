@@ -1,0 +1,178 @@
+"""Connect to a gateway over TCP: its address, TLS, and the worker's side of the handshake."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import socket
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+from uncork_workers.wire.frames import FrameError
+from uncork_workers.wire.handshake import (
+    MAX_APPLICATION_BYTES,
+    MAX_WELCOME_BYTES,
+    NONCE_BYTES,
+    PROTOCOL,
+    Application,
+    Challenge,
+    Refusal,
+    Welcome,
+    encode_greeting,
+    gateway_proof,
+    is_same,
+    read_greeting,
+    worker_proof,
+)
+from uncork_workers.wire.tcp import tune
+
+VERSION = version("uncork")
+_CONNECT_S = 5.0
+_LARGEST_PORT = 65535
+
+
+class GatewayUnreachable(Exception):
+    """No gateway can be connected to at present; the message names each with the reason."""
+
+
+class GatewayRefuses(Exception):
+    """Gateway and worker do not fit together: another token, protocol or service at that address."""
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def read_addresses(text: str) -> list[Address]:
+    """Parse addresses such as ``gateway:7000,[::1]:7001``.
+
+    Raises:
+        ValueError: if one of them is not HOST:PORT.
+    """
+    return [_read_address(one.strip()) for one in text.split(",")]
+
+
+def _read_address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 1 <= int(port) <= _LARGEST_PORT:
+        raise ValueError(f"{text!r} is not an address; give HOST:PORT, several separated by commas")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def client_tls(ca: Path | None, cert: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
+    """Return the worker's side of TLS; without ``ca``, the system's certificate authorities are trusted.
+
+    Raises:
+        OSError, ValueError: if a file cannot be read or used.
+    """
+    context = ssl.create_default_context(cafile=ca)
+    if cert is not None:
+        context.load_cert_chain(cert, key, password="")
+    return context
+
+
+class Connected(NamedTuple):
+    """A connection to a gateway that has accepted the worker."""
+
+    connection: socket.socket
+    address: Address
+    gateway_version: str
+    welcome: Welcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialer:
+    """Connects a worker process to one of its gateways.
+
+    Attributes:
+        addresses: the gateways; any of them will do.
+        token: the secret that gateway and workers share.
+        tls: the worker's side of TLS; None for plain TCP.
+        instance: identifies this process to the gateway, also when it connects again.
+        launch, standby: see :class:`Application`.
+    """
+
+    addresses: Sequence[Address]
+    token: bytes
+    tls: ssl.SSLContext | None = None
+    instance: str = ""
+    launch: int | None = None
+    standby: bool = False
+
+    def dial(self) -> Connected:
+        """Connect to the first gateway that answers, in random order.
+
+        Raises:
+            GatewayUnreachable: if none answers.
+            GatewayRefuses: if one that answers does not accept the worker, or is not accepted by it.
+        """
+        failures = []
+        for address in random.sample(self.addresses, len(self.addresses)):
+            try:
+                return self._connect(address)
+            except FrameError as error:
+                raise GatewayRefuses(f"{address} is not the worker port of a gateway: {error}") from None
+            except ssl.SSLCertVerificationError as error:
+                raise GatewayRefuses(f"{address}: {error.verify_message}") from None
+            except (OSError, EOFError) as error:
+                failures.append(f"{address}: {error}")
+        raise GatewayUnreachable("; ".join(failures))
+
+    def _connect(self, address: Address) -> Connected:
+        connection = socket.create_connection(address, timeout=_CONNECT_S)
+        try:
+            tune(connection)
+            if self.tls is not None:
+                connection = self.tls.wrap_socket(connection, server_hostname=address.host)
+            connected = self._shake_hands(connection, address)
+            connection.settimeout(None)
+        except BaseException:
+            connection.close()
+            raise
+        return connected
+
+    def _shake_hands(self, connection: socket.socket, address: Address) -> Connected:
+        def receive(count: int) -> bytes:
+            data = b""
+            while len(data) < count:
+                more = connection.recv(count - len(data))
+                if not more:
+                    raise EOFError("the gateway closed the connection during the handshake")
+                data += more
+            return data
+
+        challenge = read_greeting(receive, Challenge, most=MAX_APPLICATION_BYTES)
+        if isinstance(challenge, Refusal):
+            raise EOFError(challenge.message)
+        if challenge.protocol != PROTOCOL:
+            message = (
+                f"the worker (uncork {VERSION}) speaks worker protocol {PROTOCOL}, the gateway (uncork "
+                f"{challenge.version}) speaks {challenge.protocol}; install the same version on both sides"
+            )
+            connection.sendall(encode_greeting(Refusal(reason="protocol", message=message)))
+            raise GatewayRefuses(f"{address}: {message}")
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        application = Application(
+            nonce=nonce,
+            proof=worker_proof(self.token, challenge.nonce, nonce),
+            protocol=PROTOCOL,
+            version=VERSION,
+            instance=self.instance,
+            launch=self.launch,
+            standby=self.standby,
+        )
+        connection.sendall(encode_greeting(application))
+        welcome = read_greeting(receive, Welcome, most=MAX_WELCOME_BYTES)
+        if isinstance(welcome, Refusal):
+            raise GatewayRefuses(f"{address}: {welcome.message}")
+        if not is_same(welcome.proof, gateway_proof(self.token, challenge.nonce, nonce)):
+            raise GatewayRefuses(f"{address}: the gateway does not know the token")
+        return Connected(connection, address, challenge.version, welcome)
