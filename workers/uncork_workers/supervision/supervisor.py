@@ -131,8 +131,8 @@ class Supervisor:
         """
         if not self._processes.workers:
             raise ReplacementFailed(
-                "this server starts no workers; restart those on other machines, and they take over when enough "
-                "of them are ready"
+                "this server starts no workers; restart those on other machines, and they take over when "
+                "enough of them are ready"
             )
         self._replacing_all += 1
         self._standby_changed.set()  # makes a pending replace() give way
