@@ -20,6 +20,8 @@ SERVICES = Path(__file__).parent / "services"
 PROBE = f"{SERVICES / 'probe.py'}:Probe"
 ROOT = Path(__file__).parent.parent.parent
 _BOUND_S = 30.0
+OVER_TCP = os.environ.get("E2E_WORKERS") == "tcp"
+"""Whether workers connect to ``uncork serve`` over TCP, like those on other machines; see scripts/nightly."""
 
 # For requests without a client of their own. httpx.get and httpx.post read the system's certificates for each
 # request, which takes 20 ms of the processor: polls then slow down the server that they wait for.
@@ -92,7 +94,7 @@ class Server:
         return self.process.wait(_BOUND_S)
 
     def _address(self) -> str | None:
-        found = re.search(r"GET  (http://[^/\s]+)/readyz", self.output)
+        found = re.search(r"(?:GET |see) +(http://[^/\s]+)/(?:readyz|status)", self.output)
         return found[1] if found else None
 
 
@@ -104,7 +106,7 @@ def running(
     port = () if "--port" in command else ("--port", "0")
     with tempfile.NamedTemporaryFile(prefix="uncork-e2e-") as output:
         process = subprocess.Popen(
-            [python, "-m", "uncork", *command, *port],
+            [python, "-m", "tests.e2e.over_tcp" if OVER_TCP else "uncork", *command, *port],
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=folder,

@@ -153,6 +153,9 @@ class Introduction(asyncio.Protocol):
         self._listener = listener
         self._nonce = secrets.token_bytes(NONCE_BYTES)
         self._received = b""
+        self._peer = ""
+        self._is_challenged = False
+        """Whether the peer can read a refusal: not before TLS is established."""
         self._transport: asyncio.Transport | None = None
         self._upgrade: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
@@ -168,6 +171,7 @@ class Introduction(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._peer = "{} port {}".format(*transport.get_extra_info("peername")[:2])
         if len(self._listener.introductions) >= _MOST_UNPROVED:
             self._refuse(Refused("too_many", f"{_MOST_UNPROVED} other handshakes are pending"))
             return
@@ -203,6 +207,7 @@ class Introduction(asyncio.Protocol):
 
     def _challenge(self) -> None:
         assert self._transport is not None
+        self._is_challenged = True
         self._transport.write(encode_greeting(Challenge(self._nonce, PROTOCOL, VERSION)))
 
     def _read(self) -> None:
@@ -219,12 +224,9 @@ class Introduction(asyncio.Protocol):
         self._listener.admit(self._transport, application, self._nonce)
 
     def _refuse(self, refused: Refused) -> None:
-        if self._transport is None or self._transport.is_closing():
-            return
         self._listener.on_refusal(refused.reason)
-        host, port, *_ = self._transport.get_extra_info("peername")
-        log.warning("refused a worker from %s port %s: %s", host, port, refused)
-        if refused.reason != "tls":
+        log.warning("refused a worker from %s: %s", self._peer, refused)
+        if self._is_challenged and self._transport is not None:
             self._transport.write(encode_greeting(Refusal(reason=refused.reason, message=str(refused))))
         self.close()
 

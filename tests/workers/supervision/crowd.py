@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from uncork_workers.supervision.launcher import over_unix
 from uncork_workers.supervision.processes import Processes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
 from uncork_workers.wire.frames import FrameDecoder
@@ -76,9 +77,14 @@ class Crowd:
         """The launches of processes that exit by themselves after they were replaced."""
         self.took_over: list[set[int]] = []
         self.supervisor = Supervisor(
-            Processes(target, workers=workers, gpus=gpus, environment={"GREETING": "hello"}),
-            socket_path=self.socket_path,
-            standby_path=self.standby_path,
+            Processes(
+                target,
+                workers=workers,
+                dialing=over_unix(self.socket_path, self.standby_path),
+                gpus=gpus,
+                environment={"GREETING": "hello"},
+            ),
+            workers=workers,
             on_exit=self.exited,
             take_over=self.take_over,
         )

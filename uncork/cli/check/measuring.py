@@ -21,6 +21,7 @@ from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.process.warmup import Example
+from uncork_workers.supervision.launcher import over_unix
 from uncork_workers.supervision.processes import Processes, worker_environment
 from uncork_workers.supervision.recycling import resident_bytes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
@@ -51,6 +52,7 @@ async def measure(options: ServeOptions, plan: Plan, folder: Path, *, seconds: f
     processes = Processes(
         options.service,
         workers=1,
+        dialing=over_unix(socket_path, socket_path),
         # The check itself prints exceptions of handlers, as findings.
         arguments=("--log-level", "critical", *options.worker_arguments),
         gpus=options.gpu_names,
@@ -58,8 +60,7 @@ async def measure(options: ServeOptions, plan: Plan, folder: Path, *, seconds: f
     )
     supervisor = Supervisor(
         processes,
-        socket_path=socket_path,
-        standby_path=socket_path,
+        workers=1,
         on_exit=watch.exited,
         take_over=lambda launches: (),
     )
@@ -70,6 +71,7 @@ async def measure(options: ServeOptions, plan: Plan, folder: Path, *, seconds: f
         service = _in_force(await watch.described, options)
         worker = await watch.ready
         [process] = supervisor.current_workers()
+        assert process.pid is not None
         plan = replace(plan, worker_bytes=resident_bytes(process.pid))
         free_bytes = min(filter(None, (plan.free_bytes, plan.max_worker_memory_bytes)))
         runner = _Runner(pool, worker, process.pid, watch.profile)

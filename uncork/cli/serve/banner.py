@@ -76,14 +76,16 @@ def of_service(
     return lines
 
 
-def waiting_for_workers(port: WorkerPort, target: str, token_file: Path | None) -> str:
-    """Return how to start a worker on another machine."""
+def waiting_for_workers(
+    port: WorkerPort, listeners: Listeners, *, target: str, token_file: Path | None
+) -> str:
+    """Return how to start a worker on another machine, and where to see it."""
     host, number = port.listener.getsockname()[:2]
     address = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
     tls = " --ca FILE" if port.tls is not None else ""
     return (
         f"workers can connect to {address}: uncork worker {target or 'TARGET'} --gateway {address} "
-        f"--token-file {token_file}{tls}"
+        f"--token-file {token_file}{tls}; see {listeners.admin_url}/status"
     )
 
 

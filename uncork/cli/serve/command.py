@@ -32,6 +32,7 @@ from uncork.server.tracing import tracing
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_gateway.worker_events import ServiceUnusable, SupervisorActions
+from uncork_workers.supervision.launcher import over_unix
 from uncork_workers.supervision.processes import Processes
 from uncork_workers.supervision.recycling import Recycler
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
@@ -97,7 +98,10 @@ async def _serve(
     await gateway.listen(str(folder / _STANDBYS), standby=True)
     if worker_port is not None:
         await gateway.listen_on_tcp(worker_port)
-        log.info("%s", banner.waiting_for_workers(worker_port, options.target, options.worker_token_file))
+        waiting = banner.waiting_for_workers(
+            worker_port, listeners, target=options.target, token_file=options.worker_token_file
+        )
+        log.info("%s", waiting)
     supervisor.start()
     gateway.events.expect_workers(options.workers)
     if options.reload:
@@ -147,14 +151,14 @@ def _make(
     processes = Processes(
         options.service,
         workers=options.workers,
+        dialing=over_unix(str(folder / _WORKERS), str(folder / _STANDBYS)),
         arguments=("--log-level", options.log_level, *options.worker_arguments),
         gpus=options.gpu_names,
         environment=_RELOADING if options.reload else {},
     )
     supervisor = Supervisor(
         processes,
-        socket_path=str(folder / _WORKERS),
-        standby_path=str(folder / _STANDBYS),
+        workers=options.workers,
         on_exit=exited,
         take_over=gateway.take_over,
         explain=gateway.events.failures.why_no_standby,

@@ -19,13 +19,13 @@ from uncork_workers.process.hosted_service import HostedService, Settings, Stage
 from uncork_workers.process.libc import die_with, keep_freed_memory
 from uncork_workers.process.logs import log_to_stderr
 from uncork_workers.wire.dialing import Dialer, GatewayRefuses, GatewayUnreachable, client_tls, read_addresses
+from uncork_workers.wire.handshake import TOKEN_VARIABLE
 from uncork_workers.wire.overrides import Override
 
 log = logging.getLogger("uncork.worker")
 
 EXIT_LOAD = 2
 EXIT_SETUP = 1
-TOKEN_VARIABLE = "UNCORK_WORKER_TOKEN"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Start and kill worker processes."""
+"""Start and kill worker processes on this machine."""
 
 import asyncio
 import contextlib
@@ -7,9 +7,9 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from uncork_workers.supervision.gpus import GPU_VARIABLE
+from uncork_workers.supervision.launcher import Dialing, WorkerProcess
 
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -20,33 +20,13 @@ _THREAD_VARIABLES = (
 )
 
 
-@dataclass(slots=True, eq=False)
-class WorkerProcess:
-    """One process of a worker.
-
-    Attributes:
-        launch: identifies the process, also among those that have ended and those on other machines.
-        ended: completes when the process has ended, with a description of how.
-        batches: number of finished batches.
-    """
-
-    index: int
-    launch: int
-    process: asyncio.subprocess.Process
-    ended: asyncio.Task[str]
-    batches: int = 0
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-
 class Processes:
     """The worker processes of one service.
 
     Args:
         target: the service, as MODULE:SERVICE or FILE.py:SERVICE.
-        workers: the number of workers, which share the cores.
+        workers: the most workers at a time, which share the cores.
+        dialing: how they reach the gateway.
         arguments: additional arguments of the workers.
         gpus: values of ``CUDA_VISIBLE_DEVICES``, assigned to workers in turn.
         environment: additional environment variables of the workers.
@@ -57,25 +37,22 @@ class Processes:
         target: str,
         *,
         workers: int,
+        dialing: Dialing,
         arguments: Sequence[str] = (),
         gpus: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.workers = workers
+        self._dialing = dialing
         self._target = target
         self._arguments = arguments
         self._gpus = gpus
-        self._environment = {**worker_environment(workers), **(environment or {})}
+        self._environment = {**worker_environment(workers), **dialing.environment, **(environment or {})}
         self.running: dict[int, WorkerProcess] = {}
-        """By launch."""
+        self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._launches = itertools.count(1)
 
-    async def launch(self, index: int, socket_path: str) -> WorkerProcess:
-        """Start a worker process that connects to a Unix socket.
-
-        Raises:
-            OSError: if it cannot be started.
-        """
+    async def launch(self, index: int, *, standby: bool = False) -> WorkerProcess:
+        """Start a worker process; see :class:`Launcher`."""
         launch = next(self._launches)
         gpu = {GPU_VARIABLE: self._gpus[index % len(self._gpus)]} if self._gpus else {}
         process = await asyncio.create_subprocess_exec(
@@ -83,8 +60,7 @@ class Processes:
             "-m",
             "uncork_workers",
             self._target,
-            "--socket",
-            socket_path,
+            *(self._dialing.standby_arguments if standby else self._dialing.arguments),
             "--index",
             str(index),
             "--launch",
@@ -98,19 +74,20 @@ class Processes:
             env={**self._environment, **gpu},
         )
         ended = asyncio.create_task(self._wait_for_exit(launch, process))
-        worker = self.running[launch] = WorkerProcess(index, launch, process, ended)
+        self._processes[launch] = process
+        worker = self.running[launch] = WorkerProcess(index, launch, ended, process.pid)
         return worker
 
     def kill(self, launch: int) -> None:
         """Kill a worker process; do nothing if it has ended."""
-        worker = self.running.get(launch)
-        if worker is not None:
+        process = self._processes.get(launch)
+        if process is not None:
             with contextlib.suppress(ProcessLookupError):
-                worker.process.kill()
+                process.kill()
 
     async def _wait_for_exit(self, launch: int, process: asyncio.subprocess.Process) -> str:
         code = await process.wait()
-        del self.running[launch]
+        del self.running[launch], self._processes[launch]
         return _describe_exit(code)
 
 

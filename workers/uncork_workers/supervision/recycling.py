@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import psutil
 
 from uncork_workers.plural import plural
-from uncork_workers.supervision.processes import WorkerProcess
+from uncork_workers.supervision.launcher import WorkerProcess
 from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor, backoff_s
 
 log = logging.getLogger("uncork.gateway")
@@ -84,7 +84,7 @@ class Recycler:
         limits = self._limits
         if limits.batches is not None and worker.batches >= limits.batches:
             return f"has run {plural(worker.batches, 'batch', 'batches')}"
-        if limits.memory_bytes is None or worker.launch in self._always_too_large:
+        if limits.memory_bytes is None or worker.pid is None or worker.launch in self._always_too_large:
             return ""
         memory_bytes = resident_bytes(worker.pid)
         return f"uses {_mib(memory_bytes)}" if memory_bytes > limits.memory_bytes else ""
@@ -108,7 +108,7 @@ class Recycler:
         """Exempt a new worker that exceeds the memory limit already."""
         limit_bytes = self._limits.memory_bytes
         [worker] = [worker for worker in self._supervisor.current_workers() if worker.index == index]
-        memory_bytes = resident_bytes(worker.pid)
+        memory_bytes = resident_bytes(worker.pid) if worker.pid is not None else 0
         if limit_bytes is not None and memory_bytes > limit_bytes:
             self._always_too_large.add(worker.launch)
             log.warning(

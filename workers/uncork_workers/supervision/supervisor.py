@@ -1,7 +1,7 @@
 """Keep worker processes alive, and replace them.
 
 A worker that exits is started again: at once if it had finished a batch, else after a growing delay.
-Replacement workers connect to a separate standby socket. When all of them are ready they take over together;
+Replacement workers stand by. When all of them are ready they take over together;
 if one fails, the old workers stay. Reloading replaces all workers this way, recycling a single one.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from uncork_workers.supervision.processes import Processes, WorkerProcess
+from uncork_workers.supervision.launcher import Launcher, WorkerProcess
 
 _JITTER = 0.25
 
@@ -62,9 +62,8 @@ class Supervisor:
     """Keeps the workers of one service alive.
 
     Args:
-        processes: starts the processes.
-        socket_path: the Unix socket that workers connect to.
-        standby_path: the Unix socket that replacement workers connect to.
+        launcher: starts the processes.
+        workers: how many to keep alive.
         on_exit: called for every worker that exits without being replaced.
         take_over: switches to the processes of these launches from those with the same indexes. Returns the
             launches of old processes that exit by themselves when idle; raises ValueError if it cannot
@@ -74,17 +73,15 @@ class Supervisor:
 
     def __init__(
         self,
-        processes: Processes,
+        launcher: Launcher,
         *,
-        socket_path: str,
-        standby_path: str,
+        workers: int,
         on_exit: Callable[[WorkerExit], None],
         take_over: Callable[[Collection[int]], Collection[int]],
         explain: Callable[[int], str | None] = lambda index: None,
     ) -> None:
-        self._processes = processes
-        self._socket_path = socket_path
-        self._standby_path = standby_path
+        self._launcher = launcher
+        self._workers = workers
         self._on_exit = on_exit
         self._take_over = take_over
         self._explain = explain
@@ -100,12 +97,12 @@ class Supervisor:
 
     def start(self) -> None:
         """Start all workers, and restart them until :meth:`stop`."""
-        for index in range(self._processes.workers):
+        for index in range(self._workers):
             self._monitor(_WorkerHandle(index))
 
     def kill(self, launch: int) -> None:
         """Kill a process; unless it was replaced, its worker is started again."""
-        self._processes.kill(launch)
+        self._launcher.kill(launch)
 
     def mark_ready(self, launch: int) -> None:
         """Note that a replacement process is ready to take over."""
@@ -114,7 +111,7 @@ class Supervisor:
 
     def finished_batch(self, launch: int) -> None:
         """Count a batch of a process; one that exits after its first batch is restarted at once."""
-        process = self._processes.running.get(launch)
+        process = self._launcher.running.get(launch)
         if process is not None:
             process.batches += 1
 
@@ -129,7 +126,7 @@ class Supervisor:
             ReplacementFailed: if a new worker exited before all were ready, or they could not take over; the
                 new workers are killed then.
         """
-        if not self._processes.workers:
+        if not self._workers:
             raise ReplacementFailed(
                 "this server starts no workers; restart those on other machines, and they take over when "
                 "enough of them are ready"
@@ -138,7 +135,7 @@ class Supervisor:
         self._standby_changed.set()  # makes a pending replace() give way
         try:
             async with self._replacing:
-                await self._replace(range(self._processes.workers), lambda: False)
+                await self._replace(range(self._workers), lambda: False)
         finally:
             self._replacing_all -= 1
 
@@ -160,7 +157,7 @@ class Supervisor:
         for monitor in monitors:
             monitor.cancel()
         await asyncio.gather(*monitors, return_exceptions=True)
-        running = self._processes.running
+        running = self._launcher.running
         leaving = [process.ended for process in running.values()]
         if leaving:
             left = asyncio.create_task(asyncio.wait(leaving))
@@ -176,7 +173,7 @@ class Supervisor:
         candidates: list[WorkerProcess] = []
         try:
             for index in indexes:
-                candidates.append(await self._processes.launch(index, self._standby_path))
+                candidates.append(await self._launcher.launch(index, standby=True))
             await self._wait_until_ready(candidates, gives_way)
             leaving = self._take_over([process.launch for process in candidates])
         except BaseException as error:
@@ -236,7 +233,7 @@ class Supervisor:
         """Run a process until it ends; return how it ended, and how many batches it had finished."""
         if handle.process is None:
             try:
-                handle.process = await self._processes.launch(handle.index, self._socket_path)
+                handle.process = await self._launcher.launch(handle.index)
             except OSError as error:
                 return f"could not be started ({error})", 0
             if handle.replaced.is_set():

@@ -28,6 +28,8 @@ NONCE_BYTES = 32
 MAX_APPLICATION_BYTES = 4096
 MAX_WELCOME_BYTES = 2**20
 LEAST_TOKEN_BYTES = 16
+TOKEN_VARIABLE = "UNCORK_WORKER_TOKEN"
+"""Environment variable with the token of a worker that the supervisor launched."""
 
 _Nonce = Annotated[bytes, msgspec.Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 _Name = Annotated[str, msgspec.Meta(max_length=256)]

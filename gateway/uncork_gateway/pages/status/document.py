@@ -162,7 +162,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         index: its replacement has the same.
-        pid: of the process; None in a proxy.
+        pid: of the process, on its machine; None in a proxy.
+        host: the machine; None if it is the gateway's own, and in a proxy.
         url: of the server; None for a worker.
         state: ``starting``, ``idle``, ``busy``, or ``lost``: the worker is not restarted yet, or the server
             is not healthy.
@@ -171,6 +172,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int
     pid: int | None
+    host: str | None
     url: str | None
     state: str
     doing: str

@@ -23,6 +23,7 @@ def describe_slots(slots: Sequence[BackendSlot], running: Sequence[RunningBatch]
         document.Worker(
             index=slot.index,
             pid=slot.pid,
+            host=slot.host or None,
             url=slot.url,
             state=slot.state,
             doing=doing(slot, batches.get(slot.number) if slot.number is not None else None),

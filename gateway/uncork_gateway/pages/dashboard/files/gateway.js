@@ -89,7 +89,7 @@ export class GatewayView {
     this.#fields.text("workersTitle", foreign ? "Calls to servers" : "Workers");
     this.#fields.text("whereHead", foreign ? "Server" : "Process");
     this.#fields.text("workersText", `${busy} of ${workers.length} busy${restarts ? `, ${counted(restarts, "restart")} since the start` : ""}`);
-    keep(this.#fields.workers, workers, "tr", (row, { index, state, doing, pid, url }) => {
+    keep(this.#fields.workers, workers, "tr", (row, { index, state, doing, pid, host, url }) => {
       build(row, "th", "td", "td", "td");
       const [number_, pill, does, where] = row.children;
       number_.scope = "row";
@@ -99,7 +99,7 @@ export class GatewayView {
       pill.firstChild.className = "pill";
       pill.firstChild.dataset.tone = WORKERS[state] ?? "muted";
       put(does, doing);
-      put(where, url ?? (pid === null ? "" : String(pid)));
+      put(where, url ?? (pid === null ? "" : host === null ? String(pid) : `${pid} on ${host}`));
     });
   }
 

@@ -1,0 +1,212 @@
+"""``uncork worker``: workers that connect to a gateway by themselves, over TCP."""
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import trustme
+
+from tests.e2e.remote import Remotes, free_port, idle, pid_of, remotes, wait_for, worker_port
+from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually
+
+OTHER = f"{SERVICES / 'probe.py'}:Warm"
+
+
+@pytest.fixture
+def on(tmp_path: Path) -> Iterator[Remotes]:
+    with remotes(tmp_path) as made:
+        yield made
+
+
+def statuses_while(server: Server, act: Callable[[], None]) -> Counter[int]:
+    """Return the statuses of requests that 16 clients send while something happens."""
+
+    async def client(http: httpx.AsyncClient, stop: asyncio.Event, statuses: Counter[int]) -> None:
+        while not stop.is_set():
+            reply = await http.post("/add", json=[1, 2])
+            statuses[reply.status_code] += 1
+            assert reply.status_code != 200 or reply.json() == 3
+
+    async def run() -> Counter[int]:
+        stop, statuses = asyncio.Event(), Counter[int]()
+        async with httpx.AsyncClient(base_url=server.base, timeout=30, verify=False) as http:
+            clients = [asyncio.create_task(client(http, stop, statuses)) for _ in range(16)]
+            await asyncio.to_thread(act)
+            stop.set()
+            await asyncio.gather(*clients)
+        return statuses
+
+    return asyncio.run(run())
+
+
+def test_a_gateway_without_workers_of_its_own_waits_for_one(on: Remotes) -> None:
+    with on.gateway() as server:
+        worker = on.start(worker_port(server), options=["--node", "far"])
+        wait_for(server, 1)
+
+        assert pid_of(server) == worker.pid
+        [described] = HTTP.get(f"{server.base}/status?format=json").json()["workers"]
+        assert (described["index"], described["pid"], described["host"]) == (0, worker.pid, "far")
+        assert "worker 0 on far is ready" in server.output
+
+
+def test_a_worker_that_is_stopped_under_load_costs_no_answer(on: Remotes) -> None:
+    with on.gateway() as server:
+        first, second = (on.start(worker_port(server)) for _ in range(2))
+        wait_for(server, 2)
+
+        def stop() -> None:
+            eventually(lambda: server.metric("uncork_requests_total") > 50)
+            assert first.stop() == 0
+            seen = server.metric("uncork_requests_total")
+            eventually(lambda: server.metric("uncork_requests_total") > seen + 50)
+
+        assert statuses_while(server, stop).keys() == {200}
+        assert server.metric("uncork_batches_total", outcome="lost") == 0
+        assert "leaving the gateway" in first.output
+        assert pid_of(server) == second.pid
+
+
+def test_a_worker_that_is_killed_under_load_costs_no_answer(on: Remotes) -> None:
+    with on.gateway() as server:
+        first = on.start(worker_port(server), options=["--node", "a"])
+        on.start(worker_port(server), options=["--node", "b"])
+        wait_for(server, 2)
+
+        def kill() -> None:
+            eventually(lambda: server.metric("uncork_requests_total") > 50)
+            os.kill(first.pid, signal.SIGKILL)
+            seen = server.metric("uncork_requests_total")
+            eventually(lambda: server.metric("uncork_requests_total") > seen + 50)
+
+        assert statuses_while(server, kill).keys() == {200}
+        eventually(lambda: idle(server, 1))
+
+
+def test_a_worker_keeps_its_model_while_the_gateway_restarts(on: Remotes) -> None:
+    port = free_port()
+    worker = on.start(f"127.0.0.1:{port}")
+    eventually(lambda: "no gateway answers" in worker.output)
+    with on.gateway("--worker-port", str(port)) as server:
+        wait_for(server, 1)
+        assert HTTP.post(f"{server.base}/remember", json="kept", timeout=30).json() == "kept"
+        server.process.kill()
+        server.process.wait()
+    eventually(lambda: "is gone" in worker.output)
+    with on.gateway("--worker-port", str(port)) as server:
+        wait_for(server, 1)
+
+        assert HTTP.post(f"{server.base}/recall", json=0, timeout=30).json() == ["kept"]
+    assert worker.stop() == 0
+
+
+def test_a_worker_uses_another_gateway_if_its_own_goes(on: Remotes) -> None:
+    with on.gateway() as left, on.gateway() as right:
+        worker = on.start(worker_port(left), worker_port(right))
+        servers = [left, right]
+        eventually(lambda: any("is ready" in server.output for server in servers))
+        gone, stays = servers if "is ready" in left.output else servers[::-1]
+        gone.process.kill()
+
+        wait_for(stays, 1)
+        assert pid_of(stays) == worker.pid
+
+
+def test_a_new_version_takes_over_when_it_is_as_strong_as_the_old_one(on: Remotes) -> None:
+    with on.gateway() as server:
+        old = [on.start(worker_port(server)) for _ in range(2)]
+        wait_for(server, 2)
+        new = [on.start(worker_port(server), target=OTHER)]
+        eventually(lambda: "stands by" in HTTP.get(f"{server.base}/status").text)
+        assert HTTP.post(f"{server.base}/add", json=[1, 2], timeout=30).status_code == 200
+
+        new.append(on.start(worker_port(server), target=OTHER))
+
+        eventually(lambda: HTTP.post(f"{server.base}/echo", json=1, timeout=30).status_code == 200)
+        assert HTTP.post(f"{server.base}/add", json=[1, 2], timeout=30).status_code == 404
+        # The old workers come back, stand by, and return when all new ones have gone.
+        eventually(lambda: all(worker.output.count("connected to gateway") == 2 for worker in old))
+        assert HTTP.post(f"{server.base}/echo", json=1, timeout=30).status_code == 200
+        for worker in new:
+            assert worker.stop() == 0
+        eventually(lambda: HTTP.post(f"{server.base}/add", json=[1, 2], timeout=30).status_code == 200)
+
+
+def test_workers_here_and_elsewhere_share_the_load(on: Remotes) -> None:
+    async def both(server: Server) -> set[int]:
+        async with httpx.AsyncClient(base_url=server.base, timeout=30, verify=False) as http:
+            replies = await asyncio.gather(*[http.post("/sleep_once", json=0.3) for _ in range(2)])
+        return {reply.json() for reply in replies}
+
+    with on.gateway("--policy", "none", workers=1, wait=True) as server:
+        [here] = server.workers()
+        there = on.start(worker_port(server))
+        wait_for(server, 2)
+
+        assert asyncio.run(both(server)) == {here, there.pid}
+        workers = HTTP.get(f"{server.base}/status?format=json").json()["workers"]
+        assert [(one["index"], one["pid"]) for one in workers] == [(0, here), (1, there.pid)]
+
+
+def test_tls_protects_both_sides(on: Remotes, tmp_path: Path) -> None:
+    authority, of_workers, other = trustme.CA(), trustme.CA(), trustme.CA()
+    names = {"ca": authority, "workers-ca": of_workers, "other-ca": other}
+    files = {name: tmp_path / f"{name}.pem" for name in (*names, "server", "worker")}
+    for name, ca in names.items():
+        ca.cert_pem.write_to_path(str(files[name]))
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(files["server"]))
+    of_workers.issue_cert("worker@x").private_key_and_cert_chain_pem.write_to_path(str(files["worker"]))
+    tls = ("--worker-tls-cert", str(files["server"]), "--worker-tls-client-ca", str(files["workers-ca"]))
+    with on.gateway(*tls) as server:
+        address = worker_port(server)
+        known = ["--ca", str(files["ca"])]
+        stranger = on.start(
+            address, options=["--ca", str(files["other-ca"]), "--tls-cert", str(files["worker"])]
+        )
+        nameless = on.start(address, options=known)
+        worker = on.start(address, options=[*known, "--tls-cert", str(files["worker"])])
+        wait_for(server, 1)
+
+        assert pid_of(server) == worker.pid
+        assert stranger.process.wait(30) == 2
+        assert "unable to get local issuer certificate" in stranger.output
+        eventually(lambda: "no gateway answers" in nameless.output)
+        eventually(lambda: server.metric("uncork_worker_connections_refused_total", reason="tls") >= 2)
+
+
+def test_a_worker_with_another_token_is_refused(on: Remotes) -> None:
+    with on.gateway() as server:
+        on.token_file.write_text("another token for these tests")
+        worker = on.start(worker_port(server))
+
+        assert worker.process.wait(30) == 2
+        assert "the worker's token differs from the gateway's" in worker.output
+        assert server.metric("uncork_worker_connections_refused_total", reason="token") == 1
+
+
+def test_a_worker_that_hangs_ends_itself(on: Remotes) -> None:
+    """The gateway cannot kill it from afar."""
+    with on.gateway() as server:
+        worker = on.start(worker_port(server))
+        wait_for(server, 1)
+
+        assert HTTP.post(f"{server.base}/hang", json=60, timeout=30).status_code == 504
+        assert worker.process.wait(30) == 1
+        assert "a batch exceeds its timeout" in worker.output
+
+
+def test_a_service_that_cannot_be_set_up_ends_the_worker(on: Remotes) -> None:
+    with on.gateway() as server:
+        worker = on.start(worker_port(server), target=f"{SERVICES / 'probe.py'}:NoSetup")
+
+        assert worker.process.wait(30) == 1
+        assert "setup failed: RuntimeError: no weights here" in worker.output
+        eventually(lambda: "no weights here" in server.output)
+    missing = on.start("127.0.0.1:1", target=PROBE.replace("Probe", "Prob"))
+    assert missing.process.wait(30) == 2
+    assert "Probe" in missing.output
