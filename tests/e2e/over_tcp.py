@@ -25,8 +25,8 @@ def _patch() -> None:
     def dialing(socket_path: str, standby_path: str) -> Dialing:
         return over_tcp(f"127.0.0.1:{listener.getsockname()[1]}", _TOKEN)
 
-    command.Gateway.listen = listen_on_tcp  # type: ignore[method-assign]
-    command.over_unix = dialing
+    vars(command)["over_unix"] = dialing
+    setattr(command.Gateway, "listen", listen_on_tcp)
 
 
 if __name__ == "__main__":
