@@ -18,7 +18,7 @@ from tests.e2e.server import eventually
 pytestmark = pytest.mark.slow
 _NOTICED_S = 12.0
 _PORT = "7000"
-# Runs beside the gateway: requests by eight clients until its input ends, then their times and statuses as JSON.
+# Runs beside the gateway: eight clients until its input ends, then their times and statuses as JSON.
 _LOAD = """
 import json, sys, threading, time, httpx
 ends, seen = threading.Event(), []
