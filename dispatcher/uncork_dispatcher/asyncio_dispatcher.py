@@ -73,9 +73,14 @@ class AsyncDispatcher(Generic[P, R]):
         self._core.worker_expected(launch, now=self._now(), delay_s=delay_s, failures=failures)
         self._changed()
 
-    def worker_ready(self, worker: int, *, launch: Hashable = None) -> None:
-        """Add a worker; ``launch`` as for :meth:`worker_expected`."""
-        self._core.worker_ready(worker, now=self._now(), launch=launch)
+    def worker_ready(self, worker: int, *, launch: Hashable = None, host: Hashable = None) -> None:
+        """Add a worker; ``launch`` as for :meth:`worker_expected`, ``host`` as for the core."""
+        self._core.worker_ready(worker, now=self._now(), launch=launch, host=host)
+        self._changed()
+
+    def worker_retired(self, worker: int) -> None:
+        """Give a worker no more batches; see :meth:`Dispatcher.worker_retired`."""
+        self._core.worker_retired(worker, now=self._now())
         self._changed()
 
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]]) -> None:
@@ -84,7 +89,7 @@ class AsyncDispatcher(Generic[P, R]):
         self._changed()
 
     def worker_lost(self, worker: int) -> None:
-        """Remove a worker. The requests of its batch are retried once, one at a time, or fail."""
+        """Remove a worker. Its batch runs again, or its requests fail: :meth:`Dispatcher.worker_lost`."""
         self._core.worker_lost(worker, now=self._now())
         self._changed()
 
