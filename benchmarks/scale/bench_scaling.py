@@ -46,7 +46,7 @@ _PARAGRAPHS = (
       queued or running, both with the least number.
     """,
 )
-_DEFAULT_CELLS = 80
+_DEFAULT_CELLS = 60
 _DEFAULT_SEED = "proof"
 _FIRST_SEED = 201
 
