@@ -165,6 +165,8 @@ class Supervisor:
             ReplacementFailed: as for :meth:`replace_all`.
         """
         async with self._replacing:
+            if index not in self._handles:
+                raise ReplacementFailed("the worker has been stopped")
             await self._replace([index], lambda: self._replacing_all > 0)
 
     async def stop(self, *, grace_s: float = 2.0, hurry: asyncio.Event | None = None) -> None:
