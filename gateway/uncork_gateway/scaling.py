@@ -4,14 +4,22 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
-from uncork_dispatcher import ApiDemand, AsyncDispatcher, Autoscaler, Decision
+from uncork_dispatcher import ApiDemand, ApiSample, ApiStats, Autoscaler, Decision
 from uncork_dispatcher.capacity.autoscaler import LOOK_S
 
 log = logging.getLogger("uncork.gateway")
 
 _COUNT_EVERY_S = 1.0
+
+
+class Dispatching(Protocol):
+    """The part of a dispatcher that is looked at."""
+
+    def stats(self) -> list[ApiStats]: ...
+
+    def sample(self, api: str) -> ApiSample: ...
 
 
 class Workers(NamedTuple):
@@ -37,7 +45,7 @@ class Scaling:
 
     def __init__(
         self,
-        dispatcher: AsyncDispatcher[Any, Any],
+        dispatcher: Dispatching,
         *,
         workers: Callable[[], Workers],
         resize: Callable[[int], Awaitable[None]] | None,

@@ -44,7 +44,7 @@ def read_workers(text: str) -> WorkerCount:
     found = _WORKERS.fullmatch(text.strip())
     count = WorkerCount(int(found[1]), int(found[2] or found[1])) if found else WorkerCount(1, 0)
     if count.least > count.most or (count.least == 0 and count.most > 0):
-        raise ValueError(f"must be a whole number from 0, or a range such as 2-16, got {text!r}")
+        raise ValueError(f"must be a number from 0 or a range such as 2-16, got {text!r}")
     return count
 
 
