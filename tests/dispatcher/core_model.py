@@ -179,7 +179,7 @@ class Model:
 
     def ready(self, worker: int, *, now: float, host: str) -> None:
         """A worker takes batches."""
-        self.workers.setdefault(worker, host)
+        self.workers[worker] = host
         if worker in self.launches:
             self.startups_s.append(max(0.0, now - self.launches.pop(worker)[0]))
 

@@ -64,14 +64,14 @@ class Slots:
         return len(self._running)
 
     def add(self, worker: int, host: Hashable = None) -> None:
-        """Add a worker; ignore one that is known."""
+        """Add a worker; of one that is known, only the host changes."""
         if worker not in self._workers:
             self.changes += 1
-            self._workers[worker] = host
             if worker in self._retired:
                 self._retired.discard(worker)
             else:
                 self._idle[worker] = None
+        self._workers[worker] = host
 
     def lose(self, worker: int, *, now: float) -> Running | None:
         """Remove a worker; return the batch that it was running.
