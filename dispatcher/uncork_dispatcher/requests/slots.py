@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from uncork_dispatcher.actions import Start
@@ -94,18 +94,18 @@ class Slots:
             if self._batch_of(worker) is not None:
                 self._retired.add(worker)
 
-    def next_idle(self, slowdown: Callable[[int], float], *, now: float) -> int:
+    def next_idle(self, slowdown: Callable[[int], float], now: float) -> int:
         """Return the fastest idle worker, of equally fast ones the one idle longest. There must be one.
 
         While hosts are avoided, workers of other hosts go first. If there are none idle, those of the host
         that will be avoided for the shortest time go first.
         """
-        idle: Collection[int] = self._idle
         if self._avoided:
             self._end_avoidance(now)
-            soonest = min(map(self._avoided_until, idle))
-            idle = [worker for worker in idle if self._avoided_until(worker) == soonest]
-        return min(idle, key=slowdown) if len(idle) > 1 else next(iter(idle))
+            soonest = min(map(self._avoided_until, self._idle))
+            idle = [worker for worker in self._idle if self._avoided_until(worker) == soonest]
+            return min(idle, key=slowdown)
+        return min(self._idle, key=slowdown) if len(self._idle) > 1 else next(iter(self._idle))
 
     def avoids_idle_until(self, now: float) -> float:
         """Return until when a lost batch should wait for a worker of another host; ``now`` if it should not.
