@@ -86,7 +86,7 @@ class Slots:
         return None if number is None else self._remove(number)
 
     def retire(self, worker: int) -> None:
-        """Give a worker no more batches; the one that it runs goes on. Ignore a worker that is unknown."""
+        """Give a worker no more batches; it finishes its last. Ignore a worker that is unknown."""
         if worker in self._workers:
             self.changes += 1
             del self._workers[worker]
