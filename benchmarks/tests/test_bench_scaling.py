@@ -49,7 +49,7 @@ def test_there_may_be_no_least_number() -> None:
 
 def test_more_workers_are_less_busy_and_miss_fewer_goals() -> None:
     tight = replace(CELL, rate=500, goal_ms=60)
-    few, more = (Search(tight, seeds=[1]).trial(workers) for workers in (2, 5))
+    few, more = (Search(tight, seeds=[1]).trial(workers) for workers in (1, 4))
 
     assert few.in_goal < IN_GOAL <= more.in_goal
     assert few.utilisation > more.utilisation
@@ -82,12 +82,16 @@ def test_the_tables() -> None:
 
 @pytest.mark.slow
 def test_the_formula_is_within_one_worker_in_most_cells() -> None:
-    """A small sample of scripts/bench-scaling, with Poisson arrivals."""
-    cells = [
-        cell for cell in draw_cells(60, seed="sample") if cell.arrivals == "poisson" and cell.rate <= 1000
-    ]
-    found = [finding for cell in cells[:10] if (finding := find(cell, seeds=[1]))]
+    """A small sample of scripts/bench-scaling: Poisson arrivals, and goals that leave room for batches.
 
-    assert len(found) >= 8
-    assert sum(abs(finding.excess) <= 1 for finding in found) >= 0.9 * len(found)
+    With shorter goals the policy holds batches until just before their deadlines. Then about 1 % of the
+    requests are late whatever the number, and the least number depends on the seed.
+    """
+    drawn = draw_cells(60, seed="sample")
+    roomy = [cell for cell in drawn if cell.arrivals == "poisson" and 3 * cell.intercept_ms <= cell.goal_ms]
+    cells = [cell for cell in roomy if cell.carrying <= 10][:8]
+    found = [finding for cell in cells if (finding := find(cell, seeds=[1]))]
+
+    assert len(found) >= 7
+    assert sum(abs(finding.excess) <= 1 for finding in found) >= len(found) - 1
     assert min(finding.excess for finding in found) >= -1

@@ -84,7 +84,7 @@ class ScalingReason(NamedTuple):
         state: what the autoscaler does.
         api: the API that takes most of the workers' time; None without arrivals, or if none is known.
         limit: what decides its share; None if ``api`` is.
-        wait_s: seconds until a worker is stopped, if nothing changes; None if none is to be stopped.
+        wait_s: seconds until a worker is stopped, if nothing changes; None if no worker will be.
         unknown: the APIs with arrivals whose need is not known.
     """
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uncork_dispatcher.capacity.autoscaler import LOOK_S, ApiDemand, Autoscaler, Decision, ScalingReason
@@ -151,8 +153,8 @@ def test_a_missing_worker_counts_as_starting() -> None:
 
 def test_a_look_that_wants_them_all_starts_the_thirty_seconds_again() -> None:
     traffic = Traffic(target=5)
-    assert states(traffic.run(100, looks=6)) == ["waiting"] * 6
-    traffic.demand = replace(DEMAND, estimate=DEMAND.estimate.slowed(2.5))
+    assert states(traffic.run(100, looks=5)) == ["waiting"] * 5
+    traffic.demand = replace(DEMAND, estimate=DEMAND.estimate.slowed(5))
     traffic.run(100)
     traffic.demand = DEMAND
     assert states(traffic.run(100, looks=7)) == [*["waiting"] * 6, "down"]
@@ -265,6 +267,7 @@ def test_rules(least: int, more: int, steps: list[tuple[float, int, float]]) -> 
         before, wanted_before = target, wanted
 
 
+@settings(max_examples=20)
 @given(st.floats(0.1, 1500), st.integers(0, 10), st.integers(10, 20))
 def test_a_steady_load_gets_a_steady_number(rate: float, least: int, target: int) -> None:
     traffic = Traffic(least or 1, 20, target=target)
@@ -274,3 +277,18 @@ def test_a_steady_load_gets_a_steady_number(rate: float, least: int, target: int
     assert falling[1:] == sorted(falling[1:], reverse=True)
     assert len(set(falling[130:])) == 1
     assert falling[-1] == min(max(found[-1].wanted, least), 20)
+
+
+@pytest.mark.parametrize("rate", [37.0, 300.0, 1000.0])
+def test_random_arrivals_at_a_steady_rate_hardly_change_the_number(rate: float) -> None:
+    """Once the number has settled, in 40 minutes, it moves by one at most, a few times."""
+    draw = random.Random(7)
+    traffic = Traffic()
+    found = []
+    for _ in range(600):
+        arrived = draw.gauss(rate * LOOK_S, (rate * LOOK_S) ** 0.5)
+        found += traffic.run(max(0.0, arrived) / LOOK_S)
+    settled = targets(found)[120:]
+
+    assert max(settled) - min(settled) <= 1
+    assert sum(before != after for before, after in pairwise(settled)) <= 6
