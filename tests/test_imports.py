@@ -39,6 +39,7 @@ LAYERS = {
         "actions",
         "errors",
         "stats",
+        "capacity",
         "requests",
         "api",
         "admission",

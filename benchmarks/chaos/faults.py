@@ -20,7 +20,7 @@ class Fault:
         every_s: mean seconds between strikes; 0 if it strikes once, at the end.
         own: allowed statuses of the requests that are the fault.
         others: statuses that any request may get, besides the right answer, while the fault lasts.
-        fatal: whether it kills a worker. A batch that lost two workers gets 502.
+        fatal: how many workers a request can lose by it. One that lost three gets 502.
         may_close: whether its own requests may stay without an answer.
     """
 
@@ -29,12 +29,12 @@ class Fault:
     every_s: float
     own: frozenset[int] = _NONE
     others: frozenset[int] = _NONE
-    fatal: bool = False
+    fatal: int = 0
     may_close: bool = False
 
 
-KILL = Fault(name="kill", says="SIGKILL of a worker", every_s=2.5, others=frozenset({503}), fatal=True)
-STOP = Fault(name="stop", says="SIGSTOP of a worker", every_s=20, others=frozenset({503, 504}), fatal=True)
+KILL = Fault(name="kill", says="SIGKILL of a worker", every_s=2.5, others=frozenset({503}), fatal=1)
+STOP = Fault(name="stop", says="SIGSTOP of a worker", every_s=20, others=frozenset({503, 504}), fatal=1)
 POISON = Fault(name="poison", says="a row that makes the handler raise", every_s=0.7, own=frozenset({500}))
 KILLER = Fault(
     name="killer",
@@ -42,7 +42,7 @@ KILLER = Fault(
     every_s=8,
     own=frozenset({502}),
     others=frozenset({503}),
-    fatal=True,
+    fatal=2,  # its batch runs twice; the others of the batch then run without it
 )
 LEAVE = Fault(
     name="leave",

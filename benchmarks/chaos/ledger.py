@@ -14,6 +14,8 @@ NO_FAULT = "(none)"
 _BOUND_S = 15.0
 # The gateway may send a batch to a worker that has just died.
 _UNNOTICED_S = 1.0
+# A request that loses so many workers gets 502.
+_RUNS = 3
 _GOOD = frozenset({200})
 _LEAKS = (b"Traceback", b'File "', b".py")
 
@@ -175,8 +177,8 @@ class Ledger:
         allowed = set(request.allowed).union(*(window.fault.others for window in felt))
         if now_s - request.sent_s < self._timeout_s:
             allowed.discard(504)
-        deaths = [one for one in felt if one.fault.fatal and one.opened_s > request.sent_s - _UNNOTICED_S]
-        if len(deaths) > 1:
+        deaths = [one.fault.fatal for one in felt if one.opened_s > request.sent_s - _UNNOTICED_S]
+        if sum(deaths) >= _RUNS:
             allowed.add(502)
         return allowed
 

@@ -45,7 +45,7 @@ class Abandon(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Fail this request: its worker was lost, and it may not be retried, or was already."""
+    """Fail this request: its worker was lost, and it may not run again."""
 
     request: int
 

@@ -142,22 +142,23 @@ class Admission:
     ) -> tuple[float, Entry]:
         """Return when to shed the first request of a queue if it is still queued then, and which one.
 
-        Without workers, no request waits for one longer than a batch may run, and only quarantined requests
-        wait past their deadline, because one of them may have killed the last worker. If it is known when a
+        Without workers, no request waits for one longer than a batch may run, and only requests whose worker
+        was lost wait past their deadline, because they may have run on the last one. If it is known when a
         worker is due, requests that it cannot answer in time are shed at once.
 
         While a worker is idle there is capacity, and a late answer is better than none; except for a client
-        that has set a deadline. Quarantined requests wait for each other: no prediction says how long.
+        that has set a deadline. Requests whose worker was lost are accepted and late by no fault of theirs:
+        no prediction sheds them.
         """
         slots, entry = self._slots, queue.most_urgent
         at = math.inf
         if not slots.workers:
             at = no_workers_since + self._api.rules.timeout_s
-            if not queue.is_quarantine:
+            if queue.retry is None:
                 last_start, due = self._last_start(entry), slots.free_at(now)
                 hopeless_at = entry.deadline if not due else last_start if due[0] <= last_start else now
                 at = min(at, hopeless_at)
-        elif not (slots.idle or draining or queue.is_quarantine) and self._api.model.can_predict(0):
+        elif not (slots.idle or draining or queue.retry) and self._api.model.can_predict(0):
             at = self._last_start(entry)
         leaving = queue.next_to_expire
         if leaving is not None and leaving.expires_at <= at:

@@ -20,6 +20,8 @@ from typing import Protocol
 _NONBLOCK = os.O_NONBLOCK
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _ABSOLUTE = 1  # TFD_TIMER_ABSTIME
+# An alarm that is set for no more than this later than now is always set to the exact time.
+_FAR_S = 0.1
 
 
 class Alarm(Protocol):
@@ -39,6 +41,44 @@ def make_alarm(ring: Callable[[], None], *, clock: Callable[[], float] = time.mo
         with suppress(OSError):
             return FileAlarm(ring)
     return LoopAlarm(ring)
+
+
+class Timer:
+    """A clock that never goes back, and a timer on it, which calls ``fires`` once the set time has come.
+
+    Belongs to the running event loop.
+    """
+
+    def __init__(self, fires: Callable[[], object], *, clock: Callable[[], float]) -> None:
+        self._fires = fires
+        self._clock = clock
+        self._latest = -math.inf
+        self._alarm = make_alarm(self._ring, clock=clock)
+        self._alarm_at = math.inf
+
+    def now(self) -> float:
+        """Return the time in seconds, which never goes back."""
+        # An alarm that rings early moves the time ahead of the clock for an instant.
+        self._latest = max(self._latest, self._clock())
+        return self._latest
+
+    def set(self, at: float, now: float) -> None:
+        """Fire at ``at`` instead of the time set before; maybe once too often before, if both are far."""
+        # Timeouts of batches are far away and rarely happen: one useless alarm costs less than setting it
+        # for each.
+        if at == self._alarm_at or at > self._alarm_at > now + _FAR_S:
+            return
+        self._alarm_at = at
+        self._alarm.set(at, now)
+
+    def close(self) -> None:
+        """Fire no more."""
+        self._alarm.close()
+
+    def _ring(self) -> None:
+        self._latest = max(self._latest, self._alarm_at)
+        self._alarm_at = math.inf
+        self._fires()
 
 
 class FileAlarm:

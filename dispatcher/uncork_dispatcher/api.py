@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from uncork_dispatcher.actions import GoalOutOfReach
+from uncork_dispatcher.actions import BatchStatus, GoalOutOfReach
 from uncork_dispatcher.learning.arrivals import Traffic
 from uncork_dispatcher.learning.service_model import ServiceModel
 from uncork_dispatcher.policies import make_policy
@@ -57,7 +57,7 @@ class Api:
             tuple([finish for finish, _ in outlook]),
             tuple([start.rows if start.api == name else 0.0 for _, start in outlook]),
             model.estimate,
-            model.slowdown(slots.next_idle(model.slowdown)),
+            model.slowdown(slots.next_idle(model.slowdown, now)),
             traffic.new_clients.per_second(now=now),
             traffic.load_rate(now),
             traffic.returns.forecast(now=now),
@@ -76,6 +76,18 @@ class Api:
     def due_at(self, now: float, expires_at: float) -> float:
         """Return when the worker must be done with a request that arrives ``now``, to be in time."""
         return min(now + self.rules.goal_s, expires_at) - self.model.allowance_s
+
+    def batch_ended(
+        self,
+        running: Running,
+        status: BatchStatus,
+        now: float,
+        seconds: float | None,
+        chunks: Sequence[tuple[float, float]],
+    ) -> GoalOutOfReach | None:
+        """Note which clients were answered, and :meth:`learn` from the batch if it worked."""
+        self.traffic.returns.answered([(entry.source, entry.rows) for entry in running.entries], now=now)
+        return self.learn(running, chunks, now, seconds=seconds) if status == "worked" else None
 
     def learn(
         self,

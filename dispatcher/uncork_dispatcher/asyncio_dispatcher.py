@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar, Unpack, assert_never
 
 from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed, Start
-from uncork_dispatcher.alarm import make_alarm
+from uncork_dispatcher.alarm import Timer
 from uncork_dispatcher.callers import Call, CallOptions, Calls, FutureWaiter, notify
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
@@ -28,7 +28,6 @@ log = logging.getLogger("uncork.dispatcher")
 P = TypeVar("P")
 R = TypeVar("R")
 
-_FAR_S = 0.1
 # Retry-After while draining: the successor's start time is unknown.
 _RETRY_S = 1.0
 
@@ -50,16 +49,14 @@ class AsyncDispatcher(Generic[P, R]):
         self._core = Dispatcher()
         self._runner = runner
         self._observers = observers
-        self._clock = clock
+        self._timer = Timer(self._changed, clock=clock)
+        self._now = self._timer.now
         self._loop = asyncio.get_running_loop()
-        self._latest = -math.inf
         self._numbers = itertools.count(1)
         self._calls: Calls[P, R] = Calls()
         self._running: dict[int, BatchFacts] = {}
         """Batches that have not ended; their duration is not known yet."""
         self._turn_due = False
-        self._alarm = make_alarm(self._on_timer, clock=clock)
-        self._alarm_at = math.inf
         self._idle = asyncio.Event()
 
     def set_api(self, rules: ApiRules) -> None:
@@ -77,12 +74,14 @@ class AsyncDispatcher(Generic[P, R]):
         self._changed()
 
     def worker_ready(self, worker: int, *, launch: Hashable = None, host: Hashable = None) -> None:
-        """Add a worker; ``launch`` as for :meth:`worker_expected`."""
-        self._core.worker_ready(worker, now=self._now(), launch=launch)
+        """Add a worker; ``launch`` as for :meth:`worker_expected`, ``host`` as for the core."""
+        self._core.worker_ready(worker, now=self._now(), launch=launch, host=host)
         self._changed()
 
     def worker_retired(self, worker: int) -> None:
-        self._core.worker_lost(worker, now=self._now())
+        """Give a worker no more batches; see :meth:`Dispatcher.worker_retired`."""
+        self._core.worker_retired(worker, now=self._now())
+        self._changed()
 
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]]) -> None:
         """Learn from (rows, seconds) of batches that a worker ran to warm up."""
@@ -90,7 +89,7 @@ class AsyncDispatcher(Generic[P, R]):
         self._changed()
 
     def worker_lost(self, worker: int) -> None:
-        """Remove a worker. The requests of its batch are retried once, one at a time, or fail."""
+        """Remove a worker. Its batch runs again, or its requests fail: :meth:`Dispatcher.worker_lost`."""
         self._core.worker_lost(worker, now=self._now())
         self._changed()
 
@@ -184,7 +183,7 @@ class AsyncDispatcher(Generic[P, R]):
 
     def close(self) -> None:
         """Close the timer. Queued requests are not released any more."""
-        self._alarm.close()
+        self._timer.close()
 
     def stats(self) -> list[ApiStats]:
         """Return what each API has queued and what was learned about it."""
@@ -200,38 +199,20 @@ class AsyncDispatcher(Generic[P, R]):
 
     # Driving the core
 
-    def _now(self) -> float:
-        # A timer that fires early moves the core ahead of the clock for an instant; time must not go back.
-        self._latest = max(self._latest, self._clock())
-        return self._latest
-
     def _changed(self) -> None:
         """Poll the core in the next turn of the loop, after all other inputs of this turn."""
         if not self._turn_due:
             self._turn_due = True
             self._loop.call_soon(self._turn)
 
-    def _on_timer(self) -> None:
-        self._latest = max(self._latest, self._alarm_at)
-        self._alarm_at = math.inf
-        self._changed()
-
     def _turn(self) -> None:
         self._turn_due = False
         while actions := self._core.poll(now := self._now()):
             for action in actions:
                 self._execute(action, now)
-        self._arm(self._core.next_wakeup(), now)
+        self._timer.set(self._core.next_wakeup(), now)
         if self._core.is_empty:
             self._idle.set()
-
-    def _arm(self, wakeup: float, now: float) -> None:
-        # Timeouts of batches are far away and rarely happen: one useless alarm costs less than setting it
-        # for each.
-        if wakeup == self._alarm_at or wakeup > self._alarm_at > now + _FAR_S:
-            return
-        self._alarm_at = wakeup
-        self._alarm.set(wakeup, now)
 
     def _execute(self, action: Action, now: float) -> None:
         match action:

@@ -18,8 +18,14 @@ States of a request (:class:`RequestState`)::
     QUEUED       expiry, displaced by another flow  SHED
     RUNNING      batch_done                         ANSWERED
     RUNNING      timeout of the batch               TIMED_OUT
-    RUNNING      worker_lost, API is idempotent     QUARANTINED
+    RUNNING      worker_lost, API is idempotent     REQUEUED
     RUNNING      worker_lost, API is not            LOST
+    REQUEUED     release, with its whole batch      REPEATING
+    REQUEUED     expiry                             SHED
+    REPEATING    batch_done                         ANSWERED
+    REPEATING    timeout of the batch               TIMED_OUT
+    REPEATING    worker_lost, API is idempotent     QUARANTINED
+    REPEATING    worker_lost, API is not any more   LOST
     QUARANTINED  release, alone in its batch        RETRYING
     QUARANTINED  expiry                             SHED
     RETRYING     batch_done                         ANSWERED
@@ -31,13 +37,12 @@ States of a request (:class:`RequestState`)::
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 
 from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.requests.queue import Entry, RequestQueue
+from uncork_dispatcher.requests.queue import Entry
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.slots import Running, Slots
 from uncork_dispatcher.requests.states import RequestState
@@ -142,33 +147,38 @@ class Dispatcher:
         self._advance(now)
         self._slots.launches.expect(launch, at=now + delay_s, failures=failures)
 
-    def worker_ready(self, worker: int, *, now: float, launch: Hashable = None) -> None:
+    def worker_ready(
+        self, worker: int, *, now: float, launch: Hashable = None, host: Hashable = None
+    ) -> None:
         """Add a worker that has started, or is usable again.
 
-        If :meth:`worker_expected` was called for ``launch``, the core learns how long a start takes.
+        If :meth:`worker_expected` was called for ``launch``, the core learns how long a start takes. The
+        workers of one ``host`` may be lost together; of a worker that is known, only the host changes.
         """
         self._advance(now)
         self._slots.launches.ready(launch, now=now)
-        self._slots.add(worker)
+        self._slots.add(worker, host)
+
+    def worker_retired(self, worker: int, *, now: float) -> None:
+        """Give a worker no more batches; it finishes its last. Report its end with :meth:`worker_lost`."""
+        self._advance(now)
+        self._slots.retire(worker)
 
     def worker_lost(self, worker: int, *, now: float) -> None:
-        """Remove a worker. The requests of its batch are quarantined: each is retried once, alone.
+        """Remove a worker, and run its batch again: once as it is, then each of its requests alone.
 
-        A request that may not be retried, or was already, is :class:`Lost`.
+        Workers of its host are avoided for a while, unless the worker had been retired. A request that may
+        not run again is :class:`Lost`.
         """
         self._advance(now)
         for api in self._apis.values():
             api.model.forget_worker(worker)
-        running = self._slots.lose(worker)
-        if running is None:
-            return
-        idempotent = self._apis[running.start.api].rules.idempotent
-        for entry in running.entries:
-            if idempotent and entry.state is RequestState.RUNNING:
-                self._queues.quarantine(entry, now=now)
-            elif entry.state is not RequestState.CANCELLED:
-                self._queues.end([entry], RequestState.LOST)
-                self._pending_actions.append(Lost(entry.request))
+        running = self._slots.lose(worker, now=now)
+        if running is not None:
+            start = running.start
+            idempotent = self._apis[start.api].rules.idempotent
+            lost = self._queues.retry(start.batch, running.entries, idempotent=idempotent, now=now)
+            self._pending_actions += [Lost(entry.request) for entry in lost]
 
     def batch_done(
         self,
@@ -238,16 +248,7 @@ class Dispatcher:
         """Return what each API has queued and what was learned about it."""
         self._tick(now)
         self._learn()
-        running, queues, stats = Counter[str](), defaultdict[str, list[RequestQueue]](list), []
-        for batch in self._slots:
-            running[batch.start.api] += len(batch.entries)
-        for queue in self._queues.by_urgency():
-            queues[queue.api].append(queue)
-        for name, api in self._apis.items():
-            oldest_s = now - min((queue.oldest.arrival for queue in queues[name]), default=now)
-            holding = self._scheduler.holding(queues[name], now)
-            stats.append(api.stats(now, running=running[name], oldest_s=oldest_s, holding=holding))
-        return stats
+        return self._scheduler.stats(now)
 
     def sample(self, api: str) -> ApiSample:
         """Return totals and estimates of one API.
@@ -293,10 +294,6 @@ class Dispatcher:
 
     def _learn(self) -> None:
         """Learn from the batch that has ended, if there is one."""
-        if self._ended is None:
-            return
-        (running, status, at, seconds, chunks), self._ended = self._ended, None
-        api = self._apis[running.start.api]
-        api.traffic.returns.answered([(entry.source, entry.rows) for entry in running.entries], now=at)
-        if status == "worked" and (warning := api.learn(running, chunks, at, seconds=seconds)):
+        ended, self._ended = self._ended, None
+        if ended is not None and (warning := self._apis[ended[0].start.api].batch_ended(*ended)):
             self._pending_actions.append(warning)

@@ -3,7 +3,7 @@
 DispatchError
 ├── RequestShed        shed: its deadline cannot be met, a limit is reached, no worker, draining
 ├── BatchTimedOut      its batch ran past the API's timeout
-├── WorkerLost         its worker died, and it may not be retried, or was already
+├── WorkerLost         its worker died, and it may not run again
 └── WrongResultCount   the batch function returned another number of results than it got items
 """
 

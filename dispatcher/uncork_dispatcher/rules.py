@@ -48,7 +48,7 @@ class ApiRules:
         max_hold_s: longest time that a policy may hold a request while a worker is idle.
         timeout_s: seconds that a batch may run before it is abandoned, and that requests wait while there are
             no workers.
-        idempotent: whether requests whose worker was lost may be retried, one at a time.
+        idempotent: whether requests whose worker was lost may run again: once in the same batch, once alone.
         max_queue_rows: rows that may be queued; requests beyond are shed.
         max_queue_requests: requests that may be queued; it matters where their cost is small.
         max_queue_bytes: bytes of bodies that may be queued; requests beyond are shed.

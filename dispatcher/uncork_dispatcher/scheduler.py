@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from uncork_dispatcher.actions import Action, Shed, ShedReason, Start
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.policies.base import Hold, Release
+from uncork_dispatcher.policies.base import Hold, Reason, Release
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.slots import Running, Slots
-from uncork_dispatcher.stats import Holding
+from uncork_dispatcher.stats import ApiStats, Holding
 
 
 class Scheduler:
@@ -52,7 +53,7 @@ class Scheduler:
         while self._slots.idle and not self.draining and (queues := self._queues.by_urgency()):
             queue = queues[0]
             api = self._apis[queue.api]
-            if queue.is_quarantine or not api.fills_batch(queue) or not api.model.estimate.earned_rows:
+            if queue.retry or not api.fills_batch(queue) or not api.model.estimate.earned_rows:
                 break
             self._start(queue, Release(api.policy.limit_rows, "full"), actions, now)
             started = True
@@ -63,8 +64,25 @@ class Scheduler:
         self._queues.shed(entry)
         return self._admissions[entry.queue.api].shed(entry, reason, now=now)
 
-    def holding(self, queues: Sequence[RequestQueue], now: float) -> Holding | None:
-        """Return for how long and why the policy holds the most urgent of an API's queues, if it does."""
+    def stats(self, now: float) -> list[ApiStats]:
+        """Return what each API has queued, and why it is held."""
+        running, queues = Counter[str](), defaultdict[str, list[RequestQueue]](list)
+        for batch in self._slots:
+            running[batch.start.api] += len(batch.entries)
+        for queue in self._queues.by_urgency():
+            queues[queue.api].append(queue)
+        return [
+            api.stats(
+                now,
+                running=running[name],
+                oldest_s=now - min((queue.oldest.arrival for queue in queues[name]), default=now),
+                holding=self._holding(queues[name], now),
+            )
+            for name, api in self._apis.items()
+        ]
+
+    def _holding(self, queues: Sequence[RequestQueue], now: float) -> Holding | None:
+        """Return for how long and why the most urgent of an API's queues is held, if it is."""
         if not queues or not self._slots.idle:
             return None
         decision = self.decide(queues[0], now)
@@ -107,11 +125,8 @@ class Scheduler:
         return math.inf
 
     def decide(self, queue: RequestQueue, now: float) -> Release | Hold:
-        if queue.is_quarantine:
-            # One at a time: requests that kill their worker must not take all workers at once.
-            if self._slots.retries(queue.api):
-                return Hold(math.inf, "quarantine")
-            return Release(0, "drain" if self.draining else "not_worth_waiting")
+        if queue.retry is not None:
+            return self._decide_retry(queue, now)
         api = self._apis[queue.api]
         if self.draining:
             return Release(api.policy.limit_rows, "drain")
@@ -126,17 +141,30 @@ class Scheduler:
             return Release(api.policy.limit_rows, "deadline")
         return Hold(longest, "window") if longest < decision.until else decision
 
+    def _decide_retry(self, queue: RequestQueue, now: float) -> Release | Hold:
+        """Decide about requests whose worker was lost: no policy holds them."""
+        reason: Reason = "drain" if self.draining else "not_worth_waiting"
+        if queue.retry == "batch":
+            # The other workers of its host may be dead as well: a second loss there would prove nothing.
+            until = self._slots.avoids_idle_until(now)
+            return Hold(until, "host") if until > now else Release(math.inf, reason)
+        # One at a time: requests that kill their worker must not take all workers at once.
+        return Hold(math.inf, "quarantine") if self._slots.retries(queue.api) else Release(0, reason)
+
     def _start(self, queue: RequestQueue, release: Release, actions: list[Action], now: float) -> None:
         """Start a batch, and shed the requests that would keep it small and would be late."""
         api = self._apis[queue.api]
-        worker = self._slots.next_idle(api.model.slowdown)
+        worker = self._slots.next_idle(api.model.slowdown, now)
         estimate = api.model.estimate.slowed(api.model.slowdown(worker))
-        limit = min(release.rows, api.rules.max_batch_rows)
-        if not (queue.is_quarantine or self.draining):
-            admission = self._admissions[queue.api]
-            limit, skipped = admission.size_batch(queue, limit=limit, estimate=estimate, now=now)
-            actions.extend([self.shed(entry, "deadline", now) for entry in skipped])
-        entries = self._queues.take(queue, rows=limit, size_bytes=api.rules.max_batch_bytes)
+        rows, size_bytes = release.rows, math.inf
+        if queue.retry is None:
+            # A lost batch runs again whole, even if the limits are lower now.
+            rows, size_bytes = min(rows, api.rules.max_batch_rows), api.rules.max_batch_bytes
+            if not self.draining:
+                admission = self._admissions[queue.api]
+                rows, skipped = admission.size_batch(queue, limit=rows, estimate=estimate, now=now)
+                actions.extend([self.shed(entry, "deadline", now) for entry in skipped])
+        entries = self._queues.take(queue, rows=rows, size_bytes=size_bytes)
         rows = sum([entry.rows for entry in entries])
         start = Start(
             batch=next(self._batch_numbers),

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from uncork_gateway.apis import Apis
@@ -69,10 +69,15 @@ class WorkerEvents:
 
     # What the supervisor reports
 
-    def expect_workers(self, workers: int) -> None:
-        """Note that the supervisor starts the first processes of so many workers."""
-        for index in range(workers):
+    def expect_workers(self, indexes: Iterable[int]) -> None:
+        """Note that the supervisor starts the first processes of these workers."""
+        for index in indexes:
             self._dispatcher.worker_expected(index)
+
+    def forget_workers(self, indexes: Iterable[int]) -> None:
+        """Note that the supervisor has stopped these workers for good."""
+        for index in indexes:
+            self.failures.forget(index)
 
     def worker_exited(self, index: int, how: str, *, failures: int = 0, retry_s: float = 0.0) -> None:
         """Note that a worker process has ended.

@@ -16,11 +16,17 @@ from uncork_dispatcher.stats import ApiStats
 S = RequestState
 TRANSITIONS = {
     S.QUEUED: {S.RUNNING, S.SHED, S.CANCELLED},
-    S.RUNNING: {S.ANSWERED, S.TIMED_OUT, S.QUARANTINED, S.LOST, S.CANCELLED},
+    S.RUNNING: {S.ANSWERED, S.TIMED_OUT, S.REQUEUED, S.LOST, S.CANCELLED},
+    S.REQUEUED: {S.REPEATING, S.SHED, S.CANCELLED},
+    S.REPEATING: {S.ANSWERED, S.TIMED_OUT, S.QUARANTINED, S.LOST, S.CANCELLED},
     S.QUARANTINED: {S.RETRYING, S.SHED, S.CANCELLED},
     S.RETRYING: {S.ANSWERED, S.TIMED_OUT, S.LOST, S.CANCELLED},
 }
 """The states that may follow each state; the others are final."""
+RUNS = [S.RUNNING, S.REPEATING, S.RETRYING]
+"""The state of a request in each of its runs."""
+AVOIDED_S = 2.0
+"""How long a host is avoided that lost a worker."""
 
 
 @dataclass
@@ -36,7 +42,7 @@ class Request:
     expires_at: float
     flow: Hashable = None
     state: RequestState = RequestState.QUEUED
-    quarantined: bool = False
+    runs: int = 0
 
     def move(self, state: RequestState) -> None:
         """Change the state."""
@@ -46,7 +52,7 @@ class Request:
     @property
     def is_queued(self) -> bool:
         """Whether it is in a queue."""
-        return self.state in (S.QUEUED, S.QUARANTINED)
+        return self.state in (S.QUEUED, S.REQUEUED, S.QUARANTINED)
 
 
 @dataclass
@@ -64,10 +70,15 @@ class Model:
         self.rules: dict[str, ApiRules] = {}
         self.requests: dict[int, Request] = {}
         self.queues: dict[tuple[str, Hashable], list[Request]] = {}
+        self.repeats: list[list[Request]] = []
+        """The requests of each batch that was lost once and is queued again."""
         self.quarantine: list[Request] = []
         self.losing: set[int] = set()
         """Requests that are lost, which the next poll will say."""
-        self.workers: set[int] = set()
+        self.workers: dict[int, str] = {}
+        """The host of each."""
+        self.avoided: dict[str, float] = {}
+        """Until when each host is avoided that lost a worker."""
         self.deserted = math.inf
         """Since when the core has seen no workers."""
         self.launches: dict[int, tuple[float, int]] = {}
@@ -81,13 +92,18 @@ class Model:
 
     def queued(self, api: str | None = None) -> list[Request]:
         """Queued requests, of one api or of all."""
-        queues = (*self.queues.values(), self.quarantine)
+        queues = (*self.queues.values(), *self.repeats, self.quarantine)
         return [one for queue in queues for one in queue if api in (None, one.api)]
 
     @property
     def idle(self) -> set[int]:
         """Workers that run nothing."""
-        return self.workers - {batch.start.worker for batch in self.running.values()}
+        return self.workers.keys() - {batch.start.worker for batch in self.running.values()}
+
+    def avoided_until(self, worker: int, now: float) -> float:
+        """Until when the host of a worker is avoided; 0 if it is not."""
+        until = self.avoided.get(self.workers[worker], 0.0)
+        return until if until > now else 0.0
 
     # Inputs
 
@@ -161,29 +177,36 @@ class Model:
         """A worker is being launched, or will be."""
         self.launches[worker] = (at, failures)
 
-    def ready(self, worker: int, *, now: float) -> None:
+    def ready(self, worker: int, *, now: float, host: str) -> None:
         """A worker takes batches."""
-        self.workers.add(worker)
+        self.workers[worker] = host
         if worker in self.launches:
             self.startups_s.append(max(0.0, now - self.launches.pop(worker)[0]))
 
-    def lost_worker(self, worker: int) -> None:
-        """Its requests are quarantined, except those that may not be retried or were cancelled."""
-        self.workers.discard(worker)
+    def retired(self, worker: int) -> None:
+        """A worker takes no more batches; it finishes its last."""
+        self.workers.pop(worker, None)
+
+    def lost_worker(self, worker: int, *, now: float) -> None:
+        """Its requests are to run again, except those that may not or were cancelled."""
+        if worker in self.workers:
+            self.avoided[self.workers.pop(worker)] = now + AVOIDED_S
         batch = next((one for one in self.running.values() if one.start.worker == worker), None)
         if batch is None:
             return
         del self.running[batch.start.batch]
+        repeated: list[Request] = []
         for request in self._of(batch.start):
             if request.state is S.CANCELLED:
                 continue
-            if request.quarantined or not self.rules[request.api].idempotent:
+            if request.runs == 3 or not self.rules[request.api].idempotent:
                 request.move(S.LOST)
                 self.losing.add(request.number)
             else:
-                request.move(S.QUARANTINED)
-                request.quarantined = True
-                self.quarantine.append(request)
+                request.move([S.REQUEUED, S.QUARANTINED][request.runs - 1])
+                [repeated, self.quarantine][request.runs - 1].append(request)
+        if repeated:
+            self.repeats.append(repeated)
 
     def done(self, number: int, status: BatchStatus) -> None:
         """A running batch has come back."""
@@ -203,7 +226,7 @@ class Model:
                     overdue = self.running.pop(batch)
                     assert overdue.gives_up_at <= now
                     assert (overdue.start.worker, overdue.start.requests) == (worker, requests)
-                    self.workers.remove(worker)
+                    self.retired(worker)
                     self._end(overdue.start, S.TIMED_OUT)
                 case Shed():
                     request = self.requests[action.request]
@@ -222,12 +245,23 @@ class Model:
     def _start(self, start: Start, now: float) -> None:
         assert all((one.api, one.key) == (start.api, start.key) for one in self.in_the_way)
         self.in_the_way.clear()
-        assert start.worker in self.idle, "one batch per worker, and none on a lost one"
+        assert start.worker in self.idle, "one batch per worker, and none on a lost or retired one"
+        untils = {worker: self.avoided_until(worker, now) for worker in self.workers}
+        assert untils[start.worker] == min(untils[worker] for worker in self.idle), (
+            "another host has one idle"
+        )
         assert start.batch not in self.running
         taken = self._of(start)
         assert taken
-        if taken[0].quarantined:
-            self._start_quarantined(taken, start)
+        assert len({one.state for one in taken}) == 1, "those that run again are not mixed with others"
+        if taken[0].state is S.REQUEUED:
+            assert untils[start.worker] == min(untils.values()), "it should wait for a worker of another host"
+            assert sorted(one.number for one in taken) in [
+                sorted(one.number for one in lost) for lost in self.repeats
+            ], "a lost batch runs again as it was"
+        elif taken[0].state is S.QUARANTINED:
+            assert len(taken) == 1, "quarantined requests go alone"
+            assert not self._retries(start.api), "one quarantined request of an api at a time"
         else:
             self._start_batch(taken, start)
         assert {(one.api, one.key) for one in taken} == {(start.api, start.key)}
@@ -239,12 +273,10 @@ class Model:
         assert (start.reason == "drain") == self.draining
         for request in taken:
             self._unqueue(request)
-            request.move(S.RETRYING if request.quarantined else S.RUNNING)
+            request.move(RUNS[request.runs])
+            request.runs += 1
+            assert request.runs == 1 or self.rules[request.api].idempotent, "it must not run twice"
         self.running[start.batch] = Batch(start, now + self.rules[start.api].timeout_s)
-
-    def _start_quarantined(self, taken: list[Request], start: Start) -> None:
-        assert len(taken) == 1, "quarantined requests go alone"
-        assert not self._retries(start.api), "one quarantined request of an api at a time"
 
     def _start_batch(self, taken: list[Request], start: Start) -> None:
         rules, queue = self.rules[start.api], self.queues[start.api, start.key]
@@ -274,7 +306,7 @@ class Model:
             assert self._leaves_at(request, now, estimate) <= now + 1e-9
         else:
             assert shed.reason == "deadline"
-            assert not request.quarantined, "nothing predicts when a quarantined request is done"
+            assert not request.runs, "no prediction sheds a request that has run"
             assert not self.draining
             trusted = min(request.rows, self.rules[request.api].max_batch_rows) <= estimate.earned_rows
             rows = request.rows if trusted else estimate.earned_rows
@@ -294,7 +326,7 @@ class Model:
         late for it.
         """
         latest = self.deserted + self.rules[request.api].timeout_s
-        return latest if request.quarantined else min(latest, self._hopeless_at(request, now, estimate))
+        return latest if request.runs else min(latest, self._hopeless_at(request, now, estimate))
 
     def _hopeless_at(self, request: Request, now: float, estimate: Estimate | None) -> float:
         due = self.due(now)
@@ -318,7 +350,13 @@ class Model:
                 assert wakeup <= self._leaves_at(request, now)
             if self.idle:
                 assert wakeup < math.inf, "held for ever"
-                if request.quarantined:
+                if request.state is S.REQUEUED:
+                    untils = {worker: self.avoided_until(worker, now) for worker in self.workers}
+                    until = min(untils[worker] for worker in self.idle)
+                    assert min(untils.values()) < until, "it should run on one of the idle workers"
+                    assert wakeup <= until, "it would wait too long"
+                    continue
+                if request.state is S.QUARANTINED:
                     assert self._retries(request.api), "only another quarantined request may be in its way"
                     continue
                 assert not self.draining
@@ -334,8 +372,15 @@ class Model:
 
     def _unqueue(self, request: Request) -> None:
         assert request.is_queued
-        (self.quarantine if request.quarantined else self.queues[request.api, request.key]).remove(request)
+        if request.state is S.QUEUED:
+            self.queues[request.api, request.key].remove(request)
+        elif request.state is S.QUARANTINED:
+            self.quarantine.remove(request)
+        else:
+            for lost in self.repeats:
+                if request in lost:
+                    lost.remove(request)
 
     def _retries(self, api: str) -> bool:
         starts = [batch.start for batch in self.running.values() if batch.start.api == api]
-        return any(one.quarantined for start in starts for one in self._of(start))
+        return any(one.runs == 3 for start in starts for one in self._of(start))

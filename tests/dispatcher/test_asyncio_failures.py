@@ -15,6 +15,7 @@ from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, Wro
 from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, OnBatchEnd, RequestResult
 from uncork_dispatcher.plural import plural
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.stats import WorkStats
 from uncork_dispatcher.tasks import TaskRunner
 
 pytestmark = pytest.mark.virtual_time
@@ -258,18 +259,18 @@ async def test_a_batch_that_cannot_be_abandoned_is_given_up_all_the_same() -> No
 
 
 async def test_a_batch_whose_worker_dies_runs_elsewhere() -> None:
-    """One request at a time; the dead worker gets nothing more until it is ready again."""
+    """As it was; the dead worker gets nothing more until it is ready again."""
     workers = Workers(then=failing(WorkerLost()))
     shell = dispatcher(workers, workers=2)
 
     assert await outcomes(calls(shell, "x", "y")) == ["X", "Y"]
-    assert workers.payloads == [["x", "y"], ["x"], ["y"]]
+    assert workers.payloads == [["x", "y"], ["x", "y"]]
     await shell.call("a", "z")
-    assert workers.workers == [0, 1, 1, 1]
+    assert workers.workers == [0, 1, 1]
 
     shell.worker_ready(0)
     await asyncio.gather(shell.call("a", "v", key=1), shell.call("a", "w", key=2))
-    assert workers.workers[4:] == [1, 0]
+    assert workers.workers[3:] == [1, 0]
 
 
 async def test_a_batch_waits_for_a_new_worker() -> None:
@@ -282,14 +283,39 @@ async def test_a_batch_waits_for_a_new_worker() -> None:
     assert (await caller).queued_s == pytest.approx(1.0)
 
 
-async def test_a_request_that_loses_two_workers_is_lost() -> None:
-    """The caller gets the exception; its neighbour in the first batch gets a result."""
-    workers = Workers(then=failing(WorkerLost(), times=2))
-    shell = dispatcher(workers, workers=3)
+async def test_a_request_that_loses_three_workers_is_lost() -> None:
+    """The caller gets the exception; its neighbour in the first two batches gets a result."""
+    workers = Workers(then=failing(WorkerLost(), times=3))
+    shell = dispatcher(workers, workers=4)
 
     assert await outcomes(calls(shell, "x", "y")) == ["WorkerLost", "Y"]
     assert await outcomes(calls(shell, "z")) == ["Z"]
-    assert workers.workers == [0, 1, 2, 2]
+    assert workers.workers == [0, 1, 2, 3, 3]
+
+
+async def test_workers_of_another_host_are_preferred_after_a_loss() -> None:
+    workers = Workers(then=failing(WorkerLost()))
+    shell = dispatcher(workers, workers=0)
+    for worker, host in enumerate("xxy"):
+        shell.worker_ready(worker, host=host)
+
+    assert await outcomes(calls(shell, "a")) == ["A"]
+    assert workers.workers == [0, 2]
+
+
+async def test_a_retired_worker_finishes_its_batch() -> None:
+    """The next request waits for a new worker."""
+    workers = Workers()
+    shell = dispatcher(workers)
+    [first] = calls(shell, "x")
+    await asyncio.sleep(0.01)
+    shell.worker_retired(0)
+    assert (await first).result == "X"
+    assert shell.work() == WorkStats(0, 0, [])
+
+    shell.worker_ready(1)
+    assert await outcomes(calls(shell, "y")) == ["Y"]
+    assert workers.workers == [0, 1]
 
 
 async def test_a_batch_that_may_not_run_twice_is_lost_at_once() -> None:

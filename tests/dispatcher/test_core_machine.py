@@ -31,6 +31,7 @@ SETTINGS = settings(
     phases=[Phase.generate],  # add Phase.shrink for the shortest way to a failure: it takes minutes
 )
 WORKERS = st.integers(0, 2)
+HOSTS = st.sampled_from("xy")
 ANY = st.integers(0, 10_000)
 """Points at one of however many there are."""
 STATUSES: st.SearchStrategy[BatchStatus] = st.sampled_from(["worked", "worked", "worked", "failed"])
@@ -72,7 +73,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.submitted = 0
         for rules in rules_of(self.policy, fair=self.fair):
             self._set_api(rules)
-        self.worker_ready(worker=0, poll=True)
+        self.worker_ready(worker=0, host="x", poll=True)
 
     def _set_api(self, rules: ApiRules) -> None:
         self.core.set_api(rules)
@@ -141,12 +142,48 @@ class CoreMachine(RuleBasedStateMachine):
         self.books.cancelled(number)
         self._poll(poll)
 
-    @rule(worker=WORKERS, poll=POLL)
-    def worker_ready(self, *, worker: int, poll: bool) -> None:
-        """A new one, one that comes back, or one that is known."""
-        self.core.worker_ready(worker, now=self.now, launch=worker)
-        self.books.ready(worker, now=self.now)
+    @rule(worker=WORKERS, host=HOSTS, poll=POLL)
+    def worker_ready(self, *, worker: int, host: str, poll: bool) -> None:
+        """A new one, one that comes back, maybe on another host, or one that is known."""
+        self.core.worker_ready(worker, now=self.now, launch=worker, host=host)
+        self.books.ready(worker, now=self.now, host=host)
         self._poll(poll)
+
+    @rule(worker=WORKERS, busy=st.booleans(), ends=st.booleans(), back=st.booleans(), poll=POLL)
+    def worker_retired(self, *, worker: int, busy: bool, ends: bool, back: bool, poll: bool) -> None:
+        """An idle one, a busy one, or one that is gone; it may come back, before or after its batch ends."""
+        running = list(self.books.running.values())
+        if busy and running:
+            worker = running[0].start.worker
+        self.core.worker_retired(worker, now=self.now)
+        self.books.retired(worker)
+        self._poll(poll)
+        if ends and running:
+            self.batch_done(which=0, status="worked", took=0.0, poll=poll)
+        if back:
+            self.worker_ready(worker=worker, host="y", poll=poll)
+
+    @rule(rows=st.integers(1, 8), gap_s=st.sampled_from([0.0, 0.001, 0.02]), back=st.booleans())
+    def host_dies(self, *, rows: int, gap_s: float, back: bool) -> None:
+        """Its two workers are lost one after another, while the third runs a batch."""
+        for worker, host in enumerate("xxy"):
+            self.worker_lost(worker=worker, poll=False)
+            self.worker_ready(worker=worker, host=host, poll=True)
+            self.submit(
+                api="tight",
+                key=None,
+                flow="x",
+                rows=rows,
+                size_bytes=1,
+                patience=math.inf,
+                copies=1,
+                poll=True,
+            )
+        for worker in (0, 1):
+            self.time_passes(seconds=gap_s, poll=True)
+            self.worker_lost(worker=worker, poll=True)
+        if back:
+            self.worker_ready(worker=0, host="x", poll=True)
 
     @rule(worker=WORKERS, delay_s=SOON, failures=st.sampled_from([0, 0, 1, 2]), poll=POLL)
     def worker_expected(self, *, worker: int, delay_s: float, failures: int, poll: bool) -> None:
@@ -163,13 +200,13 @@ class CoreMachine(RuleBasedStateMachine):
         for worker in (0, 1):
             self.worker_expected(worker=worker, delay_s=0.0, failures=0, poll=poll)
         self.time_passes(seconds=startup_s, poll=poll)
-        self.worker_ready(worker=0, poll=poll)
+        self.worker_ready(worker=0, host="x", poll=poll)
 
     @rule(worker=st.sampled_from([0, 1, 2, 2, 7]), poll=POLL)
     def worker_lost(self, *, worker: int, poll: bool) -> None:
         """An idle one, a busy one, or one that is gone."""
         self.core.worker_lost(worker, now=self.now)
-        self.books.lost_worker(worker)
+        self.books.lost_worker(worker, now=self.now)
         self._poll(poll)
 
     @precondition(lambda self: self.books.running)
@@ -261,7 +298,7 @@ class CoreMachine(RuleBasedStateMachine):
         """A drained core ends empty, and every request has ended in exactly one way."""
         self.core.drain(now=self.now)
         self.books.draining = True
-        self.worker_ready(worker=0, poll=True)
+        self.worker_ready(worker=0, host="x", poll=True)
         while self.books.running:
             for number in list(self.books.running):
                 self.batch_done(which=0, status="worked", took=0.0, poll=False)

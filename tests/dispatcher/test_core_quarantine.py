@@ -1,4 +1,4 @@
-"""What becomes of a batch whose worker is lost: its requests are tried once more, one by one."""
+"""What becomes of a batch that is lost twice: its requests are tried once more, one by one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.dispatcher.driver import core_with, start_one, starts, teach
+from tests.dispatcher.driver import core_with, starts, teach
 from uncork_dispatcher.actions import Abandon, Lost, Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
@@ -26,13 +26,26 @@ def running_three(rules: ApiRules = RULES, *, workers: int = 1) -> Dispatcher:
 
 
 def quarantined(rules: ApiRules = RULES, *, workers: int = 2) -> Dispatcher:
-    """A core that has queued requests 1, 2 and 3 in quarantine since 0.5 and has workers from number 1 on."""
-    core = running_three(rules, workers=workers)
-    core.worker_lost(0, now=0.5)
+    """A core that has queued requests 1, 2 and 3 in quarantine since 0.5.
+
+    Its workers, one fewer than ``workers``, are numbered from 1.
+    """
+    core = running_three(rules)
+    lose_twice(core, 0, now=0.5)
+    for worker in range(1, workers):
+        core.worker_ready(worker, now=0.5)
     return core
 
 
-def test_the_requests_of_a_lost_batch_run_one_by_one() -> None:
+def lose_twice(core: Dispatcher, worker: int, *, now: float) -> None:
+    """Lose a worker, then the new one that has taken its batch."""
+    core.worker_lost(worker, now=now)
+    core.worker_ready(-1 - worker, now=now)
+    core.poll(now)
+    core.worker_lost(-1 - worker, now=now)
+
+
+def test_the_requests_of_a_batch_that_is_lost_twice_run_one_by_one() -> None:
     core = quarantined(workers=4)
     seen = []
     for now in (0.5, 0.6, 0.7):
@@ -56,7 +69,7 @@ def test_other_workers_go_on_meanwhile() -> None:
 def test_quarantined_requests_come_behind_what_is_held_when_they_are_put_back() -> None:
     core = running_three()
     core.submit(4, api="a", now=0.1)
-    core.worker_lost(0, now=0.5)
+    lose_twice(core, 0, now=0.5)
     assert core.poll(0.5) == []
     [stats] = core.stats(now=0.5)
     assert (stats.queued_requests, stats.queued_rows, stats.queued_bytes) == (4, 4, 30)
@@ -83,13 +96,22 @@ def test_on_an_only_worker_quarantined_requests_and_others_take_turns() -> None:
     assert seen == [(1,), (4, 5, 6), (2,), (7, 8, 9), (3,)]
 
 
+def lose_all_twice(core: Dispatcher, *, now: float) -> None:
+    """Lose the workers of all batches that can start, once and again; new ones replace them."""
+    for number, start in enumerate(starts(core.poll(now)) + starts(core.poll(now))):
+        core.worker_ready(100 + number, now=now)
+        core.worker_lost(start.worker, now=now)
+    for number, start in enumerate(starts(core.poll(now))):
+        core.worker_ready(200 + number, now=now)
+        core.worker_lost(start.worker, now=now)
+
+
 def test_quarantined_requests_of_two_apis_run_side_by_side() -> None:
     """One of each; what one api's requests do to workers says nothing of the other's."""
     core = core_with(RULES, ApiRules(name="b", goal_s=10.0), workers=4)
     for number, api in enumerate("aabb"):
         core.submit(number, api=api, now=0.0)
-    for start in starts(core.poll(0.0)):
-        core.worker_lost(start.worker, now=0.1)
+    lose_all_twice(core, now=0.1)
 
     assert sorted(start.requests for start in starts(core.poll(0.1))) == [(0,), (2,)]
 
@@ -98,8 +120,7 @@ def test_the_key_of_a_quarantined_request_is_kept() -> None:
     core = core_with(RULES, workers=4)
     for number, key in enumerate("xy"):
         core.submit(number, api="a", key=key, now=0.0)
-    for start in starts(core.poll(0.0)):
-        core.worker_lost(start.worker, now=0.1)
+    lose_all_twice(core, now=0.1)
 
     [first] = starts(core.poll(0.1))
     core.batch_done(first.batch, status="worked", now=0.2)
@@ -114,7 +135,7 @@ def test_a_batch_of_quarantined_requests_never_fills() -> None:
     for number in range(4):
         core.submit(number, api="a", now=now)
     [start] = starts(core.poll(now))
-    core.worker_lost(start.worker, now=now)
+    lose_twice(core, start.worker, now=now)
     core.worker_ready(1, now=now)
     [other] = starts(core.poll(now))
     assert other.requests == (3,)
@@ -144,46 +165,26 @@ def test_what_kills_alone_is_lost() -> None:
     assert core.poll(0.6) == []
 
 
-def test_a_lone_request_is_tried_again_too() -> None:
-    """Somebody else may have killed the worker; the second time it is lost."""
-    core = core_with(RULES, workers=2)
-    start_one(core, 1, now=0.0)
-    core.worker_lost(0, now=0.1)
-    [again] = starts(core.poll(0.1))
-    assert (again.worker, again.requests) == (1, (1,))
-
-    core.worker_lost(1, now=0.2)
-    assert core.poll(0.2) == [Lost(1)]
-    assert core.is_empty
-
-
 def test_what_may_not_run_twice_is_lost_at_once() -> None:
-    core = quarantined(ApiRules(name="a", idempotent=False))
+    core = running_three(ApiRules(name="a", idempotent=False), workers=2)
+    core.worker_lost(0, now=0.5)
 
     assert core.poll(0.5) == [Lost(1), Lost(2), Lost(3)]
     assert core.is_empty
     assert core.stats(now=0.5)[0].queued_requests == 0
 
 
-def test_who_has_left_is_not_run_again() -> None:
+def test_who_has_left_is_not_run_a_third_time() -> None:
     """The first, here; no request is lost."""
-    core = running_three(workers=2)
-    core.cancel(1, now=0.2)
+    core = running_three(workers=3)
     core.worker_lost(0, now=0.5)
+    [again] = starts(core.poll(0.5))
+    core.cancel(1, now=0.6)
+    core.worker_lost(again.worker, now=0.7)
 
-    [start] = starts(core.poll(0.5))
+    [start] = starts(core.poll(0.7))
     assert start.requests == (2,)
-    assert core.stats(now=0.5)[0].queued_requests == 1
-
-
-def test_nobody_left_nothing_to_run() -> None:
-    core = running_three(workers=2)
-    for number in (1, 2, 3):
-        core.cancel(number, now=0.2)
-    core.worker_lost(0, now=0.5)
-
-    assert core.is_empty
-    assert core.poll(0.5) == []
+    assert core.stats(now=0.7)[0].queued_requests == 1
 
 
 def test_a_quarantined_request_may_leave_while_it_is_held() -> None:
@@ -220,12 +221,13 @@ def test_without_a_worker_a_quarantined_request_waits_past_its_goal() -> None:
 
 def test_a_quarantined_request_is_not_refused_for_being_late() -> None:
     """While there is a worker: its answer comes late. But its client may give up."""
-    core = core_with(ApiRules(name="a", goal_s=1.0), workers=2)
+    core = core_with(ApiRules(name="a", goal_s=1.0), workers=1)
     now = teach(core, 0.1)
     for number, patience in ((1, 0.9), (2, 9.0), (3, 2.0)):
         core.submit(number, api="a", now=now, expires_at=now + patience)
     [start] = starts(core.poll(now))
-    core.worker_lost(start.worker, now=now + 0.1)
+    lose_twice(core, start.worker, now=now + 0.1)
+    core.worker_ready(1, now=now + 0.1)
     [first] = starts(core.poll(now + 0.1))
     assert first.requests == (1,)
 
@@ -278,7 +280,7 @@ def test_losing_an_idle_worker_runs_nothing_again() -> None:
 def test_what_kills_is_lost_and_all_others_are_answered(
     killers: set[int], gaps: list[float], workers: int, limit_rows: int, policy: str
 ) -> None:
-    """Each killer costs two workers at most, with its batch and alone; other requests are answered."""
+    """Each killer costs three workers at most: twice with its batch, then alone. The others are answered."""
     core = core_with(
         ApiRules(name="a", goal_s=1e6, max_batch_rows=limit_rows, policy=policy), workers=workers
     )
@@ -287,6 +289,7 @@ def test_what_kills_is_lost_and_all_others_are_answered(
     lost: list[int] = []
     running: dict[float, list[Start]] = {}
     ran: dict[int, int] = {}
+    lost_batches: list[tuple[int, ...]] = []
     deaths, sent, now = 0, 0, 0.0
     while len(answered) + len(lost) < len(arrivals):
         times = [*arrivals[sent : sent + 1], *running, core.next_wakeup()]
@@ -297,6 +300,7 @@ def test_what_kills_is_lost_and_all_others_are_answered(
         for at in [at for at in running if at <= now]:
             for start in running.pop(at):
                 if killers & set(start.requests):
+                    lost_batches.append(start.requests)
                     core.worker_lost(start.worker, now=now)
                     core.worker_ready(workers + deaths, now=now)
                     deaths += 1
@@ -305,17 +309,20 @@ def test_what_kills_is_lost_and_all_others_are_answered(
                     answered += start.requests
         for action in core.poll(now):
             if isinstance(action, Start):
-                again = [one for one in action.requests if one in ran]
-                assert not again or len(action.requests) == 1, "quarantined requests go alone"
+                runs = {ran.get(one, 0) for one in action.requests}
+                assert len(runs) == 1
+                assert runs != {1} or action.requests in lost_batches, "a batch runs again as it was"
+                assert runs != {2} or len(action.requests) == 1, "quarantined requests go alone"
                 ran |= {one: ran.get(one, 0) + 1 for one in action.requests}
                 running.setdefault(now + 0.05 + 0.001 * action.rows, []).append(action)
             else:
                 assert isinstance(action, Lost)
                 lost.append(action.request)
-        retries_running = [one for each in running.values() for one in each if ran[one.requests[0]] > 1]
+        retries_running = [one for each in running.values() for one in each if ran[one.requests[0]] > 2]
         assert len(retries_running) <= 1
 
     assert sorted(lost) == sorted(killers)
     assert sorted(answered) == sorted(set(range(40)) - killers)
-    assert deaths <= 2 * len(killers)
+    assert deaths <= 3 * len(killers)
+    assert set(ran.values()) <= {1, 2, 3}
     assert core.is_empty

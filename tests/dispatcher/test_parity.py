@@ -30,7 +30,8 @@ from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import RequestShed, WorkerLost
 from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.simulator.run import Loss, Scenario, simulate
+from uncork_dispatcher.simulator.run import simulate
+from uncork_dispatcher.simulator.scenario import Loss, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients
 from uncork_dispatcher.tasks import TaskRunner
@@ -158,12 +159,12 @@ class _Live:
             )
         )
         for worker in range(scenario.workers):
-            self._shell.worker_ready(worker)
+            self._ready(worker)
         for number, time in enumerate(times):
             loop.alarm(time, partial(self._arrive, number))
         for loss in scenario.losses:
             loop.alarm(loss.at, partial(self._lose, loss.worker))
-            loop.alarm(loss.back_at, partial(loop.call_soon, self._shell.worker_ready, loss.worker))
+            loop.alarm(loss.back_at, partial(loop.call_soon, self._ready, loss.worker))
         await asyncio.sleep(times[-1] + GRID)
         await asyncio.gather(*self._callers)
         self._told.batches = [
@@ -179,6 +180,9 @@ class _Live:
             for batch in self._batches.values()
         ]
         return self._told
+
+    def _ready(self, worker: int) -> None:
+        self._shell.worker_ready(worker, host=worker % self._scenario.hosts)
 
     def _arrive(self, number: int) -> None:
         self._callers.append(asyncio.ensure_future(self._call(number)))
@@ -227,6 +231,7 @@ class Pattern:
     service: ServiceTime
     workers: int
     limit_rows: int
+    hosts: int = 1
 
     def scenario(self, policy: str, *, goal_s: float = FAR, losses: tuple[Loss, ...] = ()) -> Scenario:
         """For the simulator. Made anew for each run, because the rows are used up."""
@@ -235,6 +240,7 @@ class Pattern:
             service=self.service,
             arrivals=self.arrivals,
             workers=self.workers,
+            hosts=min(self.hosts, self.workers),
             limit_rows=self.limit_rows,
             goal_s=goal_s,
             policy=policy,
@@ -261,6 +267,7 @@ def patterns(draw: st.DrawFn, *, gaps: Sequence[int] = (0, 0, 1, 4, 9, 16, 40), 
         service=service,
         workers=draw(st.integers(1, 4)),
         limit_rows=draw(st.sampled_from([1, 4, 64])),
+        hosts=draw(st.integers(1, 2)),
     )
 
 

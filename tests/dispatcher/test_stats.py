@@ -41,8 +41,12 @@ def test_a_quarantined_request_that_runs_is_waited_for() -> None:
     for number in (1, 2):
         core.submit(number, api="a", now=0.0)
     core.poll(0.0)
-    for worker in (0, 1):
+    for worker in (0, 1, 2):
         core.worker_lost(worker, now=1.0)
+        core.worker_ready(3 + worker, now=1.0)
+        core.poll(1.0)
+    core.worker_lost(3, now=1.0)
+    core.worker_ready(6, now=1.0)
     core.worker_ready(7, now=1.0)
     core.poll(1.0)
 

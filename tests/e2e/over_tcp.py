@@ -4,10 +4,10 @@ This is how workers on other machines connect; see :data:`tests.e2e.server.OVER_
 """
 
 import socket
+from importlib import import_module
 from typing import Any
 
 from uncork.cli.app import main
-from uncork.cli.serve import command
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.supervision.launcher import Dialing, over_tcp
 
@@ -25,8 +25,8 @@ def _patch() -> None:
     def dialing(socket_path: str, standby_path: str) -> Dialing:
         return over_tcp(f"127.0.0.1:{listener.getsockname()[1]}", _TOKEN)
 
-    command.Gateway.listen = listen_on_tcp  # type: ignore[method-assign]
-    command.over_unix = dialing
+    command: Any = import_module("uncork.cli.serve.command")
+    command.over_unix, command.Gateway.listen = dialing, listen_on_tcp
 
 
 if __name__ == "__main__":

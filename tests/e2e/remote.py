@@ -43,16 +43,14 @@ class RemoteWorker:
 class Remotes:
     """Starts workers, and ends those that are left when the block ends.
 
-    Args:
-        folder: for the token and the output of the workers.
-        prefix: what runs the commands, such as ``ip netns exec NAME``.
+    ``folder`` is for the token and the output of the workers. A ``prefix`` runs commands elsewhere, such as
+    ``ip netns exec NAME``.
     """
 
-    def __init__(self, folder: Path, *, prefix: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path) -> None:
         self.token_file = folder / "token"
         self.token_file.write_text(TOKEN)
         self._folder = folder
-        self._prefix = prefix
         self.workers: list[RemoteWorker] = []
 
     def start(
@@ -75,12 +73,14 @@ class Remotes:
         return worker
 
     @contextmanager
-    def gateway(self, *options: str, workers: int = 0, wait: bool = False) -> Iterator[Server]:
+    def gateway(
+        self, *options: str, workers: int = 0, wait: bool = False, prefix: Sequence[str] = ()
+    ) -> Iterator[Server]:
         """Serve with a worker port until the block ends."""
         port = () if "--worker-port" in options else ("--worker-port", "0")
         token = ("--worker-token-file", str(self.token_file))
         command = ("serve", PROBE, "--workers", str(workers), *port, *token, *options)
-        with running(*command, wait=wait) as server:
+        with running(*command, wait=wait, prefix=prefix) as server:
             server.wait_for_address()
             yield server
 

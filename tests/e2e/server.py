@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -100,13 +100,20 @@ class Server:
 
 @contextmanager
 def running(
-    *command: str, wait: bool = True, python: str = sys.executable, folder: Path = ROOT
+    *command: str,
+    wait: bool = True,
+    python: str = sys.executable,
+    folder: Path = ROOT,
+    prefix: Sequence[str] = (),
 ) -> Iterator[Server]:
-    """Run a command that serves, on a free port unless it names one, until the block ends."""
+    """Run a command that serves, on a free port unless it names one, until the block ends.
+
+    ``prefix`` runs it elsewhere, such as ``ip netns exec NAME``.
+    """
     port = () if "--port" in command else ("--port", "0")
     with tempfile.NamedTemporaryFile(prefix="uncork-e2e-") as output:
         process = subprocess.Popen(
-            [python, "-m", "tests.e2e.over_tcp" if OVER_TCP else "uncork", *command, *port],
+            [*prefix, python, "-m", "tests.e2e.over_tcp" if OVER_TCP else "uncork", *command, *port],
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=folder,

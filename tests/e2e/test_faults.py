@@ -69,12 +69,13 @@ def test_a_batch_whose_worker_was_killed_is_run_again_elsewhere() -> None:
         assert reply.json() in before[1:]
 
 
-def test_what_kills_its_worker_twice_gets_502() -> None:
-    """It is retried once, then fails; the service keeps running."""
+def test_what_kills_three_workers_gets_502() -> None:
+    """It runs twice more, then fails; the service keeps running."""
     with serving(PROBE, "--workers", "2") as server:
         reply = HTTP.post(f"{server.base}/die", json=1, timeout=30)
         assert reply.status_code == 502
         assert "worker died" in reply.json()["detail"]
+        assert server.metric("uncork_batches_total", api="die", outcome="lost") == 3
 
         eventually(server.ready)
         assert HTTP.post(f"{server.base}/add", json=[1, 2], timeout=30).json() == 3

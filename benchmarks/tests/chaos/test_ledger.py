@@ -180,8 +180,8 @@ def test_nobody_times_out_before_the_timeout(waited_s: float, is_allowed: bool) 
     assert (book.findings == []) == is_allowed
 
 
-@pytest.mark.parametrize(("deaths", "is_allowed"), [(1, False), (2, True)])
-def test_a_batch_is_given_up_after_two_deaths(deaths: int, is_allowed: bool) -> None:
+@pytest.mark.parametrize(("deaths", "is_allowed"), [(2, False), (3, True)])
+def test_a_request_is_given_up_after_three_deaths(deaths: int, is_allowed: bool) -> None:
     book = ledger()
     book.send(ask(1), 0.0)
     for death in range(deaths):

@@ -14,10 +14,11 @@ from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.learning.returns import ReturnForecast
 
 Reason = Literal["full", "deadline", "not_worth_waiting", "idle", "drain"]
-HoldReason = Literal["balance", "returns", "goal", "next", "window", "quarantine"]
-"""Why the policy holds although a worker is idle: to keep batches even, for clients to return, to use
-the goal to the last moment, for one more request, until a fixed time has passed, or because a quarantined
-request is being retried."""
+HoldReason = Literal["balance", "returns", "goal", "next", "window", "quarantine", "host"]
+"""Why requests are held although a worker is idle. The policy holds to keep batches even, for clients to
+return, to use the goal to the last moment, for one more request, or until a fixed time has passed. The core
+holds quarantined requests while one of them is retried, and a lost batch until a worker of another host is
+idle."""
 
 
 class View(NamedTuple):

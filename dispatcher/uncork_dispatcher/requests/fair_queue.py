@@ -83,7 +83,7 @@ class FairQueue(RequestQueue):
         if not flow:
             del self._flows[entry.flow]
 
-    def take(self, *, rows: float, size_bytes: int) -> list[Entry]:
+    def take(self, *, rows: float, size_bytes: float) -> list[Entry]:
         """Remove the requests whose turn it is, as many as fit into the limits, at least one."""
         turns = [(flow.level + flow.most_urgent.rows, flow.order, flow) for flow in self._flows.values()]
         heapq.heapify(turns)

@@ -7,8 +7,12 @@ import math
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from uncork_dispatcher.requests.states import RequestState
+
+Retry = Literal["batch", "alone"]
+"""How requests run again whose worker was lost: as the same batch, or each alone."""
 
 
 @dataclass(slots=True, eq=False)
@@ -17,7 +21,7 @@ class Entry:
 
     Attributes:
         request: its number.
-        arrival: when it was queued; for a quarantined request, when its worker was lost.
+        arrival: when it was queued; for a quarantined request, when its batch was lost again.
         rows: its rows, or their cost.
         size_bytes: the size of its body.
         deadline: when it should be answered.
@@ -80,13 +84,16 @@ class RequestQueue:
     Deadlines usually come in the order of arrival. While they do, the queue keeps no other order; the first
     request that is more urgent than an earlier one makes it build a heap.
 
-    ``is_quarantine``: its requests run one at a time, because one of them may be what kills workers.
+    ``retry`` is None for requests that have not run yet. Otherwise it says how they run again: as one batch,
+    the one with the number ``lost_batch``; or one request at a time, because one of them may be what kills
+    workers.
     """
 
-    def __init__(self, api: str, key: Hashable, *, is_quarantine: bool = False) -> None:
+    def __init__(self, api: str, key: Hashable, *, retry: Retry | None = None, lost_batch: int = 0) -> None:
         self.api = api
         self.key = key
-        self.is_quarantine = is_quarantine
+        self.retry = retry
+        self.lost_batch = lost_batch
         self.rows = 0.0
         self.size_bytes = 0
         self.newest = 0.0
@@ -120,7 +127,7 @@ class RequestQueue:
         self.rows -= entry.rows
         self.size_bytes -= entry.size_bytes
 
-    def take(self, *, rows: float, size_bytes: int) -> list[Entry]:
+    def take(self, *, rows: float, size_bytes: float) -> list[Entry]:
         """Remove the most urgent requests that fit into ``rows`` and ``size_bytes``, at least one."""
         taken: list[Entry] = []
         while self._entries:

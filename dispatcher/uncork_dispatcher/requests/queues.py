@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from uncork_dispatcher.requests.fair_queue import FairQueue
-from uncork_dispatcher.requests.queue import Entry, RequestQueue
+from uncork_dispatcher.requests.queue import Entry, RequestQueue, Retry
 from uncork_dispatcher.requests.states import RequestState
+
+_RUNS: dict[Retry | None, RequestState] = {
+    None: RequestState.RUNNING,
+    "batch": RequestState.REPEATING,
+    "alone": RequestState.RETRYING,
+}
+"""The state of requests that are released from a queue, by its ``retry``."""
 
 
 @dataclass(slots=True)
@@ -48,23 +55,25 @@ class QueueOwner(Protocol):
 class RequestQueues:
     """One queue for each API and batch key; a queue exists while it is not empty.
 
-    Quarantined requests have queues of their own: they never share a batch.
+    Requests that run again have queues of their own: one for each lost batch, and one for the quarantined
+    requests of each API and batch key.
     """
 
     def __init__(self, apis: Mapping[str, QueueOwner]) -> None:
         self._apis = apis
         self._queues: dict[tuple[str, Hashable], RequestQueue] = {}
-        """By API and batch key, without the quarantine queues."""
-        self._quarantine: dict[tuple[str, Hashable], RequestQueue] = {}
+        """By API and batch key, of requests that have not run yet."""
+        self._retries: dict[tuple[str, Hashable, int], RequestQueue] = {}
+        """By API, batch key and number of the lost batch; 0 for quarantined requests."""
         self._entries: dict[int, Entry] = {}
         self._quarantined_went_last = False
 
     def __bool__(self) -> bool:
-        return bool(self._queues or self._quarantine)
+        return bool(self._queues or self._retries)
 
     def __iter__(self) -> Iterator[RequestQueue]:
         """The queues; they may change meanwhile."""
-        return iter([*self._queues.values(), *self._quarantine.values()])
+        return iter([*self._queues.values(), *self._retries.values()])
 
     @property
     def all_ended(self) -> bool:
@@ -83,24 +92,38 @@ class RequestQueues:
         """Queue a request in ``entry.queue``."""
         queue = entry.queue
         if not queue:
-            self._family(queue)[queue.api, queue.key] = queue
+            if queue.retry is None:
+                self._queues[queue.api, queue.key] = queue
+            else:
+                self._retries[queue.api, queue.key, queue.lost_batch] = queue
         self._entries[entry.request] = entry
         queue.append(entry)
         self._apis[queue.api].backlog.add(entry)
 
-    def quarantine(self, entry: Entry, *, now: float) -> None:
-        """Queue a request whose worker was lost once more, behind all that are queued now."""
-        place = (entry.queue.api, entry.queue.key)
-        entry.queue = self._quarantine.get(place) or RequestQueue(*place, is_quarantine=True)
-        entry.arrival, entry.state = now, RequestState.QUARANTINED
-        self.add(entry)
+    def retry(self, batch: int, entries: Sequence[Entry], *, idempotent: bool, now: float) -> list[Entry]:
+        """Queue the requests of a lost batch again; end those that may not run again, and return them.
+
+        After the first loss they are queued as one batch, each in its old place in the order. After the
+        second they are quarantined, behind all that are queued now.
+        """
+        lost: list[Entry] = []
+        for entry in sorted(entries, key=lambda entry: entry.arrival):
+            if idempotent and entry.state is RequestState.RUNNING:
+                self._requeue(entry, RequestState.REQUEUED, "batch", batch)
+            elif idempotent and entry.state is RequestState.REPEATING:
+                entry.arrival = now
+                self._requeue(entry, RequestState.QUARANTINED, "alone", 0)
+            elif entry.state is not RequestState.CANCELLED:
+                lost.append(entry)
+        self.end(lost, RequestState.LOST)
+        return lost
 
     def cancel(self, request: int) -> None:
         """Forget a request, queued or running; ignore one that is unknown or has ended."""
         entry = self._entries.pop(request, None)
         if entry is None:
             return
-        if entry.state in (RequestState.QUEUED, RequestState.QUARANTINED):
+        if entry.state in (RequestState.QUEUED, RequestState.REQUEUED, RequestState.QUARANTINED):
             self._unqueue(entry)
         entry.state = RequestState.CANCELLED
 
@@ -116,15 +139,15 @@ class RequestQueues:
             if self._entries.pop(entry.request, None) is not None:
                 entry.state = state
 
-    def take(self, queue: RequestQueue, *, rows: float, size_bytes: int) -> list[Entry]:
+    def take(self, queue: RequestQueue, *, rows: float, size_bytes: float) -> list[Entry]:
         """Remove the requests that are next from a queue, as many as fit, at least one; they run now."""
         entries = queue.take(rows=rows, size_bytes=size_bytes)
         self._apis[queue.api].backlog.remove(entries)
-        state = RequestState.RETRYING if queue.is_quarantine else RequestState.RUNNING
+        state = _RUNS[queue.retry]
         for entry in entries:
             entry.state = state
         self._drop_if_empty(queue)
-        self._quarantined_went_last = queue.is_quarantine
+        self._quarantined_went_last = queue.retry == "alone"
         return entries
 
     def by_urgency(self) -> list[RequestQueue]:
@@ -133,13 +156,22 @@ class RequestQueues:
         After a quarantined request all other queues come first, so that an only worker is not kept busy by
         requests that kill it.
         """
-        queues = [*self._queues.values(), *self._quarantine.values()]
+        queues = [*self._queues.values(), *self._retries.values()]
         if len(queues) > 1:
             queues.sort(key=self._urgency)
         return queues
 
-    def _urgency(self, queue: RequestQueue) -> tuple[bool, float]:
-        return queue.is_quarantine and self._quarantined_went_last, self._apis[queue.api].urgency(queue)
+    def _urgency(self, queue: RequestQueue) -> tuple[bool, float, bool]:
+        goes_last = self._quarantined_went_last and queue.retry == "alone"
+        # Of requests that arrived at one moment, those that ran first had been first.
+        return goes_last, self._apis[queue.api].urgency(queue), queue.retry != "batch"
+
+    def _requeue(self, entry: Entry, state: RequestState, retry: Retry, batch: int) -> None:
+        api, key = entry.queue.api, entry.queue.key
+        queue = self._retries.get((api, key, batch))
+        entry.queue = RequestQueue(api, key, retry=retry, lost_batch=batch) if queue is None else queue
+        entry.state = state
+        self.add(entry)
 
     def _unqueue(self, entry: Entry) -> None:
         entry.queue.remove(entry)
@@ -147,8 +179,9 @@ class RequestQueues:
         self._drop_if_empty(entry.queue)
 
     def _drop_if_empty(self, queue: RequestQueue) -> None:
-        if not queue:
-            self._family(queue).pop((queue.api, queue.key), None)
-
-    def _family(self, queue: RequestQueue) -> dict[tuple[str, Hashable], RequestQueue]:
-        return self._quarantine if queue.is_quarantine else self._queues
+        if queue:
+            return
+        if queue.retry is None:
+            self._queues.pop((queue.api, queue.key), None)
+        else:
+            del self._retries[queue.api, queue.key, queue.lost_batch]

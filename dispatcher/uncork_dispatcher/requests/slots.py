@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from uncork_dispatcher.actions import Start
 from uncork_dispatcher.requests.launches import Launches
 from uncork_dispatcher.requests.queue import Entry
 from uncork_dispatcher.stats import RunningBatch, WorkStats
+
+# Seconds that a host is avoided after it lost a worker. If the host itself has died, its other workers are
+# lost within this time: their connections break, or the TCP keepalive of a first one has just failed. It is
+# short because most workers that are lost died alone, and their hosts are needed.
+_AVOIDED_S = 2.0
 
 
 @dataclass(slots=True)
@@ -26,9 +31,14 @@ class Slots:
     """Which workers there are, which are idle (the one idle longest first), and what the rest run."""
 
     def __init__(self) -> None:
-        self._workers: set[int] = set()
+        self._workers: dict[int, Hashable] = {}
+        """The host of each healthy worker."""
         self._idle: dict[int, None] = {}
         self._running: dict[int, Running] = {}
+        self._retired: set[int] = set()
+        """Workers that get no more batches but still run one."""
+        self._avoided: dict[Hashable, float] = {}
+        """Until when hosts are avoided; some of these times may have passed."""
         self.launches = Launches()
         self.next_timeout = math.inf
         """When the first running batch times out; infinity if nothing runs."""
@@ -53,26 +63,61 @@ class Slots:
         """How many batches run."""
         return len(self._running)
 
-    def add(self, worker: int) -> None:
-        """Add a worker; ignore one that is known."""
+    def add(self, worker: int, host: Hashable = None) -> None:
+        """Add a worker; of one that is known, only the host changes."""
         if worker not in self._workers:
             self.changes += 1
-            self._workers.add(worker)
-            self._idle[worker] = None
+            if worker in self._retired:
+                self._retired.discard(worker)
+            else:
+                self._idle[worker] = None
+        self._workers[worker] = host
 
-    def lose(self, worker: int) -> Running | None:
-        """Remove a worker; return the batch that it was running."""
+    def lose(self, worker: int, *, now: float) -> Running | None:
+        """Remove a worker; return the batch that it was running.
+
+        Its host is avoided for a while, unless the worker was retired or given up before.
+        """
         self.changes += 1
-        self._workers.discard(worker)
+        if worker in self._workers:
+            self._avoided[self._workers.pop(worker)] = now + _AVOIDED_S
         self._idle.pop(worker, None)
-        for number, running in self._running.items():
-            if running.start.worker == worker:
-                return self._remove(number)
-        return None
+        number = self._batch_of(worker)
+        return None if number is None else self._remove(number)
 
-    def next_idle(self, slowdown: Callable[[int], float]) -> int:
-        """Return the fastest idle worker, of equally fast ones the one idle longest. There must be one."""
+    def retire(self, worker: int) -> None:
+        """Give a worker no more batches; it finishes its last. Ignore a worker that is unknown."""
+        if worker in self._workers:
+            self.changes += 1
+            del self._workers[worker]
+            self._idle.pop(worker, None)
+            if self._batch_of(worker) is not None:
+                self._retired.add(worker)
+
+    def next_idle(self, slowdown: Callable[[int], float], now: float) -> int:
+        """Return the fastest idle worker, of equally fast ones the one idle longest. There must be one.
+
+        While hosts are avoided, workers of other hosts go first. If there are none idle, those of the host
+        that will be avoided for the shortest time go first.
+        """
+        if self._avoided:
+            self._end_avoidance(now)
+            soonest = min(map(self._avoided_until, self._idle))
+            idle = [worker for worker in self._idle if self._avoided_until(worker) == soonest]
+            return min(idle, key=slowdown)
         return min(self._idle, key=slowdown) if len(self._idle) > 1 else next(iter(self._idle))
+
+    def avoids_idle_until(self, now: float) -> float:
+        """Return until when a lost batch should wait for a worker of another host; ``now`` if it should not.
+
+        It waits while all idle workers are on avoided hosts, and a busy one on a host that is not avoided, or
+        for a shorter time. A worker must be idle.
+        """
+        if not self._avoided:
+            return now
+        self._end_avoidance(now)
+        until = min(map(self._avoided_until, self._idle))
+        return until if min(map(self._avoided_until, self._workers)) < until else now
 
     def occupy(self, running: Running) -> None:
         """Take the slot of the worker that the batch starts on."""
@@ -88,7 +133,7 @@ class Slots:
     def retries(self, api: str) -> bool:
         """Whether a quarantined request of an API is being retried."""
         return any(
-            running.start.api == api and running.entries[0].queue.is_quarantine
+            running.start.api == api and running.entries[0].queue.retry == "alone"
             for running in self._running.values()
         )
 
@@ -108,13 +153,19 @@ class Slots:
         self.changes += len(overdue)
         for running in overdue:
             self._remove(running.start.batch)
-            self._workers.discard(running.start.worker)
+            self._workers.pop(running.start.worker, None)
         return overdue
 
     def outlook(self, now: float) -> list[tuple[float, Start]]:
-        """Return the predicted finish, never in the past, and start of each running batch; soonest first."""
+        """Return the predicted finish, never in the past, and start of each running batch; soonest first.
+
+        Without the batches of retired workers: no other batch can start when they end.
+        """
         outlook = []
-        for running in self._running.values():
+        batches: Iterable[Running] = self._running.values()
+        if self._retired:
+            batches = [running for running in batches if running.start.worker not in self._retired]
+        for running in batches:
             finish = running.started + running.start.predicted_s
             outlook.append((finish if finish > now else now, running.start))
         outlook.sort()
@@ -143,5 +194,22 @@ class Slots:
 
     def _remove(self, batch: int) -> Running | None:
         running = self._running.pop(batch, None)
+        if running is not None:
+            self._retired.discard(running.start.worker)
         self.next_timeout = min([other.gives_up_at for other in self._running.values()], default=math.inf)
         return running
+
+    def _batch_of(self, worker: int) -> int | None:
+        """Return the number of the batch that a worker runs."""
+        for number, running in self._running.items():
+            if running.start.worker == worker:
+                return number
+        return None
+
+    def _avoided_until(self, worker: int) -> float:
+        """Return until when the host of a worker is avoided; minus infinity if it is not."""
+        return self._avoided.get(self._workers[worker], -math.inf)
+
+    def _end_avoidance(self, now: float) -> None:
+        """Forget the hosts that are not avoided any more."""
+        self._avoided = {host: until for host, until in self._avoided.items() if until > now}

@@ -1,6 +1,6 @@
 """Runs the dispatcher's core and policies in virtual time, against simulated clients and workers.
 
-* :func:`simulate` runs one :class:`Scenario` to its end (``run.py``, ``service.py``, ``traffic.py``).
+* :func:`simulate` runs one :class:`Scenario` to its end (``scenario.py``, ``run.py``).
 * :func:`measure` runs one policy in one :class:`Cell` of an experiment (``cells.py``, ``measure.py``).
 * :func:`run_cells` compares policies in many cells, on all cores; :data:`MATRICES` declares them
   (``compare.py``, ``matrix.py``).
@@ -12,7 +12,8 @@ from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, Comparison, Ratio, Result
 from uncork_dispatcher.simulator.matrix import ALL_POLICIES, MATRICES, run_cells, staggered_per_s
 from uncork_dispatcher.simulator.measure import Measured, measure
-from uncork_dispatcher.simulator.run import Answered, Loss, Run, Scenario, SimulatedBatch, simulate
+from uncork_dispatcher.simulator.run import Answered, LostBatch, Run, SimulatedBatch, simulate
+from uncork_dispatcher.simulator.scenario import Loss, Scenario, host_death
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import ARRIVALS, Clients, open_loop
 
@@ -26,6 +27,7 @@ __all__ = [
     "Clients",
     "Comparison",
     "Loss",
+    "LostBatch",
     "Measured",
     "Ratio",
     "Result",
@@ -34,6 +36,7 @@ __all__ = [
     "ServiceTime",
     "SettingError",
     "SimulatedBatch",
+    "host_death",
     "measure",
     "open_loop",
     "run_cells",

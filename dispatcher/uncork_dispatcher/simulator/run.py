@@ -10,76 +10,17 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import NamedTuple
 
 from uncork_dispatcher.actions import Abandon, Action, Lost, Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.simulator.service import ServiceTime
-from uncork_dispatcher.simulator.traffic import Clients, Sources
+from uncork_dispatcher.simulator.scenario import Scenario
+from uncork_dispatcher.simulator.traffic import Clients
 
 _API = "simulated"
-
-
-class Loss(NamedTuple):
-    """A worker that dies at ``at`` and is ready again at ``back_at`` (seconds; infinity for never)."""
-
-    worker: int
-    at: float
-    back_at: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    """One run. Times in seconds.
-
-    Attributes:
-        service: how long batches take.
-        arrivals: open loop: the time of each arrival, rising. Or a closed loop of clients.
-        workers: number of workers, all ready at 0.
-        limit_rows: most rows in a batch.
-        goal_s: the latency goal.
-        policy: name of the policy, as for ``@api``.
-        requests: closed loop: requests sent altogether. An open loop has as many as it has arrivals.
-        rows: draws the rows, or the cost, of a request; 1 if not given.
-        sources: what the core knows of the client of a request.
-        timer_quantum_s: timers fire at multiples of this, as coarse ones do; 0 for exact ones.
-        losses: deaths of workers.
-        seed: of all randomness in the run, apart from arrivals given as times.
-
-    Raises:
-        ValueError: if a number is out of range, arrivals do not rise, or a lost worker does not exist.
-    """
-
-    service: ServiceTime
-    arrivals: Sequence[float] | Clients
-    workers: int = 1
-    limit_rows: int = 64
-    goal_s: float = 1.0
-    policy: str = "cork"
-    requests: int = 20_000
-    rows: Callable[[random.Random], float] | None = None
-    sources: Sources = "clients"
-    timer_quantum_s: float = 0.0
-    losses: tuple[Loss, ...] = ()
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        if self.workers < 1 or self.requests < 0:
-            raise ValueError(f"need at least 1 worker and 0 requests, got {self.workers} and {self.requests}")
-        if not 0 <= self.timer_quantum_s < math.inf:
-            raise ValueError(f"timer_quantum_s must be finite and not negative, got {self.timer_quantum_s}")
-        if not isinstance(self.arrivals, Clients):
-            if not all(0 <= time < math.inf for time in self.arrivals):
-                raise ValueError("arrivals must be finite times of at least 0 s")
-            if any(after < before for before, after in pairwise(self.arrivals)):
-                raise ValueError("arrivals must be in ascending order")
-        for loss in self.losses:
-            if not 0 <= loss.worker < self.workers or not 0 <= loss.at <= loss.back_at:
-                raise ValueError(f"{loss}: the worker must exist, and be ready again after it is lost")
 
 
 class Answered(NamedTuple):
@@ -101,6 +42,16 @@ class SimulatedBatch(NamedTuple):
     predicted_s: float
 
 
+class LostBatch(NamedTuple):
+    """One batch that was lost at ``at``, with its worker; ``arrivals`` has one time for each request."""
+
+    worker: int
+    started: float
+    at: float
+    arrivals: tuple[float, ...]
+    predicted_s: float
+
+
 @dataclass(slots=True)
 class Run:
     """The events of a run, in the order of their ends."""
@@ -108,8 +59,9 @@ class Run:
     answered: list[Answered] = field(default_factory=list)
     batches: list[SimulatedBatch] = field(default_factory=list)
     shed: list[tuple[float, Shed]] = field(default_factory=list)
+    lost_batches: list[LostBatch] = field(default_factory=list)
     lost: int = 0
-    """Requests that failed because their worker was lost twice or their batch ran past its timeout."""
+    """Requests that failed because they lost their last worker or their batch ran past its timeout."""
 
 
 def simulate(scenario: Scenario) -> Run:
@@ -148,7 +100,7 @@ class _Simulation:
 
     def run(self) -> Run:
         for worker in range(self._scenario.workers):
-            self._core.worker_ready(worker, now=0.0)
+            self._ready(worker, 0.0)
         for loss in self._scenario.losses:
             self._at(loss.at, self._lose, loss.worker)
             self._at(loss.back_at, self._ready, loss.worker)
@@ -287,9 +239,12 @@ class _Simulation:
 
     def _lose(self, worker: int, now: float) -> None:
         self._core.worker_lost(worker, now=now)
-        for batch, (start, _) in list(self._running.items()):
+        for batch, (start, started) in list(self._running.items()):
             if start.worker == worker:
                 del self._running[batch]
+                arrivals = tuple([self._arrivals[request] for request in start.requests])
+                lost = LostBatch(worker, started, now, arrivals, start.predicted_s)
+                self._result.lost_batches.append(lost)
 
     def _ready(self, worker: int, now: float) -> None:
-        self._core.worker_ready(worker, now=now)
+        self._core.worker_ready(worker, now=now, host=worker % self._scenario.hosts)

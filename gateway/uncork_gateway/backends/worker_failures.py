@@ -68,6 +68,11 @@ class WorkerFailures:
         self._last = None
         self._deaths.pop(index, None)
 
+    def forget(self, index: int) -> None:
+        """Forget a worker that is not started again."""
+        for known in (self._failed, self._starts, self._deaths):
+            known.pop(index, None)
+
     def failed(self, index: int, reason: str, *, standby: bool) -> None:
         """Note why a worker cannot become ready; it will exit."""
         (self._failed_standbys if standby else self._failed)[index] = reason

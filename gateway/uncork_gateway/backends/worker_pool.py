@@ -88,6 +88,14 @@ class WorkerPool:
         self._retiring.add(connection)
         connection.retire()
 
+    def retire_launch(self, launch: int) -> bool:
+        """Retire the worker of a launch; return False if it is not in service."""
+        for connection in self._connections.values():
+            if connection.hello is not None and connection.hello.launch == launch:
+                self.retire(connection)
+                return True
+        return False
+
     def abandon(self, batch: int) -> int | None:
         """Drop the worker that runs a batch; return its index, or None if no worker runs it."""
         connection = self._running(batch)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.dispatcher.policies.views import view
 from uncork_dispatcher.policies.aimd import AimdPolicy
 from uncork_dispatcher.policies.base import BatchDone, Release
-from uncork_dispatcher.simulator.run import Scenario, simulate
+from uncork_dispatcher.simulator.run import simulate
+from uncork_dispatcher.simulator.scenario import Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.theory import largest_batch_within
 from uncork_dispatcher.simulator.traffic import open_loop

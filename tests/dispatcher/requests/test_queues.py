@@ -33,16 +33,57 @@ def test_a_request_is_queued_then_runs_then_ends() -> None:
     assert queues.all_ended
 
 
-def test_a_request_is_quarantined_then_retried() -> None:
+def test_a_request_runs_three_times_at_most() -> None:
+    """As at first, in its old place; alone, behind all others; then it is lost."""
     queues, api, request = queued()
     first = request.queue
     queues.take(first, rows=3, size_bytes=7)
-    queues.quarantine(request, now=5.0)
-    assert (request.state, request.arrival, api.backlog.requests) == (RequestState.QUARANTINED, 5.0, 1)
-    assert request.queue is not first
+    assert queues.retry(1, [request], idempotent=True, now=4.0) == []
+    assert (request.state, request.arrival, api.backlog) == (RequestState.REQUEUED, 0.0, Backlog(1, 3.0, 7))
+    second = request.queue
+    assert second is not first
+    queues.take(second, rows=3, size_bytes=7)
+    states = [request.state]
 
+    assert queues.retry(2, [request], idempotent=True, now=5.0) == []
+    assert (request.state, request.arrival, api.backlog.requests) == (RequestState.QUARANTINED, 5.0, 1)
+    assert request.queue is not second
     queues.take(request.queue, rows=0, size_bytes=0)
-    assert request.state is RequestState.RETRYING
+    states.append(request.state)
+
+    assert queues.retry(3, [request], idempotent=True, now=6.0) == [request]
+    assert [*states, request.state] == [RequestState.REPEATING, RequestState.RETRYING, RequestState.LOST]
+    assert queues.all_ended
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_a_request_that_may_not_run_again_is_lost(runs: int) -> None:
+    """Also if that was allowed at its first loss."""
+    queues, api, request = queued()
+    for batch in range(1, runs):
+        queues.take(request.queue, rows=3, size_bytes=7)
+        queues.retry(batch, [request], idempotent=True, now=4.0)
+    queues.take(request.queue, rows=3, size_bytes=7)
+
+    assert queues.retry(runs, [request], idempotent=False, now=5.0) == [request]
+    assert (request.state, api.backlog) == (RequestState.LOST, Backlog())
+    assert not queues
+
+
+def test_each_lost_batch_has_a_queue_in_the_order_of_arrival() -> None:
+    queues, _, third = queued()
+    third.arrival = 3.0
+    others = [entry(n, arrival=at, queue=queues.queue("a", None)) for n, at in ((2, 2.0), (3, 1.0), (4, 0.0))]
+    for other in others:
+        queues.add(other)
+    queues.take(third.queue, rows=100, size_bytes=100)
+    queues.retry(1, [third, *others[:2]], idempotent=True, now=5.0)
+    queues.retry(2, others[2:], idempotent=True, now=5.0)
+
+    assert third.queue is others[0].queue is others[1].queue
+    assert third.queue.oldest is others[1]
+    assert others[2].queue is not third.queue
+    assert [len(queue) for queue in queues] == [3, 1]
 
 
 @pytest.mark.parametrize("runs", [False, True])

@@ -60,7 +60,7 @@ def test_losing_an_idle_worker_loses_no_batch() -> None:
     other = running(batch=1, worker=next_worker(slots))
     slots.occupy(other)
 
-    assert slots.lose(1) is None
+    assert slots.lose(1, now=0.0) is None
     assert counts(slots) == (1, 0, 1)
 
 
@@ -70,7 +70,7 @@ def test_losing_a_busy_worker_returns_its_own_batch() -> None:
     slots.occupy(running(batch=1, worker=0))
     slots.occupy(second)
 
-    assert slots.lose(1) is second
+    assert slots.lose(1, now=0.0) is second
     assert counts(slots) == (1, 0, 1)
     assert slots.finish(2) is None
     assert counts(slots) == (1, 0, 1)
@@ -80,7 +80,7 @@ def test_losing_an_unknown_worker_is_harmless() -> None:
     """It may be reported twice."""
     slots = slots_with(1)
 
-    assert slots.lose(5) is None
+    assert slots.lose(5, now=0.0) is None
     assert counts(slots) == (1, 1, 0)
 
 
@@ -145,7 +145,135 @@ def test_the_fastest_idle_worker_is_next() -> None:
     slowdowns = {0: 2.0, 1: 1.0, 2: 0.5, 3: 0.5}
     order = []
     for batch in range(4):
-        order.append(slots.next_idle(slowdowns.__getitem__))
+        order.append(slots.next_idle(slowdowns.__getitem__, now=0.0))
         slots.occupy(running(batch=batch, worker=order[-1]))
 
     assert order == [2, 3, 1, 0]
+
+
+# Hosts
+
+
+def on_hosts(hosts: str) -> Slots:
+    """Idle workers, numbered from 0, on these hosts."""
+    slots = Slots()
+    for worker, host in enumerate(hosts):
+        slots.add(worker, host)
+    return slots
+
+
+def preferred(slots: Slots, *, now: float) -> list[int]:
+    """Take all idle workers, one after another."""
+    order = []
+    while slots.idle:
+        order.append(slots.next_idle(lambda _: 1.0, now=now))
+        slots.occupy(running(batch=100 + len(order), worker=order[-1]))
+    return order
+
+
+def test_a_host_that_lost_a_worker_is_used_last_for_two_seconds() -> None:
+    """However fast its other workers are; they are used if there are no others."""
+    slots = on_hosts("xxyxy")
+    slots.lose(0, now=5.0)
+    assert slots.next_idle(lambda worker: worker, now=6.9) == 2
+    assert slots.next_idle(lambda worker: worker, now=7.0) == 1
+
+    slots.lose(1, now=7.0)
+    assert preferred(slots, now=8.9) == [2, 4, 3]
+
+
+def test_of_two_avoided_hosts_the_first_to_be_used_again_is_preferred() -> None:
+    slots = on_hosts("xyxy")
+    slots.lose(1, now=5.0)
+    slots.lose(0, now=5.1)
+
+    assert preferred(slots, now=5.2) == [3, 2]
+
+
+def test_a_worker_may_move_to_another_host() -> None:
+    """Another process has taken its place."""
+    slots = on_hosts("xxy")
+    slots.add(1, "y")
+    slots.lose(0, now=0.0)
+
+    assert preferred(slots, now=0.0) == [1, 2]
+
+
+def test_on_one_host_the_order_stays() -> None:
+    slots = slots_with(3)
+    slots.lose(1, now=0.0)
+
+    assert slots.avoids_idle_until(0.0) == 0.0
+    assert preferred(slots, now=0.0) == [0, 2]
+
+
+def test_a_lost_batch_waits_for_a_busy_worker_of_another_host() -> None:
+    """Not for one that is idle, nor where there is none, nor beyond the time."""
+    slots = on_hosts("xxy")
+    assert slots.avoids_idle_until(1.0) == 1.0
+    slots.lose(0, now=1.0)
+    assert slots.avoids_idle_until(1.0) == 1.0
+
+    slots.occupy(running(batch=1, worker=2))
+    assert slots.avoids_idle_until(1.5) == 3.0
+    assert slots.avoids_idle_until(3.0) == 3.0
+    slots.lose(2, now=1.6)
+    assert slots.avoids_idle_until(1.7) == 1.7
+
+
+# Retired workers
+
+
+def test_a_retired_worker_finishes_its_batch_and_gets_no_other() -> None:
+    """Nobody else's batch can start when it ends, so nobody waits for it."""
+    slots = slots_with(2)
+    slots.occupy(running(batch=1, worker=0, predicted_s=2.0))
+    slots.occupy(running(batch=2, worker=1, predicted_s=3.0))
+    changes = slots.changes
+    slots.retire(0)
+    assert slots.changes > changes
+    assert counts(slots) == (1, 0, 2)
+    assert slots.free_at(1.0) == [3.0]
+
+    assert slots.finish(1) is not None
+    slots.finish(2)
+    assert counts(slots) == (1, 1, 0)
+
+
+def test_an_idle_worker_may_retire_and_an_unknown_one() -> None:
+    slots = slots_with(2)
+    slots.retire(0)
+    slots.retire(7)
+
+    assert counts(slots) == (1, 1, 0)
+    assert slots.lose(0, now=0.0) is None
+
+
+def test_the_host_of_a_lost_worker_that_was_retired_is_not_avoided() -> None:
+    """Nor is that of one that ran past its timeout: the gateway ended it."""
+    slots = on_hosts("xxyx")
+    batch = running(batch=1, worker=0)
+    slots.occupy(batch)
+    slots.retire(0)
+    assert slots.lose(0, now=0.0) is batch
+
+    slots.occupy(running(batch=2, worker=1, gives_up_at=0.5))
+    assert len(slots.give_up_overdue(0.5)) == 1
+    assert slots.lose(1, now=0.5) is None
+    slots.occupy(running(batch=3, worker=2))
+    assert slots.avoids_idle_until(0.5) == 0.5
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_retired_worker_may_be_used_again(early: bool) -> None:
+    """Once its batch has ended, which may be after it was added."""
+    slots = slots_with(1)
+    slots.occupy(running(batch=1, worker=0))
+    slots.retire(0)
+    if early:
+        slots.add(0)
+        assert counts(slots) == (1, 0, 1)
+    slots.finish(1)
+    slots.add(0)
+
+    assert counts(slots) == (1, 1, 0)

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from uncork_dispatcher.simulator.run import Loss, Run, Scenario, simulate
+from uncork_dispatcher.simulator.run import Run, simulate
+from uncork_dispatcher.simulator.scenario import Loss, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients, open_loop
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from tests.dispatcher.simulator.measure import most_at_once
 from uncork_dispatcher.actions import Action, Shed
 from uncork_dispatcher.core import Dispatcher
-from uncork_dispatcher.simulator.run import Answered, Loss, Run, Scenario, SimulatedBatch, simulate
+from uncork_dispatcher.simulator.run import Answered, Run, SimulatedBatch, simulate
+from uncork_dispatcher.simulator.scenario import Loss, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients, Sources, open_loop
 
@@ -415,13 +416,13 @@ def test_a_batch_that_is_cut_off_starts_again_at_once() -> None:
     assert ends(run) == [(0.0, 0.016)]
 
 
-def test_a_request_that_is_cut_off_twice_is_lost() -> None:
+def test_a_request_that_is_cut_off_three_times_is_lost() -> None:
     """It is counted; the other of its batch is tried after it, and the next one is served."""
-    losses = (Loss(0, at=0.005, back_at=0.006), Loss(0, at=0.008, back_at=0.009))
+    losses = tuple(Loss(0, at=at, back_at=at + 0.001) for at in (0.005, 0.008, 0.011))
     run = simulate(Scenario(service=SERVICE, arrivals=[0.0, 0.0, 0.5], losses=losses))
 
     assert run.lost == 1
-    assert ends(run) == [(0.0, 0.02), (0.5, 0.511)]
+    assert ends(run) == [(0.0, 0.023), (0.5, 0.511)]
 
 
 @PROPERTY
@@ -541,6 +542,8 @@ def test_the_faster_of_two_idle_workers_is_preferred() -> None:
         ({"arrivals": [math.inf]}, "must be finite times"),
         ({"arrivals": [-0.1]}, "must be finite times of at least 0 s"),
         ({"arrivals": [0.2, 0.1]}, "must be in ascending order"),
+        ({"hosts": 0}, "each of the 0 hosts must have a worker, there are 1"),
+        ({"hosts": 2}, "each of the 2 hosts must have a worker, there are 1"),
         ({"losses": (Loss(1, 0.0, 1.0),)}, r"Loss\(worker=1, .* the worker must exist"),
         ({"losses": (Loss(-1, 0.0, 1.0),)}, "the worker must exist"),
         ({"losses": (Loss(0, 1.0, 0.5),)}, "ready again after it is lost"),

@@ -56,7 +56,7 @@ async def measure(options: ServeOptions, plan: Plan, folder: Path, *, seconds: f
         # The check itself prints exceptions of handlers, as findings.
         arguments=("--log-level", "critical", *options.worker_arguments),
         gpus=options.gpu_names,
-        environment=worker_environment(options.workers),  # its share of the cores
+        environment=worker_environment(options.worker_count.most),  # its share of the cores
     )
     supervisor = Supervisor(
         processes,

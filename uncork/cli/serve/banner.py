@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
+from uncork.cli.serve.options import WorkerCount
 from uncork.server.listeners import Listeners
 from uncork_dispatcher.plural import plural
 from uncork_gateway.backends.worker_listener import WorkerPort
@@ -60,13 +61,11 @@ def _terminal_may_close() -> Iterator[None]:
 
 
 def of_service(
-    service: ServiceDescription, *, workers: int, gpus: Sequence[str], listeners: Listeners
+    service: ServiceDescription, *, workers: WorkerCount, gpus: Sequence[str], listeners: Listeners
 ) -> list[Line]:
     """Return the lines of ``uncork serve``."""
     on = f", on GPU{'' if len(gpus) == 1 else 's'} {', '.join(gpus)}" if gpus else ""
-    lines = [
-        headline(f"{service.name} with {plural(workers, 'worker') if workers else 'remote workers'}{on}")
-    ]
+    lines = [headline(f"{service.name} with {workers}{on}")]
     lines += [
         address("POST", listeners.url + api.route, _timing(api), _media_types(api)) for api in service.apis
     ]

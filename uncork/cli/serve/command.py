@@ -18,7 +18,7 @@ from rich.console import Console
 from uncork.cli.configurable import takes_options
 from uncork.cli.serve import banner
 from uncork.cli.serve.gpus import require_gpus
-from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.options import ServeOptions, WorkerCount
 from uncork.cli.serve.startup_progress import StartupProgress
 from uncork.cli.serve.worker_port import open_worker_port
 from uncork.cli.usage import exit_code
@@ -31,6 +31,7 @@ from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.backends.worker_listener import WorkerPort
+from uncork_gateway.scaling import Scaling
 from uncork_gateway.worker_events import ServiceUnusable, SupervisorActions
 from uncork_workers.supervision.launcher import over_unix
 from uncork_workers.supervision.processes import Processes
@@ -67,7 +68,7 @@ def run(options: ServeOptions) -> int:
     require_gpus(options, warn=lambda text: log.warning("%s", text))
     with (
         open_listeners(options) as listeners,
-        open_worker_port(options, workers=options.workers) as worker_port,
+        open_worker_port(options, workers=options.worker_count.most) as worker_port,
         own_folder() as folder,
         tracing(options.traces, os.environ) as traces,
     ):
@@ -84,7 +85,7 @@ async def _serve(
 ) -> int:
     gateway, supervisor = _make(options, listeners, folder, traces)
     reloader = Reloader(gateway, supervisor, options.config)
-    progress = StartupProgress(gateway, options.workers, console=console)
+    progress = StartupProgress(gateway, options.worker_count.least, console=console)
     background: list[asyncio.Task[None]] = []
 
     async def close(hurry: asyncio.Event) -> None:
@@ -103,7 +104,8 @@ async def _serve(
         )
         log.info("%s", waiting)
     supervisor.start()
-    gateway.events.expect_workers(options.workers)
+    gateway.events.expect_workers(range(options.worker_count.least))
+    background.append(asyncio.create_task(_scaling(gateway, supervisor, options.worker_count).run()))
     if options.reload:
         background.append(asyncio.create_task(reloader.watch()))
     if options.recycling.any:
@@ -130,7 +132,7 @@ def _make(
     gateway = Gateway(
         GatewaySettings(
             overrides=options.overrides,
-            workers=options.workers,
+            workers=options.worker_count.most,
             warmup_seconds=options.warmup_seconds,
             keys=listeners.keys,
             admin=listeners.admin is not None,
@@ -150,7 +152,7 @@ def _make(
 
     processes = Processes(
         options.service,
-        workers=options.workers,
+        workers=options.worker_count.most,
         dialing=over_unix(str(folder / _WORKERS), str(folder / _STANDBYS)),
         arguments=("--log-level", options.log_level, *options.worker_arguments),
         gpus=options.gpu_names,
@@ -158,12 +160,32 @@ def _make(
     )
     supervisor = Supervisor(
         processes,
-        workers=options.workers,
+        workers=options.worker_count.least,
         on_exit=exited,
         take_over=gateway.take_over,
         explain=gateway.events.failures.why_no_standby,
+        retire=gateway.retire,
     )
     return gateway, supervisor
+
+
+def _scaling(gateway: Gateway, supervisor: Supervisor, count: WorkerCount) -> Scaling:
+    """Return what computes how many workers the traffic needs, and keeps so many, within a range."""
+
+    async def resize(workers: int) -> None:
+        before = supervisor.workers
+        await supervisor.resize(workers)
+        gateway.events.expect_workers(range(before, workers))
+        gateway.events.forget_workers(range(workers, before))
+
+    if not count.most:
+        return gateway.follow_traffic(least=1, most=1)
+    return gateway.follow_traffic(
+        least=count.least,
+        most=count.most,
+        target=lambda: supervisor.workers,
+        resize=resize if count.least < count.most else None,
+    )
 
 
 async def _announce(
@@ -179,7 +201,7 @@ async def _announce(
     try:
         service = await gateway.events.described
         lines = banner.of_service(
-            service, workers=options.workers, gpus=options.gpu_names, listeners=listeners
+            service, workers=options.worker_count, gpus=options.gpu_names, listeners=listeners
         )
         progress.hide()
         banner.print_lines(lines)

@@ -60,7 +60,8 @@ _HOLDS: dict[HoldReason, str] = {
     "goal": "The policy holds the queue{most} to fill the batch while the goal can still be met.",
     "next": "The policy holds the queue{most} in case another request arrives.",
     "window": "The policy holds the queue{most}, as long as {wait} allows.",
-    "quarantine": "The worker of the queued requests was lost. Such requests run one at a time.",
+    "quarantine": "The batch of the queued requests lost two workers. Such requests run one at a time.",
+    "host": "The queued requests lost their worker. They wait{most} for a worker on another host.",
 }
 
 

@@ -105,6 +105,12 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
     "a quarantined request": (
         SERVICE,
         queued(holding=Holding(math.inf, "quarantine")),
-        "The worker of the queued requests was lost. Such requests run one at a time.",
+        "The batch of the queued requests lost two workers. Such requests run one at a time.",
+    ),
+    "a lost batch": (
+        SERVICE,
+        queued(holding=Holding(1.7, "host")),
+        "The queued requests lost their worker. They wait for up to 1,700 ms more for a worker on another "
+        "host.",
     ),
 }

@@ -1,0 +1,95 @@
+"""What a simulation is given: a model, its workers and their deaths, and clients."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from uncork_dispatcher.simulator.service import ServiceTime
+from uncork_dispatcher.simulator.traffic import Clients, Sources
+
+# When a machine dies, its gateway hears of its workers one after another, this many seconds apart.
+_NOTICED_APART_S = (0.001, 0.020)
+
+
+class Loss(NamedTuple):
+    """A worker that dies at ``at`` and is ready again at ``back_at`` (seconds; infinity for never)."""
+
+    worker: int
+    at: float
+    back_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One run. Times in seconds.
+
+    Attributes:
+        service: how long batches take.
+        arrivals: open loop: the time of each arrival, rising. Or a closed loop of clients.
+        workers: number of workers, all ready at 0.
+        hosts: number of hosts, to which the workers are dealt in turn: worker ``w`` is on host ``w % hosts``.
+        limit_rows: most rows in a batch.
+        goal_s: the latency goal.
+        policy: name of the policy, as for ``@api``.
+        requests: closed loop: requests sent altogether. An open loop has as many as it has arrivals.
+        rows: draws the rows, or the cost, of a request; 1 if not given.
+        sources: what the core knows of the client of a request.
+        timer_quantum_s: timers fire at multiples of this, as coarse ones do; 0 for exact ones.
+        losses: deaths of workers.
+        seed: of all randomness in the run, apart from arrivals given as times.
+
+    Raises:
+        ValueError: if a number is out of range, arrivals do not rise, or a lost worker does not exist.
+    """
+
+    service: ServiceTime
+    arrivals: Sequence[float] | Clients
+    workers: int = 1
+    hosts: int = 1
+    limit_rows: int = 64
+    goal_s: float = 1.0
+    policy: str = "cork"
+    requests: int = 20_000
+    rows: Callable[[random.Random], float] | None = None
+    sources: Sources = "clients"
+    timer_quantum_s: float = 0.0
+    losses: tuple[Loss, ...] = ()
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if self.workers < 1 or self.requests < 0:
+            raise ValueError(f"need at least 1 worker and 0 requests, got {self.workers} and {self.requests}")
+        if not 1 <= self.hosts <= self.workers:
+            raise ValueError(f"each of the {self.hosts} hosts must have a worker, there are {self.workers}")
+        if not 0 <= self.timer_quantum_s < math.inf:
+            raise ValueError(f"timer_quantum_s must be finite and not negative, got {self.timer_quantum_s}")
+        if not isinstance(self.arrivals, Clients):
+            if not all(0 <= time < math.inf for time in self.arrivals):
+                raise ValueError("arrivals must be finite times of at least 0 s")
+            if any(after < before for before, after in pairwise(self.arrivals)):
+                raise ValueError("arrivals must be in ascending order")
+        for loss in self.losses:
+            if not 0 <= loss.worker < self.workers or not 0 <= loss.at <= loss.back_at:
+                raise ValueError(f"{loss}: the worker must exist, and be ready again after it is lost")
+
+
+def host_death(
+    host: int, *, workers: int, hosts: int, at: float, random_: random.Random, away_s: float = math.inf
+) -> tuple[Loss, ...]:
+    """Return the losses of all workers of a host that dies at ``at``.
+
+    The first is lost then, each other one 1 to 20 ms after the one before, in random order. Each is ready
+    again ``away_s`` seconds after its loss. ``workers`` and ``hosts`` are those of the scenario.
+    """
+    lost = list(range(host, workers, hosts))
+    random_.shuffle(lost)
+    losses = []
+    for worker in lost:
+        losses.append(Loss(worker, at, at + away_s))
+        at += random_.uniform(*_NOTICED_APART_S)
+    return tuple(losses)

@@ -1,0 +1,307 @@
+"""A batch whose worker is lost runs again as it was, in its old place, on another host."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from tests.dispatcher.driver import core_with, poll_all, start_one, starts, teach
+from uncork_dispatcher.actions import Lost, Shed
+from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.policies.base import Reason
+from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.stats import Holding
+
+RULES = ApiRules(name="a", max_batch_rows=3, goal_s=10.0)
+
+
+def on_hosts(hosts: str, rules: ApiRules = RULES) -> Dispatcher:
+    """A core with a worker on each of these hosts, numbered from 0."""
+    core = core_with(rules, workers=0)
+    for worker, host in enumerate(hosts):
+        core.worker_ready(worker, now=0.0, host=host)
+    return core
+
+
+def running_three(core: Dispatcher, *, first: int = 1, now: float = 0.0) -> Dispatcher:
+    """Start requests 1, 2 and 3 as one batch on the worker that is next."""
+    for number in range(first, first + 3):
+        core.submit(number, api="a", now=now)
+    assert [start.requests for start in starts(core.poll(now))] == [(first, first + 1, first + 2)]
+    return core
+
+
+def holding(core: Dispatcher, now: float) -> Holding | None:
+    [api] = core.stats(now=now)
+    return api.holding
+
+
+def test_a_lost_batch_runs_again_whole_and_unmixed() -> None:
+    """At once, although others of its kind are queued and fit."""
+    core = running_three(on_hosts("xx", dataclasses.replace(RULES, max_batch_rows=100)))
+    core.worker_lost(0, now=0.5)
+    core.submit(4, api="a", now=0.5)
+
+    assert [(start.worker, start.requests) for start in starts(core.poll(0.5))] == [(1, (1, 2, 3))]
+    core.batch_done(2, status="worked", now=0.6)
+    assert [start.requests for start in starts(poll_all(core, 0.6))] == [(4,)]
+
+
+def test_it_runs_again_in_its_old_place() -> None:
+    """Before all that came later, though they have waited for a worker too."""
+    core = running_three(on_hosts("x"))
+    core.submit(4, api="a", now=0.1)
+    core.worker_lost(0, now=0.5)
+    assert core.poll(0.5) == []
+    [stats] = core.stats(now=0.5)
+    assert (stats.queued_requests, stats.queued_rows, stats.oldest_s) == (4, 4, 0.5)
+
+    core.worker_ready(1, now=1.0, host="x")
+    [start] = starts(core.poll(1.0))
+    assert (start.requests, start.reason) == ((1, 2, 3), "not_worth_waiting")
+
+
+def test_it_comes_first_of_those_that_arrived_at_its_time() -> None:
+    core = on_hosts("x")
+    for number in range(1, 7):
+        core.submit(number, api="a", now=0.0)
+    core.poll(0.0)
+    core.worker_lost(0, now=0.5)
+    core.worker_ready(1, now=0.5, host="x")
+
+    assert [start.requests for start in starts(core.poll(0.5))] == [(1, 2, 3)]
+
+
+def test_two_lost_batches_are_not_mixed() -> None:
+    core = running_three(running_three(on_hosts("xxyy")), first=4, now=0.1)
+    core.worker_lost(1, now=0.5)
+    core.worker_lost(0, now=0.5)
+
+    assert [(start.worker, start.requests) for start in starts(core.poll(0.5))] == [
+        (2, (1, 2, 3)),
+        (3, (4, 5, 6)),
+    ]
+
+
+def test_it_is_whole_even_if_the_limits_have_become_lower() -> None:
+    core = running_three(on_hosts("xy"))
+    core.set_api(dataclasses.replace(RULES, max_batch_rows=1))
+    core.worker_lost(0, now=0.5)
+
+    assert [start.requests for start in starts(core.poll(0.5))] == [(1, 2, 3)]
+
+
+def test_the_policy_does_not_hold_it() -> None:
+    core = on_hosts("xx", dataclasses.replace(RULES, policy="fixed:300"))
+    core.submit(1, api="a", now=0.0)
+    assert core.poll(0.0) == []
+    assert len(core.poll(0.3)) == 1
+    core.worker_lost(0, now=0.4)
+
+    assert [start.requests for start in starts(core.poll(0.4))] == [(1,)]
+
+
+def test_its_key_is_kept_and_a_full_batch_does_not_go_before_it() -> None:
+    """When a batch has ended, full batches start before anything is learned from it."""
+    core = on_hosts("xy")
+    now = teach(core, 0.1)
+    core.submit(1, api="a", key="k", now=now)
+    [lost] = starts(core.poll(now))
+    running_three(core, first=2, now=now)
+    core.worker_lost(lost.worker, now=now)
+    for number in range(5, 9):
+        core.submit(number, api="a", now=now + 0.1)
+    core.batch_done(lost.batch + 1, status="worked", now=now + 0.1)
+
+    assert [(start.key, start.requests) for start in starts(poll_all(core, now + 0.1))] == [("k", (1,))]
+
+
+@pytest.mark.parametrize("draining", [False, True])
+def test_draining_runs_it_again(draining: bool) -> None:
+    core = running_three(on_hosts("xy"))
+    if draining:
+        core.drain(now=0.1)
+    core.worker_lost(0, now=0.5)
+    reason: Reason = "drain" if draining else "not_worth_waiting"
+
+    assert [(start.requests, start.reason) for start in starts(core.poll(0.5))] == [((1, 2, 3), reason)]
+
+
+# Requests of a lost batch that end otherwise
+
+
+def test_cancelled_requests_do_not_run_again() -> None:
+    """Whether they left before the loss or after it; the others run as one batch."""
+    core = running_three(on_hosts("x"))
+    core.cancel(1, now=0.2)
+    core.worker_lost(0, now=0.5)
+    core.cancel(3, now=0.6)
+    core.worker_ready(1, now=0.7)
+
+    assert [start.requests for start in starts(core.poll(0.7))] == [(2,)]
+
+
+def test_nobody_left_nothing_to_run() -> None:
+    """All have left: before the loss, after it, or while it runs again."""
+    core = running_three(on_hosts("xxx"))
+    core.cancel(1, now=0.2)
+    core.worker_lost(0, now=0.5)
+    core.cancel(2, now=0.5)
+    [again] = starts(core.poll(0.5))
+    core.cancel(3, now=0.6)
+    core.worker_lost(again.worker, now=0.7)
+
+    assert core.poll(0.7) == []
+    assert core.is_empty
+
+
+def test_it_is_not_shed_for_being_late() -> None:
+    """Its answer comes late; but a client may give up, and then the others run."""
+    core = core_with(ApiRules(name="a", goal_s=1.0), ApiRules(name="b"))
+    now = teach(core, 0.1)
+    for number, patience in ((1, 0.9), (2, 9.0), (3, math.inf)):
+        core.submit(number, api="a", now=now, expires_at=now + patience)
+    core.poll(now)
+    core.worker_ready(1, now=now)
+    busy = start_one(core, 4, api="b", now=now)
+    core.worker_lost(0, now=now + 0.1)
+    assert core.poll(now + 0.1) == []
+    [shed] = core.poll(core.next_wakeup())
+    assert isinstance(shed, Shed)
+    assert (shed.request, shed.reason) == (1, "client_deadline")
+
+    core.batch_done(busy.batch, status="worked", now=now + 5.0)
+    assert [start.requests for start in starts(poll_all(core, now + 5.0))] == [(2, 3)]
+
+
+def test_without_workers_it_waits_past_its_goal_but_not_for_ever() -> None:
+    """No longer than a batch may run; then each of its requests is shed."""
+    core = running_three(on_hosts("x", ApiRules(name="a", goal_s=2.0, timeout_s=9.0)))
+    core.worker_lost(0, now=0.5)
+    assert core.poll(0.5) == []
+    assert core.next_wakeup() == 9.5
+
+    sheds = core.poll(9.5)
+    assert [(shed.request, shed.reason) for shed in sheds if isinstance(shed, Shed)] == [
+        (1, "no_worker"),
+        (2, "no_worker"),
+        (3, "no_worker"),
+    ]
+    assert core.is_empty
+
+
+def test_a_lone_request_runs_three_times_at_most() -> None:
+    """Somebody else may have killed the first two workers; the third time it is lost."""
+    core = on_hosts("xxx")
+    start_one(core, 1, now=0.0)
+    for worker in (0, 1):
+        core.worker_lost(worker, now=0.1)
+        assert [(start.worker, start.requests) for start in starts(core.poll(0.1))] == [(worker + 1, (1,))]
+
+    core.worker_lost(2, now=0.2)
+    assert core.poll(0.2) == [Lost(1)]
+    assert core.is_empty
+
+
+def test_a_repeated_batch_may_time_out_too() -> None:
+    core = running_three(on_hosts("xx", dataclasses.replace(RULES, timeout_s=1.0)))
+    core.worker_lost(0, now=0.5)
+    core.poll(0.5)
+    [abandon] = core.poll(1.5)
+
+    assert abandon[1:] == (1, (1, 2, 3))
+    assert core.is_empty
+
+
+# Hosts
+
+
+def test_it_runs_on_another_host_that_has_an_idle_worker() -> None:
+    """Though a worker of its own has been idle for longer."""
+    core = running_three(on_hosts("xxxy"))
+    core.worker_lost(0, now=0.5)
+
+    assert [start.worker for start in starts(core.poll(0.5))] == [3]
+
+
+def test_it_waits_for_a_busy_worker_of_another_host() -> None:
+    """Others take the idle worker of its own meanwhile. Not even a loss there is its second."""
+    core = running_three(running_three(on_hosts("xyx")), first=4)
+    core.worker_lost(0, now=0.5)
+    core.submit(7, api="a", now=0.5)
+    [other] = starts(core.poll(0.5))
+    assert (other.worker, other.requests) == (2, (7,))
+    core.worker_lost(2, now=0.53125)
+    core.worker_ready(3, now=0.53125, host="x")
+    assert core.poll(0.53125) == []
+    assert holding(core, 0.53125) == Holding(2.0, "host")
+
+    core.batch_done(2, status="worked", now=0.6)
+    assert [(start.worker, start.requests) for start in starts(poll_all(core, 0.6))] == [(1, (1, 2, 3))]
+    core.batch_done(4, status="worked", now=0.7)
+    assert [(start.worker, start.requests) for start in starts(poll_all(core, 0.7))] == [(1, (7,))]
+
+
+def test_it_does_not_wait_for_longer_than_two_seconds() -> None:
+    core = running_three(running_three(on_hosts("xyx")), first=4)
+    core.worker_lost(0, now=0.5)
+    assert core.poll(0.5) == []
+    assert core.next_wakeup() == 2.5
+
+    assert [(start.worker, start.requests) for start in starts(core.poll(2.5))] == [(2, (1, 2, 3))]
+
+
+def test_it_runs_on_its_own_host_if_no_other_has_workers() -> None:
+    """There was another, whose worker is lost or has been retired."""
+    core = running_three(running_three(on_hosts("yxzx")), first=4)
+    core.worker_retired(2, now=0.1)
+    core.worker_lost(0, now=0.2)
+    assert [start.worker for start in starts(core.poll(0.2))] == [3]
+
+    core.worker_ready(4, now=0.3, host="x")
+    core.worker_lost(1, now=0.3)
+    assert [(start.worker, start.requests) for start in starts(core.poll(0.3))] == [(4, (4, 5, 6))]
+
+
+def test_other_batches_avoid_the_host_too() -> None:
+    core = on_hosts("xxy")
+    core.worker_lost(0, now=0.0)
+    assert start_one(core, 1, now=1.9).worker == 2
+    core.batch_done(1, status="worked", now=1.9)
+
+    assert start_one(core, 2, now=2.0).worker == 1
+
+
+# Retired workers
+
+
+def test_a_retired_worker_answers_its_batch_and_gets_no_other() -> None:
+    core = running_three(on_hosts("x"))
+    core.submit(4, api="a", now=0.1)
+    core.worker_retired(0, now=0.2)
+    assert core.batch_done(1, status="worked", now=0.3)
+    assert poll_all(core, 0.3) == []
+    assert repr(core) == "<Dispatcher queued=1 running=0 idle=0>"
+
+    core.worker_ready(1, now=0.4)
+    assert [start.worker for start in starts(core.poll(0.4))] == [1]
+
+
+def test_the_batch_of_a_retired_worker_that_dies_runs_again() -> None:
+    """On any worker: no host has died."""
+    core = running_three(on_hosts("xxy"))
+    core.worker_retired(0, now=0.1)
+    core.worker_lost(0, now=0.2)
+
+    assert [(start.worker, start.requests) for start in starts(core.poll(0.2))] == [(1, (1, 2, 3))]
+
+
+def test_a_retired_worker_that_hangs_is_abandoned() -> None:
+    core = running_three(on_hosts("x", dataclasses.replace(RULES, timeout_s=1.0)))
+    core.worker_retired(0, now=0.1)
+
+    assert [abandon[1:] for abandon in core.poll(1.0)] == [(0, (1, 2, 3))]
+    core.worker_lost(0, now=1.1)
+    assert core.is_empty
