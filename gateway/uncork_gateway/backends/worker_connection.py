@@ -218,7 +218,7 @@ class WorkerConnection(asyncio.Protocol):
             case Piece(batch=batch, head=head):
                 self._streamed(batch, head, frame.payload)
             case Leaving():
-                self._leaves(self)
+                self._wants_to_leave()
             case Batch() | Cancel() | Ping():
                 raise FrameError("a worker may not send Batch, Cancel or Ping")
 
@@ -247,6 +247,11 @@ class WorkerConnection(asyncio.Protocol):
     def _report_ready(self, hello: Hello, ready: Ready) -> None:
         self._listener.worker_profiled(self.number, ready)
         self._listener.worker_ready(self.number, hello)
+
+    def _wants_to_leave(self) -> None:
+        if self.hello is not None:
+            log.info("worker %d on %s is leaving", self.hello.index, self.hello.host)
+        self._leaves(self)
 
     def _leave_if_idle(self) -> None:
         if self._is_retiring and self._running is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import socket
@@ -39,9 +40,11 @@ log = logging.getLogger("uncork.gateway")
 # Limits on peers that have not proved that they know the token.
 _HANDSHAKE_S = 5.0
 _MOST_UNPROVED = 64
-
+# How long to wait if the process has no file descriptor left.
+_ACCEPT_AGAIN_S = 1.0
 
 _TOO_SLOW = f"no handshake within {_HANDSHAKE_S:g} s"
+_TOO_SLOW_TLS = f"{_TOO_SLOW}; this port requires TLS, which --ca or --tls of the worker turns on"
 
 
 class Refused(Exception):
@@ -94,20 +97,33 @@ class WorkerListener:
         self._port = port
         self._overrides = list(overrides)
         self._warmup_seconds = warmup_seconds
-        self._server: asyncio.Server | None = None
+        self._accepting: asyncio.Task[None] | None = None
         self._warned_of: set[str] = set()
 
     async def listen(self) -> None:
         """Accept workers until :meth:`close`."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Introduction(self), sock=self._port.listener)
+        self._port.listener.setblocking(False)
+        self._accepting = asyncio.create_task(self._accept())
 
     def close(self) -> None:
         """Accept no more workers; those that the pool has stay."""
-        if self._server is not None:
-            self._server.close()
+        if self._accepting is not None:
+            self._accepting.cancel()
+        self._port.listener.close()
         for introduction in list(self.introductions):
             introduction.close()
+
+    async def _accept(self) -> None:
+        # Not create_server: its connections cannot be upgraded to TLS before uvloop reads the first bytes.
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, (host, port, *_) = await loop.sock_accept(self._port.listener)
+            except OSError as error:
+                log.error("cannot accept workers at present: %s", error)
+                await asyncio.sleep(_ACCEPT_AGAIN_S)
+            else:
+                Introduction(self, f"{host} port {port}").begin(connection)
 
     def answer(self, header: bytes, nonce: bytes) -> Application:
         """Return what a peer answered to a challenge with this nonce, if it proves that it knows the token.
@@ -149,38 +165,51 @@ class WorkerListener:
 class Introduction(asyncio.Protocol):
     """The handshake with one peer, within :data:`_HANDSHAKE_S` and a few kilobytes."""
 
-    def __init__(self, listener: WorkerListener) -> None:
+    def __init__(self, listener: WorkerListener, peer: str) -> None:
         self._listener = listener
+        self._peer = peer
         self._nonce = secrets.token_bytes(NONCE_BYTES)
         self._received = b""
-        self._peer = ""
-        self._is_challenged = False
-        """Whether the peer can read a refusal: not before TLS is established."""
         self._transport: asyncio.Transport | None = None
-        self._upgrade: asyncio.Task[None] | None = None
-        loop = asyncio.get_running_loop()
-        self._timeout = loop.call_later(_HANDSHAKE_S, self._refuse, Refused("timeout", _TOO_SLOW))
+        self._connecting: asyncio.Task[None] | None = None
+        self._timeout: asyncio.TimerHandle | None = None
+
+    def begin(self, connection: socket.socket) -> None:
+        """Shake hands over a connection, with TLS first if the port has it."""
+        if len(self._listener.introductions) >= _MOST_UNPROVED:
+            refused = Refused("too_many", f"{_MOST_UNPROVED} other handshakes are pending")
+            self._note(refused)
+            if self._listener.tls is None:
+                with contextlib.suppress(OSError):
+                    connection.send(_refusal(refused))
+            connection.close()
+            return
+        self._listener.introductions.add(self)
+        too_slow = Refused("timeout", _TOO_SLOW if self._listener.tls is None else _TOO_SLOW_TLS)
+        self._timeout = asyncio.get_running_loop().call_later(_HANDSHAKE_S, self._refuse, too_slow)
+        self._connecting = asyncio.create_task(self._connect(connection))
 
     def close(self) -> None:
         """End the handshake."""
         self._end()
+        if self._connecting is not None:
+            self._connecting.cancel()
         if self._transport is not None:
             self._transport.close()
+
+    async def _connect(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            tune(connection)
+            await loop.connect_accepted_socket(lambda: self, connection, ssl=self._listener.tls)
+        except OSError as error:
+            self._refuse(Refused("tls", f"TLS failed: {error}"))
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._peer = "{} port {}".format(*transport.get_extra_info("peername")[:2])
-        if len(self._listener.introductions) >= _MOST_UNPROVED:
-            self._refuse(Refused("too_many", f"{_MOST_UNPROVED} other handshakes are pending"))
-            return
-        self._listener.introductions.add(self)
-        tune(transport.get_extra_info("socket"))
-        if self._listener.tls is None:
-            self._challenge()
-        else:
-            self._upgrade = asyncio.create_task(self._start_tls(self._transport, self._listener.tls))
+        self._transport.write(encode_greeting(Challenge(self._nonce, PROTOCOL, VERSION)))
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -196,20 +225,6 @@ class Introduction(asyncio.Protocol):
 
     # The steps
 
-    async def _start_tls(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
-        try:
-            upgraded = await asyncio.get_running_loop().start_tls(transport, self, tls, server_side=True)
-        except OSError as error:
-            self._refuse(Refused("tls", f"TLS failed: {error}"))
-            return
-        self._transport = cast("asyncio.Transport", upgraded)
-        self._challenge()
-
-    def _challenge(self) -> None:
-        assert self._transport is not None
-        self._is_challenged = True
-        self._transport.write(encode_greeting(Challenge(self._nonce, PROTOCOL, VERSION)))
-
     def _read(self) -> None:
         if len(self._received) < HEAD_BYTES:
             return
@@ -224,14 +239,20 @@ class Introduction(asyncio.Protocol):
         self._listener.admit(self._transport, application, self._nonce)
 
     def _refuse(self, refused: Refused) -> None:
-        self._listener.on_refusal(refused.reason)
-        log.warning("refused a worker from %s: %s", self._peer, refused)
-        if self._is_challenged and self._transport is not None:
-            self._transport.write(encode_greeting(Refusal(reason=refused.reason, message=str(refused))))
+        self._note(refused)
+        if self._transport is not None:
+            self._transport.write(_refusal(refused))
         self.close()
 
+    def _note(self, refused: Refused) -> None:
+        self._listener.on_refusal(refused.reason)
+        log.warning("refused a worker from %s: %s", self._peer, refused)
+
     def _end(self) -> None:
-        self._timeout.cancel()
+        if self._timeout is not None:
+            self._timeout.cancel()
         self._listener.introductions.discard(self)
-        if self._upgrade is not None:
-            self._upgrade.cancel()
+
+
+def _refusal(refused: Refused) -> bytes:
+    return encode_greeting(Refusal(reason=refused.reason, message=str(refused)))

@@ -147,8 +147,9 @@ def test_one_file_can_be_for_both_commands(tmp_path: Path) -> None:
 
 
 def test_variables_of_others_are_passed_over() -> None:
-    """Those of our locust file, and those that Kubernetes and Docker set for a service called uncork."""
+    """Of our locust file, of `uncork worker`, and those that Kubernetes sets for a service called uncork."""
     others = {
+        "UNCORK_NODE": "machine-a",
         "UNCORK_PATH": "/predict",
         "UNCORK_SERVICE_HOST": "10.0.0.1",
         "UNCORK_SERVICE_PORT": "80",

@@ -18,6 +18,7 @@ from uncork_gateway.pages.curl import curl, has_short_example
 from uncork_workers.process.logs import is_watched
 from uncork_workers.wire.schema import CSV, JSON, NPY, ApiDescription, ServiceDescription
 
+_EVERY_ADDRESS = ("0.0.0.0", "::")
 _NAMES = {JSON: "JSON", CSV: "CSV", NPY: "npy"}
 
 
@@ -81,9 +82,10 @@ def waiting_for_workers(
     """Return how to start a worker on another machine, and where to see it."""
     host, number = port.listener.getsockname()[:2]
     address = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
+    dialed = f"HOST:{number}" if host in _EVERY_ADDRESS else address
     tls = " --ca FILE" if port.tls is not None else ""
     return (
-        f"workers can connect to {address}: uncork worker {target or 'TARGET'} --gateway {address} "
+        f"workers can connect to {address}: uncork worker {target or 'TARGET'} --gateway {dialed} "
         f"--token-file {token_file}{tls}; see {listeners.admin_url}/status"
     )
 

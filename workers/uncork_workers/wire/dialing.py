@@ -145,7 +145,7 @@ class Dialer:
             while len(data) < count:
                 more = connection.recv(count - len(data))
                 if not more:
-                    raise EOFError("the gateway closed the connection during the handshake")
+                    raise EOFError("the gateway closed the connection during the handshake; its log says why")
                 data += more
             return data
 
