@@ -43,7 +43,7 @@ from uncork.config.file import read_file
         ("host = 1.5", "host must be a string, got 1.5"),
         ("host = true", "host must be a string, got True"),
         ("[proxy]\nurls = 1", ""),
-        ("workers = 0", "workers must be a whole number from 1, got '0'"),
+        ("workers = -1", "workers must be a whole number from 0, got '-1'"),
         ('log-level = "loud"', "log-level must be one of debug, info, warning, error, got 'loud'"),
         (
             'gpus = "all"',
@@ -119,7 +119,7 @@ def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
             " is a setting of an API, and uncork proxy has none; unset it",
         ),
         ("serve", "UNCORK_PORT", "x", " must be a whole number from 0 to 65535, got 'x'"),
-        ("serve", "UNCORK_WORKERS", "0", " must be a whole number from 1, got '0'"),
+        ("serve", "UNCORK_WORKERS", "-1", " must be a whole number from 0, got '-1'"),
         ("serve", "UNCORK_RELOAD", "maybe", " must be true or false, got 'maybe'"),
         (
             "serve",
