@@ -96,7 +96,7 @@ async def _serve(
     await gateway.listen(str(folder / _WORKERS))
     await gateway.listen(str(folder / _STANDBYS), standby=True)
     if worker_port is not None:
-        await gateway.listen_on_tcp(worker_port)
+        gateway.listen_on_tcp(worker_port)
         log.info("%s", banner.waiting_for_workers(worker_port, options.target, options.worker_token_file))
     supervisor.start()
     gateway.events.expect_workers(options.workers)

@@ -95,15 +95,15 @@ class Dialer:
     Attributes:
         addresses: the gateways; any of them will do.
         token: the secret that gateway and workers share.
-        tls: the worker's side of TLS; None for plain TCP.
         instance: identifies this process to the gateway, also when it connects again.
+        tls: the worker's side of TLS; None for plain TCP.
         launch, standby: see :class:`Application`.
     """
 
     addresses: Sequence[Address]
     token: bytes
+    instance: str
     tls: ssl.SSLContext | None = None
-    instance: str = ""
     launch: int | None = None
     standby: bool = False
 
