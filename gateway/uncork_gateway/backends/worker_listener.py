@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
@@ -30,6 +30,7 @@ from uncork_workers.wire.handshake import (
     gateway_proof,
     greeting_length,
     is_same,
+    printable,
     worker_proof,
 )
 from uncork_workers.wire.overrides import Override
@@ -40,9 +41,8 @@ log = logging.getLogger("uncork.gateway")
 # Limits on peers that have not proved that they know the token.
 _HANDSHAKE_S = 5.0
 _MOST_UNPROVED = 64
-# How long to wait if the process has no file descriptor left.
-_ACCEPT_AGAIN_S = 1.0
-
+# After a failure to accept, as without free file descriptors.
+_RETRY_S = 1.0
 _TOO_SLOW = f"no handshake within {_HANDSHAKE_S:g} s"
 _TOO_SLOW_TLS = f"{_TOO_SLOW}; this port requires TLS, which --ca or --tls of the worker turns on"
 
@@ -53,6 +53,10 @@ class Refused(Exception):
     def __init__(self, reason: RefusalReason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+    def greeting(self) -> bytes:
+        """Return the message to the peer."""
+        return encode_greeting(Refusal(reason=self.reason, message=str(self)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,33 +101,40 @@ class WorkerListener:
         self._port = port
         self._overrides = list(overrides)
         self._warmup_seconds = warmup_seconds
-        self._accepting: asyncio.Task[None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._warned_of: set[str] = set()
 
-    async def listen(self) -> None:
+    def listen(self) -> None:
         """Accept workers until :meth:`close`."""
         self._port.listener.setblocking(False)
-        self._accepting = asyncio.create_task(self._accept())
+        self._watch()
 
     def close(self) -> None:
         """Accept no more workers; those that the pool has stay."""
-        if self._accepting is not None:
-            self._accepting.cancel()
-        self._port.listener.close()
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._port.listener.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._port.listener)
+            self._port.listener.close()
         for introduction in list(self.introductions):
             introduction.close()
 
-    async def _accept(self) -> None:
-        # Not create_server: its connections cannot be upgraded to TLS before uvloop reads the first bytes.
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                connection, (host, port, *_) = await loop.sock_accept(self._port.listener)
-            except OSError as error:
-                log.error("cannot accept workers at present: %s", error)
-                await asyncio.sleep(_ACCEPT_AGAIN_S)
-            else:
-                Introduction(self, f"{host} port {port}").begin(connection)
+    def _watch(self) -> None:
+        asyncio.get_running_loop().add_reader(self._port.listener, self._accept)
+
+    def _accept(self) -> None:
+        """Accept a connection. A server of the loop would not report the failures of TLS."""
+        try:
+            connection, (host, port, *_) = self._port.listener.accept()
+        except (BlockingIOError, ConnectionError):  # the peer has gone
+            return
+        except OSError as error:
+            log.error("cannot accept workers at present: %s", error.strerror)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._port.listener)
+            self._retry = loop.call_later(_RETRY_S, self._watch)
+            return
+        Introduction(self, f"{host} port {port}").begin(connection)
 
     def answer(self, header: bytes, nonce: bytes) -> Application:
         """Return what a peer answered to a challenge with this nonce, if it proves that it knows the token.
@@ -173,37 +184,29 @@ class Introduction(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._timeout: asyncio.TimerHandle | None = None
+        self._has_ended = False
 
     def begin(self, connection: socket.socket) -> None:
-        """Shake hands over a connection, with TLS first if the port has it."""
+        """Start the handshake on an accepted connection, unless too many are pending."""
+        connection.setblocking(False)
         if len(self._listener.introductions) >= _MOST_UNPROVED:
             refused = Refused("too_many", f"{_MOST_UNPROVED} other handshakes are pending")
-            self._note(refused)
-            if self._listener.tls is None:
-                with contextlib.suppress(OSError):
-                    connection.send(_refusal(refused))
-            connection.close()
+            with connection, suppress(OSError):
+                if self._listener.tls is None:
+                    connection.send(refused.greeting())
+            self._refuse(refused)
             return
         self._listener.introductions.add(self)
+        self._connecting = asyncio.create_task(self._connect(connection))
+        self._connecting.add_done_callback(lambda _: self._release(connection))
         too_slow = Refused("timeout", _TOO_SLOW if self._listener.tls is None else _TOO_SLOW_TLS)
         self._timeout = asyncio.get_running_loop().call_later(_HANDSHAKE_S, self._refuse, too_slow)
-        self._connecting = asyncio.create_task(self._connect(connection))
 
     def close(self) -> None:
         """End the handshake."""
         self._end()
-        if self._connecting is not None:
-            self._connecting.cancel()
         if self._transport is not None:
             self._transport.close()
-
-    async def _connect(self, connection: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            tune(connection)
-            await loop.connect_accepted_socket(lambda: self, connection, ssl=self._listener.tls)
-        except OSError as error:
-            self._refuse(Refused("tls", f"TLS failed: {error}"))
 
     # asyncio.Protocol
 
@@ -225,6 +228,18 @@ class Introduction(asyncio.Protocol):
 
     # The steps
 
+    async def _connect(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            tune(connection)
+            await loop.connect_accepted_socket(lambda: self, connection, ssl=self._listener.tls)
+        except OSError as error:
+            self._refuse(Refused("tls", f"TLS failed: {error}"))
+
+    def _release(self, connection: socket.socket) -> None:
+        if self._transport is None:
+            connection.close()
+
     def _read(self) -> None:
         if len(self._received) < HEAD_BYTES:
             return
@@ -239,20 +254,18 @@ class Introduction(asyncio.Protocol):
         self._listener.admit(self._transport, application, self._nonce)
 
     def _refuse(self, refused: Refused) -> None:
-        self._note(refused)
+        if self._has_ended:
+            return
+        self._listener.on_refusal(refused.reason)
+        log.warning("refused a worker from %s: %s", self._peer, printable(str(refused)))
         if self._transport is not None:
-            self._transport.write(_refusal(refused))
+            self._transport.write(refused.greeting())
         self.close()
 
-    def _note(self, refused: Refused) -> None:
-        self._listener.on_refusal(refused.reason)
-        log.warning("refused a worker from %s: %s", self._peer, refused)
-
     def _end(self) -> None:
+        self._has_ended = True
+        self._listener.introductions.discard(self)
         if self._timeout is not None:
             self._timeout.cancel()
-        self._listener.introductions.discard(self)
-
-
-def _refusal(refused: Refused) -> bytes:
-    return encode_greeting(Refusal(reason=refused.reason, message=str(refused)))
+        if self._connecting is not None and self._transport is None:
+            self._connecting.cancel()

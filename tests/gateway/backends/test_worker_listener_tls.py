@@ -1,116 +1,155 @@
-"""Workers that connect over TLS, on the event loop that the server uses."""
-
-from __future__ import annotations
+"""The worker port with TLS, on the loop of the tests and on that of a server."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
-from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, cast
 
 import pytest
-import trustme
-import uvloop
 
-from uncork_gateway.backends.worker_listener import WorkerListener, WorkerPort
-from uncork_gateway.backends.worker_pool import WorkerPool
-from uncork_workers.wire.dialing import Address, Dialer, GatewayUnreachable, client_tls
-from uncork_workers.wire.handshake import Application
+from tests.gateway.backends.listener_stage import LOOPS, Certificates, PortStage, run_on, worker_port
+from tests.gateway.fake_worker import service
+from tests.gateway.running import turns
+from tests.gateway.worker_peer import application
+from uncork_gateway.backends import worker_listener
+from uncork_workers.wire.messages import Hello, Ping, Ready
 
-TOKEN = b"a token for these tests"
-AUTHORITY, OF_WORKERS = trustme.CA(), trustme.CA()
-
-
-class ClosingPool:
-    """Takes connections from the listener and closes them."""
-
-    def admit(self, transport: asyncio.Transport, application: Application) -> int:
-        asyncio.get_running_loop().call_soon(transport.close)
-        return 0
+pytestmark = pytest.mark.parametrize("loop", LOOPS)
 
 
-def server_tls(*, client_ca: trustme.CA | None = None) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    AUTHORITY.issue_cert("127.0.0.1").configure_cert(context)
-    if client_ca is not None:
-        client_ca.configure_trust(context)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
+@pytest.fixture(scope="module")
+def certificates() -> Certificates:
+    return Certificates()
 
 
-def dial_all(
-    tls: ssl.SSLContext, dial: Callable[[int], object], *, workers: int, times: int
-) -> tuple[Counter[str], list[Exception]]:
-    """Dial a listener in threads; return the refusals and the errors of the workers."""
-    refusals, errors = Counter[str](), list[Exception]()
+def test_a_worker_is_accepted_over_tls(loop: str, certificates: Certificates) -> None:
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server()) as on:
+            worker, index = await on.dial(tls=certificates.client())
+            worker.send(Hello(index=index, service=service()))
+            worker.send(Ready())
+            for _ in range(2):
+                assert await on.news.news.get() == ("joining", None)
+            on.pool.ping_idle()
+            assert await worker.next() == Ping()
+            assert on.refusals == []
 
-    def one(port: int) -> None:
-        for _ in range(times):
-            try:
-                dial(port)
-            except Exception as error:
-                errors.append(error)
-
-    async def main() -> None:
-        listening = socket.create_server(("127.0.0.1", 0))
-        listener = WorkerListener(
-            cast(WorkerPool, ClosingPool()),
-            WorkerPort(listener=listening, token=TOKEN, tls=tls),
-            overrides=[],
-            warmup_seconds=0.0,
-            on_refusal=lambda reason: refusals.update([reason]),
-        )
-        await listener.listen()
-        port = listening.getsockname()[1]
-        await asyncio.gather(*(asyncio.to_thread(one, port) for _ in range(workers)))
-        listener.close()
-
-    uvloop.run(main())
-    return refusals, errors
+    run_on(loop, scenario())
 
 
-def dialer(port: int, tls: ssl.SSLContext) -> Dialer:
-    return Dialer(addresses=[Address("127.0.0.1", port)], token=TOKEN, tls=tls)
+def test_a_worker_with_another_token_is_refused_over_tls(loop: str, certificates: Certificates) -> None:
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server()) as on:
+            peer = await on.peer(certificates.client())
+            peer.send(application(await peer.challenge(), token=b"another token ..."))
+
+            assert (await peer.refusal()).reason == "token"
+            assert on.refusals == ["token"]
+
+    run_on(loop, scenario())
 
 
-@pytest.fixture
-def ca(tmp_path: Path) -> Path:
-    path = tmp_path / "ca.pem"
-    AUTHORITY.cert_pem.write_to_path(str(path))
-    return path
+def test_a_worker_may_begin_tls_before_it_is_accepted(loop: str, certificates: Certificates) -> None:
+    """Its first bytes are in the socket when the gateway's loop gets to accept it."""
+
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server()) as on:
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            tls = certificates.client().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+            with socket.create_connection(on.address) as connection:
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    tls.do_handshake()
+                connection.sendall(outgoing.read())
+                connection.setblocking(False)
+                while not tls.cipher():
+                    received = await asyncio.get_running_loop().sock_recv(connection, 65536)
+                    assert received, on.refusals
+                    incoming.write(received)
+                    with contextlib.suppress(ssl.SSLWantReadError):
+                        tls.do_handshake()
+                connection.sendall(outgoing.read())
+            await turns(20)
+            assert on.refusals == []
+
+    run_on(loop, scenario())
 
 
-def test_the_first_bytes_of_a_worker_are_those_of_tls(ca: Path) -> None:
-    """However early they arrive."""
-    tls = client_tls(ca)
+def test_workers_must_have_a_certificate_if_the_gateway_requires_one(
+    loop: str, certificates: Certificates
+) -> None:
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server(of_workers=True)) as on:
+            # With TLS 1.3, a client learns of this when it first reads.
+            peer = await on.peer(certificates.client())
+            with pytest.raises((ssl.SSLError, EOFError, ConnectionError)):
+                await peer.challenge()
+            assert on.refusals == ["tls"]
+            assert await on.accepts_workers(certificates.client(with_certificate=True))
 
-    refusals, errors = dial_all(
-        server_tls(), lambda port: dialer(port, tls).dial().connection.close(), workers=4, times=10
-    )
-
-    assert (refusals, errors) == (Counter(), [])
-
-
-def test_a_worker_without_the_certificate_that_the_port_requires_is_refused(ca: Path) -> None:
-    tls = client_tls(ca)
-
-    refusals, errors = dial_all(
-        server_tls(client_ca=OF_WORKERS), lambda port: dialer(port, tls).dial(), workers=1, times=3
-    )
-
-    assert refusals == {"tls": 3}
-    assert [type(error) for error in errors] == [GatewayUnreachable] * 3
+    run_on(loop, scenario())
 
 
-def test_a_worker_without_tls_is_told_that_the_port_requires_it(ca: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("uncork_gateway.backends.worker_listener._HANDSHAKE_S", 0.05)
+@pytest.mark.parametrize("of_another", [False, True])
+def test_handshakes_of_tls_that_fail_leave_nothing(
+    loop: str, of_another: bool, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """More than may be pending: of peers that leave, and of workers that trust another authority."""
 
-    def dial(port: int) -> None:
-        with socket.create_connection(("127.0.0.1", port)) as plain:
-            assert plain.recv(1) == b""
+    async def fails(on: PortStage) -> None:
+        if of_another:
+            with pytest.raises(ssl.SSLError):
+                await on.peer(Certificates().client())
+        else:
+            peer = await on.peer()
+            peer.send_bytes(b"\x16\x03\x01")
+            await turns()
+            peer.abort()
+        await turns(10)
 
-    refusals, errors = dial_all(server_tls(), dial, workers=1, times=1)
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server()) as on:
+            for _ in range(3):
+                await fails(on)
+            await turns(20)
+            assert not on.listener.introductions
+            assert on.refusals == ["tls"] * 3
+            assert await on.accepts_workers(certificates.client())
 
-    assert (refusals, errors) == ({"timeout": 1}, [])
+    run_on(loop, scenario())
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 3
+    assert all("TLS failed: " in message for message in messages)
+
+
+def test_a_peer_without_tls_is_refused(loop: str, certificates: Certificates) -> None:
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server()) as on:
+            peer = await on.peer()
+            peer.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                while await peer.reader.read(1000):
+                    pass
+
+            assert on.refusals == ["tls"]
+            assert await on.accepts_workers(certificates.client())
+
+    run_on(loop, scenario())
+
+
+def test_a_peer_that_is_silent_before_tls_is_refused(
+    loop: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets no text, which would be no TLS."""
+
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server()) as on:
+            with monkeypatch.context() as patch:
+                patch.setattr(worker_listener, "_HANDSHAKE_S", 0.0)
+                peer = await on.peer()
+                await peer.closed()
+
+            assert on.refusals == ["timeout"]
+            assert not on.listener.introductions
+            assert await on.accepts_workers(certificates.client())
+
+    run_on(loop, scenario())
