@@ -70,7 +70,7 @@ class Gateway:
         """Accept workers on a Unix socket; those on a ``standby`` socket wait for :meth:`take_over`."""
         await self._pool.listen(socket_path, standby=standby)
 
-    async def listen_on_tcp(self, port: WorkerPort) -> None:
+    def listen_on_tcp(self, port: WorkerPort) -> None:
         """Accept workers that know the token on a TCP socket."""
         refused = Counter(
             "uncork_worker_connections_refused",
@@ -85,7 +85,7 @@ class Gateway:
             warmup_seconds=self._settings.warmup_seconds,
             on_refusal=lambda reason: refused.labels(reason).inc(),
         )
-        await self._listener.listen()
+        self._listener.listen()
 
     def retire(self, launch: int) -> bool:
         """Let a process of the supervisor finish its batch and exit; return False if it is not connected."""

@@ -69,7 +69,7 @@ async def test_workers_stop_one_by_one_long_after_the_traffic_has(caplog: pytest
     await on.run(seconds=250, rows_per_s=0)
     assert on.resized == [most]
     with caplog.at_level(logging.INFO, "uncork.gateway"):
-        await on.run(seconds=100, rows_per_s=0)
+        await on.run(seconds=130, rows_per_s=0)
 
     assert on.resized[1:3] == [most - 1, most - 2]
     assert f"stopping workers, from {most} to {most - 1}: the traffic needs 1" in caplog.text

@@ -170,9 +170,11 @@ class WorkerPool:
                     leaving.add(old.hello.launch)
                 heir = heirs.pop(old.hello.index, None)
                 if heir is None:
-                    self._lost(old.number, old.hello)
+                    self._listener.worker_leaves(old.number)
                 else:
                     self._inherit(heir, old.number)
+                    if heir.hello is not None and heir.hello.host != old.hello.host:
+                        self._listener.worker_ready(old.number, heir.hello)
             old.retire()
         for heir in heirs.values():
             self._inherit(heir, heir.number)

@@ -164,14 +164,25 @@ def test_the_api_that_takes_most_is_named() -> None:
     assert (workers_needed([rare, LOAD]) or Need(0, None, "goal")).api == "predict"
 
 
-def test_a_worker_stays_free_of_batches_that_take_longer_than_another_goal() -> None:
+SLOW = replace(load(rate_rows=0.1, intercept_s=2.0, goal_s=30.0), api="slow")
+
+
+def test_another_api_is_waited_for() -> None:
     """A batch of 2 s every 10 s would keep the only worker from requests that must be answered in 0.3 s."""
     quick = load(rate_rows=10.0)
-    slow = replace(load(rate_rows=0.1, intercept_s=2.0, goal_s=30.0), api="slow")
 
-    assert workers(quick) == workers(slow) == 1
-    assert workers(quick, slow) == 2
-    assert workers(quick, replace(slow, estimate=quick.estimate)) == 1
+    assert workers(quick) == workers(SLOW) == 1
+    assert workers(quick, SLOW) == 2
+    assert workers(quick, replace(SLOW, estimate=quick.estimate)) == 1
+
+
+def test_a_batch_that_takes_longer_than_another_goal_needs_a_worker_of_its_own() -> None:
+    """The six workers have time left for it on average, but not while it runs."""
+    quick, slow = load(rate_rows=2000.0, goal_s=1.0), replace(SLOW, rate_rows=1.0)
+    patient = replace(quick, goal_s=5.0)
+
+    assert [workers(quick), workers(quick, slow)] == [6, 7]
+    assert [workers(patient), workers(patient, slow)] == [6, 6]
 
 
 def in_goal(one: Load, count: int) -> float:

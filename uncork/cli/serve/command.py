@@ -98,7 +98,7 @@ async def _serve(
     await gateway.listen(str(folder / _WORKERS))
     await gateway.listen(str(folder / _STANDBYS), standby=True)
     if worker_port is not None:
-        await gateway.listen_on_tcp(worker_port)
+        gateway.listen_on_tcp(worker_port)
         waiting = banner.waiting_for_workers(
             worker_port, listeners, target=options.target, token_file=options.worker_token_file
         )
