@@ -234,7 +234,8 @@ class Introduction(asyncio.Protocol):
             tune(connection)
             await loop.connect_accepted_socket(lambda: self, connection, ssl=self._listener.tls)
         except OSError as error:
-            self._refuse(Refused("tls", f"TLS failed: {error}"))
+            reason = str(error) or "the peer closed the connection"
+            self._refuse(Refused("tls", f"TLS failed: {reason}"))
 
     def _release(self, connection: socket.socket) -> None:
         if self._transport is None:

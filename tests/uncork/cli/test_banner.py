@@ -158,16 +158,3 @@ def test_it_says_how_to_start_a_worker_elsewhere(listeners: Listeners, host: str
 )
 def test_it_says_how_many_workers_there_are(listeners: Listeners, workers: str, text: str) -> None:
     assert said(listeners, workers=workers).split("\n")[0].endswith(text)
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_it_says_how_to_start_a_worker_elsewhere(listeners: Listeners, host: str) -> None:
-    """With a word in place of an address that other machines cannot dial."""
-    with socket.create_server((host, 0)) as listener:
-        port = WorkerPort(listener=listener, token=b"a token for these tests")
-        number = listener.getsockname()[1]
-        text = banner.waiting_for_workers(port, listeners, target="", token_file=Path("token"))
-
-    dialed = {"127.0.0.1": "127.0.0.1", "0.0.0.0": "HOST"}[host]
-    assert text.startswith(f"workers can connect to {host}:{number}: ")
-    assert f"uncork worker TARGET --gateway {dialed}:{number} --token-file token;" in text
