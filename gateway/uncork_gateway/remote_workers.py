@@ -54,7 +54,8 @@ class RemoteWorkers:
         try:
             self._events.serve(service)
         except ValueError as error:
-            self._events.unusable(str(error))
+            # Unlike a launched worker's, it is no reason to exit: other workers may come.
+            log.error("a remote worker has a service that cannot be served: %s", error)
             return False
         return True
 
