@@ -57,7 +57,7 @@ def test_the_gateway_listens_where_the_pod_says() -> None:
         "workers": serve["worker_port"],
     }
     assert {serve["host"], serve["admin_host"], serve["worker_host"]} == {"0.0.0.0"}
-    assert serve["workers"] == 0
+    assert serve["workers"] == "0"
     assert container(GATEWAY)["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "admin"}
     annotations = GATEWAY["template"]["metadata"]["annotations"]
     assert annotations["prometheus.io/port"] == str(serve["admin_port"])

@@ -139,6 +139,19 @@ def test_on_a_terminal_what_is_told_has_lines_of_its_own(
     assert plain == "  POST http://h/a\n       first\n       second\n"
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_it_says_how_to_start_a_worker_elsewhere(listeners: Listeners, host: str) -> None:
+    """With a word in place of an address that other machines cannot dial."""
+    with socket.create_server((host, 0)) as listener:
+        port = WorkerPort(listener=listener, token=b"a token for these tests")
+        number = listener.getsockname()[1]
+        text = banner.waiting_for_workers(port, listeners, target="", token_file=Path("token"))
+
+    dialed = {"127.0.0.1": "127.0.0.1", "0.0.0.0": "HOST"}[host]
+    assert text.startswith(f"workers can connect to {host}:{number}: ")
+    assert f"uncork worker TARGET --gateway {dialed}:{number} --token-file token;" in text
+
+
 @pytest.mark.parametrize(
     ("workers", "text"),
     [("1", "S with 1 worker"), ("2-16", "S with 2 to 16 workers"), ("0", "S with workers on other machines")],
