@@ -55,7 +55,8 @@ class RemoteWorkers:
         try:
             self._events.serve(successor)
         except ValueError as error:
-            self._events.unusable(str(error))
+            # Unlike a launched worker's, it is no reason to exit: other workers may come.
+            log.error("a remote worker has a service that cannot be served: %s", error)
             self._unusable.append(successor)
             return
         if not is_first:

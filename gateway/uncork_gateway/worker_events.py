@@ -51,7 +51,8 @@ class WorkerEvents:
             :class:`ServiceUnusable` if it cannot be served.
         files: paths of the files that the service has imported at any time.
         failures: why workers are not ready.
-        on_joining_changed: called when a worker that the supervisor did not launch has changed.
+        on_joining_changed: called when a worker that the supervisor did not launch has changed, or one that
+            it launched has brought another service.
     """
 
     def __init__(
@@ -108,6 +109,8 @@ class WorkerEvents:
             self.serve(service)
         except ValueError as error:
             self.unusable(str(error))
+        else:
+            self.on_joining_changed()
 
     def serve(self, service: ServiceDescription) -> None:
         """Put the APIs of a service in force.
@@ -151,6 +154,9 @@ class WorkerEvents:
 
     def worker_leaves(self, worker: int) -> None:
         self._dispatcher.worker_retired(worker)
+
+    def worker_gone(self, index: int) -> None:
+        self.failures.disconnected(index)
 
     def joining_changed(self) -> None:
         self.on_joining_changed()

@@ -167,9 +167,14 @@ class WorkerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Close the connection at once. What is still to be sent would keep it open if nobody reads."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def drop(self) -> None:
         """Close the connection of an unusable worker; the supervisor kills a process that it launched."""
-        self.close()
+        self.abort()
         if self.hello is not None and self.hello.launch is not None:
             self._listener.worker_dropped(self.hello.launch)
 

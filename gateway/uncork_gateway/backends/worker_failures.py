@@ -89,6 +89,13 @@ class WorkerFailures:
         self._last = self._deaths[index] = _Death(index, reason, failures, self._clock() + retry_s)
         return None if said else reason
 
+    def disconnected(self, index: int) -> None:
+        """Note that a worker without a supervisor has gone; nobody restarts it."""
+        self._starts.pop(index, None)
+        said = self._failed.pop(index, None) or self._failed_standbys.pop(index, None)
+        if said is not None:
+            self._last = _Death(index, said, 1, self._clock())
+
     def text(self) -> str:
         """Return why no worker is ready."""
         now = self._clock()

@@ -55,11 +55,13 @@ class WorkerPool:
         """
         for older in self._all():
             if older.instance == application.instance:
-                older.close()
+                older.abort()
         standby = application.launch is None or application.standby
         taken = {connection.index for connection in self._all()}
         index = next(index for index in itertools.count(self._reserved) if index not in taken)
-        connection = self._connection(standby=standby, instance=application.instance, offered=index)
+        # A launched worker has another index, which it sends with its description.
+        offered = index if application.launch is None else None
+        connection = self._connection(standby=standby, instance=application.instance, offered=offered)
         transport.set_protocol(connection)
         connection.connection_made(transport)
         return index
@@ -254,12 +256,17 @@ class WorkerPool:
             self._listener,
             standby=standby,
             gone=self._gone,
-            leaves=self.retire,
+            leaves=self._leaves,
             instance=instance,
             offered=offered,
         )
         (self._standbys if standby else self._connections)[number] = connection
         return connection
+
+    def _leaves(self, connection: WorkerConnection) -> None:
+        self.retire(connection)
+        if connection.hello is not None and not connection.is_launched:
+            self._listener.joining_changed()
 
     def _gone(self, connection: WorkerConnection) -> None:
         number = connection.number
@@ -276,6 +283,7 @@ class WorkerPool:
             if connection.is_ready and connection.hello is not None:
                 self._lost(number, connection.hello)
         if connection.hello is not None and not connection.is_launched:
+            self._listener.worker_gone(connection.hello.index)
             self._listener.joining_changed()
 
     def _lost(self, number: int, hello: Hello) -> None:

@@ -244,7 +244,7 @@ def test_a_signal_ends_a_worker_that_finds_no_gateway(
     run(gateway, sleep=pause)
     talking.result()
     assert len(pauses) == 20
-    reason = "the gateway closed the connection during the handshake"
+    reason = "the gateway closed the connection during the handshake; its log says why"
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
         f"no gateway answers, dialing again: {gateway.address}: {reason}"
     ]

@@ -227,7 +227,7 @@ class _Watch:
     def _ignore(self, *_: Any, **__: Any) -> None:
         """Nothing is replaced, and the runner learns of a lost worker from its batch."""
 
-    worker_imported = worker_lost = worker_leaves = joining_changed = _ignore
+    worker_imported = worker_lost = worker_leaves = worker_gone = joining_changed = _ignore
     worker_stands_by = worker_retired = batch_finished = _ignore
 
     def worker_dropped(self, launch: int) -> None:
