@@ -145,6 +145,8 @@ class Gateway:
 
     async def close(self) -> None:
         """Disconnect the workers. Those of the supervisor exit; others dial again."""
+        # While connections close one after the other, a standby must not take over.
+        self.events.on_joining_changed = lambda: None
         if self._listener is not None:
             self._listener.close()
         await self._pool.close()
