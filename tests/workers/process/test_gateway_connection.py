@@ -234,10 +234,10 @@ def test_a_worker_that_has_left_still_runs_a_batch_that_was_under_way(
 
 def test_a_worker_that_is_ready_may_have_been_sent_a_batch(ends: tuple[GatewayConnection, Gateway]) -> None:
     link, gateway = ends
-    assert not link.runs_batches
+    before = link.runs_batches
     link.send_ready(Ready())
 
-    assert link.runs_batches
+    assert (before, link.runs_batches) == (False, True)
     assert gateway.messages(1) == [Ready()]
 
 

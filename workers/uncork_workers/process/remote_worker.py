@@ -80,7 +80,7 @@ class RemoteWorker:
         log.info("stopped")
 
     def _serve_gateways(self) -> None:
-        while not self._is_stopping:
+        while True:
             connected = self._dial()
             began = time.monotonic()
             self._serve(connected)
