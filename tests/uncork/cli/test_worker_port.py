@@ -11,10 +11,12 @@ import pytest
 import trustme
 from typer.testing import CliRunner
 
+from tests.uncork.server.test_listeners import PLAIN
 from uncork.cli.app import app
 from uncork.cli.serve import banner
 from uncork.cli.serve.worker_port import WorkerPortOptions, open_worker_port
 from uncork.config.errors import WrongUsage
+from uncork.server.listeners import open_listeners
 from uncork_gateway.backends.worker_listener import WorkerPort
 
 PLAIN = WorkerPortOptions()
@@ -141,7 +143,7 @@ def test_a_port_in_use_is_told_with_its_option(folder: Path) -> None:
         (["--workers", "0"], "uncork serve: --workers 0 requires --worker-port"),
         (["x.py:X", "--worker-port", "0"], "uncork serve: --worker-port requires --worker-token-file"),
         (["x.py:X", "--worker-port", "65536"], "must be a whole number from 0 to 65535, got '65536'"),
-        (["--workers", "-1"], "must be a whole number from 0, got '-1'"),
+        (["--workers", "-1"], "must be a number from 0 or a range such as 2-16, got '-1'"),
         ([], "missing argument TARGET"),
     ],
 )
@@ -157,10 +159,15 @@ def test_the_banner_says_how_to_start_a_worker(folder: Path) -> None:
     with open_worker_port(options(folder), workers=0) as port:
         assert port is not None
         address = f"127.0.0.1:{port.listener.getsockname()[1]}"
-        line = banner.waiting_for_workers(port, "iris.py:Iris", Path("t"))
-        assert line == (
-            f"workers can connect to {address}: uncork worker iris.py:Iris --gateway {address} --token-file t"
-        )
         encrypted = WorkerPort(listener=port.listener, token=b"", tls=ssl.create_default_context())
-        line = banner.waiting_for_workers(encrypted, "", Path("t"))
-        assert line.endswith(f"uncork worker TARGET --gateway {address} --token-file t --ca FILE")
+        with open_listeners(PLAIN) as listeners:
+            line, line_tls = (
+                banner.waiting_for_workers(each, listeners, target=target, token_file=Path("t"))
+                for each, target in ((port, "iris.py:Iris"), (encrypted, ""))
+            )
+
+    assert line == (
+        f"workers can connect to {address}: uncork worker iris.py:Iris --gateway {address} --token-file t; "
+        f"see {listeners.url}/status"
+    )
+    assert f"uncork worker TARGET --gateway {address} --token-file t --ca FILE; " in line_tls
