@@ -11,7 +11,6 @@ import pytest
 import trustme
 from typer.testing import CliRunner
 
-from tests.uncork.server.test_listeners import PLAIN
 from uncork.cli.app import app
 from uncork.cli.serve import banner
 from uncork.cli.serve.worker_port import WorkerPortOptions, open_worker_port
@@ -160,14 +159,15 @@ def test_the_banner_says_how_to_start_a_worker(folder: Path) -> None:
         assert port is not None
         address = f"127.0.0.1:{port.listener.getsockname()[1]}"
         encrypted = WorkerPort(listener=port.listener, token=b"", tls=ssl.create_default_context())
-        with open_listeners(PLAIN) as listeners:
+        with open_listeners(options(folder, port=0)) as listeners:
             line, line_tls = (
                 banner.waiting_for_workers(each, listeners, target=target, token_file=Path("t"))
                 for each, target in ((port, "iris.py:Iris"), (encrypted, ""))
             )
+            url = listeners.url
 
     assert line == (
         f"workers can connect to {address}: uncork worker iris.py:Iris --gateway {address} --token-file t; "
-        f"see {listeners.url}/status"
+        f"see {url}/status"
     )
     assert f"uncork worker TARGET --gateway {address} --token-file t --ca FILE; " in line_tls
