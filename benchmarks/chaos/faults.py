@@ -61,25 +61,50 @@ MALFORMED = Fault(name="malformed", says="malformed HTTP and JSON", every_s=0.5,
 OVERSIZED = Fault(name="oversized", says="bodies over the limit", every_s=1.5, own=frozenset({413}))
 OVERLOAD = Fault(name="overload", says="4 times the rate for 5 s", every_s=40, others=frozenset({503}))
 RELOAD = Fault(name="reload", says="new workers take over (SIGHUP, uncork reload)", every_s=15)
+HOST = Fault(
+    name="host", says="SIGKILL of all workers of a host", every_s=15, others=frozenset({503}), fatal=1
+)
+PARTITION = Fault(
+    name="partition",
+    says="a host is cut off without an error, for 3 to 15 s",
+    every_s=30,
+    others=frozenset({503, 504}),  # the gateway gives up batches that exceed their time limit
+    fatal=1,
+)
 DRAIN = Fault(name="drain", says="SIGTERM under load, at the end", every_s=0, others=frozenset({503}))
 
 FAULTS = {
     fault.name: fault
-    for fault in (KILL, STOP, POISON, KILLER, LEAVE, SLOW, MALFORMED, OVERSIZED, OVERLOAD, RELOAD, DRAIN)
+    for fault in (
+        *(KILL, STOP, POISON, KILLER, LEAVE, SLOW, MALFORMED, OVERSIZED, OVERLOAD, RELOAD, HOST, PARTITION),
+        DRAIN,
+    )
 }
+"""All faults, by name."""
+OF_LOCAL_WORKERS = frozenset({"stop", "reload"})
+"""Faults whose cure is the gateway's supervisor."""
+OF_HOSTS = frozenset({"host", "partition"})
+"""Faults that need workers on hosts."""
 
 
-def parse_faults(text: str) -> tuple[Fault, ...]:
+def possible_faults(*, on_hosts: bool) -> dict[str, Fault]:
+    """Return the faults that can strike workers on hosts, or those on this machine."""
+    impossible = OF_LOCAL_WORKERS if on_hosts else OF_HOSTS
+    return {name: fault for name, fault in FAULTS.items() if name not in impossible}
+
+
+def parse_faults(text: str, *, on_hosts: bool = False) -> tuple[Fault, ...]:
     """Parse names separated by commas.
 
     Raises:
         ValueError: if a name is unknown.
     """
     names = [name.strip() for name in text.split(",")]
-    unknown = [name for name in names if name not in FAULTS]
+    faults = possible_faults(on_hosts=on_hosts)
+    unknown = [name for name in names if name not in faults]
     if unknown:
-        raise ValueError(f"unknown fault {unknown[0]!r}; known: {', '.join(FAULTS)}")
-    return tuple(fault for name, fault in FAULTS.items() if name in names)
+        raise ValueError(f"unknown fault {unknown[0]!r}; known: {', '.join(faults)}")
+    return tuple(fault for name, fault in faults.items() if name in names)
 
 
 class Strike(NamedTuple):

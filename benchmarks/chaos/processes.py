@@ -8,7 +8,8 @@ import sys
 import time
 from random import Random
 
-from benchmarks.chaos.faults import KILL, KILLER, OVERLOAD, RELOAD, STOP
+from benchmarks.chaos.faults import HOST, KILL, KILLER, OVERLOAD, PARTITION, RELOAD, STOP
+from benchmarks.chaos.hosts import RemoteGateway
 from benchmarks.chaos.ledger import Window
 from benchmarks.chaos.stage import Stage
 
@@ -17,6 +18,9 @@ _LOOKS, _LOOK_S = 8, 2.0
 _OVERLOAD_FACTOR, _OVERLOAD_S = 4.0, 5.0
 # For the queue to drain and the estimate to recover.
 _AFTER_S = 2.0
+_CUT_OFF_S = (3.0, 15.0)
+# A cut that ends before it was noticed shows up to this much later.
+_UNNOTICED_S = 12.0
 _RELOAD_S = 30.0
 
 
@@ -43,6 +47,33 @@ async def stop(stage: Stage, random: Random) -> None:
     _signal(victim, signal.SIGSTOP)
     await _healed(stage, window, victim)
     _signal(victim, signal.SIGCONT)
+
+
+async def host(stage: Stage, random: Random) -> None:
+    """SIGKILL of all workers of a host, within milliseconds; they are started again."""
+    assert isinstance(stage.gateway, RemoteGateway)
+    victims = stage.gateway.hosts.pids(stage.gateway.hosts.choose(random))
+    window = stage.ledger.strike(HOST, time.monotonic())
+    stage.ledger.injected(HOST)
+    for victim in victims:
+        _signal(victim, signal.SIGKILL)
+        await asyncio.sleep(random.uniform(0.001, 0.02))
+    await _healed(stage, window, victims[-1] if victims else None)
+
+
+async def partition(stage: Stage, random: Random) -> None:
+    """Cut a host off, for a time in which the gateway notices that or not; its workers must come back."""
+    assert isinstance(stage.gateway, RemoteGateway)
+    hosts = stage.gateway.hosts
+    name = hosts.choose(random)
+    window = stage.ledger.strike(PARTITION, time.monotonic())
+    stage.ledger.injected(PARTITION)
+    hosts.network.part(name)
+    await asyncio.sleep(random.uniform(*_CUT_OFF_S))
+    hosts.network.heal(name)
+    # A worker that has lost the gateway dials again at most 15 s later.
+    await asyncio.sleep(_UNNOTICED_S)
+    await _healed(stage, window, None)
 
 
 async def killer(stage: Stage, random: Random) -> None:

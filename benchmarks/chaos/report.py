@@ -46,6 +46,7 @@ class Settings:
     faults: Sequence[str]
     rate: float
     workers: int
+    hosts: int = 0
 
     @property
     def command(self) -> str:
@@ -54,6 +55,7 @@ class Settings:
             [
                 *("scripts/chaos", "--seconds", f"{self.seconds:g}", "--seed", str(self.seed)),
                 *("--rate", f"{self.rate:g}", "--workers", str(self.workers)),
+                *(("--hosts", str(self.hosts)) if self.hosts else ()),
                 *("--faults", ",".join(self.faults)),
             ]
         )
@@ -62,8 +64,9 @@ class Settings:
 def sheet(ledger: Ledger, settings: Settings, *, notes: Sequence[str]) -> Sheet:
     names = [NO_FAULT, *(name for name in FAULTS if name in settings.faults)]
     rows = [_row(name, ledger.tallies[name], ledger) for name in names]
+    where = f" on {settings.hosts} hosts" if settings.hosts else ""
     return Sheet(
-        title=f"{settings.seconds:g} s at {settings.rate:g} requests/s, {settings.workers} workers",
+        title=f"{settings.seconds:g} s at {settings.rate:g} requests/s, {settings.workers} workers{where}",
         columns=_COLUMNS,
         rows=[*rows, _totals(ledger, names)],
         notes=notes,

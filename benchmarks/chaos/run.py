@@ -7,6 +7,10 @@ once and within bounded time; ``faults.py`` lists the allowed ones.
 """
 
 import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from secrets import randbelow
 from typing import Annotated
 
@@ -14,8 +18,9 @@ import typer
 import uvloop
 from rich.console import Console
 
-from benchmarks.chaos.faults import FAULTS, SETTLE_S, Fault, parse_faults, plan_strikes
+from benchmarks.chaos.faults import FAULTS, SETTLE_S, Fault, parse_faults, plan_strikes, possible_faults
 from benchmarks.chaos.gateway import Gateway
+from benchmarks.chaos.hosts import RemoteGateway, hosts_on_this_machine
 from benchmarks.chaos.report import Settings, findings, legend, page, sheet
 from benchmarks.chaos.stage import MAX_BODY_BYTES
 from benchmarks.chaos.trial import DRAIN_TIMEOUT_S, Trial
@@ -42,16 +47,20 @@ def main(
     ] = None,
     rate: Annotated[float, typer.Option(min=1, help="Requests per second.")] = 1000.0,
     workers: Annotated[int, typer.Option(min=2, help="Worker processes.")] = 3,
+    hosts: Annotated[
+        int, typer.Option(min=0, help="Hosts of the workers, as network namespaces; needs root.")
+    ] = 0,
     markdown_file: MarkdownFile = None,
 ) -> None:
     """Inject faults into a gateway under load; exit with 1 if an answer is lost or wrong."""
-    chosen = choose(faults)
+    chosen = choose(faults, on_hosts=hosts > 0)
     settings = Settings(
         seconds=seconds,
         seed=randbelow(10_000) if seed is None else seed,
         faults=[fault.name for fault in chosen],
         rate=rate,
         workers=workers,
+        hosts=hosts,
     )
     progress = Console(stderr=True)
     with reporting_failures("chaos", progress=progress):
@@ -63,16 +72,16 @@ def main(
     exit_with(wrong, progress=progress)
 
 
-def choose(names: str | None) -> tuple[Fault, ...]:
+def choose(names: str | None, *, on_hosts: bool = False) -> tuple[Fault, ...]:
     """Return the named faults, or all.
 
     Raises:
         typer.BadParameter: if a name is unknown.
     """
     if names is None:
-        return tuple(FAULTS.values())
+        return tuple(possible_faults(on_hosts=on_hosts).values())
     try:
-        return parse_faults(names)
+        return parse_faults(names, on_hosts=on_hosts)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--faults") from error
 
@@ -86,12 +95,27 @@ def run(settings: Settings, faults: tuple[Fault, ...], *, progress: Console) -> 
     strikes = plan_strikes(faults, seconds=settings.seconds, seed=settings.seed)
     os.environ["CHAOS_FIXED_MS"] = str(_FIXED_MS)
     os.environ["CHAOS_ROW_MS"] = str(row_ms(settings))
-    with progress.status("starting") as status, serve("uncork", command=_command(settings)) as server:
-        gateway = Gateway(server, workers=settings.workers)
+    with progress.status("starting") as status, _gateway(settings) as gateway:
         trial = Trial(gateway, rate=settings.rate, seed=settings.seed, tell=status.update)
         drain = any(not fault.every_s for fault in faults)
         uvloop.run(trial.run(strikes, seconds=settings.seconds, drain=drain))
     return sheet(trial.ledger, settings, notes=trial.notes), findings(trial.ledger)
+
+
+@contextmanager
+def _gateway(settings: Settings) -> Iterator[Gateway]:
+    """Run a gateway, with its workers on this machine or on hosts, until the block ends."""
+    if not settings.hosts:
+        with serve("uncork", command=_command(settings, ["--workers", str(settings.workers)])) as server:
+            yield Gateway(server, workers=settings.workers)
+        return
+    names = [f"host{number}" for number in range(1, settings.hosts + 1)]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        hosts_on_this_machine(names, target=_SERVICE, workers=settings.workers, folder=Path(folder)) as hosts,
+        serve("uncork", command=_command(settings, hosts.gateway_arguments)) as server,
+    ):
+        yield RemoteGateway(server, hosts)
 
 
 def row_ms(settings: Settings) -> float:
@@ -100,15 +124,14 @@ def row_ms(settings: Settings) -> float:
     return max(0.0, settings.workers * 1000 / rows_per_s - _FIXED_MS / _MAX_BATCH_ROWS)
 
 
-def _command(settings: Settings) -> list[str]:
+def _command(settings: Settings, workers: Sequence[str]) -> list[str]:
     options = {
-        "--workers": settings.workers,
         "--mb-max-batch-size": _MAX_BATCH_ROWS,
         "--max-body-bytes": MAX_BODY_BYTES,
         "--max-queue-rows": max(200, round(settings.rate / 2)),
         "--drain-timeout": DRAIN_TIMEOUT_S,
     }
-    return uncork_serve(_SERVICE, options)
+    return [*uncork_serve(_SERVICE, options), *workers]
 
 
 if __name__ == "__main__":

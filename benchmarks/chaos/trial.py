@@ -15,6 +15,7 @@ import psutil
 from benchmarks.chaos import client_faults, processes
 from benchmarks.chaos.faults import DRAIN, Strike
 from benchmarks.chaos.gateway import Gateway, Possessions
+from benchmarks.chaos.hosts import RemoteGateway
 from benchmarks.chaos.ledger import NO_FAULT, Ledger
 from benchmarks.chaos.load import Load
 from benchmarks.chaos.stage import TIMEOUT_S, Injector, Stage
@@ -27,6 +28,8 @@ INJECTORS: Mapping[str, Injector] = {
     "killer": processes.killer,
     "overload": processes.overload,
     "reload": processes.reload,
+    "host": processes.host,
+    "partition": processes.partition,
     "poison": client_faults.poison,
     "leave": client_faults.leave,
     "slow": client_faults.slow,
@@ -75,14 +78,17 @@ class Trial:
     async def _while_watched(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` while the gateway is alive."""
         watching, working = asyncio.create_task(self._gateway.watch()), asyncio.create_task(work)
+        tasks = {watching, working}
+        if isinstance(self._gateway, RemoteGateway):
+            tasks.add(asyncio.create_task(self._gateway.hosts.keep_alive()))
         try:
-            done, _ = await asyncio.wait({watching, working}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            for task in (watching, working):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(watching, working, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _load_and_rest(self, strikes: Sequence[Strike], *, seconds: float) -> None:
         before = await self._warm_up()
@@ -179,7 +185,7 @@ class Trial:
         if code != 0:
             self.ledger.complain(DRAIN.name, f"the gateway ended with {code} {took_s:.1f} s after SIGTERM")
         left = [pid for pid in workers if psutil.pid_exists(pid)]
-        if left:
+        if left and not isinstance(self._gateway, RemoteGateway):
             self.ledger.complain(DRAIN.name, f"workers {left} survived the gateway")
         self.notes.append(f"Exit code {code}, {took_s:.1f} s after SIGTERM; workers left: {len(left)}.")
 

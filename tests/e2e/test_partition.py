@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.namespaces import network
 from tests.e2e.remote import remotes
 from tests.e2e.server import eventually
+from tests.namespaces import network
 
 pytestmark = pytest.mark.slow
 _NOTICED_S = 12.0

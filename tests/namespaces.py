@@ -49,6 +49,10 @@ class Network:
         """Return what runs a command in a namespace."""
         return ["ip", "netns", "exec", self._name(name)]
 
+    def path(self, name: str) -> str:
+        """Return the file that stands for a namespace."""
+        return f"/run/netns/{self._name(name)}"
+
     def part(self, name: str) -> None:
         """Cut a namespace off: packets vanish without an error."""
         _ip("-n", self._name("switch"), "link", "set", name, "nomaster")
