@@ -5,7 +5,19 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.chaos.faults import DRAIN, FAULTS, KILL, POISON, SETTLE_S, STOP, parse_faults, plan_strikes
+from benchmarks.chaos.faults import (
+    DRAIN,
+    FAULTS,
+    HOST,
+    KILL,
+    PARTITION,
+    POISON,
+    RELOAD,
+    SETTLE_S,
+    STOP,
+    parse_faults,
+    plan_strikes,
+)
 from benchmarks.chaos.report import Settings
 from benchmarks.chaos.run import choose, row_ms
 from benchmarks.chaos.trial import INJECTORS
@@ -43,9 +55,14 @@ def test_every_fault_that_returns_can_be_injected() -> None:
 
 def test_faults_are_chosen_by_name() -> None:
     assert parse_faults("poison, kill,kill") == (KILL, POISON)
-    assert choose(None) == tuple(FAULTS.values())
+    assert set(choose(None)) == set(ALL) - {HOST, PARTITION}
+    assert set(choose(None, on_hosts=True)) == set(ALL) - {RELOAD, STOP}
     with pytest.raises(typer.BadParameter, match="unknown fault 'fire'; known: kill, stop"):
         choose("kill,fire")
+    with pytest.raises(typer.BadParameter, match="unknown fault 'stop'"):
+        choose("stop", on_hosts=True)
+    with pytest.raises(typer.BadParameter, match="unknown fault 'host'"):
+        choose("host")
 
 
 @given(rate=st.floats(1.0, 2000.0), workers=st.integers(2, 16))
