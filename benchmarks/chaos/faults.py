@@ -67,7 +67,7 @@ HOST = Fault(
 PARTITION = Fault(
     name="partition",
     says="a host is cut off without an error, for 3 to 15 s",
-    every_s=30,
+    every_s=60,
     others=frozenset({503, 504}),  # the gateway gives up batches that exceed their time limit
     fatal=1,
 )
