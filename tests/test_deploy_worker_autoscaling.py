@@ -69,7 +69,7 @@ def test_the_pods_are_the_workers_and_as_many_as_wanted() -> None:
     keda, hpa = SCALED["spec"], AUTOSCALER["spec"]
     worker = WORKERS["Deployment", "digits-worker"]
 
-    # KEDA scales a Deployment unless it is told otherwise.
+    # The kind is a Deployment by default.
     assert keda["scaleTargetRef"] == {"name": worker["metadata"]["name"]}
     assert hpa["scaleTargetRef"] == {
         "apiVersion": worker["apiVersion"],
