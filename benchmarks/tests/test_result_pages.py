@@ -16,7 +16,7 @@ from benchmarks.models import encoder, sentences
 from benchmarks.models.agreement import TOLERANCE, Agreement, largest_difference
 from benchmarks.models.encoder import ON_CPU, Times, times_sheet
 from benchmarks.models.sentences import texts
-from benchmarks.scale import bench_scaling
+from benchmarks.scale import bench_autoscaling, bench_scaling
 from uncork_loadtests.compare import Comparison, LeftOut, Rounds, Turn, relate
 from uncork_loadtests.servers import BenchError
 from uncork_loadtests.targets import Estimate
@@ -45,6 +45,7 @@ def turn(rate: float, p99_ms: float | None) -> Turn:
 
 
 PAGES = {
+    "autoscaling": bench_autoscaling.PAGE,
     "chaos": chaos.PAGE,
     "dashboard": dashboard.PAGE,
     "encoder": encoder.PAGE,
