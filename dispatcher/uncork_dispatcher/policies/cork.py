@@ -53,12 +53,17 @@ are ours; 4 is deferred batch scheduling (Symphony, arXiv 2308.07470) where it p
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 from uncork_dispatcher.policies.base import Hold, Policy, Release, View, register
 
 Horizons = list[tuple[float, int]]
-"""Seconds until each busy worker is free, and the releases from now to then if one is made now."""
+"""Seconds until busy workers are free, and the releases from now to then if one is made now."""
+
+
+# Workers up to this place are all looked at: the soonest to be free matter most.
+_EACH = 8
 
 
 class Load(NamedTuple):
@@ -85,6 +90,9 @@ class CorkPolicy(Policy):
     # goal that the slowest percent may take before the goal counts as binding.
     margin = 0.02
     binding = 0.6
+    # Many workers: those that are looked at stand this many times as far back, in the order in which they can
+    # start, as the one looked at before.
+    place_ratio = 1.5
 
     def decide(self, view: View) -> Release | Hold:
         """Release when full, due, or not worth waiting; else hold until the first of these."""
@@ -112,17 +120,23 @@ class CorkPolicy(Policy):
 
     def _busy_horizons(self, view: View) -> Horizons:
         """Count the releases of idle workers and of those free before, repeatedly of a much faster one."""
-        horizons = []
-        for k, (finish, rows) in enumerate(zip(view.busy_until, view.running_rows, strict=True)):
-            until = finish - view.now
-            releases = view.idle_workers + k
-            if (
-                view.slowdown < 1
-                and (own_s := view.slowdown * view.estimate.seconds(max(rows, view.rows))) > 0
-            ):
-                releases += max(0, math.ceil(until / own_s) - 1)
-            horizons.append((until, releases))
+        now, idle, busy_until = view.now, view.idle_workers, view.busy_until
+        horizons = [
+            (busy_until[place - idle] - now, place)
+            for place, _ in _places(idle + len(busy_until), self.place_ratio)
+            if place >= idle
+        ]
+        if view.slowdown < 1:
+            return [
+                (until, releases + self._repeats(view, until, view.running_rows[releases - idle]))
+                for until, releases in horizons
+            ]
         return horizons
+
+    def _repeats(self, view: View, until: float, rows: float) -> int:
+        """Return how many more batches the next idle worker finishes within ``until`` seconds."""
+        own_s = view.slowdown * view.estimate.seconds(max(rows, view.rows))
+        return max(0, math.ceil(until / own_s) - 1) if own_s > 0 else 0
 
     def _for_balance(self, view: View, load: Load, horizons: Horizons) -> float:
         """Return the seconds for which holding keeps batches even, if no request arrives meanwhile."""
@@ -178,20 +192,25 @@ class CorkPolicy(Policy):
         slope_s = view.estimate.slope_s
         if view.rows <= 1 or slope_s <= 0 or load.workers == 1 or view.load_rate <= 0:
             return math.ceil(view.rows)
-        return_probability = view.returns.return_probability() if any(view.running_rows) else 0.0
         batch = max(1.0, min(load.batch, 1e6))
         apart = min(1.0, view.new_client_rate / view.load_rate) * view.estimate.seconds(batch) / load.workers
+        if view.new_client_rate * apart >= view.rows:
+            return math.ceil(view.rows)  # each worker after this one starts with as many new rows
         rows = view.rows + view.returns.expected_rows(view.estimate.seconds(view.rows))
-        level, total_s = 2 * slope_s * rows, 0.0
-        for i in range(1, load.workers):
-            start_s = apart * i
-            if i >= view.idle_workers:
-                start_s = max(start_s, view.busy_until[i - view.idle_workers] - view.now)
-                rows += return_probability * view.running_rows[i - view.idle_workers]
+        return_probability = view.returns.return_probability()
+        level, total_s, before_s = 2 * slope_s * rows, 0.0, 0.0
+        for place, step in _places(load.workers, self.place_ratio):
+            start_s = apart * place
+            if place >= view.idle_workers:
+                start_s = max(start_s, view.busy_until[place - view.idle_workers] - view.now)
+                if return_probability:
+                    rows += step * return_probability * view.running_rows[place - view.idle_workers]
             if level <= start_s:
                 break
-            total_s += start_s
-            level = (2 * slope_s * (rows + view.new_client_rate * start_s) + total_s) / (i + 1)
+            # The workers between two places start evenly between them.
+            total_s += step * start_s - (step - 1) / 2 * (start_s - before_s)
+            before_s = start_s
+            level = (2 * slope_s * (rows + view.new_client_rate * start_s) + total_s) / (place + 1)
         return max(1, math.ceil(level / (2 * slope_s)))
 
     def _goal_is_binding(self, view: View, load: Load) -> bool:
@@ -203,6 +222,22 @@ class CorkPolicy(Policy):
             batch + 2.33 * math.sqrt(batch)
         )
         return slowest > self.binding * view.goal_s
+
+
+@cache
+def _places(workers: int, ratio: float) -> list[tuple[int, int]]:
+    """Return the places of the workers to look at, each with the distance to the one before.
+
+    Places count the workers in the order in which they can start, behind the one that a batch starts on now.
+    All are looked at up to place 8; after that, each is ``ratio`` times as far back as the one before. The
+    last worker is always among them.
+    """
+    places, before = [], 0
+    while before < workers - 1:
+        place = min(max(before + 1, int(before * ratio) if before >= _EACH else 0), workers - 1)
+        places.append((place, place - before))
+        before = place
+    return places
 
 
 def _load(view: View) -> Load:
