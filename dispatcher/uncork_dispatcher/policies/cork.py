@@ -92,7 +92,7 @@ class CorkPolicy(Policy):
     binding = 0.6
     # Many workers: those that are looked at stand this many times as far back, in the order in which they can
     # start, as the one looked at before.
-    place_ratio = 1.5
+    place_ratio = 2.0
 
     def decide(self, view: View) -> Release | Hold:
         """Release when full, due, or not worth waiting; else hold until the first of these."""
@@ -123,7 +123,7 @@ class CorkPolicy(Policy):
         now, idle, busy_until = view.now, view.idle_workers, view.busy_until
         horizons = [
             (busy_until[place - idle] - now, place)
-            for place, _ in _places(idle + len(busy_until), self.place_ratio)
+            for place in _places(idle + len(busy_until), self.place_ratio)
             if place >= idle
         ]
         if view.slowdown < 1:
@@ -197,21 +197,39 @@ class CorkPolicy(Policy):
         if view.new_client_rate * apart >= view.rows:
             return math.ceil(view.rows)  # each worker after this one starts with as many new rows
         rows = view.rows + view.returns.expected_rows(view.estimate.seconds(view.rows))
+        return max(1, math.ceil(self._level(view, load.workers, apart, rows) / (2 * slope_s)))
+
+    def _level(self, view: View, workers: int, apart: float, rows: float) -> float:
+        """Return the ``2 * b * n_j + T_j`` at which ``rows`` rows, and those to come, are dealt out.
+
+        Adds worker after worker until one starts too late for any. Behind the first eight, the steps grow;
+        then they are halved until the last worker that starts in time is found.
+        """
+        slope_s, idle, busy_until = view.estimate.slope_s, view.idle_workers, view.busy_until
         return_probability = view.returns.return_probability()
         level, total_s, before_s = 2 * slope_s * rows, 0.0, 0.0
-        for place, step in _places(load.workers, self.place_ratio):
-            start_s = apart * place
-            if place >= view.idle_workers:
-                start_s = max(start_s, view.busy_until[place - view.idle_workers] - view.now)
+        place, step, grows = 0, 1, True
+        while place < workers - 1:
+            step = min(step, workers - 1 - place)
+            ahead = place + step
+            start_s, more = apart * ahead, 0.0
+            if ahead >= idle:
+                start_s = max(start_s, busy_until[ahead - idle] - view.now)
                 if return_probability:
-                    rows += step * return_probability * view.running_rows[place - view.idle_workers]
+                    busy = min(step, ahead - idle + 1)
+                    more = busy * return_probability * view.running_rows[ahead - idle]
             if level <= start_s:
-                break
-            # The workers between two places start evenly between them.
+                if step == 1:
+                    break
+                step, grows = step // 2, False
+                continue
+            # The workers in between start evenly spread.
             total_s += step * start_s - (step - 1) / 2 * (start_s - before_s)
-            before_s = start_s
+            place, before_s, rows = ahead, start_s, rows + more
             level = (2 * slope_s * (rows + view.new_client_rate * start_s) + total_s) / (place + 1)
-        return max(1, math.ceil(level / (2 * slope_s)))
+            if grows and place >= _EACH:
+                step = int(place * self.place_ratio) - place or 1
+        return level
 
     def _goal_is_binding(self, view: View, load: Load) -> bool:
         """Whether some requests will miss the goal unless batches are as large as it allows."""
@@ -225,18 +243,16 @@ class CorkPolicy(Policy):
 
 
 @cache
-def _places(workers: int, ratio: float) -> list[tuple[int, int]]:
-    """Return the places of the workers to look at, each with the distance to the one before.
+def _places(workers: int, ratio: float) -> list[int]:
+    """Return the places of the workers to look at, in the order in which workers can start.
 
-    Places count the workers in the order in which they can start, behind the one that a batch starts on now.
-    All are looked at up to place 8; after that, each is ``ratio`` times as far back as the one before. The
-    last worker is always among them.
+    A batch starts now on the one at place 0, which is left out. All are looked at up to place 8; after that,
+    each is ``ratio`` times as far back as the one before. The last worker is always among them.
     """
-    places, before = [], 0
-    while before < workers - 1:
-        place = min(max(before + 1, int(before * ratio) if before >= _EACH else 0), workers - 1)
-        places.append((place, place - before))
-        before = place
+    places, place = [], 0
+    while place < workers - 1:
+        place = min(max(place + 1, int(place * ratio) if place >= _EACH else 0), workers - 1)
+        places.append(place)
     return places
 
 
