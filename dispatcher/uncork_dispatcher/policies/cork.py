@@ -42,6 +42,10 @@ rho))`` the smallest average batch with which they keep up.
    far as clients are new), rows are dealt so that ``2 * b * n_j + T_j`` is equal. This minimises
    waiting plus execution over all of them. With ``b = 0`` the share is everything.
 
+With more than nine workers, neither 1 nor 3 looks at each of them. In the order in which workers can start, 1
+and the ``gap`` of 2 look at the first eight, at each that is twice as far back as the one before, and at the
+last. 3 adds workers in steps that grow likewise, and halves the steps where the share ends.
+
 4. Goal. Never hold beyond the moment from which the earliest deadline is met with margin. When the goal is
    about to bind (the predicted 99th percentile is above 0.6 of it) and a worker is busy, hold until then.
 
