@@ -30,7 +30,7 @@ _CLIENTS_PER_WORKER = 16
 _WORKERS = "1,4,8,64,512,2000"
 _LEAST_REQUESTS = 20_000
 _REQUESTS_PER_WORKER = 80  # five batches or so; the last half of them is timed
-_ROUNDS = 5
+_ROUNDS = 3
 _LONGEST_S = 1e6
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]

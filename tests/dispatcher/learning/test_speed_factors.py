@@ -93,6 +93,16 @@ def test_a_worker_that_is_replaced_starts_anew() -> None:
     assert learned.slowdown(1) == 1.0
 
 
+@pytest.mark.parametrize("factor", [2.0, 0.5])
+def test_one_different_worker_among_many_is_noticed(factor: float) -> None:
+    """The others are too close to the average to differ from it."""
+    learned = after({0: factor, **dict.fromkeys(range(1, 10), 1.0)}, rounds=10)
+
+    assert learned.differ
+    assert learned.slowdown(0) == pytest.approx(factor**0.9)
+    assert learned.slowdown(5) == 1.0
+
+
 def reference(learned: SpeedFactors, batches: list[tuple[int, float]], spread: float) -> dict[int, float]:
     """The factors by their definition, from the averages of all workers."""
     noise = max(0.1, 2 * spread * math.sqrt(0.1 / 1.9))
