@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from uncork_dispatcher.actions import Shed, ShedReason
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.learning.estimator import EARNED_REACH, Estimate
+from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.fair_queue import FairQueue, Load
 from uncork_dispatcher.requests.largest_feasible_batch import largest_feasible_batch
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
@@ -232,7 +232,7 @@ class Admission:
         rows = entry.rows if model.can_predict(entry.rows) else model.estimate.earned_rows
         return entry.deadline - model.estimate.seconds(rows)
 
-    def _finish(self, free_at: Sequence[float], *, rows: float, requests: int) -> float:
+    def _finish(self, free_at: Numbers, *, rows: float, requests: int) -> float:
         return backlog_finish(
             free_at,
             rows=rows,
@@ -243,7 +243,7 @@ class Admission:
 
 
 def backlog_finish(
-    free_at: Sequence[float], *, rows: float, requests: int, limit_rows: float, estimate: Estimate
+    free_at: Numbers, *, rows: float, requests: int, limit_rows: float, estimate: Estimate
 ) -> float:
     """Return when the last of ``rows`` rows in ``requests`` requests is done, in seconds on the core's clock.
 

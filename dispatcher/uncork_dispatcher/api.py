@@ -41,8 +41,8 @@ class Api:
 
     def view(self, queue: RequestQueue, slots: Slots, now: float) -> View:
         """Return what the policy sees of one of the queues."""
-        rules, name, traffic, model = self.rules, self.rules.name, self.traffic, self.model
-        outlook = slots.outlook(now)
+        rules, traffic, model = self.rules, self.traffic, self.model
+        slowdowns = model.slowdowns
         # By position, in the order of the class: keywords would cost a microsecond of each decision.
         return View(
             now,
@@ -54,10 +54,10 @@ class Api:
             rules.goal_s,
             queue.rows >= self.policy.limit_rows or queue.size_bytes >= rules.max_batch_bytes,
             slots.idle,
-            tuple([finish for finish, _ in outlook]),
-            tuple([start.rows if start.api == name else 0.0 for _, start in outlook]),
+            slots.busy_until,
+            slots.running_rows(rules.name),
             model.estimate,
-            model.slowdown(slots.next_idle(model.slowdown, now)),
+            model.slowdown(slots.next_idle(slowdowns, now)) if slowdowns else 1.0,
             traffic.new_clients.per_second(now=now),
             traffic.load_rate(now),
             traffic.returns.forecast(now=now),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from uncork_dispatcher.learning.estimator import BatchTimeEstimator
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
@@ -44,6 +44,11 @@ class ServiceModel:
     def known_rows(self) -> tuple[float, float] | None:
         """Sizes of the smallest and the largest batch behind the estimate; None before the first."""
         return self._estimator.known_rows
+
+    @property
+    def slowdowns(self) -> Callable[[int], float] | None:
+        """The factor on the batch time of each worker; None if it is 1 for all of them."""
+        return self.slowdown if self._speeds.differ else None
 
     def change(self, *, goal_s: float, limit_rows: float) -> None:
         """Set other limits; what was learned stays."""

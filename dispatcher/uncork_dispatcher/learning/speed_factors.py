@@ -9,6 +9,7 @@ noise: twice the standard deviation of such an average.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 
 # A worker's factor is believed after this many of its batches; their average remembers about 1/_MEMORY.
 _EARNED_BATCHES = 5
@@ -22,13 +23,29 @@ class SpeedFactors:
     """The factor on batch time of each worker of one API: 2.0 is a worker that takes twice as long."""
 
     def __init__(self) -> None:
-        self._logs: dict[int, float] = {}
         self._seen: dict[int, int] = {}
-        self._slowdowns: dict[int, float] = {}
+        self._logs: dict[int, float] = {}
+        """Average surprise of each worker, in logarithms."""
+        self._earned: dict[int, float] = {}
+        """Of these, the ones that are believed; in ascending order, and their sum, mean and noise."""
+        self._ordered: list[float] = []
+        self._sum = 0.0
+        self._mean = 0.0
+        self._noise = math.inf
+
+    @property
+    def differ(self) -> bool:
+        """Whether any worker has a factor other than 1."""
+        logs, mean, noise = self._ordered, self._mean, self._noise
+        return bool(logs) and (mean - logs[0] > noise or logs[-1] - mean > noise)
 
     def slowdown(self, worker: int) -> float:
         """Return the factor on the batch time of an average worker; 1 while nothing else is known."""
-        return self._slowdowns.get(worker, 1.0)
+        log = self._earned.get(worker)
+        if log is None:
+            return 1.0
+        difference = log - self._mean
+        return math.exp(difference) if abs(difference) > self._noise else 1.0
 
     def observe(self, worker: int, *, seconds: float, average_s: float, spread: float) -> None:
         """Learn from a batch for which an average worker is predicted to take ``average_s`` seconds.
@@ -42,20 +59,24 @@ class SpeedFactors:
         surprise = math.log(seconds / average_s) - known
         if seen > _EARNED_BATCHES:
             surprise = min(max(surprise, -_OUTLIER), _OUTLIER)
-        self._logs[worker] = known + max(1.0 / seen, _MEMORY) * surprise
-        self._compare(max(_LEAST_DIFFERENCE, 2.0 * spread * math.sqrt(_MEMORY / (2.0 - _MEMORY))))
+        log = self._logs[worker] = known + max(1.0 / seen, _MEMORY) * surprise
+        if seen >= _EARNED_BATCHES:
+            self._drop(worker)
+            self._earned[worker] = log
+            self._sum += log
+            insort(self._ordered, log)
+        if self._earned:
+            self._mean = self._sum / len(self._earned)
+            self._noise = max(_LEAST_DIFFERENCE, 2.0 * spread * math.sqrt(_MEMORY / (2.0 - _MEMORY)))
 
     def forget(self, worker: int) -> None:
         """Drop the factor of a worker that is gone; its number may go to another device."""
         self._seen.pop(worker, None)
         self._logs.pop(worker, None)
-        self._slowdowns.pop(worker, None)
+        self._drop(worker)
 
-    def _compare(self, noise: float) -> None:
-        known = [worker for worker, seen in self._seen.items() if seen >= _EARNED_BATCHES]
-        if not known:
-            return
-        mean = sum(self._logs[worker] for worker in known) / len(known)
-        for worker in known:
-            difference = self._logs[worker] - mean
-            self._slowdowns[worker] = math.exp(difference) if abs(difference) > noise else 1.0
+    def _drop(self, worker: int) -> None:
+        log = self._earned.pop(worker, None)
+        if log is not None:
+            self._sum -= log
+            del self._ordered[bisect_left(self._ordered, log)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
+from typing import ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.learning.returns import ReturnForecast
@@ -19,6 +19,14 @@ HoldReason = Literal["balance", "returns", "goal", "next", "window", "quarantine
 return, to use the goal to the last moment, for one more request, or until a fixed time has passed. The core
 holds quarantined requests while one of them is retried, and a lost batch until a worker of another host is
 idle."""
+
+
+class Numbers(Protocol):
+    """Numbers by place, from 0 on; those of many workers are computed when they are read."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, place: int, /) -> float: ...
 
 
 class View(NamedTuple):
@@ -41,10 +49,10 @@ class View(NamedTuple):
     """Whether rows or bytes are at the limit of a batch."""
     idle_workers: int
     """Workers that could start now; at least 1."""
-    busy_until: tuple[float, ...]
-    """Predicted finish of each running batch, soonest first, never before ``now``."""
-    running_rows: tuple[float, ...]
-    """Rows of the API in each of these batches; 0 in another API's."""
+    busy_until: Sequence[float]
+    """Predicted finish of each running batch, soonest first; before ``now`` for those that are late."""
+    running_rows: Numbers
+    """Rows of the API in each of these batches; 0 in another API's. Computed when read."""
     estimate: Estimate
     """Of an average worker."""
     slowdown: float

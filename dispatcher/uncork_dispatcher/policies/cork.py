@@ -42,6 +42,10 @@ rho))`` the smallest average batch with which they keep up.
    far as clients are new), rows are dealt so that ``2 * b * n_j + T_j`` is equal. This minimises
    waiting plus execution over all of them. With ``b = 0`` the share is everything.
 
+With more than nine workers, neither 1 nor 3 looks at each of them. In the order in which workers can start, 1
+and the ``gap`` of 2 look at the first eight, at each that is twice as far back as the one before, and at the
+last. 3 adds workers in steps that grow likewise, and halves the steps where the share ends.
+
 4. Goal. Never hold beyond the moment from which the earliest deadline is met with margin. When the goal is
    about to bind (the predicted 99th percentile is above 0.6 of it) and a worker is busy, hold until then.
 
@@ -53,12 +57,17 @@ are ours; 4 is deferred batch scheduling (Symphony, arXiv 2308.07470) where it p
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 from uncork_dispatcher.policies.base import Hold, Policy, Release, View, register
 
 Horizons = list[tuple[float, int]]
-"""Seconds until each busy worker is free, and the releases from now to then if one is made now."""
+"""Seconds until busy workers are free, and the releases from now to then if one is made now."""
+
+
+# Workers up to this place are all looked at: the soonest to be free matter most.
+_EACH = 8
 
 
 class Load(NamedTuple):
@@ -85,6 +94,9 @@ class CorkPolicy(Policy):
     # goal that the slowest percent may take before the goal counts as binding.
     margin = 0.02
     binding = 0.6
+    # Many workers: those that are looked at stand this many times as far back, in the order in which they can
+    # start, as the one looked at before.
+    place_ratio = 2.0
 
     def decide(self, view: View) -> Release | Hold:
         """Release when full, due, or not worth waiting; else hold until the first of these."""
@@ -112,17 +124,23 @@ class CorkPolicy(Policy):
 
     def _busy_horizons(self, view: View) -> Horizons:
         """Count the releases of idle workers and of those free before, repeatedly of a much faster one."""
-        horizons = []
-        for k, (finish, rows) in enumerate(zip(view.busy_until, view.running_rows, strict=True)):
-            until = finish - view.now
-            releases = view.idle_workers + k
-            if (
-                view.slowdown < 1
-                and (own_s := view.slowdown * view.estimate.seconds(max(rows, view.rows))) > 0
-            ):
-                releases += max(0, math.ceil(until / own_s) - 1)
-            horizons.append((until, releases))
+        now, idle, busy_until = view.now, view.idle_workers, view.busy_until
+        horizons = [
+            (busy_until[place - idle] - now, place)
+            for place in _places(idle + len(busy_until), self.place_ratio)
+            if place >= idle
+        ]
+        if view.slowdown < 1:
+            return [
+                (until, releases + self._repeats(view, until, view.running_rows[releases - idle]))
+                for until, releases in horizons
+            ]
         return horizons
+
+    def _repeats(self, view: View, until: float, rows: float) -> int:
+        """Return how many more batches the next idle worker finishes within ``until`` seconds."""
+        own_s = view.slowdown * view.estimate.seconds(max(rows, view.rows))
+        return max(0, math.ceil(until / own_s) - 1) if own_s > 0 else 0
 
     def _for_balance(self, view: View, load: Load, horizons: Horizons) -> float:
         """Return the seconds for which holding keeps batches even, if no request arrives meanwhile."""
@@ -178,21 +196,44 @@ class CorkPolicy(Policy):
         slope_s = view.estimate.slope_s
         if view.rows <= 1 or slope_s <= 0 or load.workers == 1 or view.load_rate <= 0:
             return math.ceil(view.rows)
-        return_probability = view.returns.return_probability() if any(view.running_rows) else 0.0
         batch = max(1.0, min(load.batch, 1e6))
         apart = min(1.0, view.new_client_rate / view.load_rate) * view.estimate.seconds(batch) / load.workers
+        if view.new_client_rate * apart >= view.rows:
+            return math.ceil(view.rows)  # each worker after this one starts with as many new rows
         rows = view.rows + view.returns.expected_rows(view.estimate.seconds(view.rows))
-        level, total_s = 2 * slope_s * rows, 0.0
-        for i in range(1, load.workers):
-            start_s = apart * i
-            if i >= view.idle_workers:
-                start_s = max(start_s, view.busy_until[i - view.idle_workers] - view.now)
-                rows += return_probability * view.running_rows[i - view.idle_workers]
+        return max(1, math.ceil(self._level(view, load.workers, apart, rows) / (2 * slope_s)))
+
+    def _level(self, view: View, workers: int, apart: float, rows: float) -> float:
+        """Return the ``2 * b * n_j + T_j`` at which ``rows`` rows, and those to come, are dealt out.
+
+        Adds worker after worker until one starts too late for any. Behind the first eight, the steps grow;
+        then they are halved until the last worker that starts in time is found.
+        """
+        slope_s, idle, busy_until = view.estimate.slope_s, view.idle_workers, view.busy_until
+        return_probability = view.returns.return_probability()
+        level, total_s, before_s = 2 * slope_s * rows, 0.0, 0.0
+        place, step, grows = 0, 1, True
+        while place < workers - 1:
+            step = min(step, workers - 1 - place)
+            ahead = place + step
+            start_s, more = apart * ahead, 0.0
+            if ahead >= idle:
+                start_s = max(start_s, busy_until[ahead - idle] - view.now)
+                if return_probability:
+                    busy = min(step, ahead - idle + 1)
+                    more = busy * return_probability * view.running_rows[ahead - idle]
             if level <= start_s:
-                break
-            total_s += start_s
-            level = (2 * slope_s * (rows + view.new_client_rate * start_s) + total_s) / (i + 1)
-        return max(1, math.ceil(level / (2 * slope_s)))
+                if step == 1:
+                    break
+                step, grows = step // 2, False
+                continue
+            # The workers in between start evenly spread.
+            total_s += step * start_s - (step - 1) / 2 * (start_s - before_s)
+            place, before_s, rows = ahead, start_s, rows + more
+            level = (2 * slope_s * (rows + view.new_client_rate * start_s) + total_s) / (place + 1)
+            if grows and place >= _EACH:
+                step = int(place * self.place_ratio) - place or 1
+        return level
 
     def _goal_is_binding(self, view: View, load: Load) -> bool:
         """Whether some requests will miss the goal unless batches are as large as it allows."""
@@ -203,6 +244,20 @@ class CorkPolicy(Policy):
             batch + 2.33 * math.sqrt(batch)
         )
         return slowest > self.binding * view.goal_s
+
+
+@cache
+def _places(workers: int, ratio: float) -> list[int]:
+    """Return the places of the workers to look at, in the order in which workers can start.
+
+    A batch starts now on the one at place 0, which is left out. All are looked at up to place 8; after that,
+    each is ``ratio`` times as far back as the one before. The last worker is always among them.
+    """
+    places, place = [], 0
+    while place < workers - 1:
+        place = min(max(place + 1, int(place * ratio) if place >= _EACH else 0), workers - 1)
+        places.append(place)
+    return places
 
 
 def _load(view: View) -> Load:

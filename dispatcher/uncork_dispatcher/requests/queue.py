@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.requests.states import RequestState
 
 Retry = Literal["batch", "alone"]
@@ -44,40 +44,6 @@ class Entry:
     state: RequestState = RequestState.QUEUED
 
 
-# A heap is rebuilt when its removed entries outnumber the queued ones by more than this.
-_SLACK = 64
-
-
-class _LazyHeap:
-    """Queued requests by a time, the earliest first.
-
-    A removed request stays until it surfaces, or until most of the heap is such requests.
-    """
-
-    def __init__(self, queued: Mapping[int, Entry], times: Iterable[tuple[float, int]] = ()) -> None:
-        self._queued = queued
-        self._times = list(times)
-        heapq.heapify(self._times)
-
-    def __len__(self) -> int:
-        return len(self._times)
-
-    def push(self, at: float, request: int) -> None:
-        if len(self._times) > 2 * len(self._queued) + _SLACK:
-            self._times = [each for each in self._times if each[1] in self._queued]
-            heapq.heapify(self._times)
-        heapq.heappush(self._times, (at, request))
-
-    def top(self) -> Entry | None:
-        """Return the queued request with the earliest time; None if there is none."""
-        while self._times:
-            entry = self._queued.get(self._times[0][1])
-            if entry is not None:
-                return entry
-            heapq.heappop(self._times)
-        return None
-
-
 class RequestQueue:
     """Earliest deadline first; of equal deadlines the oldest. Any request can be removed.
 
@@ -99,8 +65,8 @@ class RequestQueue:
         self.newest = 0.0
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._latest_deadline = -math.inf
-        self._deadlines: _LazyHeap | None = None
-        self._expiries = _LazyHeap(self._entries)
+        self._deadlines: LazyHeap[Entry] | None = None
+        self._expiries = LazyHeap(self._entries)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -115,7 +81,7 @@ class RequestQueue:
             self._deadlines.push(entry.deadline, entry.request)
         elif entry.deadline < self._latest_deadline:
             deadlines = [(each.deadline, each.request) for each in self._entries.values()]
-            self._deadlines = _LazyHeap(self._entries, deadlines)
+            self._deadlines = LazyHeap(self._entries, deadlines)
         else:
             self._latest_deadline = entry.deadline
         if entry.expires_at != math.inf:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from uncork_dispatcher.actions import Start
+from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.launches import Launches
+from uncork_dispatcher.requests.lazy_heap import LazyHeap
+from uncork_dispatcher.requests.outlook import Outlook
 from uncork_dispatcher.requests.queue import Entry
 from uncork_dispatcher.stats import RunningBatch, WorkStats
 
@@ -15,6 +19,9 @@ from uncork_dispatcher.stats import RunningBatch, WorkStats
 # lost within this time: their connections break, or the TCP keepalive of a first one has just failed. It is
 # short because most workers that are lost died alone, and their hosts are needed.
 _AVOIDED_S = 2.0
+# The next worker is the fastest of this many idle ones. If there are more, one of these is very likely about
+# as fast as the fastest of all.
+_COMPARED = 16
 
 
 @dataclass(slots=True)
@@ -35,6 +42,14 @@ class Slots:
         """The host of each healthy worker."""
         self._idle: dict[int, None] = {}
         self._running: dict[int, Running] = {}
+        """By batch."""
+        self._batches: dict[int, int] = {}
+        """The batch of each worker that runs one."""
+        self._retried: set[int] = set()
+        """Batches that run a quarantined request."""
+        self._timeouts = LazyHeap(self._running)
+        self._outlook = Outlook()
+        """Without the batches of retired workers: no other batch can start when they end."""
         self._retired: set[int] = set()
         """Workers that get no more batches but still run one."""
         self._avoided: dict[Hashable, float] = {}
@@ -69,6 +84,8 @@ class Slots:
             self.changes += 1
             if worker in self._retired:
                 self._retired.discard(worker)
+                running = self._running[self._batches[worker]]
+                self._outlook.add(running.start, running.started)
             else:
                 self._idle[worker] = None
         self._workers[worker] = host
@@ -82,7 +99,7 @@ class Slots:
         if worker in self._workers:
             self._avoided[self._workers.pop(worker)] = now + _AVOIDED_S
         self._idle.pop(worker, None)
-        number = self._batch_of(worker)
+        number = self._batches.get(worker)
         return None if number is None else self._remove(number)
 
     def retire(self, worker: int) -> None:
@@ -91,21 +108,25 @@ class Slots:
             self.changes += 1
             del self._workers[worker]
             self._idle.pop(worker, None)
-            if self._batch_of(worker) is not None:
+            if worker in self._batches:
                 self._retired.add(worker)
+                running = self._running[self._batches[worker]]
+                self._outlook.remove(running.start, running.started)
 
-    def next_idle(self, slowdown: Callable[[int], float], now: float) -> int:
-        """Return the fastest idle worker, of equally fast ones the one idle longest. There must be one.
+    def next_idle(self, slowdown: Callable[[int], float] | None, now: float) -> int:
+        """Return the fastest of the first idle workers, of equally fast ones the one idle longest.
 
+        ``slowdown`` gives the factor on the time of each; None: all are equal. There must be an idle worker.
         While hosts are avoided, workers of other hosts go first. If there are none idle, those of the host
         that will be avoided for the shortest time go first.
         """
         if self._avoided:
             self._end_avoidance(now)
-            soonest = min(map(self._avoided_until, self._idle))
-            idle = [worker for worker in self._idle if self._avoided_until(worker) == soonest]
-            return min(idle, key=slowdown)
-        return min(self._idle, key=slowdown) if len(self._idle) > 1 else next(iter(self._idle))
+            first = self._least_avoided()
+            return first[0] if slowdown is None else min(first, key=slowdown)
+        if slowdown is not None and len(self._idle) > 1:
+            return min(islice(self._idle, _COMPARED), key=slowdown)
+        return next(iter(self._idle))
 
     def avoids_idle_until(self, now: float) -> float:
         """Return until when a lost batch should wait for a worker of another host; ``now`` if it should not.
@@ -117,14 +138,21 @@ class Slots:
             return now
         self._end_avoidance(now)
         until = min(map(self._avoided_until, self._idle))
-        return until if min(map(self._avoided_until, self._workers)) < until else now
+        return until if any(self._avoided_until(worker) < until for worker in self._workers) else now
 
     def occupy(self, running: Running) -> None:
         """Take the slot of the worker that the batch starts on."""
         self.changes += 1
         del self._idle[running.start.worker]
-        self._running[running.start.batch] = running
-        self.next_timeout = min(self.next_timeout, running.gives_up_at)
+        start = running.start
+        self._running[start.batch] = running
+        self._batches[start.worker] = start.batch
+        if running.entries[0].queue.retry == "alone":
+            self._retried.add(start.batch)
+        self._outlook.add(start, running.started)
+        self._timeouts.push(running.gives_up_at, start.batch)
+        if running.gives_up_at < self.next_timeout:
+            self.next_timeout = running.gives_up_at
 
     def runs(self, batch: int) -> bool:
         """Whether a batch runs."""
@@ -132,10 +160,7 @@ class Slots:
 
     def retries(self, api: str) -> bool:
         """Whether a quarantined request of an API is being retried."""
-        return any(
-            running.start.api == api and running.entries[0].queue.retry == "alone"
-            for running in self._running.values()
-        )
+        return any(self._running[batch].start.api == api for batch in self._retried)
 
     def finish(self, batch: int) -> Running | None:
         """Free the slot of a batch that has ended; return None if the batch is not known any more."""
@@ -149,33 +174,29 @@ class Slots:
         """Remove the batches that ran past their timeout, and their workers."""
         if now < self.next_timeout:
             return []
-        overdue = [running for running in self._running.values() if running.gives_up_at <= now]
+        overdue = []
+        while (first := self._timeouts.top()) is not None and first.gives_up_at <= now:
+            overdue.append(first)
+            self._remove(first.start.batch)
+            self._workers.pop(first.start.worker, None)
         self.changes += len(overdue)
-        for running in overdue:
-            self._remove(running.start.batch)
-            self._workers.pop(running.start.worker, None)
         return overdue
 
-    def outlook(self, now: float) -> list[tuple[float, Start]]:
-        """Return the predicted finish, never in the past, and start of each running batch; soonest first.
+    @property
+    def busy_until(self) -> Sequence[float]:
+        """The predicted finish of each running batch, soonest first; of late ones it is in the past.
 
         Without the batches of retired workers: no other batch can start when they end.
         """
-        outlook = []
-        batches: Iterable[Running] = self._running.values()
-        if self._retired:
-            batches = [running for running in batches if running.start.worker not in self._retired]
-        for running in batches:
-            finish = running.started + running.start.predicted_s
-            outlook.append((finish if finish > now else now, running.start))
-        outlook.sort()
-        return outlook
+        return self._outlook.finishes
 
-    def free_at(self, now: float) -> list[float]:
+    def running_rows(self, api: str) -> Numbers:
+        """Return the rows of an API in each of these batches; 0 in another API's."""
+        return self._outlook.rows(api)
+
+    def free_at(self, now: float) -> Numbers:
         """Return when each worker is free, soonest first; without workers, when each that starts is due."""
-        if not self._workers:
-            return self.launches.due(now)
-        return [now] * len(self._idle) + [finish for finish, _ in self.outlook(now)]
+        return self._outlook.free_at(now, len(self._idle)) if self._workers else self.launches.due(now)
 
     def stats(self, now: float) -> WorkStats:
         """Return how many workers there are, and what they run."""
@@ -194,17 +215,28 @@ class Slots:
 
     def _remove(self, batch: int) -> Running | None:
         running = self._running.pop(batch, None)
-        if running is not None:
-            self._retired.discard(running.start.worker)
-        self.next_timeout = min([other.gives_up_at for other in self._running.values()], default=math.inf)
+        if running is None:
+            return None
+        start = running.start
+        del self._batches[start.worker]
+        self._retried.discard(batch)
+        if start.worker in self._retired:
+            self._retired.discard(start.worker)
+        else:
+            self._outlook.remove(start, running.started)
+        if running.gives_up_at <= self.next_timeout:
+            first = self._timeouts.top()
+            self.next_timeout = math.inf if first is None else first.gives_up_at
         return running
 
-    def _batch_of(self, worker: int) -> int | None:
-        """Return the number of the batch that a worker runs."""
-        for number, running in self._running.items():
-            if running.start.worker == worker:
-                return number
-        return None
+    def _least_avoided(self) -> list[int]:
+        """Return the first idle workers of hosts that are not avoided, or else of the one to be used next."""
+        preferred = (worker for worker in self._idle if self._avoided_until(worker) == -math.inf)
+        workers = list(islice(preferred, _COMPARED))
+        if not workers:
+            soonest = min(map(self._avoided_until, self._idle))
+            workers = [worker for worker in self._idle if self._avoided_until(worker) == soonest]
+        return workers
 
     def _avoided_until(self, worker: int) -> float:
         """Return until when the host of a worker is avoided; minus infinity if it is not."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
+from statistics import fmean
 
 import pytest
 from hypothesis import given, settings
@@ -89,6 +91,50 @@ def test_a_worker_that_is_replaced_starts_anew() -> None:
     learned.forget(7)
 
     assert learned.slowdown(1) == 1.0
+
+
+@pytest.mark.parametrize("factor", [2.0, 0.5])
+def test_one_different_worker_among_many_is_noticed(factor: float) -> None:
+    """The others are too close to the average to differ from it."""
+    learned = after({0: factor, **dict.fromkeys(range(1, 10), 1.0)}, rounds=10)
+
+    assert learned.differ
+    assert learned.slowdown(0) == pytest.approx(factor**0.9)
+    assert learned.slowdown(5) == 1.0
+
+
+def reference(learned: SpeedFactors, batches: list[tuple[int, float]], spread: float) -> dict[int, float]:
+    """The factors by their definition, from the averages of all workers."""
+    noise = max(0.1, 2 * spread * math.sqrt(0.1 / 1.9))
+    seen = Counter(worker for worker, seconds in batches if seconds > 0)
+    logs = {worker: learned._logs[worker] for worker, count in seen.items() if count >= 5}
+    mean = fmean(logs.values()) if logs else 0.0
+    return {worker: math.exp(log - mean) if abs(log - mean) > noise else 1.0 for worker, log in logs.items()}
+
+
+@settings(max_examples=200, derandomize=True, database=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.just(0.0) | st.floats(0.5, 2.0)), max_size=120),
+    st.sets(st.integers(0, 4)),
+    st.sampled_from([0.0, 0.3]),
+)
+def test_factors_are_those_of_the_definition(
+    batches: list[tuple[int, float]], gone: set[int], spread: float
+) -> None:
+    """Whatever came and went before, each is compared with the mean of all."""
+    learned = SpeedFactors()
+    for worker in gone:
+        for _ in range(6):
+            learned.observe(worker, seconds=3.0, average_s=1.0, spread=spread)
+    for worker in gone:
+        learned.forget(worker)
+    for worker, seconds in batches:
+        learned.observe(worker, seconds=seconds, average_s=1.0, spread=spread)
+
+    expected = reference(learned, batches, spread)
+    got = {worker: learned.slowdown(worker) for worker in range(5)}
+    assert got == pytest.approx({worker: expected.get(worker, 1.0) for worker in range(5)})
+    assert learned.differ == any(factor != 1.0 for factor in got.values())
 
 
 @settings(max_examples=100, derandomize=True, database=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from statistics import fmean
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,7 +14,7 @@ from tests.dispatcher.policies.views import view
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.learning.returns import ReturnForecast, Returns
 from uncork_dispatcher.policies.base import BatchDone, Hold, Release, View
-from uncork_dispatcher.policies.cork import CorkPolicy
+from uncork_dispatcher.policies.cork import CorkPolicy, _places
 
 POLICY = CorkPolicy(limit_rows=32)
 SECOND = Estimate(intercept_s=1.0, slope_s=0.0, spread=0.0, earned_rows=100.0)
@@ -323,3 +324,70 @@ def test_a_hold_ends_in_the_future_and_in_time_for_the_deadline(
             now=decision.until, busy_until=tuple(max(decision.until, at) for at in seen.busy_until)
         )
         assert isinstance(POLICY.decide(later), Release)
+
+
+# Many workers
+
+
+class EveryWorker(CorkPolicy):
+    """Looks at all workers, however many there are."""
+
+    place_ratio = 1.0
+
+
+def crowd(seed: int, workers: int) -> View:
+    """A queue in front of this many workers, of which some are idle, with traffic that keeps them busy."""
+    chance = random.Random(seed)
+    idle = chance.randint(1, workers)
+    estimate = Estimate(0.02, 0.001, chance.choice([0.0, 0.1]), 100.0)
+    rate = workers * chance.uniform(50, 400)
+    clients = [(f"client {number}", 1.0) for number in range(10 * workers)]
+    returns = Returns()
+    returns.answered(clients, now=9.98)
+    for source, _ in clients[::2]:
+        returns.arrived(source, now=chance.uniform(9.98, 10.0))
+    return view(
+        rows=chance.randint(1, 40),
+        requests=1,
+        idle_workers=idle,
+        busy_until=sorted(10.0 + chance.uniform(-0.005, 0.06) for _ in range(workers - idle)),
+        running_rows=[float(chance.randint(0, 20)) for _ in range(workers - idle)],
+        estimate=estimate,
+        slowdown=chance.choice([0.5, 1.0]),
+        new_client_rate=rate * chance.choice([0.0, 0.5, 1.0]),
+        load_rate=rate,
+        returns=returns.forecast(now=10.0) if chance.random() < 0.5 else Returns().forecast(now=10.0),
+    )
+
+
+@pytest.mark.parametrize("workers", range(1, 10))
+def test_up_to_nine_workers_are_all_looked_at(workers: int) -> None:
+    for seed in range(100):
+        seen = crowd(seed, workers)
+        assert POLICY.decide(seen) == EveryWorker(limit_rows=32).decide(seen)
+
+
+@pytest.mark.parametrize("workers", [16, 128, 1024])
+def test_of_many_workers_a_few_suffice(workers: int) -> None:
+    """The share of a worker and the end of a hold are about those from looking at all."""
+    shares, holds = [], []
+    for seed in range(100):
+        seen = crowd(seed, workers)
+        few, every = POLICY.decide(seen), EveryWorker(limit_rows=32).decide(seen)
+        if isinstance(few, Release) and isinstance(every, Release):
+            shares.append((min(few.rows, seen.rows), min(every.rows, seen.rows)))
+        elif isinstance(few, Hold) and isinstance(every, Hold):
+            holds.append((few.until - 10.0, every.until - 10.0))
+    assert len(shares) + len(holds) >= 95
+    for pairs, scale in ((shares, 40), (holds, 0.06)):
+        assert pairs
+        off = [abs(few - every) / scale for few, every in pairs]
+        assert fmean(off) < 0.03
+        assert max(off) < 0.3
+
+
+def test_places_reach_the_last_worker_in_few_steps() -> None:
+    assert _places(1, 2.0) == []
+    assert _places(9, 2.0) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert _places(40, 2.0) == [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 39]
+    assert len(_places(2000, 2.0)) == 16

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from tests.dispatcher.driver import next_worker, running
+from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.slots import Slots
 
 
@@ -14,6 +15,11 @@ def slots_with(workers: int) -> Slots:
     for worker in range(workers):
         slots.add(worker)
     return slots
+
+
+def values(numbers: Numbers) -> list[float]:
+    """All of them."""
+    return [numbers[place] for place in range(len(numbers))]
 
 
 def counts(slots: Slots) -> tuple[int, int, int]:
@@ -115,22 +121,23 @@ def test_nothing_running_has_no_timeout() -> None:
     assert slots_with(1).next_timeout == math.inf
 
 
-def test_predicted_finishes_are_sorted_and_never_past() -> None:
-    """A batch that runs longer than predicted may finish at any moment: now."""
+def test_predicted_finishes_are_sorted() -> None:
+    """A batch that runs longer than predicted may finish at any moment: its worker is free now."""
     slots = slots_with(3)
     for batch, (started, predicted_s) in enumerate([(0.0, 9.0), (1.0, 2.0), (2.0, 5.0)], 1):
         slots.occupy(
             running(batch=batch, worker=next_worker(slots), started=started, predicted_s=predicted_s)
         )
 
-    assert [finish for finish, _ in slots.outlook(4.0)] == [4.0, 7.0, 9.0]
+    assert list(slots.busy_until) == [3.0, 7.0, 9.0]
+    assert values(slots.free_at(4.0)) == [4.0, 7.0, 9.0]
 
 
 def test_idle_workers_are_free_now() -> None:
     slots = slots_with(3)
     slots.occupy(running(worker=next_worker(slots), started=0.0, predicted_s=8.0))
 
-    assert slots.free_at(3.0) == [3.0, 3.0, 8.0]
+    assert values(slots.free_at(3.0)) == [3.0, 3.0, 8.0]
 
 
 def test_a_slot_that_is_not_there_cannot_be_taken() -> None:
@@ -149,6 +156,40 @@ def test_the_fastest_idle_worker_is_next() -> None:
         slots.occupy(running(batch=batch, worker=order[-1]))
 
     assert order == [2, 3, 1, 0]
+
+
+def test_of_many_idle_workers_the_first_sixteen_are_compared() -> None:
+    """One that is idle for a short time waits for its turn, however fast it is."""
+    slots = slots_with(40)
+
+    assert slots.next_idle(lambda worker: -worker, now=0.0) == 15
+    assert slots.next_idle(None, now=0.0) == 0
+
+
+def test_batches_predicted_to_end_at_one_moment_are_kept_apart() -> None:
+    """Each with its own rows, whatever ends first."""
+    slots = slots_with(3)
+    for batch in (1, 2, 3):
+        slots.occupy(running(batch=batch, worker=batch - 1, rows=batch, predicted_s=4.0))
+    assert values(slots.running_rows("a")) == [1, 2, 3]
+    assert values(slots.running_rows("b")) == [0, 0, 0]
+
+    slots.finish(2)
+    assert values(slots.running_rows("a")) == [1, 3]
+    assert values(slots.free_at(1.0)) == [1.0, 4.0, 4.0]
+
+
+def test_the_next_timeout_is_that_of_the_batches_that_run() -> None:
+    """Whatever the order in which they start and end."""
+    slots = slots_with(4)
+    for batch, gives_up_at in enumerate([7.0, 5.0, 6.0, 6.0]):
+        slots.occupy(running(batch=batch, worker=batch, gives_up_at=gives_up_at))
+    seen = [slots.next_timeout]
+    for batch in (0, 1, 2, 3):
+        slots.finish(batch)
+        seen.append(slots.next_timeout)
+
+    assert seen == [5.0, 5.0, 6.0, 6.0, math.inf]
 
 
 # Hosts
@@ -233,7 +274,7 @@ def test_a_retired_worker_finishes_its_batch_and_gets_no_other() -> None:
     slots.retire(0)
     assert slots.changes > changes
     assert counts(slots) == (1, 0, 2)
-    assert slots.free_at(1.0) == [3.0]
+    assert values(slots.free_at(1.0)) == [3.0]
 
     assert slots.finish(1) is not None
     slots.finish(2)
@@ -268,11 +309,12 @@ def test_the_host_of_a_lost_worker_that_was_retired_is_not_avoided() -> None:
 def test_a_retired_worker_may_be_used_again(early: bool) -> None:
     """Once its batch has ended, which may be after it was added."""
     slots = slots_with(1)
-    slots.occupy(running(batch=1, worker=0))
+    slots.occupy(running(batch=1, worker=0, predicted_s=2.0))
     slots.retire(0)
     if early:
         slots.add(0)
         assert counts(slots) == (1, 0, 1)
+        assert values(slots.free_at(0.0)) == [2.0]
     slots.finish(1)
     slots.add(0)
 

@@ -1,0 +1,65 @@
+"""The cost of a request in the core: its measurement, and that it does not grow with the workers."""
+
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from benchmarks.costs.core_cost import Call, record, replay_us
+from uncork_dispatcher.core import Dispatcher
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_replay_makes_the_calls_of_the_run(closed: bool) -> None:
+    """They are those of the simulation, in its order; a core that gets them does the same again."""
+    calls = record(2, closed=closed, requests=200)
+    names = [name for name, _, _ in calls]
+
+    assert names[:3] == ["set_api", "worker_ready", "worker_ready"]
+    assert names.count("submit") == 200
+    core = Dispatcher()
+    for name, args, kwargs in calls:
+        getattr(core, name)(*args, **kwargs)
+    assert core.is_empty
+    assert replay_us(calls, 1) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_request_costs_as_much_with_many_workers(closed: bool) -> None:
+    """Counted in bytecode instructions.
+
+    With many workers, one is idle at nearly every arrival, and the policy decides twice as often.
+    """
+    few, many, most = (instructions(record(count, closed=closed), 2000) for count in (8, 64, 512))
+
+    assert many <= 1.6 * few
+    assert most <= 1.8 * few
+
+
+def instructions(calls: Sequence[Call], requests: int) -> float:
+    """Return the instructions that a core executes per request, for the last ``requests`` requests."""
+    submits = [place for place, (name, _, _) in enumerate(calls) if name == "submit"]
+    first, count = submits[-requests], 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    core = Dispatcher()
+    for name, args, kwargs in calls[:first]:
+        getattr(core, name)(*args, **kwargs)
+    before = sys.gettrace()
+    try:
+        for name, args, kwargs in calls[first:]:
+            method = getattr(core, name)
+            sys.settrace(trace)
+            method(*args, **kwargs)
+            sys.settrace(before)
+    finally:
+        sys.settrace(before)
+    return count / requests

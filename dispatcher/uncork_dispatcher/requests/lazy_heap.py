@@ -1,0 +1,44 @@
+"""A heap whose entries can be removed at any place."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+# A heap is rebuilt when its removed entries outnumber the others by more than this.
+_SLACK = 64
+
+
+class LazyHeap(Generic[T]):
+    """Members of a mapping by a time, the earliest first.
+
+    A member that is removed from the mapping stays in the heap until it surfaces, or until most of the heap
+    is such members. The mapping must not get a removed key back.
+    """
+
+    def __init__(self, members: Mapping[int, T], times: Iterable[tuple[float, int]] = ()) -> None:
+        self._members = members
+        self._times = list(times)
+        heapq.heapify(self._times)
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def push(self, at: float, key: int) -> None:
+        """Add the member with this key."""
+        if len(self._times) > 2 * len(self._members) + _SLACK:
+            self._times = [each for each in self._times if each[1] in self._members]
+            heapq.heapify(self._times)
+        heapq.heappush(self._times, (at, key))
+
+    def top(self) -> T | None:
+        """Return the member with the earliest time; None if there is none."""
+        while self._times:
+            member = self._members.get(self._times[0][1])
+            if member is not None:
+                return member
+            heapq.heappop(self._times)
+        return None
