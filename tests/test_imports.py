@@ -72,7 +72,7 @@ LAYERS = {
         "tuning",
         "locust",
     ],
-    "uncork_workers": ["plural", "wire", "definition", "process", "supervision", "__main__"],
+    "uncork_workers": ["plural", "wire", "definition", "process", "supervision", "ray", "__main__"],
 }
 # What the dispatcher's core must do without. Its shell and @batched are not the core.
 IMPURE = {"asyncio", "time", "datetime", "random", "secrets", "logging", "threading", "socket", "http"}
