@@ -117,8 +117,8 @@ Command = Connect | Launch | Attach | Kill
 Event = Connected | Refused | Started | Ended | Waiting
 
 _encoder = msgspec.json.Encoder()
-_commands = msgspec.json.Decoder(Command)
-_events = msgspec.json.Decoder(Event)
+_commands: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
+_events: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 LONGEST_LINE_BYTES = 16 * 2**20
 
 
