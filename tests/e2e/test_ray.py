@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray; scripts/nightly installs it"),
 ]
+_START_S = 90.0
 _SERVICE = """
 import os
 from uncork import Service, api
@@ -92,12 +93,17 @@ def target(tmp_path: Path) -> str:
 @contextmanager
 def serving(target: str, on: str, *options: str, workers: int = 2) -> Iterator[Server]:
     with running("serve", target, "--workers", str(workers), "--on", on, *options, wait=False) as server:
-        yield server
+        try:
+            yield server
+        finally:
+            print(server.output)  # if the test fails
 
 
 def all_ready(server: Server, workers: int) -> None:
+    """Wait until so many workers take batches; Ray starts one within seconds, later on a busy machine."""
+    eventually(lambda: "/readyz" in server.output, within_s=_START_S)
     server.wait_until_ready()
-    eventually(lambda: server.metric("uncork_workers", state="idle") == workers)
+    eventually(lambda: server.metric("uncork_workers", state="idle") == workers, within_s=_START_S)
 
 
 def who(server: Server) -> dict[str, Any]:

@@ -110,3 +110,16 @@ def test_each_worker_that_is_missing_is_told(on: Watched) -> None:
     assert on.missing() == {1: "worker 1 was killed by SIGKILL (2 times in a row; retrying in 4 s)"}
     on.ready(1)
     assert on.missing() == {}
+
+
+def test_workers_that_cannot_be_started_come_first(on: Watched) -> None:
+    on.exited(0, "was killed by SIGKILL", failures=1, retry_s=0.1)
+    on.waiting([0, 2], "no room")
+    assert on.text() == "2 workers waiting to be started: no room"
+    assert on.missing() == {
+        0: "worker 0 is waiting to be started: no room",
+        2: "worker 2 is waiting to be started: no room",
+    }
+    on.waiting([], "")
+    assert on.text() == "worker 0 was killed by SIGKILL"
+    assert on.missing() == {0: "worker 0 was killed by SIGKILL"}

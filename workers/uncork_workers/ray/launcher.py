@@ -223,17 +223,15 @@ class RayLauncher:
         try:
             self._send(Connect(self._workers.address, self._gateway))
             assert process.stdout is not None
-            while line := await process.stdout.readline():
+            while not helper.refusal and (line := await process.stdout.readline()):
                 self._received(helper, decode_event(line))
-            code = await process.wait()
         except ValueError:  # also of msgspec
             helper.refusal = f"the helper process for Ray printed {line!r}"
-            code = 1
         finally:
             self._helper = None
             await self._end_helper(process)
             await listening
-        return helper.connected is not None, helper.refusal or _describe_end(helper, code)
+        return helper.connected is not None, helper.refusal or _describe_end(helper)
 
     async def _end_helper(self, process: Process) -> None:
         """Let a helper kill its actors and exit; end it if it takes too long."""
@@ -346,8 +344,9 @@ def _workers_are(count: int) -> str:
     return f"{plural(count, 'worker')} {'is' if count == 1 else 'are'}"
 
 
-def _describe_end(helper: _Helper, code: int) -> str:
+def _describe_end(helper: _Helper) -> str:
     """Return how a helper ended that gave no reason."""
+    code = helper.process.returncode or 0
     last = next((line for line in reversed(helper.errors) if line and not line.startswith("[")), "")
     how = f"the helper process for Ray {describe_exit(code)}"
     if helper.connected is None and code != 0:
