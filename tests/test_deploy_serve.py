@@ -97,8 +97,8 @@ def test_the_pod_lives_longer_than_the_server_drains() -> None:
 
     assert options["drain_delay"] + options["drain_timeout"] < POD["spec"]["terminationGracePeriodSeconds"]
     resources = CONTAINER["resources"]
-    assert int(resources["requests"]["cpu"]) == options["workers"] + 1
-    assert int(resources["requests"]["memory"].removesuffix("Gi")) == options["workers"] + 1
+    assert int(resources["requests"]["cpu"]) == int(options["workers"]) + 1
+    assert int(resources["requests"]["memory"].removesuffix("Gi")) == int(options["workers"]) + 1
 
 
 def test_the_parts_on_kubernetes_mean_the_same_pods() -> None:
@@ -112,7 +112,7 @@ def test_the_parts_on_kubernetes_mean_the_same_pods() -> None:
     assert [one["port"] for one in monitor["podMetricsEndpoints"]] == ["admin"]
     assert scaler["scaleTargetRef"]["name"] == SERVE["Deployment"]["metadata"]["name"]
     [metric] = scaler["metrics"]
-    assert float(metric["pods"]["target"]["averageValue"]) < read_options(CONTAINER["args"])["workers"]
+    assert float(metric["pods"]["target"]["averageValue"]) < int(read_options(CONTAINER["args"])["workers"])
 
 
 def test_nginx_closes_its_connections_first() -> None:

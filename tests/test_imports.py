@@ -39,6 +39,7 @@ LAYERS = {
         "actions",
         "errors",
         "stats",
+        "capacity",
         "requests",
         "api",
         "admission",
@@ -55,7 +56,8 @@ LAYERS = {
     "uncork_gateway": [
         *("version", "headers", "errors", "auth", "telemetry", "interfaces"),
         *("protocols", "codecs", "dialects", "connection", "backends", "requests"),
-        *("settings", "pages", "front_end", "apis", "worker_events", "service", "proxy"),
+        *("settings", "scaling", "pages", "front_end", "apis", "worker_events", "remote_workers"),
+        *("service", "proxy"),
     ],
     "uncork": ["adapters", "outputs", "config", "server", "testing", "cli", "__main__"],
     "uncork_loadtests": [

@@ -41,6 +41,9 @@ class _Served:
     def slots(self) -> list[BackendSlot]:
         return []
 
+    def scaling(self) -> None:
+        return None
+
     def worker_states(self) -> list[str]:
         return []
 

@@ -16,6 +16,7 @@ from benchmarks.models import encoder, sentences
 from benchmarks.models.agreement import TOLERANCE, Agreement, largest_difference
 from benchmarks.models.encoder import ON_CPU, Times, times_sheet
 from benchmarks.models.sentences import texts
+from benchmarks.scale import bench_scaling
 from uncork_loadtests.compare import Comparison, LeftOut, Rounds, Turn, relate
 from uncork_loadtests.servers import BenchError
 from uncork_loadtests.targets import Estimate
@@ -49,6 +50,7 @@ PAGES = {
     "encoder": encoder.PAGE,
     "faults": fault_costs.PAGE,
     "parse": parse_cost.PAGE,
+    "scaling": bench_scaling.PAGE,
     "sentences": sentences.PAGE,
 }
 

@@ -3,12 +3,22 @@
 * :class:`Dispatcher` is the core: it decides, with time as an argument (``core.py``).
 * :class:`AsyncDispatcher` is the shell that drives it on asyncio (``asyncio_dispatcher.py``).
 * The policies decide when to release and how much (``policies/``).
+* :class:`Autoscaler` decides how many workers to run (``capacity/``).
 * :func:`batched` turns an async function of a list into one of an item, with all of this behind it.
 """
 
 from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.batched import batched
+from uncork_dispatcher.capacity.autoscaler import (
+    LOOK_S,
+    ApiDemand,
+    Autoscaler,
+    Decision,
+    ScalingReason,
+    ScalingState,
+)
+from uncork_dispatcher.capacity.workers_needed import ScalingLimit
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import (
     BatchTimedOut,
@@ -35,16 +45,20 @@ from uncork_dispatcher.stats import ApiSample, ApiStats, Holding, RunningBatch, 
 from uncork_dispatcher.tasks import TaskRunner
 
 __all__ = [
+    "LOOK_S",
     "POLICIES",
     "POLICY_USAGE",
+    "ApiDemand",
     "ApiRules",
     "ApiSample",
     "ApiStats",
     "AsyncDispatcher",
+    "Autoscaler",
     "BatchFacts",
     "BatchResult",
     "BatchStatus",
     "BatchTimedOut",
+    "Decision",
     "DispatchError",
     "Dispatcher",
     "Estimate",
@@ -58,6 +72,9 @@ __all__ = [
     "RequestShed",
     "Runner",
     "RunningBatch",
+    "ScalingLimit",
+    "ScalingReason",
+    "ScalingState",
     "SettingError",
     "ShedReason",
     "Start",

@@ -57,7 +57,7 @@ class Api:
             tuple([finish for finish, _ in outlook]),
             tuple([start.rows if start.api == name else 0.0 for _, start in outlook]),
             model.estimate,
-            model.slowdown(slots.next_idle(model.slowdown, now=now)),
+            model.slowdown(slots.next_idle(model.slowdown, now)),
             traffic.new_clients.per_second(now=now),
             traffic.load_rate(now),
             traffic.returns.forecast(now=now),

@@ -152,8 +152,8 @@ class Dispatcher:
     ) -> None:
         """Add a worker that has started, or is usable again.
 
-        If :meth:`worker_expected` was called for ``launch``, the core learns how long a start takes. ``host``
-        is the machine that it runs on: all its workers may be lost together.
+        If :meth:`worker_expected` was called for ``launch``, the core learns how long a start takes. The
+        workers of one ``host`` may be lost together; of a worker that is known, only the host changes.
         """
         self._advance(now)
         self._slots.launches.ready(launch, now=now)

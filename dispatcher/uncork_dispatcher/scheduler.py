@@ -154,7 +154,7 @@ class Scheduler:
     def _start(self, queue: RequestQueue, release: Release, actions: list[Action], now: float) -> None:
         """Start a batch, and shed the requests that would keep it small and would be late."""
         api = self._apis[queue.api]
-        worker = self._slots.next_idle(api.model.slowdown, now=now)
+        worker = self._slots.next_idle(api.model.slowdown, now)
         estimate = api.model.estimate.slowed(api.model.slowdown(worker))
         rows, size_bytes = release.rows, math.inf
         if queue.retry is None:

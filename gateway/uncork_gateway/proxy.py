@@ -215,6 +215,9 @@ class Proxy:
     def slots(self) -> list[BackendSlot]:
         return self._servers.slots()
 
+    def scaling(self) -> None:
+        return None
+
     def worker_states(self) -> list[str]:
         return [slot.state for slot in self._servers.slots() if slot.state != "lost"]
 

@@ -37,8 +37,8 @@ class RemoteWorkers:
         workers = self._pool.self_started()
         if not any(worker.is_launched for worker in self._pool.in_service()):
             successor = choose_successor(self._apis.service, workers, self._replaced, self._unusable)
-            if successor is not None and not self._serve(successor):
-                self._unusable.append(successor)
+            if successor is not None:
+                self._replace_by(successor)
         for worker in workers:
             if not worker.standby and not self._is_current(worker):
                 self._replaced.add(worker.instance)
@@ -50,13 +50,17 @@ class RemoteWorkers:
     def _is_current(self, worker: WorkerConnection) -> bool:
         return worker.hello is not None and worker.hello.service == self._apis.service
 
-    def _serve(self, service: ServiceDescription) -> bool:
+    def _replace_by(self, successor: ServiceDescription) -> None:
+        is_first = self._apis.service is None
         try:
-            self._events.serve(service)
+            self._events.serve(successor)
         except ValueError as error:
-            self._events.unusable(str(error))
-            return False
-        return True
+            # Unlike a launched worker's, it is no reason to exit: other workers may come.
+            log.error("a remote worker has a service that cannot be served: %s", error)
+            self._unusable.append(successor)
+            return
+        if not is_first:
+            log.info("the workers with another version of the service take over")
 
 
 def choose_successor(

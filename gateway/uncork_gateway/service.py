@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 from uncork_dispatcher import BatchResult, Job, OnBatchEnd, WorkerLost
 from uncork_gateway.apis import Apis, GatewaySettings
@@ -24,12 +24,15 @@ from uncork_gateway.errors import Unavailable
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.pages.models.metadata import Model
 from uncork_gateway.pages.service import ServicePages
+from uncork_gateway.pages.status import document
 from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.failures import Failures
 from uncork_gateway.pages.status.formatting import SERVICE
+from uncork_gateway.pages.status.scaling import describe_scaling
 from uncork_gateway.pages.status.status_builder import ServedApi
 from uncork_gateway.remote_workers import RemoteWorkers
 from uncork_gateway.requests.batch_frames import from_frame, to_frame
+from uncork_gateway.scaling import Scaling, Workers
 from uncork_gateway.worker_events import SupervisorActions, WorkerEvents
 from uncork_workers.wire.schema import ServiceDescription
 
@@ -60,13 +63,14 @@ class Gateway:
         self._remote = RemoteWorkers(self._pool, self._apis, self.events)
         self.events.on_joining_changed = self._remote.reconsider
         self._listener: WorkerListener | None = None
+        self._scaling: Scaling | None = None
         self.front_end.mount(ServicePages(self.front_end, self, settings).pages)
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
         """Accept workers on a Unix socket; those on a ``standby`` socket wait for :meth:`take_over`."""
         await self._pool.listen(socket_path, standby=standby)
 
-    async def listen_on_tcp(self, port: WorkerPort) -> None:
+    def listen_on_tcp(self, port: WorkerPort) -> None:
         """Accept workers that know the token on a TCP socket."""
         refused = Counter(
             "uncork_worker_connections_refused",
@@ -81,7 +85,36 @@ class Gateway:
             warmup_seconds=self._settings.warmup_seconds,
             on_refusal=lambda reason: refused.labels(reason).inc(),
         )
-        await self._listener.listen()
+        self._listener.listen()
+
+    def retire(self, launch: int) -> bool:
+        """Let a process of the supervisor finish its batch and exit; return False if it is not connected."""
+        return self._pool.retire_launch(launch)
+
+    def follow_traffic(
+        self,
+        *,
+        least: int,
+        most: int,
+        target: Callable[[], int] | None = None,
+        resize: Callable[[int], Awaitable[None]] | None = None,
+    ) -> Scaling:
+        """Return what computes how many workers the traffic needs, for metrics and pages.
+
+        ``target`` returns how many workers there should be (by default as many as there are), and ``resize``
+        changes that.
+        """
+
+        def workers() -> Workers:
+            ready = len(self._pool.ready())
+            return Workers(ready, ready if target is None else target())
+
+        scaling = Scaling(self.front_end.dispatcher, workers=workers, resize=resize, least=least, most=most)
+        self._scaling = scaling
+        registry = self.front_end.metrics.registry
+        wanted = Gauge("uncork_workers_wanted", "Workers that the traffic needs.", registry=registry)
+        wanted.set_function(lambda: scaling.wanted)
+        return scaling
 
     async def attach(self, connected: socket.socket) -> None:
         """Accept a worker on a socket that is connected already."""
@@ -112,6 +145,8 @@ class Gateway:
 
     async def close(self) -> None:
         """Disconnect the workers. Those of the supervisor exit; others dial again."""
+        # While connections close one after the other, a standby must not take over.
+        self.events.on_joining_changed = lambda: None
         if self._listener is not None:
             self._listener.close()
         await self._pool.close()
@@ -209,6 +244,12 @@ class Gateway:
             slots.append(slot)
         slots += [BackendSlot(index, "lost", fault=fault) for index, fault in missing.items()]
         return sorted(slots, key=lambda slot: slot.index)
+
+    def scaling(self) -> document.Scaling | None:
+        scaling = self._scaling
+        if scaling is None or scaling.least == scaling.most or scaling.decision is None:
+            return None
+        return describe_scaling(scaling.decision, least=scaling.least, most=scaling.most)
 
     def worker_states(self) -> list[WorkerState]:
         return self._pool.states()

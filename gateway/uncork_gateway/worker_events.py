@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from uncork_gateway.apis import Apis
@@ -53,7 +53,8 @@ class WorkerEvents:
             :class:`ServiceUnusable` if it cannot be served.
         files: paths of the files that the service has imported at any time.
         failures: why workers are not ready.
-        on_joining_changed: called when a worker that the supervisor did not launch has changed.
+        on_joining_changed: called when a worker that the supervisor did not launch has changed, or one that
+            it launched has brought another service.
     """
 
     def __init__(
@@ -71,10 +72,15 @@ class WorkerEvents:
 
     # What the supervisor reports
 
-    def expect_workers(self, workers: int) -> None:
-        """Note that the supervisor starts the first processes of so many workers."""
-        for index in range(workers):
+    def expect_workers(self, indexes: Iterable[int]) -> None:
+        """Note that the supervisor starts the first processes of these workers."""
+        for index in indexes:
             self._dispatcher.worker_expected(index)
+
+    def forget_workers(self, indexes: Iterable[int]) -> None:
+        """Note that the supervisor has stopped these workers for good."""
+        for index in indexes:
+            self.failures.forget(index)
 
     def worker_exited(self, index: int, how: str, *, failures: int = 0, retry_s: float = 0.0) -> None:
         """Note that a worker process has ended.
@@ -105,6 +111,8 @@ class WorkerEvents:
             self.serve(service)
         except ValueError as error:
             self.unusable(str(error))
+        else:
+            self.on_joining_changed()
 
     def serve(self, service: ServiceDescription) -> None:
         """Put the APIs of a service in force.
@@ -149,6 +157,9 @@ class WorkerEvents:
 
     def worker_leaves(self, worker: int) -> None:
         self._dispatcher.worker_retired(worker)
+
+    def worker_gone(self, index: int) -> None:
+        self.failures.disconnected(index)
 
     def joining_changed(self) -> None:
         self.on_joining_changed()

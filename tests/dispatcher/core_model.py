@@ -179,12 +179,12 @@ class Model:
 
     def ready(self, worker: int, *, now: float, host: str) -> None:
         """A worker takes batches."""
-        self.workers.setdefault(worker, host)
+        self.workers[worker] = host
         if worker in self.launches:
             self.startups_s.append(max(0.0, now - self.launches.pop(worker)[0]))
 
     def retired(self, worker: int) -> None:
-        """A worker takes no more batches; the one that it runs goes on."""
+        """A worker takes no more batches; it finishes its last."""
         self.workers.pop(worker, None)
 
     def lost_worker(self, worker: int, *, now: float) -> None:

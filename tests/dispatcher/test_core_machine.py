@@ -149,12 +149,19 @@ class CoreMachine(RuleBasedStateMachine):
         self.books.ready(worker, now=self.now, host=host)
         self._poll(poll)
 
-    @rule(worker=WORKERS, poll=POLL)
-    def worker_retired(self, *, worker: int, poll: bool) -> None:
-        """An idle one, a busy one, or one that is gone."""
+    @rule(worker=WORKERS, busy=st.booleans(), ends=st.booleans(), back=st.booleans(), poll=POLL)
+    def worker_retired(self, *, worker: int, busy: bool, ends: bool, back: bool, poll: bool) -> None:
+        """An idle one, a busy one, or one that is gone; it may come back, before or after its batch ends."""
+        running = list(self.books.running.values())
+        if busy and running:
+            worker = running[0].start.worker
         self.core.worker_retired(worker, now=self.now)
         self.books.retired(worker)
         self._poll(poll)
+        if ends and running:
+            self.batch_done(which=0, status="worked", took=0.0, poll=poll)
+        if back:
+            self.worker_ready(worker=worker, host="y", poll=poll)
 
     @rule(rows=st.integers(1, 8), gap_s=st.sampled_from([0.0, 0.001, 0.02]), back=st.booleans())
     def host_dies(self, *, rows: int, gap_s: float, back: bool) -> None:

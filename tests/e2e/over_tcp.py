@@ -20,7 +20,7 @@ def _patch() -> None:
 
     async def listen_on_tcp(gateway: Any, path: str, *, standby: bool = False) -> None:
         if not standby:
-            await gateway.listen_on_tcp(port)
+            gateway.listen_on_tcp(port)
 
     def dialing(socket_path: str, standby_path: str) -> Dialing:
         return over_tcp(f"127.0.0.1:{listener.getsockname()[1]}", _TOKEN)

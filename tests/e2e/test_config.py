@@ -110,7 +110,7 @@ def test_what_is_in_force_is_shown_with_its_source(place: Path) -> None:
     settings, predict, stream = shown["settings"], shown["apis"]["predict"], shown["apis"]["stream"]
     file = place / "uncork.toml"
     assert shown["config"] == str(file)
-    assert settings["workers"] == {"value": 3, "source": "--workers", "text": "3"}
+    assert settings["workers"] == {"value": "3", "source": "--workers", "text": "3"}
     assert settings["mb_max_latency"] == {
         "value": 1000.0,
         "source": f"{file}: mb-max-latency",

@@ -71,7 +71,7 @@ def test_a_module_that_lacks_a_package_is_told_once(tmp_path: Path) -> None:
         (["--policy", "corky"], "unknown policy 'corky'"),
         (["--mb-max-latency", "-1"], "mb_max_latency must be a positive number of milliseconds"),
         (["--mb-max-batch-size", "0"], "--mb-max-batch-size"),
-        (["--workers", "0"], "--workers"),
+        (["--workers", "0"], "--workers 0 requires --worker-port"),
         (["--port", "70000"], "--port"),
         (["--nonsense"], "--nonsense"),
     ],

@@ -69,6 +69,7 @@ def test_a_worker_that_is_stopped_under_load_costs_no_answer(on: Remotes) -> Non
         assert statuses_while(server, stop).keys() == {200}
         assert server.metric("uncork_batches_total", outcome="lost") == 0
         assert "leaving the gateway" in first.output
+        assert "is leaving" in server.output
         assert pid_of(server) == second.pid
 
 
@@ -129,6 +130,7 @@ def test_a_new_version_takes_over_when_it_is_as_strong_as_the_old_one(on: Remote
 
         eventually(lambda: HTTP.post(f"{server.base}/echo", json=1, timeout=30).status_code == 200)
         assert HTTP.post(f"{server.base}/add", json=[1, 2], timeout=30).status_code == 404
+        assert "the workers with another version of the service take over" in server.output
         # The old workers come back, stand by, and return when all new ones have gone.
         eventually(lambda: all(worker.output.count("connected to gateway") == 2 for worker in old))
         assert HTTP.post(f"{server.base}/echo", json=1, timeout=30).status_code == 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import cast
 
 from uncork_workers.wire.frames import Frame, FrameDecoder, encode_frame
 from uncork_workers.wire.messages import Batch, Hello, Message, Ready, Reply, RowsForm
@@ -85,6 +86,10 @@ class FakeWorker:
             forms=tuple(forms),
         )
         self.send(reply, bodies)
+
+    def stop_reading(self) -> None:
+        """Read nothing more, like a process behind a broken network."""
+        cast("asyncio.Transport", self._writer.transport).pause_reading()
 
     async def dropped(self) -> None:
         """Wait until the gateway closes the connection; fail if it sends anything."""

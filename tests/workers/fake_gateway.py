@@ -2,13 +2,38 @@
 
 import contextlib
 import socket
-from collections.abc import Iterator, Sequence
+import ssl
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
+import trustme
+
+from uncork_workers.wire.dialing import VERSION, Address
 from uncork_workers.wire.frames import Frame, FrameDecoder, encode_frame
+from uncork_workers.wire.handshake import (
+    MAX_WELCOME_BYTES,
+    NONCE_BYTES,
+    PROTOCOL,
+    Application,
+    Challenge,
+    Greeting,
+    Refusal,
+    Welcome,
+    encode_greeting,
+    gateway_proof,
+    is_same,
+    read_greeting,
+    worker_proof,
+)
 from uncork_workers.wire.messages import Message
+from uncork_workers.wire.overrides import Override
 
+T = TypeVar("T")
+TOKEN = b"0123456789abcdef"
+NONCE = bytes(range(NONCE_BYTES))
+CHALLENGE = Challenge(NONCE, PROTOCOL, VERSION)
 # Far above any duration; ends a test that hangs.
 _PATIENCE_S = 60
 
@@ -79,3 +104,96 @@ def listening(path: Path) -> Iterator[FakeGateway]:
         listener.bind(str(path))
         listener.listen()
         yield FakeGateway(listener, pool)
+
+
+class Admitted(NamedTuple):
+    """A worker that has been let in, and what it applied with."""
+
+    worker: Connection
+    application: Application
+
+
+class Newcomer:
+    """A connection to the worker port, in the handshake."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._socket.settimeout(_PATIENCE_S)
+
+    def send(self, greeting: Greeting) -> None:
+        self.send_bytes(encode_greeting(greeting))
+
+    def send_bytes(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def application(self) -> Application | Refusal:
+        return read_greeting(self._receive, Application, most=MAX_WELCOME_BYTES)
+
+    def worker(self) -> Connection:
+        """Return the connection after the handshake."""
+        return Connection(self._socket)
+
+    def gone(self) -> bool:
+        """Wait until the worker closes the connection; return whether it sent nothing more."""
+        try:
+            return not self._socket.recv(1)
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _receive(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            more = self._socket.recv(count - len(data))
+            assert more, "the worker has gone"
+            data += more
+        return data
+
+
+class FakeTcpGateway:
+    """The worker port of a gateway; it talks in a thread while the test runs the worker."""
+
+    def __init__(self, listener: socket.socket, pool: ThreadPoolExecutor, tls: ssl.SSLContext | None) -> None:
+        self._listener = listener
+        self._pool = pool
+        self._tls = tls
+        self.address = Address(*listener.getsockname())
+
+    def during(self, talk: Callable[[], T]) -> Future[T]:
+        """Run ``talk`` in the thread."""
+        return self._pool.submit(talk)
+
+    def accept(self) -> Newcomer:
+        connected, _ = self._listener.accept()
+        if self._tls is not None:
+            connected = self._tls.wrap_socket(connected, server_side=True)
+        return Newcomer(connected)
+
+    def admit(
+        self, *, index: int = 0, warmup_seconds: float = 0.0, overrides: Sequence[Override] = ()
+    ) -> Admitted:
+        """Let the next worker in, which must know the token."""
+        newcomer = self.accept()
+        newcomer.send(CHALLENGE)
+        application = newcomer.application()
+        assert isinstance(application, Application)
+        assert is_same(application.proof, worker_proof(TOKEN, NONCE, application.nonce))
+        proof = gateway_proof(TOKEN, NONCE, application.nonce)
+        newcomer.send(Welcome(proof, index, list(overrides), warmup_seconds))
+        return Admitted(newcomer.worker(), application)
+
+
+@contextlib.contextmanager
+def worker_port(tls: ssl.SSLContext | None = None) -> Iterator[FakeTcpGateway]:
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        listener.settimeout(_PATIENCE_S)
+        yield FakeTcpGateway(listener, pool, tls)
+
+
+def server_tls(authority: trustme.CA, host: str = "127.0.0.1") -> ssl.SSLContext:
+    """Return the gateway's side of TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(host).configure_cert(context)
+    return context

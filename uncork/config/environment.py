@@ -39,6 +39,8 @@ LOCUST_VARIABLES = {
     "UNCORK_THINK_MS",
     "UNCORK_WARMUP_SECONDS",
 }
+# Names the machine to `uncork worker`, and may be set for all processes of the machine.
+_NODE = "UNCORK_NODE"
 
 
 def variable_of(name: str) -> str:
@@ -66,7 +68,7 @@ def read_environment(environment: Mapping[str, str], command: str, commands: Com
         elif command == "serve" and variable.startswith(_OF_APIS):
             override = _override(variable, text, source, known=list(names))
             configuration.overrides.append((Kind.ENVIRONMENT, override))
-        elif variable not in LOCUST_VARIABLES:
+        elif variable not in LOCUST_VARIABLES and variable != _NODE:
             raise WrongUsage(_unknown(variable, command, commands))
     return configuration
 

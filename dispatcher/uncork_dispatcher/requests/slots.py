@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from uncork_dispatcher.actions import Start
@@ -64,14 +64,14 @@ class Slots:
         return len(self._running)
 
     def add(self, worker: int, host: Hashable = None) -> None:
-        """Add a worker; ignore one that is known."""
+        """Add a worker; of one that is known, only the host changes."""
         if worker not in self._workers:
             self.changes += 1
-            self._workers[worker] = host
             if worker in self._retired:
                 self._retired.discard(worker)
             else:
                 self._idle[worker] = None
+        self._workers[worker] = host
 
     def lose(self, worker: int, *, now: float) -> Running | None:
         """Remove a worker; return the batch that it was running.
@@ -86,7 +86,7 @@ class Slots:
         return None if number is None else self._remove(number)
 
     def retire(self, worker: int) -> None:
-        """Give a worker no more batches; the one that it runs goes on. Ignore a worker that is unknown."""
+        """Give a worker no more batches; it finishes its last. Ignore a worker that is unknown."""
         if worker in self._workers:
             self.changes += 1
             del self._workers[worker]
@@ -94,18 +94,18 @@ class Slots:
             if self._batch_of(worker) is not None:
                 self._retired.add(worker)
 
-    def next_idle(self, slowdown: Callable[[int], float], *, now: float) -> int:
+    def next_idle(self, slowdown: Callable[[int], float], now: float) -> int:
         """Return the fastest idle worker, of equally fast ones the one idle longest. There must be one.
 
         While hosts are avoided, workers of other hosts go first. If there are none idle, those of the host
         that will be avoided for the shortest time go first.
         """
-        idle: Collection[int] = self._idle
         if self._avoided:
             self._end_avoidance(now)
-            soonest = min(map(self._avoided_until, idle))
-            idle = [worker for worker in idle if self._avoided_until(worker) == soonest]
-        return min(idle, key=slowdown) if len(idle) > 1 else next(iter(idle))
+            soonest = min(map(self._avoided_until, self._idle))
+            idle = [worker for worker in self._idle if self._avoided_until(worker) == soonest]
+            return min(idle, key=slowdown)
+        return min(self._idle, key=slowdown) if len(self._idle) > 1 else next(iter(self._idle))
 
     def avoids_idle_until(self, now: float) -> float:
         """Return until when a lost batch should wait for a worker of another host; ``now`` if it should not.

@@ -51,5 +51,8 @@ class PoolListener(Protocol):
     def worker_retired(self, launch: int) -> None:
         """A replaced process of the supervisor has finished its last batch; its connection was closed."""
 
+    def worker_gone(self, index: int) -> None:
+        """A worker that the supervisor did not launch has disconnected, whatever its state."""
+
     def joining_changed(self) -> None:
-        """A worker that the supervisor did not launch has described itself, is ready, or has gone."""
+        """A worker that the supervisor did not launch has described itself, is ready, leaves, or has gone."""

@@ -167,9 +167,14 @@ class WorkerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Close the connection at once. What is still to be sent would keep it open if nobody reads."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def drop(self) -> None:
         """Close the connection of an unusable worker; the supervisor kills a process that it launched."""
-        self.close()
+        self.abort()
         if self.hello is not None and self.hello.launch is not None:
             self._listener.worker_dropped(self.hello.launch)
 
@@ -218,7 +223,7 @@ class WorkerConnection(asyncio.Protocol):
             case Piece(batch=batch, head=head):
                 self._streamed(batch, head, frame.payload)
             case Leaving():
-                self._leaves(self)
+                self._wants_to_leave()
             case Batch() | Cancel() | Ping():
                 raise FrameError("a worker may not send Batch, Cancel or Ping")
 
@@ -247,6 +252,11 @@ class WorkerConnection(asyncio.Protocol):
     def _report_ready(self, hello: Hello, ready: Ready) -> None:
         self._listener.worker_profiled(self.number, ready)
         self._listener.worker_ready(self.number, hello)
+
+    def _wants_to_leave(self) -> None:
+        if self.hello is not None:
+            log.info("worker %d on %s is leaving", self.hello.index, self.hello.host)
+        self._leaves(self)
 
     def _leave_if_idle(self) -> None:
         if self._is_retiring and self._running is None:

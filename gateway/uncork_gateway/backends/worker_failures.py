@@ -74,6 +74,11 @@ class WorkerFailures:
         self._last = None
         self._deaths.pop(index, None)
 
+    def forget(self, index: int) -> None:
+        """Forget a worker that is not started again."""
+        for known in (self._failed, self._starts, self._deaths):
+            known.pop(index, None)
+
     def failed(self, index: int, reason: str, *, standby: bool) -> None:
         """Note why a worker cannot become ready; it will exit."""
         (self._failed_standbys if standby else self._failed)[index] = reason
@@ -89,6 +94,13 @@ class WorkerFailures:
         reason = said or f"worker {index} {how}{f' during {start.doing}' if start else ''}"
         self._last = self._deaths[index] = _Death(index, reason, failures, self._clock() + retry_s)
         return None if said else reason
+
+    def disconnected(self, index: int) -> None:
+        """Note that a worker without a supervisor has gone; nobody restarts it."""
+        self._starts.pop(index, None)
+        said = self._failed.pop(index, None) or self._failed_standbys.pop(index, None)
+        if said is not None:
+            self._last = _Death(index, said, 1, self._clock())
 
     def text(self) -> str:
         """Return why no worker is ready."""

@@ -8,6 +8,7 @@ import secrets
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
@@ -29,6 +30,7 @@ from uncork_workers.wire.handshake import (
     gateway_proof,
     greeting_length,
     is_same,
+    printable,
     worker_proof,
 )
 from uncork_workers.wire.overrides import Override
@@ -39,9 +41,10 @@ log = logging.getLogger("uncork.gateway")
 # Limits on peers that have not proved that they know the token.
 _HANDSHAKE_S = 5.0
 _MOST_UNPROVED = 64
-
-
+# After a failure to accept, as without free file descriptors.
+_RETRY_S = 1.0
 _TOO_SLOW = f"no handshake within {_HANDSHAKE_S:g} s"
+_TOO_SLOW_TLS = f"{_TOO_SLOW}; this port requires TLS, which --ca or --tls of the worker turns on"
 
 
 class Refused(Exception):
@@ -50,6 +53,10 @@ class Refused(Exception):
     def __init__(self, reason: RefusalReason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+    def greeting(self) -> bytes:
+        """Return the message to the peer."""
+        return encode_greeting(Refusal(reason=self.reason, message=str(self)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,20 +101,40 @@ class WorkerListener:
         self._port = port
         self._overrides = list(overrides)
         self._warmup_seconds = warmup_seconds
-        self._server: asyncio.Server | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._warned_of: set[str] = set()
 
-    async def listen(self) -> None:
+    def listen(self) -> None:
         """Accept workers until :meth:`close`."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Introduction(self), sock=self._port.listener)
+        self._port.listener.setblocking(False)
+        self._watch()
 
     def close(self) -> None:
         """Accept no more workers; those that the pool has stay."""
-        if self._server is not None:
-            self._server.close()
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._port.listener.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._port.listener)
+            self._port.listener.close()
         for introduction in list(self.introductions):
             introduction.close()
+
+    def _watch(self) -> None:
+        asyncio.get_running_loop().add_reader(self._port.listener, self._accept)
+
+    def _accept(self) -> None:
+        """Accept a connection. A server of the loop would not report the failures of TLS."""
+        try:
+            connection, (host, port, *_) = self._port.listener.accept()
+        except (BlockingIOError, ConnectionError):  # the peer has gone
+            return
+        except OSError as error:
+            log.error("cannot accept workers at present: %s", error.strerror)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._port.listener)
+            self._retry = loop.call_later(_RETRY_S, self._watch)
+            return
+        Introduction(self, f"{host} port {port}").begin(connection)
 
     def answer(self, header: bytes, nonce: bytes) -> Application:
         """Return what a peer answered to a challenge with this nonce, if it proves that it knows the token.
@@ -149,17 +176,31 @@ class WorkerListener:
 class Introduction(asyncio.Protocol):
     """The handshake with one peer, within :data:`_HANDSHAKE_S` and a few kilobytes."""
 
-    def __init__(self, listener: WorkerListener) -> None:
+    def __init__(self, listener: WorkerListener, peer: str) -> None:
         self._listener = listener
+        self._peer = peer
         self._nonce = secrets.token_bytes(NONCE_BYTES)
         self._received = b""
-        self._peer = ""
-        self._is_challenged = False
-        """Whether the peer can read a refusal: not before TLS is established."""
         self._transport: asyncio.Transport | None = None
-        self._upgrade: asyncio.Task[None] | None = None
-        loop = asyncio.get_running_loop()
-        self._timeout = loop.call_later(_HANDSHAKE_S, self._refuse, Refused("timeout", _TOO_SLOW))
+        self._connecting: asyncio.Task[None] | None = None
+        self._timeout: asyncio.TimerHandle | None = None
+        self._has_ended = False
+
+    def begin(self, connection: socket.socket) -> None:
+        """Start the handshake on an accepted connection, unless too many are pending."""
+        connection.setblocking(False)
+        if len(self._listener.introductions) >= _MOST_UNPROVED:
+            refused = Refused("too_many", f"{_MOST_UNPROVED} other handshakes are pending")
+            with connection, suppress(OSError):
+                if self._listener.tls is None:
+                    connection.send(refused.greeting())
+            self._refuse(refused)
+            return
+        self._listener.introductions.add(self)
+        self._connecting = asyncio.create_task(self._connect(connection))
+        self._connecting.add_done_callback(lambda _: self._release(connection))
+        too_slow = Refused("timeout", _TOO_SLOW if self._listener.tls is None else _TOO_SLOW_TLS)
+        self._timeout = asyncio.get_running_loop().call_later(_HANDSHAKE_S, self._refuse, too_slow)
 
     def close(self) -> None:
         """End the handshake."""
@@ -171,16 +212,7 @@ class Introduction(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._peer = "{} port {}".format(*transport.get_extra_info("peername")[:2])
-        if len(self._listener.introductions) >= _MOST_UNPROVED:
-            self._refuse(Refused("too_many", f"{_MOST_UNPROVED} other handshakes are pending"))
-            return
-        self._listener.introductions.add(self)
-        tune(transport.get_extra_info("socket"))
-        if self._listener.tls is None:
-            self._challenge()
-        else:
-            self._upgrade = asyncio.create_task(self._start_tls(self._transport, self._listener.tls))
+        self._transport.write(encode_greeting(Challenge(self._nonce, PROTOCOL, VERSION)))
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -196,19 +228,18 @@ class Introduction(asyncio.Protocol):
 
     # The steps
 
-    async def _start_tls(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
+    async def _connect(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            upgraded = await asyncio.get_running_loop().start_tls(transport, self, tls, server_side=True)
+            tune(connection)
+            await loop.connect_accepted_socket(lambda: self, connection, ssl=self._listener.tls)
         except OSError as error:
-            self._refuse(Refused("tls", f"TLS failed: {error}"))
-            return
-        self._transport = cast("asyncio.Transport", upgraded)
-        self._challenge()
+            reason = str(error) or "the peer closed the connection"
+            self._refuse(Refused("tls", f"TLS failed: {reason}"))
 
-    def _challenge(self) -> None:
-        assert self._transport is not None
-        self._is_challenged = True
-        self._transport.write(encode_greeting(Challenge(self._nonce, PROTOCOL, VERSION)))
+    def _release(self, connection: socket.socket) -> None:
+        if self._transport is None:
+            connection.close()
 
     def _read(self) -> None:
         if len(self._received) < HEAD_BYTES:
@@ -224,14 +255,18 @@ class Introduction(asyncio.Protocol):
         self._listener.admit(self._transport, application, self._nonce)
 
     def _refuse(self, refused: Refused) -> None:
+        if self._has_ended:
+            return
         self._listener.on_refusal(refused.reason)
-        log.warning("refused a worker from %s: %s", self._peer, refused)
-        if self._is_challenged and self._transport is not None:
-            self._transport.write(encode_greeting(Refusal(reason=refused.reason, message=str(refused))))
+        log.warning("refused a worker from %s: %s", self._peer, printable(str(refused)))
+        if self._transport is not None:
+            self._transport.write(refused.greeting())
         self.close()
 
     def _end(self) -> None:
-        self._timeout.cancel()
+        self._has_ended = True
         self._listener.introductions.discard(self)
-        if self._upgrade is not None:
-            self._upgrade.cancel()
+        if self._timeout is not None:
+            self._timeout.cancel()
+        if self._connecting is not None and self._transport is None:
+            self._connecting.cancel()

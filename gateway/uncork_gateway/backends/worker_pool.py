@@ -55,11 +55,13 @@ class WorkerPool:
         """
         for older in self._all():
             if older.instance == application.instance:
-                older.close()
+                older.abort()
         standby = application.launch is None or application.standby
         taken = {connection.index for connection in self._all()}
         index = next(index for index in itertools.count(self._reserved) if index not in taken)
-        connection = self._connection(standby=standby, instance=application.instance, offered=index)
+        # A launched worker has another index, which it sends with its description.
+        offered = index if application.launch is None else None
+        connection = self._connection(standby=standby, instance=application.instance, offered=offered)
         transport.set_protocol(connection)
         connection.connection_made(transport)
         return index
@@ -87,6 +89,14 @@ class WorkerPool:
             self._listener.worker_leaves(connection.number)
         self._retiring.add(connection)
         connection.retire()
+
+    def retire_launch(self, launch: int) -> bool:
+        """Retire the worker of a launch; return False if it is not in service."""
+        for connection in self._connections.values():
+            if connection.hello is not None and connection.hello.launch == launch:
+                self.retire(connection)
+                return True
+        return False
 
     def abandon(self, batch: int) -> int | None:
         """Drop the worker that runs a batch; return its index, or None if no worker runs it."""
@@ -162,9 +172,11 @@ class WorkerPool:
                     leaving.add(old.hello.launch)
                 heir = heirs.pop(old.hello.index, None)
                 if heir is None:
-                    self._lost(old.number, old.hello)
+                    self._listener.worker_leaves(old.number)
                 else:
                     self._inherit(heir, old.number)
+                    if heir.hello is not None and heir.hello.host != old.hello.host:
+                        self._listener.worker_ready(old.number, heir.hello)
             old.retire()
         for heir in heirs.values():
             self._inherit(heir, heir.number)
@@ -244,12 +256,17 @@ class WorkerPool:
             self._listener,
             standby=standby,
             gone=self._gone,
-            leaves=self.retire,
+            leaves=self._leaves,
             instance=instance,
             offered=offered,
         )
         (self._standbys if standby else self._connections)[number] = connection
         return connection
+
+    def _leaves(self, connection: WorkerConnection) -> None:
+        self.retire(connection)
+        if connection.hello is not None and not connection.is_launched:
+            self._listener.joining_changed()
 
     def _gone(self, connection: WorkerConnection) -> None:
         number = connection.number
@@ -266,6 +283,7 @@ class WorkerPool:
             if connection.is_ready and connection.hello is not None:
                 self._lost(number, connection.hello)
         if connection.hello is not None and not connection.is_launched:
+            self._listener.worker_gone(connection.hello.index)
             self._listener.joining_changed()
 
     def _lost(self, number: int, hello: Hello) -> None:

@@ -190,6 +190,15 @@ def test_of_two_avoided_hosts_the_first_to_be_used_again_is_preferred() -> None:
     assert preferred(slots, now=5.2) == [3, 2]
 
 
+def test_a_worker_may_move_to_another_host() -> None:
+    """Another process has taken its place."""
+    slots = on_hosts("xxy")
+    slots.add(1, "y")
+    slots.lose(0, now=0.0)
+
+    assert preferred(slots, now=0.0) == [1, 2]
+
+
 def test_on_one_host_the_order_stays() -> None:
     slots = slots_with(3)
     slots.lose(1, now=0.0)
@@ -255,13 +264,16 @@ def test_the_host_of_a_lost_worker_that_was_retired_is_not_avoided() -> None:
     assert slots.avoids_idle_until(0.5) == 0.5
 
 
-def test_a_retired_worker_may_be_used_again() -> None:
-    """Once its batch has ended."""
+@pytest.mark.parametrize("early", [False, True])
+def test_a_retired_worker_may_be_used_again(early: bool) -> None:
+    """Once its batch has ended, which may be after it was added."""
     slots = slots_with(1)
     slots.occupy(running(batch=1, worker=0))
     slots.retire(0)
-    slots.add(0)
-    assert counts(slots) == (1, 0, 1)
-
+    if early:
+        slots.add(0)
+        assert counts(slots) == (1, 0, 1)
     slots.finish(1)
+    slots.add(0)
+
     assert counts(slots) == (1, 1, 0)

@@ -50,6 +50,9 @@ class Listener:
     def worker_leaves(self, worker: int) -> None:
         self.news.put_nowait(("leaves", worker))
 
+    def worker_gone(self, index: int) -> None:
+        self.news.put_nowait(("gone", index))
+
     def joining_changed(self) -> None:
         self.news.put_nowait(("joining", None))
 

@@ -80,14 +80,14 @@ async def test_a_server_that_dies_in_a_call_is_replaced_by_another() -> None:
         assert len(dying.calls) == 1
 
 
-async def test_a_batch_that_breaks_two_servers_fails() -> None:
+async def test_a_batch_that_breaks_its_server_three_times_fails() -> None:
     async with (
         fake_server(lambda call: Reply(missing=1)) as one,
         fake_server(lambda call: Reply(missing=1)) as two,
         dispatching(one.url, two.url) as (dispatcher, _),
     ):
         assert await ask(dispatcher, "a") == ["WorkerLost"]
-        assert len(one.calls) + len(two.calls) == 2
+        assert len(one.calls) + len(two.calls) == 3
 
 
 async def test_a_batch_that_takes_too_long_is_given_up_and_the_server_used_again() -> None:

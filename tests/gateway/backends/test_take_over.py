@@ -157,7 +157,7 @@ async def test_a_place_that_is_empty_is_taken_with_a_new_number(tmp_path: Path) 
         assert await answered(on, new, number, b"new")
 
 
-async def test_one_of_two_workers_of_an_index_is_lost(tmp_path: Path) -> None:
+async def test_one_of_two_workers_of_an_index_leaves(tmp_path: Path) -> None:
     """As when one is killed, and its successor is ready before the loss is noticed."""
     async with stage(tmp_path) as on:
         _, first = await on.ready(index=0, launch=1)
@@ -167,7 +167,7 @@ async def test_one_of_two_workers_of_an_index_is_lost(tmp_path: Path) -> None:
         assert on.pool.take_over([2]) == {1, 3}
 
         told = [await on.news() for _ in range(3)]
-        assert told == [("retired", 1), ("lost", second), ("retired", 3)]
+        assert told == [("retired", 1), ("leaves", second), ("retired", 3)]
         await other.dropped()
         assert await on.news() == ("ready", first)
         assert await answered(on, new, first, b"new")

@@ -123,3 +123,22 @@ def test_workers_that_cannot_be_started_come_first(on: Watched) -> None:
     on.waiting([], "")
     assert on.text() == "worker 0 was killed by SIGKILL"
     assert on.missing() == {0: "worker 0 was killed by SIGKILL"}
+
+
+def test_a_worker_without_a_supervisor_that_has_gone_is_not_missing(on: Watched) -> None:
+    """Nobody starts it again. What it failed with is told until another one is ready."""
+    on.setting_up(0)
+    on.setting_up(1)
+    on.failed(1, "worker 1 failed in setup: no model", standby=False)
+    on.failed(2, "new worker 2 failed in setup: no disk", standby=True)
+    on.now += 5
+    on.disconnected(0)
+    assert on.text() == "worker 1 has been in setup for 5 s"
+    on.disconnected(1)
+    assert on.text() == "worker 1 failed in setup: no model"
+    on.disconnected(2)
+    assert on.text() == "new worker 2 failed in setup: no disk"
+    on.disconnected(3)
+    assert (on.starts(), on.missing(), on.why_no_standby(2)) == ({}, {}, None)
+    on.ready(4)
+    assert on.text() == "workers are starting"

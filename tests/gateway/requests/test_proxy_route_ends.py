@@ -171,8 +171,8 @@ async def test_an_answer_that_cannot_be_dealt_out_is_asked_for_again_one_by_one(
         ]
 
 
-async def test_a_call_that_breaks_twice_is_502() -> None:
-    """It is tried once together and once alone; each request gets the reason."""
+async def test_a_call_that_breaks_again_and_again_is_502() -> None:
+    """It is tried twice together and once alone; each request gets the reason."""
     async with (
         fake_server(lambda call: Answer(b"{", missing=9)) as server,
         proxy(server.url) as on,
@@ -180,7 +180,7 @@ async def test_a_call_that_breaks_twice_is_502() -> None:
         replies = await on.replies([on.ask(rows_body(1)), on.ask(rows_body(2))])
 
         assert [bool(error(reply, 502)) for reply in replies] == [True, True]
-        assert sorted(len(json.loads(call.body)["instances"]) for call in server.calls) == [1, 1, 2]
+        assert sorted(len(json.loads(call.body)["instances"]) for call in server.calls) == [1, 1, 2, 2]
 
 
 # Relayed requests

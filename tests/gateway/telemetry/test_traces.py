@@ -106,11 +106,11 @@ async def test_a_client_that_is_not_sampled_has_no_span(tmp_path: Path) -> None:
 
 
 async def test_a_batch_that_went_with_its_worker_is_an_error(tmp_path: Path) -> None:
-    """The retried request is an error too."""
+    """The repeated batches and the request are errors too."""
     seen = Seen()
 
     async with gateway(tmp_path, traces=seen.traces) as on:
-        workers = [await on.worker(index=index) for index in (0, 1)]
+        workers = [await on.worker(index=index) for index in (0, 1, 2)]
         asking = on.post("/echo", 0)
         for worker in workers:
             await worker.batch()
@@ -119,7 +119,7 @@ async def test_a_batch_that_went_with_its_worker_is_an_error(tmp_path: Path) -> 
 
     [request] = seen.named("POST /echo")
     batches = seen.named("batch echo")
-    assert [dict(span.attributes or {})["uncork.outcome"] for span in batches] == ["lost", "lost"]
+    assert [dict(span.attributes or {})["uncork.outcome"] for span in batches] == ["lost"] * 3
     assert {span.status.status_code for span in (*batches, request)} == {StatusCode.ERROR}
 
 

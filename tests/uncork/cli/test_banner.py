@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 from tests.e2e.server import SERVICES, running
 from tests.uncork.server.test_listeners import PLAIN
 from uncork.cli.serve import banner
+from uncork.cli.serve.options import read_workers
 from uncork.server.listeners import Listeners, open_listeners
+from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
 
 JSON = "application/json"
@@ -33,10 +36,13 @@ def listeners() -> Iterator[Listeners]:
         yield listeners
 
 
-def said(listeners: Listeners, *apis: ApiDescription, workers: int = 1, gpus: tuple[str, ...] = ()) -> str:
+def said(listeners: Listeners, *apis: ApiDescription, workers: str = "1", gpus: tuple[str, ...] = ()) -> str:
     """The banner, without the address."""
     lines = banner.of_service(
-        ServiceDescription(name="S", apis=list(apis)), workers=workers, gpus=gpus, listeners=listeners
+        ServiceDescription(name="S", apis=list(apis)),
+        workers=read_workers(workers),
+        gpus=gpus,
+        listeners=listeners,
     )
     texts = [one.text.plain + "".join(f" | {told}" for told in one.details) for one in lines]
     return "\n".join(texts).replace(listeners.url, "URL")
@@ -51,7 +57,7 @@ def test_it_says_what_is_served_and_where_to_look(listeners: Listeners) -> None:
         described(name="a", route="/a", input=array, settings=ApiSettings(allowed_batch_sizes=(1, 8))),
         described(name="b", route="/b", settings=settings, answers_each=True),
         described(name="c", route="/c", input={"kind": "raw", "accepts": ["image/*", "x"]}, streams=True),
-        workers=2,
+        workers="2",
         gpus=("0", "3"),
     )
 
@@ -131,3 +137,24 @@ def test_on_a_terminal_what_is_told_has_lines_of_its_own(
     banner.print_lines([line])
     plain = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     assert plain == "  POST http://h/a\n       first\n       second\n"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_it_says_how_to_start_a_worker_elsewhere(listeners: Listeners, host: str) -> None:
+    """With a word in place of an address that other machines cannot dial."""
+    with socket.create_server((host, 0)) as listener:
+        port = WorkerPort(listener=listener, token=b"a token for these tests")
+        number = listener.getsockname()[1]
+        text = banner.waiting_for_workers(port, listeners, target="", token_file=Path("token"))
+
+    dialed = {"127.0.0.1": "127.0.0.1", "0.0.0.0": "HOST"}[host]
+    assert text.startswith(f"workers can connect to {host}:{number}: ")
+    assert f"uncork worker TARGET --gateway {dialed}:{number} --token-file token;" in text
+
+
+@pytest.mark.parametrize(
+    ("workers", "text"),
+    [("1", "S with 1 worker"), ("2-16", "S with 2 to 16 workers"), ("0", "S with workers on other machines")],
+)
+def test_it_says_how_many_workers_there_are(listeners: Listeners, workers: str, text: str) -> None:
+    assert said(listeners, workers=workers).split("\n")[0].endswith(text)

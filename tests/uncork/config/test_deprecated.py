@@ -33,7 +33,7 @@ def warning(shown: str, name: str) -> str:
 
 @pytest.mark.parametrize("arguments", [("--process-count", 3), ("--process-count=3",)])
 def test_an_option_with_its_old_name(arguments: tuple[object, ...]) -> None:
-    assert options_of("serve", "service.py:S", *arguments).workers == 3
+    assert options_of("serve", "service.py:S", *arguments).workers == "3"
     assert warnings(*arguments) == [warning("--process-count", "workers")]
 
 
@@ -43,7 +43,7 @@ def test_a_key_with_its_old_name(table: str, tmp_path: Path) -> None:
     file.write_text(f"{table}process-count = 3\n[api.predict]\ngoal = 50\n")
     options = options_of("serve", "service.py:S", "--config", file)
 
-    assert options.workers == 3
+    assert options.workers == "3"
     assert [(one.argument, one.value) for one in options.overrides] == [("mb_max_latency", 50)]
     of_serve = "serve." if table else ""
     assert warnings("--config", file) == [
@@ -56,7 +56,7 @@ def test_a_variable_with_its_old_name() -> None:
     environment = {"UNCORK_PROCESS_COUNT": "3", "UNCORK_API_PREDICT_GOAL": "50"}
     options = options_of("serve", "service.py:S", environment=environment)
 
-    assert options.workers == 3
+    assert options.workers == "3"
     assert [(one.argument, one.value) for one in options.overrides] == [("mb_max_latency", 50)]
     assert warnings(environment=environment) == [
         warning("UNCORK_API_PREDICT_GOAL", "mb_max_latency"),

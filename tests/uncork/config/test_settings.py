@@ -26,6 +26,9 @@ TEXTS = {
     "log_format": "json",
     "max_worker_memory": "5GB",
     "gpus": "7,",
+    "workers": "2-7",
+    "on": "ray://head:10001",
+    "worker_address": "gateway:7000",
     "fair_by": "X-Tenant",
 }
 OF_KIND: dict[type, Any] = {int: 7, float: 7.5, list: ["x-one", "x-two"]}
@@ -88,7 +91,8 @@ def test_the_command_line_comes_before_the_environment_before_the_file(
 ) -> None:
     """Whichever of them say something; a zero says something."""
     in_file, in_variable, on_line = places
-    values = {"gpus": ("1,", "2,", "3,")}.get(name, (1, 2, 0 if name in ("port", "warmup_seconds") else 3))
+    texts = {"gpus": ("1,", "2,", "3,"), "workers": ("1", "2", "3")}
+    values = texts.get(name, (1, 2, 0))
     file = tmp_path / "uncork.toml"
     file.write_text(f"{name} = {in_toml(values[0])}" if in_file else "")
     option = f"--{name.replace('_', '-')}"
@@ -116,7 +120,7 @@ def test_the_file_of_the_command_line_comes_before_that_of_the_environment(tmp_p
         "serve", "--config", tmp_path / "a", environment={"UNCORK_CONFIG": str(tmp_path / "b")}
     )
 
-    assert options.workers == 2
+    assert options.workers == "2"
 
 
 def test_lists_and_flags(tmp_path: Path) -> None:
@@ -139,14 +143,15 @@ def test_one_file_can_be_for_both_commands(tmp_path: Path) -> None:
     file.write_text("port = 1\n[serve]\nworkers = 2\n[proxy]\nconcurrency = 3\n[api.predict]\ntimeout = 4")
 
     serve, proxy = (options_of(command, "--config", file) for command in ("serve", "proxy"))
-    assert (serve.port, serve.workers) == (1, 2)
+    assert (serve.port, serve.workers) == (1, "2")
     assert [one.value for one in serve.overrides] == [4]
     assert (proxy.port, proxy.concurrency) == (1, 3)
 
 
 def test_variables_of_others_are_passed_over() -> None:
-    """Those of our locust file, and those that Kubernetes and Docker set for a service called uncork."""
+    """Of our locust file, of `uncork worker`, and those that Kubernetes sets for a service called uncork."""
     others = {
+        "UNCORK_NODE": "machine-a",
         "UNCORK_PATH": "/predict",
         "UNCORK_SERVICE_HOST": "10.0.0.1",
         "UNCORK_SERVICE_PORT": "80",

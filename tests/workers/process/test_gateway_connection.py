@@ -1,13 +1,30 @@
-"""A worker's end of its socket while it streams."""
+"""A worker's end of its socket: while it waits, streams, and leaves."""
 
+import signal
 import socket
+import ssl
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
+import trustme
 
+from tests.workers.fake_gateway import server_tls
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.wire.frames import Frame, FrameDecoder, encode_frame
-from uncork_workers.wire.messages import AnswerHead, Batch, Cancel, Message, Piece, Ping, Pong
+from uncork_workers.wire.messages import (
+    AnswerHead,
+    Batch,
+    Cancel,
+    Leaving,
+    Message,
+    Piece,
+    Ping,
+    Pong,
+    Ready,
+    Reply,
+)
 
 BATCH = Batch(batch=1, api="a", limit_rows=9, lengths=[1], rows=[1])
 HEAD = AnswerHead(status=200, content_type="text/plain")
@@ -21,16 +38,57 @@ class Gateway:
         bodies = ([b"x"] if isinstance(message, Batch) else [] for message in messages)
         self.connection.sendall(b"".join(map(encode_frame, messages, bodies)))
 
-    def frames(self) -> list[Frame]:
-        return list(FrameDecoder().feed(self.connection.recv(65536)))
+    def frames(self, count: int) -> list[Frame]:
+        """Wait for so many frames."""
+        decoder, frames = FrameDecoder(), list[Frame]()
+        while len(frames) < count:
+            frames += decoder.feed(self.connection.recv(65536))
+        return frames
+
+    def messages(self, count: int) -> list[Message]:
+        return [frame.message for frame in self.frames(count)]
 
 
-@pytest.fixture
-def ends() -> Iterator[tuple[GatewayConnection, Gateway]]:
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(params=["unix", "tls"])
+def ends(
+    request: pytest.FixtureRequest, authority: trustme.CA
+) -> Iterator[tuple[GatewayConnection, Gateway]]:
     ours, theirs = socket.socketpair()
+    if request.param == "tls":
+        client = ssl.create_default_context()
+        authority.configure_trust(client)
+        with ThreadPoolExecutor(1) as pool:
+            accepting = pool.submit(server_tls(authority).wrap_socket, ours, server_side=True)
+            theirs = client.wrap_socket(theirs, server_hostname="127.0.0.1")
+            ours = accepting.result()
     with ours, theirs:
         ours.settimeout(10)
         yield GatewayConnection(theirs), Gateway(ours)
+
+
+@pytest.fixture
+def thread() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+@pytest.fixture
+def leaves_on_signal(ends: tuple[GatewayConnection, Gateway]) -> Iterator[None]:
+    """SIGUSR1 makes the worker leave."""
+    before = signal.signal(signal.SIGUSR1, lambda *_: ends[0].leave())
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+def signal_main_thread() -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGUSR1)
 
 
 def test_pieces_are_frames(ends: tuple[GatewayConnection, Gateway]) -> None:
@@ -38,7 +96,7 @@ def test_pieces_are_frames(ends: tuple[GatewayConnection, Gateway]) -> None:
     link.send_piece(1, HEAD, b"ab")
     link.send_piece(1, None, b"")
 
-    assert gateway.frames() == [Frame(Piece(1, HEAD), b"ab"), Frame(Piece(1), b"")]
+    assert gateway.frames(2) == [Frame(Piece(1, HEAD), b"ab"), Frame(Piece(1), b"")]
 
 
 def test_a_cancel_is_noticed_when_it_comes(ends: tuple[GatewayConnection, Gateway]) -> None:
@@ -98,4 +156,94 @@ def test_a_worker_that_waits_says_that_it_is_there(ends: tuple[GatewayConnection
     gateway.send(Ping(), Ping(), BATCH)
 
     assert next(link.batches()) == (BATCH, b"x")
-    assert gateway.frames() == [Frame(Pong(), b""), Frame(Pong(), b"")]
+    assert gateway.frames(2) == [Frame(Pong(), b""), Frame(Pong(), b"")]
+
+
+def test_output_of_the_gateway_that_awaits_no_answer_may_be_more_than_is_looked_at(
+    ends: tuple[GatewayConnection, Gateway], thread: ThreadPoolExecutor
+) -> None:
+    """A worker that streams reads in small parts; none gets lost, also inside TLS."""
+    link, gateway = ends
+    batches = link.batches()
+    gateway.send(BATCH)
+    next(batches)
+    gateway.send(*[Ping()] * 2000)
+    assert not link.is_cancelled(1)
+    gateway.send(BATCH)
+    reading = thread.submit(gateway.messages, 2000)
+
+    assert next(batches) == (BATCH, b"x")
+    assert reading.result() == [Pong()] * 2000
+
+
+def test_a_worker_that_waits_leaves_at_once(
+    ends: tuple[GatewayConnection, Gateway], thread: ThreadPoolExecutor, leaves_on_signal: None
+) -> None:
+    """A signal interrupts its wait; a second one changes nothing."""
+    link, gateway = ends
+
+    def talk() -> list[Message]:
+        gateway.send(Ping())
+        said = gateway.messages(1)
+        signal_main_thread()
+        said += gateway.messages(1)
+        signal_main_thread()
+        gateway.send(Ping())
+        said += gateway.messages(1)
+        gateway.connection.shutdown(socket.SHUT_WR)
+        return said
+
+    talking = thread.submit(talk)
+    assert list(batches_until_the_end(link)) == []
+    assert talking.result() == [Pong(), Leaving(), Pong()]
+
+
+def test_a_worker_in_a_batch_leaves_after_its_reply(
+    ends: tuple[GatewayConnection, Gateway], thread: ThreadPoolExecutor, leaves_on_signal: None
+) -> None:
+    link, gateway = ends
+    gateway.send(BATCH)
+    batches = batches_until_the_end(link)
+    next(batches)
+    for _ in range(2):
+        signal.raise_signal(signal.SIGUSR1)
+    reply = Reply(1, True, 0.0, [200], [0], [])
+    link.send(reply)
+
+    def talk() -> list[Message]:
+        said = gateway.messages(2)
+        gateway.connection.shutdown(socket.SHUT_WR)
+        return said
+
+    talking: Future[list[Message]] = thread.submit(talk)
+    assert list(batches) == []
+    assert talking.result() == [reply, Leaving()]
+
+
+def test_a_worker_that_has_left_still_runs_a_batch_that_was_under_way(
+    ends: tuple[GatewayConnection, Gateway],
+) -> None:
+    link, gateway = ends
+    gateway.send(BATCH)
+    link.leave()
+    batches = link.batches()
+
+    assert next(batches) == (BATCH, b"x")
+    assert gateway.messages(1) == [Leaving()]
+
+
+def test_a_worker_that_is_ready_may_have_been_sent_a_batch(ends: tuple[GatewayConnection, Gateway]) -> None:
+    link, gateway = ends
+    before = link.runs_batches
+    link.send_ready(Ready())
+
+    assert (before, link.runs_batches) == (False, True)
+    assert gateway.messages(1) == [Ready()]
+
+
+def batches_until_the_end(link: GatewayConnection) -> Iterator[tuple[Batch, bytes]]:
+    """Yield the batches until the gateway goes, which over TLS it may do without a word."""
+    try:
+        yield from link.batches()
+    except ssl.SSLEOFError:
+        return

@@ -75,6 +75,8 @@ class Crowd:
         """Why replacement workers may not take over."""
         self.leaving: set[int] = set()
         """The launches of processes that exit by themselves after they were replaced."""
+        self.retiring: set[int] = set()
+        """The launches of processes that finish their batch and exit when they are not needed any more."""
         self.took_over: list[set[int]] = []
         self.supervisor = Supervisor(
             Processes(
@@ -87,6 +89,7 @@ class Crowd:
             workers=workers,
             on_exit=self.exited,
             take_over=self.take_over,
+            retire=lambda launch: launch in self.retiring,
         )
         self._open: set[asyncio.StreamWriter] = set()
 

@@ -13,6 +13,7 @@ import uvloop
 
 from tests.workers.supervision.crowd import PATIENCE_S, SERVICE, crowd, goes, left_in_peace, processes_with
 from uncork_workers.supervision.processes import usable_cores
+from uncork_workers.supervision.supervisor import ReplacementFailed
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -159,3 +160,39 @@ async def test_workers_share_the_gpus_in_turn(tmp_path: Path, monkeypatch: pytes
         }
 
         assert seen == {0: "5", 1: "GPU-8932f937", 2: "5"}
+
+
+async def test_workers_are_added_and_removed(tmp_path: Path) -> None:
+    """A removed worker finishes its batch and is not started again. One that is not connected is killed."""
+    async with crowd(tmp_path, workers=1) as on:
+        first = await on.workers(1)
+        await on.supervisor.resize(3)
+        more = await on.workers(2)
+        assert sorted(more) == [1, 2]
+
+        on.retiring = {more[1].launch}
+        await on.supervisor.resize(1)
+        await goes(more[2])
+        more[1].connection.close()
+        await goes(more[1])
+
+        assert first[0].alive()
+        assert [one.launch for one in on.supervisor.current_workers()] == [first[0].launch]
+        assert on.exits.empty()
+        assert on.supervisor.restarts == 0
+        assert on.supervisor.workers == 1
+
+
+async def test_a_worker_that_was_removed_cannot_be_replaced(tmp_path: Path) -> None:
+    async with crowd(tmp_path, workers=2) as on:
+        await on.workers(2)
+        await on.supervisor.resize(1)
+
+        with pytest.raises(ReplacementFailed, match="the worker has been stopped"):
+            await on.supervisor.replace(1)
+
+
+async def test_a_server_without_workers_has_nothing_to_replace(tmp_path: Path) -> None:
+    async with crowd(tmp_path, workers=0) as on:
+        with pytest.raises(ReplacementFailed, match="this server starts no workers"):
+            await on.supervisor.replace_all()

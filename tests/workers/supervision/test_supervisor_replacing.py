@@ -31,7 +31,7 @@ async def test_new_workers_take_over_together(tmp_path: Path) -> None:
         on.hang_up()
         await on.supervisor.stop(grace_s=10 * PATIENCE_S)
         assert on.exits.empty()
-        assert left_in_peace(tmp_path) >= on.leaving
+        assert left_in_peace(tmp_path) >= {worker.hello.pid for worker in old.values()}
         assert not any(worker.alive() for worker in (*old.values(), *new.values(), *again.values()))
 
 

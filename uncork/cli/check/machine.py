@@ -14,7 +14,7 @@ from uncork_workers.supervision.processes import usable_cores
 def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
     """Return the plan as far as it is known before a worker starts."""
     return Plan(
-        workers=max(1, options.workers),
+        workers=max(1, options.worker_count.most),
         gpus=tuple(options.gpu_names),
         cores=usable_cores(),
         threads=threads_in(os.environ),

@@ -56,7 +56,7 @@ async def measure(options: ServeOptions, plan: Plan, folder: Path, *, seconds: f
         # The check itself prints exceptions of handlers, as findings.
         arguments=("--log-level", "critical", *options.worker_arguments),
         gpus=options.gpu_names,
-        environment=worker_environment(options.workers),  # its share of the cores
+        environment=worker_environment(options.worker_count.most),  # its share of the cores
     )
     supervisor = Supervisor(
         processes,
@@ -227,7 +227,7 @@ class _Watch:
     def _ignore(self, *_: Any, **__: Any) -> None:
         """Nothing is replaced, and the runner learns of a lost worker from its batch."""
 
-    worker_imported = worker_lost = worker_leaves = joining_changed = _ignore
+    worker_imported = worker_lost = worker_leaves = worker_gone = joining_changed = _ignore
     worker_stands_by = worker_retired = batch_finished = _ignore
 
     def worker_dropped(self, launch: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
+from uncork.cli.serve.options import WorkerCount
 from uncork.server.listeners import Listeners
 from uncork_dispatcher.plural import plural
 from uncork_gateway.backends.worker_listener import WorkerPort
@@ -17,6 +18,7 @@ from uncork_gateway.pages.curl import curl, has_short_example
 from uncork_workers.process.logs import is_watched
 from uncork_workers.wire.schema import CSV, JSON, NPY, ApiDescription, ServiceDescription
 
+_EVERY_ADDRESS = ("0.0.0.0", "::")
 _NAMES = {JSON: "JSON", CSV: "CSV", NPY: "npy"}
 
 
@@ -59,13 +61,11 @@ def _terminal_may_close() -> Iterator[None]:
 
 
 def of_service(
-    service: ServiceDescription, *, workers: int, gpus: Sequence[str], listeners: Listeners
+    service: ServiceDescription, *, workers: WorkerCount, gpus: Sequence[str], listeners: Listeners
 ) -> list[Line]:
     """Return the lines of ``uncork serve``."""
     on = f", on GPU{'' if len(gpus) == 1 else 's'} {', '.join(gpus)}" if gpus else ""
-    lines = [
-        headline(f"{service.name} with {plural(workers, 'worker') if workers else 'remote workers'}{on}")
-    ]
+    lines = [headline(f"{service.name} with {workers}{on}")]
     lines += [
         address("POST", listeners.url + api.route, _timing(api), _media_types(api)) for api in service.apis
     ]
@@ -82,9 +82,10 @@ def waiting_for_workers(
     """Return how to start a worker on another machine, and where to see it."""
     host, number = port.listener.getsockname()[:2]
     address = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
+    dialed = f"HOST:{number}" if host in _EVERY_ADDRESS else address
     tls = " --ca FILE" if port.tls is not None else ""
     return (
-        f"workers can connect to {address}: uncork worker {target or 'TARGET'} --gateway {address} "
+        f"workers can connect to {address}: uncork worker {target or 'TARGET'} --gateway {dialed} "
         f"--token-file {token_file}{tls}; see {listeners.admin_url}/status"
     )
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from uncork.cli.configurable import takes_options
 from uncork.cli.serve import banner
 from uncork.cli.serve.gpus import require_gpus
-from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.options import ServeOptions, WorkerCount
 from uncork.cli.serve.placement import STANDBYS_SOCKET, WORKERS_SOCKET, check_placement, launching
 from uncork.cli.serve.startup_progress import StartupProgress
 from uncork.cli.serve.worker_port import open_worker_port
@@ -32,6 +32,7 @@ from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.backends.worker_listener import WorkerPort
+from uncork_gateway.scaling import Scaling
 from uncork_gateway.worker_events import ServiceUnusable, SupervisorActions
 from uncork_workers.supervision.launcher import Launcher
 from uncork_workers.supervision.recycling import Recycler
@@ -64,7 +65,7 @@ def run(options: ServeOptions) -> int:
     on_ray = options.ray_address is not None
     with (
         open_listeners(options) as listeners,
-        open_worker_port(options, workers=options.workers, on_ray=on_ray) as worker_port,
+        open_worker_port(options, workers=options.worker_count.most, on_ray=on_ray) as worker_port,
         own_folder() as folder,
         tracing(options.traces, os.environ) as traces,
     ):
@@ -87,7 +88,7 @@ async def _serve(
         await gateway.listen(str(folder / WORKERS_SOCKET))
         await gateway.listen(str(folder / STANDBYS_SOCKET), standby=True)
         if worker_port is not None:
-            await gateway.listen_on_tcp(worker_port)
+            gateway.listen_on_tcp(worker_port)
             if options.worker_token_file is not None:
                 target, file = options.target, options.worker_token_file
                 how = banner.waiting_for_workers(worker_port, listeners, target=target, token_file=file)
@@ -99,7 +100,7 @@ async def _run(
     options: ServeOptions, listeners: Listeners, gateway: Gateway, supervisor: Supervisor, console: Console
 ) -> int:
     reloader = Reloader(gateway, supervisor, options.config)
-    progress = StartupProgress(gateway, options.workers, console=console)
+    progress = StartupProgress(gateway, options.worker_count.least, console=console)
     background: list[asyncio.Task[None]] = []
 
     async def close(hurry: asyncio.Event) -> None:
@@ -110,7 +111,8 @@ async def _run(
         await supervisor.stop(hurry=hurry)
 
     supervisor.start()
-    gateway.events.expect_workers(options.workers)
+    gateway.events.expect_workers(range(options.worker_count.least))
+    background.append(asyncio.create_task(_scaling(gateway, supervisor, options.worker_count).run()))
     if options.reload:
         background.append(asyncio.create_task(reloader.watch()))
     if options.recycling.any:
@@ -139,7 +141,7 @@ def _gateway(
     return Gateway(
         GatewaySettings(
             overrides=options.overrides,
-            workers=options.workers,
+            workers=options.worker_count.most,
             warmup_seconds=options.warmup_seconds,
             keys=listeners.keys,
             admin=listeners.admin is not None,
@@ -164,10 +166,30 @@ def _supervisor(options: ServeOptions, launcher: Launcher, gateway: Gateway) -> 
 
     return Supervisor(
         launcher,
-        workers=options.workers,
+        workers=options.worker_count.least,
         on_exit=exited,
         take_over=gateway.take_over,
         explain=gateway.events.failures.why_no_standby,
+        retire=gateway.retire,
+    )
+
+
+def _scaling(gateway: Gateway, supervisor: Supervisor, count: WorkerCount) -> Scaling:
+    """Return what computes how many workers the traffic needs, and keeps so many, within a range."""
+
+    async def resize(workers: int) -> None:
+        before = supervisor.workers
+        await supervisor.resize(workers)
+        gateway.events.expect_workers(range(before, workers))
+        gateway.events.forget_workers(range(workers, before))
+
+    if not count.most:
+        return gateway.follow_traffic(least=1, most=1)
+    return gateway.follow_traffic(
+        least=count.least,
+        most=count.most,
+        target=lambda: supervisor.workers,
+        resize=resize if count.least < count.most else None,
     )
 
 
@@ -184,7 +206,7 @@ async def _announce(
     try:
         service = await gateway.events.described
         lines = banner.of_service(
-            service, workers=options.workers, gpus=options.gpu_names, listeners=listeners
+            service, workers=options.worker_count, gpus=options.gpu_names, listeners=listeners
         )
         progress.hide()
         banner.print_lines(lines)

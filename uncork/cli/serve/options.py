@@ -1,6 +1,8 @@
 """The options of ``uncork serve``."""
 
+import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,11 +15,38 @@ from uncork.config.names import check_policy
 from uncork.config.option_fields import argument, option
 from uncork.config.sources import Kind, Source
 from uncork_dispatcher import POLICY_USAGE
+from uncork_dispatcher.plural import plural
 from uncork_workers.supervision.gpus import read_gpus
 from uncork_workers.supervision.recycling import RecyclingLimits
 from uncork_workers.wire.overrides import Override
 
+_WORKERS = re.compile(r"(\d+)(?:-(\d+))?")
 _FOR_ALL_APIS = ("policy", "mb_max_latency", "mb_max_batch_size")
+
+
+class WorkerCount(NamedTuple):
+    """The bounds of the number of workers that the server starts."""
+
+    least: int
+    most: int
+
+    def __str__(self) -> str:
+        if self.least < self.most:
+            return f"{self.least} to {self.most} workers"
+        return plural(self.most, "worker") if self.most else "workers on other machines"
+
+
+def read_workers(text: str) -> WorkerCount:
+    """Parse a number of workers, or a range such as 2-16.
+
+    Raises:
+        ValueError: if the text is neither.
+    """
+    found = _WORKERS.fullmatch(text.strip())
+    count = WorkerCount(int(found[1]), int(found[2] or found[1])) if found else WorkerCount(1, 0)
+    if count.least > count.most or (count.least == 0 and count.most > 0):
+        raise ValueError(f"must be a number from 0 or a range such as 2-16, got {text!r}")
+    return count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +56,12 @@ class ServeOptions(WorkerPortOptions):
     target: str = argument(
         "", "The service to run, as MODULE:SERVICE or FILE.py:SERVICE.", metavar="TARGET", show_default=False
     )
-    workers: int = option(
-        1,
-        "Number of worker processes; each loads its own copy of the model. 0 starts none and waits for "
-        "workers on --worker-port.",
-        min=0,
+    workers: str = option(
+        "1",
+        "Number of worker processes; each loads its own copy of the model. A range such as 2-16 lets the "
+        "number follow the traffic. 0 starts none and waits for workers on --worker-port.",
+        metavar="N|MIN-MAX",
+        callback=readable(read_workers),
     )
     policy: str | None = option(
         None,
@@ -99,9 +129,13 @@ class ServeOptions(WorkerPortOptions):
     )
 
     @property
+    def worker_count(self) -> WorkerCount:
+        return read_workers(self.workers)
+
+    @property
     def service(self) -> str:
         """The target; raise WrongUsage if it is missing. Without workers it is not needed."""
-        if not self.target and self.workers:
+        if not self.target and self.worker_count.most:
             raise WrongUsage("missing argument TARGET; give the service as MODULE:SERVICE or FILE.py:SERVICE")
         return self.target
 

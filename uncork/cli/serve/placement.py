@@ -78,7 +78,7 @@ async def launching(
     if options.ray_address is None:
         yield Processes(
             options.service,
-            workers=options.workers,
+            workers=options.worker_count.most,
             dialing=over_unix(str(folder / WORKERS_SOCKET), str(folder / STANDBYS_SOCKET)),
             arguments=arguments,
             gpus=options.gpu_names,

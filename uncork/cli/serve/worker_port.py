@@ -61,7 +61,7 @@ class WorkerPortOptions(ServerOptions):
 
 @contextmanager
 def open_worker_port(
-    options: WorkerPortOptions, *, workers: int, on_ray: bool
+    options: WorkerPortOptions, *, workers: int, on_ray: bool = False
 ) -> Iterator[WorkerPort | None]:
     """Listen for workers until the block ends; give None if all are on this machine.
 

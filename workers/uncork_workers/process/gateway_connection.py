@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from uncork_workers.wire.frames import Frame, FrameDecoder, FrameError, encode_frame
-from uncork_workers.wire.messages import AnswerHead, Batch, Cancel, Leaving, Message, Piece, Ping, Pong
+from uncork_workers.wire.messages import AnswerHead, Batch, Cancel, Leaving, Message, Piece, Ping, Pong, Ready
 
 _READ_BYTES = 256 * 1024
 # Between the pieces of a stream only a cancel of a few bytes can arrive.
@@ -17,7 +17,7 @@ class GatewayConnection:
     """A connection to the gateway, over a Unix socket, TCP or TLS.
 
     Attributes:
-        runs_batches: whether the worker is ready and waits for batches or runs one.
+        runs_batches: whether the gateway may have sent a batch.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -37,7 +37,6 @@ class GatewayConnection:
         Raises:
             FrameError: if the gateway sends an unexpected message.
         """
-        self.runs_batches = True
         while True:
             while self._inbox:
                 message, payload = self._inbox.popleft()
@@ -55,6 +54,11 @@ class GatewayConnection:
             data = self._connection.recv(_READ_BYTES)
             self._is_receiving = False
             self._receive(data)
+
+    def send_ready(self, ready: Ready) -> None:
+        """Tell the gateway that it may send batches."""
+        self.runs_batches = True  # first: the gateway may be faster than the next line
+        self.send(ready)
 
     def leave(self) -> None:
         """Ask the gateway for no more batches; it closes the connection. A signal handler may call this."""

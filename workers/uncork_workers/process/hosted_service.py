@@ -79,11 +79,13 @@ class HostedService(PieceSink):
         """
         self._gateway = gateway
         executor = self._set_up(index)
-        gateway.send(self._warm_up(executor, gateway, index, settings))
+        gateway.send_ready(self._warm_up(executor, gateway, index, settings))
         for message, payload in gateway.batches():
             self.due_at = time.monotonic() + message.timeout_s
-            reply, bodies = executor.run(message, split_payload(payload, message.lengths))
-            self.due_at = math.inf
+            try:
+                reply, bodies = executor.run(message, split_payload(payload, message.lengths))
+            finally:
+                self.due_at = math.inf
             gateway.send(reply, bodies)
 
     def close(self) -> None:

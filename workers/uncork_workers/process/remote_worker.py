@@ -8,7 +8,8 @@ import random
 import signal
 import threading
 import time
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 from types import FrameType
 from typing import Any
 
@@ -40,12 +41,22 @@ class RemoteWorker:
         hosted: the service.
         dialer: connects to a gateway.
         node: names this machine to the gateway.
+        sleep: pauses between dials.
     """
 
-    def __init__(self, hosted: HostedService, dialer: Dialer, *, node: str) -> None:
+    def __init__(
+        self,
+        hosted: HostedService,
+        dialer: Dialer,
+        *,
+        node: str,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
         self._hosted = hosted
         self._dialer = dialer
         self._node = node
+        self._sleep = sleep
+        self._delay_s = _FIRST_DELAY_S
         self._gateway: GatewayConnection | None = None
         self._is_stopping = False
 
@@ -56,19 +67,33 @@ class RemoteWorker:
             GatewayRefuses: if gateway and worker do not fit together.
             StageFailed: if the service cannot be set up or warmed up.
         """
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        handlers = {number: signal.signal(number, self._on_signal) for number in numbers}
         threading.Thread(target=self._end_when_overdue, name="uncork watchdog", daemon=True).start()
         try:
-            while not self._is_stopping:
-                self._serve(self._dial())
+            self._serve_gateways()
         except _Stopped:
             pass
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
         log.info("stopped")
+
+    def _serve_gateways(self) -> None:
+        while True:
+            connected = self._dial()
+            began = time.monotonic()
+            self._serve(connected)
+            if self._is_stopping:
+                return
+            # A gateway that ends every connection at once must not be dialed all the time.
+            if time.monotonic() - began > _LONGEST_DELAY_S:
+                self._delay_s = _FIRST_DELAY_S
+            self._pause()
 
     def _dial(self) -> Connected:
         """Connect to a gateway, however long that takes."""
-        delay_s, logged_at, logged = _FIRST_DELAY_S, 0.0, ""
+        logged_at, logged = 0.0, ""
         while True:
             try:
                 return self._dialer.dial()
@@ -77,8 +102,11 @@ class RemoteWorker:
                 if reason != logged or now - logged_at > _LOG_AGAIN_S:
                     log.warning("no gateway answers, dialing again: %s", reason)
                     logged, logged_at = reason, now
-            time.sleep(delay_s * random.uniform(0.5, 1.5))
-            delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
+            self._pause()
+
+    def _pause(self) -> None:
+        self._sleep(self._delay_s * random.uniform(0.5, 1.5))
+        self._delay_s = min(2 * self._delay_s, _LONGEST_DELAY_S)
 
     def _serve(self, connected: Connected) -> None:
         connection, address, gateway_version, welcome = connected
@@ -96,7 +124,8 @@ class RemoteWorker:
                 settings = Settings(welcome.warmup_seconds, welcome.overrides)
                 self._hosted.serve(gateway, welcome.index, settings)
             except StageFailed as error:
-                gateway.send(error.failed)
+                with suppress(OSError):  # it may have gone meanwhile
+                    gateway.send(error.failed)
                 raise
             except (OSError, FrameError) as error:
                 reason = str(error)

@@ -107,8 +107,10 @@ class Recycler:
     def _check_new_worker(self, index: int) -> None:
         """Exempt a new worker that exceeds the memory limit already."""
         limit_bytes = self._limits.memory_bytes
-        [worker] = [worker for worker in self._supervisor.current_workers() if worker.index == index]
-        memory_bytes = resident_bytes(worker.pid) if worker.pid is not None else 0
+        worker = next((one for one in self._supervisor.current_workers() if one.index == index), None)
+        if worker is None or worker.pid is None:
+            return
+        memory_bytes = resident_bytes(worker.pid)
         if limit_bytes is not None and memory_bytes > limit_bytes:
             self._always_too_large.add(worker.launch)
             log.warning(

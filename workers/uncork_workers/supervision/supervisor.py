@@ -65,12 +65,13 @@ class Supervisor:
 
     Args:
         launcher: starts the processes.
-        workers: how many to keep alive.
+        workers: how many to keep alive, until :meth:`resize`.
         on_exit: called for every worker that exits without being replaced.
         take_over: switches to the processes of these launches from those with the same indexes. Returns the
             launches of old processes that exit by themselves when idle; raises ValueError if it cannot
             switch.
         explain: returns why the replacement worker of an index failed, if the worker reported it.
+        retire: lets the process of a launch finish its batch and exit; returns False if it is not connected.
     """
 
     def __init__(
@@ -81,12 +82,15 @@ class Supervisor:
         on_exit: Callable[[WorkerExit], None],
         take_over: Callable[[Collection[int]], Collection[int]],
         explain: Callable[[int], str | None] = lambda index: None,
+        retire: Callable[[int], bool] = lambda launch: False,
     ) -> None:
         self._launcher = launcher
-        self._workers = workers
+        self.workers = workers
+        """How many workers there should be."""
         self._on_exit = on_exit
         self._take_over = take_over
         self._explain = explain
+        self._retire = retire
         self._handles: dict[int, _WorkerHandle] = {}
         self._monitors: set[asyncio.Task[None]] = set()
         self._ready: set[int] = set()
@@ -99,8 +103,23 @@ class Supervisor:
 
     def start(self) -> None:
         """Start all workers, and restart them until :meth:`stop`."""
-        for index in range(self._workers):
+        for index in range(self.workers):
             self._monitor(_WorkerHandle(index))
+
+    async def resize(self, workers: int) -> None:
+        """Keep another number of workers alive, after the replacements that are under way.
+
+        Those with the highest indexes start, or finish their batch and exit.
+        """
+        async with self._replacing:
+            for index in range(self.workers, workers):
+                self._monitor(_WorkerHandle(index))
+            for index in range(workers, self.workers):
+                handle = self._handles.pop(index)
+                handle.replaced.set()
+                if handle.process is not None and not self._retire(handle.process.launch):
+                    self.kill(handle.process.launch)
+            self.workers = workers
 
     def kill(self, launch: int) -> None:
         """Kill a process; unless it was replaced, its worker is started again."""
@@ -135,7 +154,7 @@ class Supervisor:
             ReplacementFailed: if a new worker exited before all were ready, or they could not take over; the
                 new workers are killed then.
         """
-        if not self._workers:
+        if not self.workers:
             raise ReplacementFailed(
                 "this server starts no workers; restart those on other machines, and they take over when "
                 "enough of them are ready"
@@ -144,7 +163,7 @@ class Supervisor:
         self._standby_changed.set()  # makes a pending replace() give way
         try:
             async with self._replacing:
-                await self._replace(range(self._workers), lambda: False)
+                await self._replace(range(self.workers), lambda: False)
         finally:
             self._replacing_all -= 1
 
@@ -155,6 +174,8 @@ class Supervisor:
             ReplacementFailed: as for :meth:`replace_all`.
         """
         async with self._replacing:
+            if index not in self._handles:
+                raise ReplacementFailed("the worker has been stopped")
             await self._replace([index], lambda: self._replacing_all > 0)
 
     async def stop(self, *, grace_s: float = 2.0, hurry: asyncio.Event | None = None) -> None:

@@ -33,6 +33,8 @@ from uncork_workers.wire.tcp import tune
 VERSION = version("uncork")
 _CONNECT_S = 5.0
 _LARGEST_PORT = 65535
+# Reasons for which a gateway refuses a worker that it may accept later.
+_PASSING = ("timeout", "too_many")
 
 
 class GatewayUnreachable(Exception):
@@ -62,9 +64,17 @@ def read_addresses(text: str) -> list[Address]:
 
 def _read_address(text: str) -> Address:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 1 <= int(port) <= _LARGEST_PORT:
+    host = host.removeprefix("[").removesuffix("]")
+    if not _is_host(host) or not port.isdecimal() or not 1 <= int(port) <= _LARGEST_PORT:
         raise ValueError(f"{text!r} is not an address; give HOST:PORT, several separated by commas")
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+    return Address(host, int(port))
+
+
+def _is_host(text: str) -> bool:
+    try:
+        return bool(text.encode("idna"))
+    except UnicodeError:  # which looking it up would raise
+        return False
 
 
 def client_tls(ca: Path | None, cert: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
@@ -103,15 +113,15 @@ class Dialer:
     Attributes:
         addresses: the gateways; any of them will do.
         token: the secret that gateway and workers share.
-        tls: the worker's side of TLS; None for plain TCP.
         instance: identifies this process to the gateway, also when it connects again.
+        tls: the worker's side of TLS; None for plain TCP.
         launch, standby: see :class:`Application`.
     """
 
     addresses: Sequence[Address]
     token: bytes
+    instance: str
     tls: ssl.SSLContext | None = None
-    instance: str = ""
     launch: int | None = None
     standby: bool = False
 
@@ -132,7 +142,7 @@ class Dialer:
                 raise GatewayRefuses(f"{address}: {error.verify_message}") from None
             except (OSError, EOFError) as error:
                 failures.append(f"{address}: {error}")
-        raise GatewayUnreachable("; ".join(failures))
+        raise GatewayUnreachable("; ".join(sorted(failures)))
 
     def _connect(self, address: Address) -> Connected:
         connection = socket.create_connection(address, timeout=_CONNECT_S)
@@ -153,7 +163,7 @@ class Dialer:
             while len(data) < count:
                 more = connection.recv(count - len(data))
                 if not more:
-                    raise EOFError("the gateway closed the connection during the handshake")
+                    raise EOFError("the gateway closed the connection during the handshake; its log says why")
                 data += more
             return data
 
@@ -179,6 +189,8 @@ class Dialer:
         )
         connection.sendall(encode_greeting(application))
         welcome = read_greeting(receive, Welcome, most=MAX_WELCOME_BYTES)
+        if isinstance(welcome, Refusal) and welcome.reason in _PASSING:
+            raise EOFError(welcome.message)
         if isinstance(welcome, Refusal):
             raise GatewayRefuses(f"{address}: {welcome.message}")
         if not is_same(welcome.proof, gateway_proof(self.token, challenge.nonce, nonce)):

@@ -35,6 +35,7 @@ CERTIFICATE_VARIABLE = "UNCORK_WORKER_CERTIFICATE"
 
 _Nonce = Annotated[bytes, msgspec.Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 _Name = Annotated[str, msgspec.Meta(max_length=256)]
+_Instance = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 RefusalReason = Literal["protocol", "token", "invalid", "timeout", "too_many", "tls"]
 
@@ -60,7 +61,7 @@ class Application(msgspec.Struct, tag="application", frozen=True):
     proof: bytes
     protocol: int
     version: _Name
-    instance: _Name
+    instance: _Instance
     launch: int | None = None
     standby: bool = False
 
@@ -142,6 +143,11 @@ def decode_greeting(header: bytes, expected: type[G]) -> G | Refusal:
         return msgspec.msgpack.decode(header, type=expected | Refusal)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError(f"the peer does not speak Uncork's worker protocol: {error}") from error
+
+
+def printable(text: str) -> str:
+    """Return a text of a stranger such that it cannot forge lines of a log or control a terminal."""
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def read_token(text: str) -> bytes:

@@ -178,6 +178,24 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     doing: str
 
 
+class Scaling(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there are as many workers as there are, where their number follows the traffic.
+
+    Attributes:
+        wanted: workers that the traffic needs.
+        target: workers that there should be: ``wanted`` within the bounds, lowered one at a time.
+        least, most: the bounds.
+        state: what happens, such as ``enough``, ``up`` or ``waiting``.
+    """
+
+    wanted: int
+    target: int
+    least: int
+    most: int
+    state: str
+    sentence: str
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The whole document.
 
@@ -189,6 +207,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         sentence: the state as a whole, in words.
         restarts: workers that were restarted since the start.
         utilization: share of the workers' recent time that batches took; None without a worker, or a batch.
+        scaling: None where the number of workers is fixed.
     """
 
     version: str
@@ -200,5 +219,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
     restarts: int
     utilization: float | None
+    scaling: Scaling | None
     workers: list[Worker]
     apis: list[Api]

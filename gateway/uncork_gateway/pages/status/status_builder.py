@@ -62,6 +62,9 @@ class StatusSource(Protocol):
     def slots(self) -> Sequence[BackendSlot]:
         """Return the slots, including those that are not ready."""
 
+    def scaling(self) -> document.Scaling | None:
+        """Return why there are as many workers as there are; None where their number is fixed."""
+
 
 class Dispatching(Protocol):
     """The part of a dispatcher that the status reads."""
@@ -121,6 +124,7 @@ class StatusBuilder:
             sentence=overall(state, source.not_ready_reason, slots, apis, self._names),
             restarts=source.restarts,
             utilization=_utilization([figures.recent for figures, *_ in found], work),
+            scaling=source.scaling(),
             workers=describe_slots(slots, work.running),
             apis=apis,
         )

@@ -46,6 +46,7 @@ class Gateway:
             state="ready",
             sentence="",
             restarts=0,
+            scaling=None,
             utilization=None,
             workers=[],
             apis=[],

@@ -75,6 +75,9 @@ class Stage:
             return self._slots
         return [BackendSlot(index, "idle") for index in range(self._work.workers)]
 
+    def scaling(self) -> None:
+        return None
+
     # The dispatcher
 
     def stats(self) -> list[ApiStats]:

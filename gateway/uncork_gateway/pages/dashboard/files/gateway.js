@@ -82,13 +82,14 @@ export class GatewayView {
     });
   }
 
-  #workers({ workers, restarts }) {
+  #workers({ workers, restarts, scaling }) {
     this.#fields.workersCard.hidden = !workers.length;
     const foreign = workers.some(({ url }) => url);
     const busy = workers.filter(({ state }) => state === "busy").length;
     this.#fields.text("workersTitle", foreign ? "Calls to servers" : "Workers");
     this.#fields.text("whereHead", foreign ? "Server" : "Process");
-    this.#fields.text("workersText", `${busy} of ${workers.length} busy${restarts ? `, ${counted(restarts, "restart")} since the start` : ""}`);
+    const restarted = restarts ? `, ${counted(restarts, "restart")} since the start` : "";
+    this.#fields.text("workersText", `${busy} of ${workers.length} busy${restarted}.${scaling ? ` ${scaling.sentence}` : ""}`);
     keep(this.#fields.workers, workers, "tr", (row, { index, state, doing, pid, host, url }) => {
       build(row, "th", "td", "td", "td");
       const [number_, pill, does, where] = row.children;

@@ -1,0 +1,244 @@
+"""The least number of workers with which 99 % of the requests meet their goals.
+
+Letters, for one API: a batch of ``n`` rows takes ``s(n) = a + b*n`` seconds with the relative deviation
+``spread``; ``lambda`` rows arrive per second; a batch has ``B`` rows at most; ``L`` is the goal less the
+transport, and ``W`` the number of workers. ``D`` is the dispersion of the arrivals: variance over mean of the
+rows that arrive in a short time, 1 if single rows arrive at random.
+
+Batches of ``n`` rows take ``lambda*s(n)/n`` seconds of the workers' time per second, the less the larger
+they are. Of all ``n`` up to ``B``, let it be the largest with which 99 % of the rows meet the goal. Then the
+least number is ``W = lambda*s(n)/n``. (Solved for ``n``, this is the smallest mean batch ``n*`` with which
+``W`` workers keep up, see ``simulator/theory.py``.) Full batches must carry 1/0.98 of ``lambda``: batches
+that are full on average leave no room for busy moments.
+
+Workers that start in turn release a batch every ``s(n)/W`` seconds. A row waits for one such gap, then for
+its batch. So 99 % of the rows meet the goal if::
+
+    s(n)/W  +  m  +  sqrt((m * (exp(z*sqrt(v) - v/2) - 1))^2  +  (3 * b * sqrt(n*D/f))^2)  <=  L
+
+    m = s(n + 1.25*D/f)                   the batch of an average row: more rows are in large batches
+    z = 2.33                              the 99th percentile of a normal distribution
+    v = ln(1 + spread^2)                  batch times are log-normal
+    f = 1 + max(0, W - lambda*s(1))       idle workers, if each request ran alone; they share a burst
+
+Under the root are the excess of a slow batch and that of a large one. 3 instead of ``z``, and 1.25 instead of
+1, because bursts have a longer tail than a normal distribution. The ideal without spread and bursts is
+``paced_p99_s`` of ``simulator/theory.py``; the rest was derived for this project.
+
+One more condition follows from the policy ``cork``: while it expects the slowest percent of the requests to
+take more than 0.6 of the goal, it holds batches until two deviations of their time before the deadline
+(``policies/cork.py``). With a spread above 0.15 more than 1 % of those are late, so then::
+
+    s(n)/W + s(n + z*sqrt(n))  <=  0.6 * L
+
+Goals that are nearly as short as a request alone are met if a request nearly always finds an idle worker.
+Requests that run alone keep ``lambda*s(1)`` workers busy on average, and for 99 % of the time fewer than
+``W``, if::
+
+    W  >=  1 + lambda*s(1) + z*sqrt(D*lambda*s(1))
+
+Several APIs share the workers. Their times add up, and each waits for a batch of the others before its own. A
+batch that takes longer than the goal of another API occupies a worker at a random moment: for those,
+``z * sqrt(their time)`` more workers keep one free.
+
+``scripts/bench-scaling`` compares the result for one API with simulations (docs/results/scaling.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.policies.cork import CorkPolicy
+
+MOST_WORKERS = 4096
+"""The largest answer."""
+
+_Z99 = 2.33
+# The same for the rows of a batch, and how many more than on average are in the batch of an average row.
+_Z99_ROWS = 3.0
+_ROWS_SEEN = 1.25
+# The share of the workers' time that full batches may take.
+_FULL = 0.98
+# With less spread, under 1 % of the batches that are held for their deadline are late.
+_SAFE_SPREAD = 0.15
+# With goals below this multiple of what a request takes alone the number grows without bound.
+_REACH = 1.1
+_PRECISION = 1e-4
+
+ScalingLimit = Literal["goal", "throughput", "goal_out_of_reach"]
+"""What decides the number of workers: the goal, which keeps batches small; the arrivals, which full batches
+carry; or the arrivals in small batches, as no number of workers meets the goal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """The demand of one API.
+
+    Attributes:
+        api: its name.
+        rate_rows: arrivals in rows per second.
+        estimate: of the batch time in an average worker.
+        goal_s: the latency goal in seconds.
+        limit_rows: most rows in a batch.
+        transport_s: seconds on the way to the worker and back.
+        smallest_rows: rows of the smallest request.
+        dispersion: variance over mean of the rows that arrive in a short time. Single rows that arrive at
+            random have 1; larger requests and bursts have more.
+    """
+
+    api: str
+    rate_rows: float
+    estimate: Estimate
+    goal_s: float
+    limit_rows: float
+    transport_s: float = 0.0
+    smallest_rows: float = 1.0
+    dispersion: float = 1.0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether enough batches were measured to trust the estimate."""
+        return self.estimate.earned_rows > 0 and self.estimate.seconds(self.smallest_rows) > 0
+
+
+class Need(NamedTuple):
+    """The least number of workers, the API that takes most of their time, and what decides its share."""
+
+    workers: int
+    api: str | None
+    """None: no API has arrivals."""
+    limit: ScalingLimit
+
+
+def workers_needed(loads: Iterable[Load]) -> Need | None:
+    """Return the least number of workers with which 99 % of the requests meet their goals.
+
+    It is between 1 and :data:`MOST_WORKERS`. It does not fall when a rate rises, nor, while the goals can be
+    met, when an intercept or a slope does. An API without arrivals needs no worker. None: the estimate of an
+    API with arrivals is not known yet.
+
+    A goal of less than 1.1 times what a request takes alone, at the 99th percentile, counts as that time.
+    Such a goal takes a great many workers, or no number meets it; the answer is enough for the arrivals, in
+    batches that take little longer than a request alone.
+    """
+    busy = [load for load in loads if load.rate_rows > 0]
+    if not all(load.is_known for load in busy):
+        return None
+    demands = [_Demand(load) for load in busy]
+    if not demands:
+        return Need(1, None, "throughput")
+    workers = _least(lambda count: _carry(count, demands))
+    largest = max(demands, key=lambda demand: demand.work(workers, demands))
+    return Need(workers, largest.load.api, largest.limit(workers, demands))
+
+
+def _least(is_enough: Callable[[int], bool]) -> int:
+    """Return the least number of workers that is enough, or the largest answer."""
+    low, high = 0, 1
+    while high < MOST_WORKERS and not is_enough(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if is_enough(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _carry(workers: int, demands: Sequence[_Demand]) -> bool:
+    """Whether so many workers meet all demands."""
+    tightest_s = min(demand.goal_s for demand in demands)
+    total = blocking = 0.0
+    for demand in demands:
+        work = demand.work(workers, demands)
+        total += work
+        if demand.alone_s > tightest_s:
+            blocking += work
+    return total + _Z99 * math.sqrt(blocking) <= workers
+
+
+class _Demand:
+    """What one API needs. Work is seconds of the workers' time per second."""
+
+    def __init__(self, load: Load) -> None:
+        self.load = load
+        self.alone_s = load.estimate.seconds(load.smallest_rows)
+        """The time of the smallest request alone."""
+        self.alone_work = load.rate_rows * self.alone_s / load.smallest_rows
+        """The work if each request ran alone."""
+        self.bursts = load.dispersion / load.smallest_rows
+        variance = math.log1p(load.estimate.spread**2)
+        self._slow_share = math.exp(_Z99 * math.sqrt(variance) - variance / 2) - 1
+        """How much longer than on average the slowest percent of batches take, as a share of the average."""
+        self._overruns = load.estimate.spread > _SAFE_SPREAD
+        self._most_rows = max(load.limit_rows, load.smallest_rows)
+        self._least_work = self._work_of(self._most_rows) / _FULL
+        goal_s, reach_s = load.goal_s - load.transport_s, self._reach_s()
+        self._in_reach = goal_s >= reach_s
+        self.goal_s = max(goal_s, reach_s)
+        """The goal that is planned for, without transport."""
+
+    def work(self, workers: int, demands: Sequence[_Demand]) -> float:
+        """Return the work with the largest batches that meet the goal; infinity if none do."""
+        rows = self._batch_rows(workers, demands)
+        return max(self._work_of(rows), self._least_work) if rows else math.inf
+
+    def limit(self, workers: int, demands: Sequence[_Demand]) -> ScalingLimit:
+        """Return what decides the work."""
+        if not self._in_reach:
+            return "goal_out_of_reach"
+        return "goal" if self.work(workers, demands) > self._least_work else "throughput"
+
+    def _work_of(self, rows: float) -> float:
+        return self.load.rate_rows * self.load.estimate.seconds(rows) / rows
+
+    def _batch_rows(self, workers: int, demands: Sequence[_Demand]) -> float:
+        """Return the rows of the largest mean batch that meets the goal; 0 if none does."""
+        idle = max(0.0, workers - sum(demand.alone_work for demand in demands))
+        bursts = sum(demand.alone_work * demand.bursts for demand in demands)
+        finds_idle = idle >= 1 + _Z99 * math.sqrt(bursts)
+        dispersion = self.load.dispersion / (1 + idle)
+        others_s = sum(other.alone_s * min(1.0, other.alone_work) for other in demands if other is not self)
+
+        def is_within_goal(rows: float) -> bool:
+            gap_s = (self.load.estimate.seconds(rows) + others_s) / workers
+            return self._is_within_goal(rows, gap_s, dispersion)
+
+        low, high = self.load.smallest_rows, self._most_rows
+        if is_within_goal(high):
+            return high
+        if not is_within_goal(low):
+            return low if finds_idle else 0.0
+        while high - low > _PRECISION * low:
+            rows = (low + high) / 2
+            if is_within_goal(rows):
+                low = rows
+            else:
+                high = rows
+        return low
+
+    def _is_within_goal(self, rows: float, gap_s: float, dispersion: float) -> bool:
+        """Whether 99 % of the rows meet the goal with batches of ``rows`` rows on average."""
+        estimate = self.load.estimate
+        seen_s = estimate.seconds(min(self._most_rows, rows + _ROWS_SEEN * dispersion))
+        slow_s = seen_s * self._slow_share
+        large_s = _Z99_ROWS * estimate.slope_s * math.sqrt(rows * dispersion)
+        if gap_s + seen_s + math.hypot(slow_s, large_s) > self.goal_s:
+            return False
+        return not self._overruns or gap_s + self._planned_s(rows) <= CorkPolicy.binding * self.goal_s
+
+    def _reach_s(self) -> float:
+        """Return the shortest goal that is planned for."""
+        slowest_s = self.alone_s * (1 + self._slow_share)
+        if self._overruns:
+            slowest_s = max(slowest_s, self._planned_s(self.load.smallest_rows) / CorkPolicy.binding)
+        return _REACH * slowest_s
+
+    def _planned_s(self, rows: float) -> float:
+        """Return what the policy expects of the slowest percent of the batches."""
+        return self.load.estimate.seconds(rows + _Z99 * math.sqrt(rows))

@@ -1,0 +1,59 @@
+"""Why there are as many workers as there are, in words."""
+
+from typing import assert_never
+
+from uncork_dispatcher import Decision, ScalingReason, ScalingState
+from uncork_gateway.pages.status import document
+from uncork_gateway.pages.status.formatting import are, capitalized, count
+
+
+def describe_scaling(decision: Decision, *, least: int, most: int) -> document.Scaling:
+    """Describe a decision within the bounds of the number of workers."""
+    return document.Scaling(
+        wanted=decision.wanted,
+        target=decision.target,
+        least=least,
+        most=most,
+        state=decision.reason.state,
+        sentence=_sentence(decision, least, most),
+    )
+
+
+def _sentence(decision: Decision, least: int, most: int) -> str:
+    wanted, target, reason = decision
+    if reason.state == "unknown":
+        names = " and ".join(reason.unknown)
+        return f"Too few batches of {names} have run to know how many workers the traffic needs."
+    more = min(wanted, most) - target
+    endings: dict[ScalingState, str] = {
+        "enough": ".",
+        "confirming": f". {more} more {'starts' if more == 1 else 'start'} if that is still so in 5 s.",
+        "up": f". {count(target, 'worker')} {are(target)} ready or starting.",
+        "at_most": f", but --workers allows at most {most}.",
+        "down": f". One more worker stops; {target} {'stays' if target == 1 else 'stay'}.",
+        "waiting": f". One of {target} stops in {reason.wait_s or 0:.0f} s unless the traffic rises.",
+        "recent_peak": " now. A peak in the last 5 minutes needed more, so no worker stops.",
+        "starting": ". No worker stops while others start.",
+        "at_least": f", but --workers keeps at least {least}.",
+    }
+    return capitalized(_need(wanted, reason)) + endings[reason.state]
+
+
+def _need(wanted: int, reason: ScalingReason) -> str:
+    workers = count(wanted, "worker")
+    if reason.api is None:
+        return f"without traffic, {workers} {are(wanted)} enough"
+    match reason.limit:
+        case "goal":
+            return f"the traffic needs {workers}, because of the goal of {reason.api}"
+        case "throughput":
+            return f"the traffic needs {workers}, because of the arrivals of {reason.api}"
+        case "goal_out_of_reach":
+            return (
+                f"the traffic needs {workers} for the arrivals of {reason.api}, whose goal no number of "
+                "workers meets"
+            )
+        case None:
+            return f"the traffic needs {workers}"
+        case _:
+            assert_never(reason.limit)

@@ -1,0 +1,110 @@
+"""How many workers the traffic needs, from what the dispatcher has learned."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+from uncork_dispatcher import ApiDemand, ApiSample, ApiStats, Autoscaler, Decision
+from uncork_dispatcher.capacity.autoscaler import LOOK_S
+
+log = logging.getLogger("uncork.gateway")
+
+_COUNT_EVERY_S = 1.0
+
+
+class Dispatching(Protocol):
+    """The part of a dispatcher that is looked at."""
+
+    def stats(self) -> list[ApiStats]: ...
+
+    def sample(self, api: str) -> ApiSample: ...
+
+
+class Workers(NamedTuple):
+    """The workers that there are, and those that should be."""
+
+    ready: int
+    target: int
+
+
+class Scaling:
+    """Looks at the traffic and the estimates, and starts or stops workers.
+
+    Args:
+        dispatcher: knows arrivals and estimates.
+        workers: returns how many there are.
+        resize: starts or stops workers until there are so many; None if something else does.
+        least, most: bounds of their number.
+        clock: monotonic seconds.
+
+    Attributes:
+        decision: the last one; None before the first look.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatching,
+        *,
+        workers: Callable[[], Workers],
+        resize: Callable[[int], Awaitable[None]] | None,
+        least: int,
+        most: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.decision: Decision | None = None
+        self.least, self.most = least, most
+        self._autoscaler = Autoscaler(least, most)
+        self._dispatcher = dispatcher
+        self._workers = workers
+        self._resize = resize
+        self._clock = clock
+        self._look_at = clock() + LOOK_S
+
+    @property
+    def wanted(self) -> int:
+        """How many workers the traffic needs; as many as there should be, while that is unknown."""
+        if self.decision is None or (self.decision.reason.unknown and self.decision.reason.api is None):
+            return self._workers().target
+        return self.decision.wanted
+
+    async def run(self) -> None:
+        """Count arrivals every second, and decide every :data:`LOOK_S` seconds."""
+        while True:
+            await asyncio.sleep(_COUNT_EVERY_S)
+            await self.check()
+
+    async def check(self) -> None:
+        """Count arrivals; decide, if it is time to."""
+        now = self._clock()
+        demands = self._demands()
+        if now < self._look_at:
+            arrived = {name: demand.arrived_rows for name, demand in demands.items()}
+            self._autoscaler.count(arrived, now=now)
+            return
+        self._look_at = now + LOOK_S
+        ready, target = self._workers()
+        starting = max(0, target - ready)
+        self.decision = self._autoscaler.look(demands, running=ready, starting=starting, now=now)
+        if self._resize is not None and self.decision.target != target:
+            more = self.decision.target > target
+            log.info(
+                "%s workers, from %d to %d: the traffic needs %d",
+                *("starting" if more else "stopping", target, self.decision.target, self.decision.wanted),
+            )
+            await self._resize(self.decision.target)
+
+    def _demands(self) -> dict[str, ApiDemand]:
+        demands = {}
+        for api in self._dispatcher.stats():
+            sample = self._dispatcher.sample(api.name)
+            demands[api.name] = ApiDemand(
+                arrived_rows=sample.arrived_rows,
+                estimate=api.estimate,
+                goal_s=api.rules.goal_s,
+                limit_rows=api.limit_rows,
+                transport_s=sample.transport_s,
+                smallest_rows=api.smallest_rows,
+            )
+        return demands

@@ -1,0 +1,120 @@
+"""Rates and bursts from running totals."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uncork_dispatcher.capacity.arrival_history import HISTORY_S, ArrivalHistory
+from uncork_dispatcher.simulator import open_loop
+
+
+def after(*rows: float, every_s: float = 1.0) -> ArrivalHistory:
+    """The history of intervals with so many arrivals, of which the last has just ended."""
+    history, total = ArrivalHistory(), 0.0
+    history.count(total, now=0.0)
+    for number, each in enumerate(rows, 1):
+        total += each
+        history.count(total, now=number * every_s)
+    return history
+
+
+def test_nothing_is_known_before_counts_are_five_seconds_apart() -> None:
+    assert ArrivalHistory().highest_rate(60) == 0
+    assert ArrivalHistory().dispersion(60) == 1
+    assert after(10, 10, 10, 10).highest_rate(60) == 0
+    assert after(10, 10, 10, 10, 10).highest_rate(60) == 10
+
+
+def test_what_arrived_before_the_first_count_does_not_count() -> None:
+    history = ArrivalHistory()
+    history.count(1e6, now=100.0)
+    history.count(1e6 + 50, now=105.0)
+
+    assert history.highest_rate(60) == 10
+
+
+@pytest.mark.parametrize("every_s", [0.5, 1.0, 2.5, 5.0])
+def test_the_highest_average_over_five_seconds_within_the_time(every_s: float) -> None:
+    rows = [10 * every_s] * 100
+    rows[60] += 40
+    history = after(*rows, every_s=every_s)
+    age_s = (100 - 61) * every_s
+
+    assert history.highest_rate(1000) == pytest.approx(10 + 40 / 5)
+    assert history.highest_rate(age_s) == pytest.approx(10 + 40 / 5)
+    assert history.highest_rate(age_s - 5 - every_s) == pytest.approx(10)
+
+
+def test_counts_far_apart_are_averaged_over_the_time_between_them() -> None:
+    assert after(300, 60, every_s=30.0).highest_rate(60) == 10
+
+
+def test_a_total_that_restarts_counts_from_nought() -> None:
+    history = after(*[10] * 10)
+    history.count(30.0, now=11.0)
+    history.count(40.0, now=12.0)
+
+    assert history.highest_rate(60) == pytest.approx((30 + 10 + 3 * 10) / 5)
+
+
+def test_counts_at_one_moment_are_one() -> None:
+    history = after(*[10] * 5)
+    history.count(60.0, now=5.0)
+
+    assert history.highest_rate(60) == 12
+
+
+@given(st.lists(st.floats(0, 1e6), max_size=50), st.floats(0.5, 20))
+def test_the_rate_is_that_of_some_five_seconds(rows: list[float], every_s: float) -> None:
+    rate = after(*rows, every_s=every_s).highest_rate(HISTORY_S)
+
+    assert 0 <= rate <= max(rows, default=0) / every_s * (1 + 1e-9)
+
+
+def test_the_history_does_not_grow_for_ever() -> None:
+    history = after(*[1] * 2000)
+
+    assert len(history._counts) == HISTORY_S + 1
+    assert history.highest_rate(HISTORY_S) == 1
+
+
+def counted(kind: str, rate: float, *, seconds: int = 300) -> ArrivalHistory:
+    """The history of simulated arrivals, counted once a second."""
+    times = open_loop(kind, rate=rate, count=round(rate * seconds), random_=random.Random(3))
+    rows = [0] * (seconds + 1)
+    for time in times:
+        if time < seconds:
+            rows[int(time)] += 1
+    return after(*rows[:seconds])
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("constant", 1), ("poisson", 1), ("gamma:2", 4), ("gamma:4", 16)]
+)
+@pytest.mark.parametrize("rate", [20, 200])
+def test_the_dispersion_of_a_stream(kind: str, expected: float, rate: float) -> None:
+    assert counted(kind, rate).dispersion(HISTORY_S) == pytest.approx(expected, rel=0.35)
+
+
+def test_requests_of_many_rows_are_bursts() -> None:
+    draw = random.Random(5)
+    rows = [32 * sum(draw.random() < 0.1 for _ in range(100)) for _ in range(300)]
+
+    assert after(*rows).dispersion(HISTORY_S) == pytest.approx(32 * 0.9, rel=0.3)
+
+
+def test_a_rate_that_changes_now_and_then_is_no_burst() -> None:
+    rows = [100] * 50 + [1000] * 50 + [50] * 50
+
+    assert after(*rows).dispersion(HISTORY_S) == 1
+
+
+def test_counts_that_are_few_or_far_apart_say_nothing_about_bursts() -> None:
+    assert after(*[1, 100] * 10).dispersion(HISTORY_S) == 1
+    assert after(*[1, 100] * 11).dispersion(HISTORY_S) > 50
+    assert after(*[1, 100] * 20, every_s=5.0).dispersion(HISTORY_S) == 1
+    assert after(*[0] * 100).dispersion(HISTORY_S) == 1

@@ -1,0 +1,294 @@
+"""When workers are started and stopped."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_dispatcher.capacity.autoscaler import LOOK_S, ApiDemand, Autoscaler, Decision, ScalingReason
+from uncork_dispatcher.learning.estimator import Estimate
+
+# Full batches of 50 rows take 0.5 s: a worker carries 100 rows/s, and 98 % of that with 98 % full batches.
+DEMAND = ApiDemand(
+    arrived_rows=0.0,
+    estimate=Estimate(intercept_s=0.0, slope_s=0.01, spread=0.1, earned_rows=100.0),
+    goal_s=10.0,
+    limit_rows=50,
+    smallest_rows=1.0,
+)
+
+
+class Traffic:
+    """An autoscaler, the workers that it gets, and the arrivals of one API."""
+
+    def __init__(
+        self, least: int = 1, most: int = 20, *, demand: ApiDemand = DEMAND, target: int | None = None
+    ):
+        self.scaler = Autoscaler(least, most, target=target)
+        self.demand = demand
+        self.arrived = 0.0
+        self.now = 100.0
+        self.starting = 0
+        self.decision = self.look()
+
+    def look(self, **others: ApiDemand) -> Decision:
+        demands = {"predict": replace(self.demand, arrived_rows=self.arrived), **others}
+        before = self.decision.target if hasattr(self, "decision") else 10**6
+        self.decision = self.scaler.look(
+            demands, running=before - self.starting, starting=self.starting, now=self.now
+        )
+        return self.decision
+
+    def run(self, rate: float, looks: int = 1, **others: ApiDemand) -> list[Decision]:
+        """Send so many rows per second until so many looks are done."""
+        found = []
+        for _ in range(looks):
+            self.now += LOOK_S
+            self.arrived += rate * LOOK_S
+            found.append(self.look(**others))
+        return found
+
+
+def targets(decisions: list[Decision]) -> list[int]:
+    return [decision.target for decision in decisions]
+
+
+def states(decisions: list[Decision]) -> list[str]:
+    return [decision.reason.state for decision in decisions]
+
+
+@pytest.mark.parametrize(("least", "most"), [(0, 3), (3, 2), (-1, -1)])
+def test_bounds_must_be_in_order(least: int, most: int) -> None:
+    with pytest.raises(ValueError, match=f"got {least} and {most}"):
+        Autoscaler(least, most)
+
+
+def test_before_any_arrivals_the_least_number_is_enough() -> None:
+    assert Traffic(1).decision == Decision(1, 1, ScalingReason("enough"))
+    assert Traffic(2).decision == Decision(1, 2, ScalingReason("at_least"))
+    assert Traffic(2, target=9).decision.target == 9
+    assert Traffic(2, 5, target=9).decision.target == 5
+
+
+def test_up_to_the_whole_number_after_two_looks() -> None:
+    """500 rows/s with 20 % more are 600: 6 workers at least, 7 with the reserve of full batches."""
+    found = Traffic().run(500, looks=3)
+
+    assert targets(found) == [1, 7, 7]
+    assert states(found) == ["confirming", "up", "enough"]
+    assert [decision.wanted for decision in found] == [7, 7, 7]
+    assert found[1].reason == ScalingReason("up", "predict", "throughput")
+
+
+def test_not_up_after_a_peak_that_one_look_sees() -> None:
+    """A peak stays in the highest average of the last minute, so a later look confirms it, unless it was
+    the estimate that was off for a moment."""
+    traffic = Traffic()
+    traffic.run(100, looks=4)
+    slower = traffic.demand.estimate.slowed(5)
+    traffic.demand = replace(traffic.demand, estimate=slower)
+    assert states(traffic.run(100)) == ["confirming"]
+
+    traffic.demand = DEMAND
+    assert set(targets(traffic.run(100, looks=10))) == {2}
+
+
+def test_the_second_look_decides_how_many() -> None:
+    traffic = Traffic()
+    assert targets([*traffic.run(200), *traffic.run(1000)]) == [1, 13]
+
+
+def test_never_more_than_the_most() -> None:
+    found = Traffic(1, 4).run(1000, looks=3)
+
+    assert targets(found) == [1, 4, 4]
+    assert states(found) == ["confirming", "up", "at_most"]
+    assert found[2].wanted == 13
+
+
+def test_down_by_one_when_a_peak_is_five_minutes_old_and_thirty_seconds_have_passed() -> None:
+    traffic = Traffic()
+    traffic.run(500, looks=4)
+    found = traffic.run(100, looks=90)
+    last = states(found).index("waiting")
+
+    assert states(found)[:last][-1] == "recent_peak"
+    assert last * LOOK_S == pytest.approx(300, abs=LOOK_S)
+    assert states(found)[last : last + 14] == [*["waiting"] * 6, "down", *["waiting"] * 5, "down", "waiting"]
+    assert targets(found)[last + 5 : last + 14] == [7, 6, 6, 6, 6, 6, 6, 5, 5]
+    assert [decision.reason.wait_s for decision in found[last : last + 8]] == [30, 25, 20, 15, 10, 5, 30, 25]
+
+
+def test_down_to_what_is_wanted_and_no_further() -> None:
+    traffic = Traffic(2)
+    traffic.run(500, looks=4)
+    found = traffic.run(150, looks=150)
+
+    assert sorted(set(targets(found)), reverse=True) == [7, 6, 5, 4, 3, 2]
+    assert found[-1] == Decision(2, 2, ScalingReason("enough", "predict", "throughput"))
+    assert traffic.run(0, looks=150)[-1] == Decision(1, 2, ScalingReason("at_least"))
+
+
+def test_no_worker_is_stopped_while_one_starts() -> None:
+    traffic = Traffic(target=9)
+    traffic.starting = 1
+    assert states(traffic.run(100, looks=20)) == ["starting"] * 20
+
+    traffic.starting = 0
+    assert states(traffic.run(100, looks=7)) == [*["waiting"] * 6, "down"]
+
+
+def test_a_missing_worker_counts_as_starting() -> None:
+    scaler = Autoscaler(1, 9, target=5)
+    found = [scaler.look({}, running=4, starting=0, now=LOOK_S * number) for number in range(20)]
+
+    assert states(found) == ["starting"] * 20
+
+
+def test_a_look_that_wants_them_all_starts_the_thirty_seconds_again() -> None:
+    traffic = Traffic(target=5)
+    assert states(traffic.run(100, looks=5)) == ["waiting"] * 5
+    traffic.demand = replace(DEMAND, estimate=DEMAND.estimate.slowed(5))
+    traffic.run(100)
+    traffic.demand = DEMAND
+    assert states(traffic.run(100, looks=7)) == [*["waiting"] * 6, "down"]
+
+
+def test_an_unknown_estimate_keeps_the_number() -> None:
+    unknown = replace(DEMAND, estimate=Estimate())
+    found = Traffic(1, 9, target=5, demand=unknown).run(100, looks=30)
+
+    assert set(found[1:]) == {Decision(5, 5, ScalingReason("unknown", unknown=("predict",)))}
+
+
+def test_what_is_known_may_need_more_beside_what_is_not() -> None:
+    traffic = Traffic()
+    new = replace(DEMAND, estimate=Estimate())
+    looks = [traffic.run(500, new=replace(new, arrived_rows=5.0 * number))[0] for number in range(4)]
+
+    assert targets(looks) == [1, 7, 7, 7]
+    assert states(looks) == ["confirming", "up", "unknown", "unknown"]
+    assert looks[3].reason.unknown == ("new",)
+
+
+def test_bursts_and_a_scattering_batch_time_need_more() -> None:
+    tight = replace(DEMAND, goal_s=0.3, estimate=Estimate(0.05, 0.002, 0.1, 100.0))
+
+    def wanted(demand: ApiDemand, rows: Callable[[int], float]) -> int:
+        scaler, total = Autoscaler(1, 50), 0.0
+        decision = Decision(0, 0, ScalingReason("enough"))
+        for second in range(100):
+            total += rows(second)
+            if second % 5:
+                scaler.count({"predict": total}, now=second)
+            else:
+                demand = replace(demand, arrived_rows=total)
+                decision = scaler.look({"predict": demand}, running=9, starting=0, now=second)
+        return decision.wanted
+
+    def steady(second: int) -> float:
+        return 1000
+
+    def bursts(second: int) -> float:
+        return (700, 1300, 1100, 800, 1100)[second % 5]
+
+    scattering = tight.estimate._replace(spread=0.3)
+    assert wanted(tight, steady) < wanted(tight, bursts)
+    assert wanted(tight, steady) < wanted(replace(tight, estimate=scattering), steady)
+
+
+def test_the_spread_of_the_last_minute_counts() -> None:
+    traffic = Traffic(demand=replace(DEMAND, goal_s=0.3, estimate=Estimate(0.05, 0.002, 0.1, 100.0)))
+    (steady,) = {decision.wanted for decision in traffic.run(1000, looks=13)[1:]}
+    traffic.demand = replace(traffic.demand, estimate=traffic.demand.estimate._replace(spread=0.4))
+    once, *more = traffic.run(1000, looks=12)
+
+    assert steady <= once.wanted < more[-1].wanted
+
+
+def test_a_counter_that_restarts_is_no_peak() -> None:
+    traffic = Traffic()
+    traffic.run(100, looks=20)
+    traffic.arrived = 0.0
+
+    assert {decision.wanted for decision in traffic.run(100, looks=5)} == {2}
+
+
+def test_an_api_that_is_gone_is_forgotten() -> None:
+    traffic = Traffic()
+    traffic.run(500, looks=3)
+    scaler = traffic.scaler
+    found = scaler.look({}, running=7, starting=0, now=traffic.now + 5)
+    assert found == Decision(1, 7, ScalingReason("waiting", wait_s=30.0))
+    assert scaler.look({"predict": DEMAND}, running=7, starting=0, now=traffic.now + 10).wanted == 1
+
+
+def drive(scaler: Autoscaler, steps: list[tuple[float, int, float]]) -> Iterator[tuple[Decision, int]]:
+    """Yield decisions and how many workers start, for (rows, starting, slower) of each look."""
+    total = 0.0
+    for number, (rows, starting, slower) in enumerate(steps):
+        total += rows
+        demand = replace(DEMAND, arrived_rows=total, estimate=DEMAND.estimate.slowed(slower))
+        now = number * LOOK_S
+        yield scaler.look({"predict": demand}, running=100, starting=starting, now=now), starting
+
+
+STEPS = st.lists(
+    st.tuples(st.floats(0, 50_000), st.sampled_from([0, 0, 0, 1]), st.floats(0.2, 5)),
+    min_size=1,
+    max_size=200,
+)
+
+
+@given(st.integers(1, 20), st.integers(0, 20), STEPS)
+def test_rules(least: int, more: int, steps: list[tuple[float, int, float]]) -> None:
+    """Always within the bounds; up only if two looks in a row want more; down by one, rested and at most
+    every 30 s."""
+    most = least + more
+    before, wanted_before = least, 0
+    last_down = -1e9
+    for number, (decision, starting) in enumerate(drive(Autoscaler(least, most), steps)):
+        target, wanted = decision.target, min(max(decision.wanted, least), most)
+        assert least <= target <= most
+        if target > before:
+            assert target == wanted
+            assert wanted_before > before
+        if target < before:
+            assert target == before - 1
+            assert not starting
+            assert number * LOOK_S - last_down >= 30
+            last_down = number * LOOK_S
+        before, wanted_before = target, wanted
+
+
+@settings(max_examples=20)
+@given(st.floats(0.1, 1500), st.integers(0, 10), st.integers(10, 20))
+def test_a_steady_load_gets_a_steady_number(rate: float, least: int, target: int) -> None:
+    traffic = Traffic(least or 1, 20, target=target)
+    found = traffic.run(rate, looks=200)
+    falling = targets(found)
+
+    assert falling[1:] == sorted(falling[1:], reverse=True)
+    assert len(set(falling[130:])) == 1
+    assert falling[-1] == min(max(found[-1].wanted, least), 20)
+
+
+@pytest.mark.parametrize("rate", [37.0, 300.0, 1000.0])
+def test_random_arrivals_at_a_steady_rate_hardly_change_the_number(rate: float) -> None:
+    """Once the number has settled, in 40 minutes, it moves by one at most, a few times."""
+    draw = random.Random(7)
+    traffic = Traffic()
+    found = []
+    for _ in range(600):
+        arrived = draw.gauss(rate * LOOK_S, (rate * LOOK_S) ** 0.5)
+        found += traffic.run(max(0.0, arrived) / LOOK_S)
+    settled = targets(found)[120:]
+
+    assert max(settled) - min(settled) <= 1
+    assert sum(before != after for before, after in pairwise(settled)) <= 6

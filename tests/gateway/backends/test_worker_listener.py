@@ -1,0 +1,358 @@
+"""The worker port: who is accepted, and what becomes of the others."""
+
+import asyncio
+import errno
+import logging
+import socket
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.dispatcher.virtual_loop import VirtualLoop
+from tests.gateway.backends.listener_stage import LOOPS, run_on, worker_port
+from tests.gateway.fake_worker import service
+from tests.gateway.running import turns
+from tests.gateway.worker_peer import NONCE, TOKEN, application
+from tests.loops import run
+from uncork_gateway.version import VERSION
+from uncork_workers.wire.frames import encode_frame
+from uncork_workers.wire.handshake import (
+    MAX_APPLICATION_BYTES,
+    NONCE_BYTES,
+    PROTOCOL,
+    Challenge,
+    Refusal,
+    Welcome,
+    encode_greeting,
+    gateway_proof,
+    worker_proof,
+)
+from uncork_workers.wire.messages import Hello, Ping, Ready
+from uncork_workers.wire.overrides import for_all_apis
+
+OTHER_NONCE = bytes(NONCE_BYTES)
+
+
+async def test_a_worker_that_knows_the_token_gets_its_settings_and_then_speaks_frames() -> None:
+    overrides = for_all_apis({"mb_max_batch_size": 7})
+    async with worker_port(overrides=overrides, warmup_seconds=2.5, reserved=3) as on:
+        peer = await on.peer()
+        challenge = await peer.challenge()
+        assert (challenge.protocol, challenge.version) == (PROTOCOL, VERSION)
+        peer.send(application(challenge))
+        assert await peer.welcome() == Welcome(
+            gateway_proof(TOKEN, challenge.nonce, NONCE), 3, list(overrides), 2.5
+        )
+        worker = peer.worker()
+        worker.send(Hello(index=3, service=service(), host="far"))
+        assert await on.news.news.get() == ("joining", None)
+        worker.send(Ready())
+        assert await on.news.news.get() == ("joining", None)
+        on.pool.ping_idle()
+        assert await worker.next() == Ping()
+
+        assert (on.pool.states(), on.refusals) == (["starting"], [])
+        [slot] = on.pool.slots()
+        assert (slot.index, slot.host) == (3, "far")
+
+
+async def test_an_application_may_arrive_in_pieces() -> None:
+    async with worker_port() as on:
+        peer = await on.peer()
+        for byte in encode_greeting(application(await peer.challenge())):
+            peer.send_bytes(bytes([byte]))
+            await turns(2)
+        await peer.welcome()
+
+
+async def test_each_peer_gets_another_challenge() -> None:
+    async with worker_port() as on:
+        peers = [await on.peer() for _ in range(3)]
+        assert len({(await peer.challenge()).nonce for peer in peers}) == 3
+
+
+async def test_a_worker_with_another_token_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async with worker_port() as on:
+        peer = await on.peer()
+        peer.send(application(await peer.challenge(), token=b"another token ..."))
+
+        message = "the worker's token differs from the gateway's"
+        assert await peer.refusal() == Refusal(reason="token", message=message)
+        assert (on.refusals, on.pool.states()) == (["token"], [])
+        assert await on.accepts_workers()
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage().startswith("refused a worker from 127.0.0.1 port ")
+    assert record.getMessage().endswith(message)
+
+
+async def test_a_recorded_proof_is_refused() -> None:
+    """It is for the nonce of another challenge."""
+    async with worker_port() as on:
+        recorded = application(await (await on.peer()).challenge())
+        peer = await on.peer()
+        await peer.challenge()
+        peer.send(recorded)
+
+        assert (await peer.refusal()).reason == "token"
+
+
+async def test_the_gateways_own_proof_is_refused() -> None:
+    """One that another gateway with this token computed for a peer that relays the nonces."""
+    async with worker_port() as on:
+        peer = await on.peer()
+        challenge = await peer.challenge()
+        peer.send(application(challenge, proof=gateway_proof(TOKEN, challenge.nonce, NONCE)))
+
+        assert (await peer.refusal()).reason == "token"
+
+
+async def test_a_proof_with_another_nonce_is_refused() -> None:
+    async with worker_port() as on:
+        peer = await on.peer()
+        challenge = await peer.challenge()
+        peer.send(application(challenge, proof=worker_proof(TOKEN, challenge.nonce, OTHER_NONCE)))
+
+        assert (await peer.refusal()).reason == "token"
+
+
+def head(header: int, payload: int = 0) -> bytes:
+    return struct.pack("!II", header, payload)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        head(MAX_APPLICATION_BYTES + 1),
+        head(2**32 - 1),
+        head(10, 1),
+        b"GET / HTTP/1.1\r\n\r\n",
+        head(3) + b"\xff\xff\xff",
+        encode_greeting(Challenge(NONCE, PROTOCOL, VERSION)),
+        encode_frame(Hello(index=0, service=service())),
+    ],
+)
+async def test_a_stranger_is_refused_at_once(sent: bytes) -> None:
+    """Before it has sent what it announces: the gateway waits for 4 KiB at most."""
+    async with worker_port() as on:
+        peer = await on.peer()
+        await peer.challenge()
+        peer.send_bytes(sent)
+
+        refusal = await peer.refusal()
+        assert refusal.reason == "invalid"
+        assert refusal.message.startswith("the peer does not speak Uncork's worker protocol")
+        assert on.refusals == ["invalid"]
+        assert await on.accepts_workers()
+
+
+async def test_a_worker_must_wait_for_its_welcome() -> None:
+    """What it sends with its proof could be of somebody who replays it."""
+    async with worker_port() as on:
+        peer = await on.peer()
+        challenge = await peer.challenge()
+        hello = encode_frame(Hello(index=0, service=service()))
+        peer.send_bytes(encode_greeting(application(challenge)) + hello)
+
+        assert (await peer.refusal()).message == "the worker sent more before it was welcome"
+        assert (on.refusals, on.pool.states()) == (["invalid"], [])
+
+
+def test_a_silent_peer_is_refused() -> None:
+    """Also one that sends a byte now and then."""
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        async with worker_port() as on:
+            began = loop.time()
+            silent, slow = await on.peer(), await on.peer()
+            await slow.challenge()
+            await silent.challenge()
+            for _ in range(2):
+                slow.send_bytes(b"\0")
+                await asyncio.sleep(2)
+            refusal = Refusal(reason="timeout", message="no handshake within 5 s")
+            assert await silent.refusal() == await slow.refusal() == refusal
+            assert loop.time() - began == pytest.approx(5)
+            assert on.refusals == ["timeout"] * 2
+
+    run(scenario(), loop_factory=VirtualLoop)
+
+
+def test_a_worker_that_was_accepted_may_be_silent() -> None:
+    """Importing its code may take long."""
+
+    async def scenario() -> None:
+        async with worker_port() as on:
+            worker, index = await on.dial()
+            await asyncio.sleep(1000)
+            worker.send(Hello(index=index, service=service()))
+            assert await on.news.news.get() == ("joining", None)
+            assert on.refusals == []
+
+    run(scenario(), loop_factory=VirtualLoop)
+
+
+async def test_a_worker_with_another_protocol_is_refused_with_both_numbers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whether or not its proof is right, which may be computed in another way."""
+    async with worker_port() as on:
+        peer = await on.peer()
+        peer.send(application(await peer.challenge(), protocol=99, version="9.9", proof=b""))
+        refusal = await peer.refusal()
+
+        assert refusal.reason == "protocol"
+        assert refusal.message == (
+            f"the gateway (uncork {VERSION}) speaks worker protocol {PROTOCOL}, the worker (uncork 9.9) "
+            "speaks 99; install the same version on both sides"
+        )
+        assert on.refusals == ["protocol"]
+    assert refusal.message in caplog.text
+
+
+async def test_a_worker_may_refuse_the_gateway(caplog: pytest.LogCaptureFixture) -> None:
+    """As when its protocol is another one; the gateway's log says why."""
+    async with worker_port() as on:
+        peer = await on.peer()
+        await peer.challenge()
+        peer.send(Refusal(reason="protocol", message="it speaks 1, I speak 2"))
+
+        assert (await peer.refusal()).reason == "protocol"
+        assert on.refusals == ["protocol"]
+    assert "the worker refuses this gateway: it speaks 1, I speak 2" in caplog.text
+
+
+async def test_other_versions_are_accepted_with_one_warning_each(caplog: pytest.LogCaptureFixture) -> None:
+    async with worker_port() as on:
+        for number, version in enumerate([VERSION, "9.8", "9.9", "9.8"]):
+            await on.dial(instance=f"{number}", version=version)
+
+        assert on.pool.states() == ["starting"] * 4
+    advice = f"the gateway has {VERSION}; install the same version on both sides"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"a worker has uncork {version}, {advice}" for version in ("9.8", "9.9")
+    ]
+
+
+async def test_only_so_many_handshakes_are_pending() -> None:
+    """A peer that leaves makes room; workers that were accepted do not count."""
+    async with worker_port() as on:
+        await on.dial(instance="first")
+        peers = [await on.peer() for _ in range(64)]
+        for peer in peers:
+            await peer.challenge()
+        refused = await on.peer()
+        message = "64 other handshakes are pending"
+        assert await refused.refusal() == Refusal(reason="too_many", message=message)
+        assert on.refusals == ["too_many"]
+        peers[0].close()
+        await turns(20)
+        assert await on.accepts_workers()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_peer_that_vanishes_leaves_nothing(loop: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Before it is accepted, in the middle of the handshake, and when it would be refused."""
+
+    async def scenario() -> None:
+        async with worker_port() as on:
+            for _ in range(3):
+                reset(on.address)
+                await turns(20)
+            peer = await on.peer()
+            peer.send_bytes(head(100)[:5])
+            await peer.challenge()
+            peer.abort()
+            await turns(20)
+            for peer in [await on.peer() for _ in range(64)]:
+                await peer.challenge()
+            reset(on.address)
+            await turns(20)
+            assert (on.refusals, on.pool.states()) == (["too_many"], [])
+
+    run_on(loop, scenario())
+    assert "Traceback" not in caplog.text
+
+
+def reset(address: tuple[str, int]) -> None:
+    """Connect, and reset the connection before the gateway accepts it."""
+    connection = socket.create_connection(address)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+async def test_a_stranger_cannot_forge_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    forged = "x\n2026-01-01 ERROR gateway: all is lost\x1b[31m"
+    async with worker_port() as on:
+        for answer in (
+            Refusal(reason="protocol", message=forged),
+            application(await (await on.peer()).challenge(), protocol=99, version=forged),
+        ):
+            peer = await on.peer()
+            await peer.challenge()
+            peer.send(answer)
+            await peer.refusal()
+    assert len(caplog.records) == 2
+    assert all(record.getMessage().isprintable() for record in caplog.records)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=4))
+@example([head(0)])
+@example([head(1) + b"\x80"])
+@example([b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
+def test_whatever_a_stranger_sends_the_next_worker_is_accepted(pieces: list[bytes]) -> None:
+    async def scenario() -> None:
+        async with worker_port() as on:
+            peer = await on.peer()
+            await peer.challenge()
+            for piece in pieces:
+                peer.send_bytes(piece)
+                await turns(3)
+            assert set(on.refusals) <= {"invalid"}
+            assert on.pool.states() == []
+            assert await on.accepts_workers()
+
+    run(scenario())
+
+
+async def test_a_port_that_closes_ends_its_handshakes() -> None:
+    """Workers that were accepted stay until the pool closes."""
+    async with worker_port() as on:
+        peer = await on.peer()
+        await peer.challenge()
+        worker, _ = await on.dial()
+        on.listener.close()
+        await peer.closed()
+        with pytest.raises(OSError, match=r"."):
+            await on.peer()
+        worker.send(Hello(index=0, service=service()))
+        assert await on.news.news.get() == ("joining", None)
+
+
+class FullOnce(socket.socket):
+    """A listening socket that fails once, as without free file descriptors."""
+
+    failed = False
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.failed:
+            return super().accept()
+        self.failed = True
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_a_failure_to_accept_is_logged_and_not_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        listening = FullOnce()
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        async with worker_port(listening=listening) as on:
+            assert await on.accepts_workers()
+
+    run(scenario(), loop_factory=VirtualLoop)
+    assert caplog.messages == ["cannot accept workers at present: Too many open files"]

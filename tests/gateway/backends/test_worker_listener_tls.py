@@ -1,0 +1,155 @@
+"""The worker port with TLS, on the loop of the tests and on that of a server."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+
+import pytest
+
+from tests.gateway.backends.listener_stage import LOOPS, Certificates, PortStage, run_on, worker_port
+from tests.gateway.fake_worker import service
+from tests.gateway.running import turns
+from tests.gateway.worker_peer import application
+from uncork_gateway.backends import worker_listener
+from uncork_workers.wire.messages import Hello, Ping, Ready
+
+pytestmark = pytest.mark.parametrize("loop", LOOPS)
+
+
+@pytest.fixture(scope="module")
+def certificates() -> Certificates:
+    return Certificates()
+
+
+def test_a_worker_is_accepted_over_tls(loop: str, certificates: Certificates) -> None:
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server()) as on:
+            worker, index = await on.dial(tls=certificates.client())
+            worker.send(Hello(index=index, service=service()))
+            worker.send(Ready())
+            for _ in range(2):
+                assert await on.news.news.get() == ("joining", None)
+            on.pool.ping_idle()
+            assert await worker.next() == Ping()
+            assert on.refusals == []
+
+    run_on(loop, scenario())
+
+
+def test_a_worker_with_another_token_is_refused_over_tls(loop: str, certificates: Certificates) -> None:
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server()) as on:
+            peer = await on.peer(certificates.client())
+            peer.send(application(await peer.challenge(), token=b"another token ..."))
+
+            assert (await peer.refusal()).reason == "token"
+            assert on.refusals == ["token"]
+
+    run_on(loop, scenario())
+
+
+def test_a_worker_may_begin_tls_before_it_is_accepted(loop: str, certificates: Certificates) -> None:
+    """Its first bytes are in the socket when the gateway's loop gets to accept it."""
+
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server()) as on:
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            tls = certificates.client().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+            with socket.create_connection(on.address) as connection:
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    tls.do_handshake()
+                connection.sendall(outgoing.read())
+                connection.setblocking(False)
+                while not tls.cipher():
+                    received = await asyncio.get_running_loop().sock_recv(connection, 65536)
+                    assert received, on.refusals
+                    incoming.write(received)
+                    with contextlib.suppress(ssl.SSLWantReadError):
+                        tls.do_handshake()
+                connection.sendall(outgoing.read())
+            await turns(20)
+            assert on.refusals == []
+
+    run_on(loop, scenario())
+
+
+def test_workers_must_have_a_certificate_if_the_gateway_requires_one(
+    loop: str, certificates: Certificates
+) -> None:
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server(of_workers=True)) as on:
+            # With TLS 1.3, a client learns of this when it first reads.
+            peer = await on.peer(certificates.client())
+            with pytest.raises((ssl.SSLError, EOFError, ConnectionError)):
+                await peer.challenge()
+            assert on.refusals == ["tls"]
+            assert await on.accepts_workers(certificates.client(with_certificate=True))
+
+    run_on(loop, scenario())
+
+
+@pytest.mark.parametrize("of_another", [False, True])
+def test_handshakes_of_tls_that_fail_leave_nothing(
+    loop: str, of_another: bool, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """More than may be pending: of peers that leave, and of workers that trust another authority."""
+
+    async def fails(on: PortStage) -> None:
+        if of_another:
+            with pytest.raises(ssl.SSLError):
+                await on.peer(Certificates().client())
+        else:
+            peer = await on.peer()
+            peer.send_bytes(b"\x16\x03\x01")
+            await turns()
+            peer.abort()
+        await turns(10)
+
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server()) as on:
+            for _ in range(3):
+                await fails(on)
+            await turns(20)
+            assert not on.listener.introductions
+            assert on.refusals == ["tls"] * 3
+            assert await on.accepts_workers(certificates.client())
+
+    run_on(loop, scenario())
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 3
+    assert all("TLS failed: " in message for message in messages)
+
+
+def test_a_peer_without_tls_is_refused(loop: str, certificates: Certificates) -> None:
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server()) as on:
+            peer = await on.peer()
+            peer.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                while await peer.reader.read(1000):
+                    pass
+
+            assert on.refusals == ["tls"]
+            assert await on.accepts_workers(certificates.client())
+
+    run_on(loop, scenario())
+
+
+def test_a_peer_that_is_silent_before_tls_is_refused(
+    loop: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets no text, which would be no TLS."""
+
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server()) as on:
+            with monkeypatch.context() as patch:
+                patch.setattr(worker_listener, "_HANDSHAKE_S", 0.0)
+                peer = await on.peer()
+                await peer.closed()
+
+            assert on.refusals == ["timeout"]
+            assert not on.listener.introductions
+            assert await on.accepts_workers(certificates.client())
+
+    run_on(loop, scenario())

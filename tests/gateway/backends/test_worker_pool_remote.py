@@ -1,0 +1,288 @@
+"""Workers on TCP in the pool: their indexes, standing by, joining, leaving, coming back."""
+
+import asyncio
+
+import pytest
+
+from tests.gateway.backends.listener_stage import LOOPS, Certificates, PortStage, run_on, worker_port
+from tests.gateway.backends.pool_stage import BATCH, BODIES
+from tests.gateway.fake_worker import FakeWorker, service
+from tests.gateway.running import turns
+from uncork_dispatcher import WorkerLost
+from uncork_gateway.backends.worker_connection import WorkerConnection
+from uncork_gateway.backends.worker_replies import Executed
+from uncork_workers.wire.messages import Batch, Failed, Hello, Leaving, Ready, WarmUp
+
+JOINING = ("joining", None)
+
+
+async def standing_by(on: PortStage, instance: str = "x") -> tuple[FakeWorker, WorkerConnection]:
+    """Connect a ready worker that stands by; return its end in the pool too."""
+    worker, index = await on.dial(instance=instance)
+    worker.send(Hello(index=index, service=service(), host=instance))
+    worker.send(Ready(profile={"echo": [(1.0, 0.5)]}))
+    assert [await on.news.news.get() for _ in range(2)] == [JOINING] * 2
+    [connection] = [one for one in on.pool.self_started() if one.index == index]
+    return worker, connection
+
+
+async def in_service(on: PortStage, instance: str = "x") -> tuple[FakeWorker, WorkerConnection]:
+    """Connect a worker that accepts batches."""
+    worker, connection = await standing_by(on, instance)
+    on.pool.join(connection)
+    news = [await on.news.news.get() for _ in range(3)]
+    assert [what for what, _ in news] == ["described", "profiled", "ready"]
+    assert news[2] == ("ready", connection.number)
+    return worker, connection
+
+
+def execute(
+    on: PortStage, connection: WorkerConnection, bodies: list[bytes] = BODIES
+) -> asyncio.Future[Executed]:
+    """Run a batch."""
+    future: asyncio.Future[Executed] = asyncio.get_running_loop().create_future()
+
+    def done(outcome: Executed | WorkerLost) -> None:
+        if isinstance(outcome, WorkerLost):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    batch = Batch(5, "echo", 10, [len(body) for body in bodies], [1] * len(bodies))
+    on.pool.execute(connection.number, batch, bodies, done)
+    return future
+
+
+async def test_indexes_are_above_those_of_the_supervisor_and_differ() -> None:
+    """Also before the workers have said anything; an index is free again when its worker has gone."""
+    async with worker_port(reserved=2) as on:
+        workers = [await on.dial(instance=f"{number}") for number in range(3)]
+        assert [index for _, index in workers] == [2, 3, 4]
+        workers[1][0].close()
+        await turns(20)
+        assert (await on.dial(instance="new"))[1] == 3
+
+
+async def test_a_worker_stands_by_until_it_joins() -> None:
+    async with worker_port() as on:
+        _, connection = await standing_by(on)
+        assert (on.pool.states(), on.pool.ready(), on.pool.in_service()) == (["starting"], set(), [])
+        assert (on.news.connected, on.news.files) == ([], [])
+        [slot] = on.pool.slots()
+        assert slot.fault == (
+            "worker 0 stands by: it serves another version of the service than the other workers"
+        )
+        with pytest.raises(WorkerLost):
+            await execute(on, connection)
+
+        on.pool.join(connection)
+        assert (on.pool.states(), on.pool.ready(), on.pool.in_service()) == (["idle"], {0}, [connection])
+        assert on.news.connected == [0]
+        assert [await on.news.news.get() for _ in range(3)] == [
+            ("described", service()),
+            ("profiled", (connection.number, {"echo": [(1.0, 0.5)]})),
+            ("ready", connection.number),
+        ]
+        [slot] = on.pool.slots()
+        assert slot.fault == ""
+
+
+async def test_a_worker_may_join_before_it_is_ready() -> None:
+    async with worker_port() as on:
+        worker, index = await on.dial()
+        worker.send(Hello(index=index, service=service()))
+        assert await on.news.news.get() == JOINING
+        [connection] = on.pool.self_started()
+        on.pool.join(connection)
+        assert (await on.news.news.get())[0] == "described"
+        worker.send(WarmUp("echo", 4))
+        assert await on.news.news.get() == ("warms up", (0, "echo", 4))
+        worker.send(Ready())
+        assert [await on.news.news.get(), await on.news.news.get()] == [("ready", connection.number), JOINING]
+
+
+async def test_a_worker_in_service_runs_batches_like_any_other() -> None:
+    """The supervisor is told of none of them."""
+    async with worker_port() as on:
+        worker, connection = await in_service(on)
+        executing = execute(on, connection)
+        batch, payload = await worker.batch()
+        worker.answer(batch, [b"1", b"2"])
+
+        assert payload == b"abc"
+        assert (await executing).bodies == [b"1", b"2"]
+        assert (on.news.batches, on.news.files) == ({}, [])
+
+
+async def test_a_worker_retires_after_its_batch() -> None:
+    """The answer counts, and it gets no other batch."""
+    async with worker_port() as on:
+        worker, connection = await in_service(on)
+        executing = execute(on, connection)
+        batch, _ = await worker.batch()
+        for _ in range(2):
+            on.pool.retire(connection)
+        assert await on.news.news.get() == ("leaves", connection.number)
+        assert (on.pool.in_service(), on.pool.self_started(), on.pool.ready()) == ([], [], set())
+        with pytest.raises(WorkerLost):
+            await execute(on, connection)
+        worker.answer(batch, [b"1", b"2"])
+
+        assert (await executing).bodies == [b"1", b"2"]
+        await worker.dropped()
+        assert await on.news.news.get() == ("gone", connection.index)
+        assert await on.news.news.get() == JOINING
+        assert on.news.news.empty()
+
+
+@pytest.mark.parametrize("state", ["idle", "starting", "standby"])
+async def test_a_worker_without_a_batch_leaves_at_once(state: str) -> None:
+    async with worker_port() as on:
+        if state == "starting":
+            worker, index = await on.dial()
+            worker.send(Hello(index=index, service=service()))
+            assert await on.news.news.get() == JOINING
+            on.pool.join(on.pool.self_started()[0])
+            assert (await on.news.news.get())[0] == "described"
+        else:
+            worker, connection = await (in_service if state == "idle" else standing_by)(on)
+        worker.send(Leaving())
+        await worker.dropped()
+
+        told = [await on.news.news.get() for _ in range(on.news.news.qsize())]
+        if state == "idle":
+            assert told.pop(0) == ("leaves", connection.number)
+        assert told == [JOINING, ("gone", 0), JOINING]
+        assert on.pool.states() == []
+
+
+async def test_a_busy_worker_leaves_after_its_batch() -> None:
+    """Others may take its place at once."""
+    async with worker_port() as on:
+        worker, connection = await in_service(on)
+        executing = execute(on, connection)
+        batch, _ = await worker.batch()
+        worker.send(Leaving())
+        assert [await on.news.news.get(), await on.news.news.get()] == [
+            ("leaves", connection.number),
+            JOINING,
+        ]
+        worker.answer(batch, [b"", b""])
+
+        assert (await executing).bodies == [b"", b""]
+        await worker.dropped()
+
+
+async def test_a_worker_that_has_left_may_die_in_its_batch() -> None:
+    async with worker_port() as on:
+        worker, connection = await in_service(on)
+        executing = execute(on, connection)
+        await worker.batch()
+        worker.send(Leaving())
+        worker.close()
+
+        with pytest.raises(WorkerLost):
+            await executing
+        told = [await on.news.news.get() for _ in range(4)]
+        assert told == [("leaves", connection.number), JOINING, ("gone", 0), JOINING]
+
+
+async def test_the_worker_of_an_abandoned_batch_is_disconnected() -> None:
+    """There is nothing to kill."""
+    async with worker_port(reserved=1) as on:
+        worker, connection = await in_service(on)
+        executing = execute(on, connection)
+        await worker.batch()
+
+        assert on.pool.abandon(BATCH.batch) == 1
+        await worker.dropped()
+        with pytest.raises(WorkerLost):
+            await executing
+        assert on.news.dropped == []
+        told = [await on.news.news.get() for _ in range(3)]
+        assert told == [("lost", connection.number), ("gone", 1), JOINING]
+
+
+async def test_a_worker_that_fails_was_never_in_service() -> None:
+    async with worker_port() as on:
+        worker, index = await on.dial()
+        worker.send(Hello(index=index, service=service()))
+        failed = Failed(index, "setup", "no model")
+        worker.send(failed)
+        worker.close()
+
+        told = [await on.news.news.get() for _ in range(4)]
+        assert told == [JOINING, ("failed standby", failed), ("gone", 0), JOINING]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_process_that_connects_again_has_given_up_its_old_connection(loop: str, encrypted: bool) -> None:
+    """Which may be half-open: its batch is lost at once, however much of it is still to be sent."""
+    certificates = Certificates()
+
+    async def scenario() -> None:
+        tls = certificates.client() if encrypted else None
+        async with worker_port(tls=certificates.server() if encrypted else None) as on:
+            worker, index = await on.dial(instance="same", tls=tls)
+            worker.send(Hello(index=index, service=service()))
+            worker.send(Ready())
+            for _ in range(2):
+                assert await on.news.news.get() == JOINING
+            [connection] = on.pool.self_started()
+            on.pool.join(connection)
+            other, _ = await on.dial(instance="other", tls=tls)
+            executing = execute(on, connection, [bytes(50_000_000)])
+            worker.stop_reading()
+
+            _, again = await on.dial(instance="same", tls=tls)
+            with pytest.raises(WorkerLost):
+                await executing
+            assert again == 2
+            assert on.pool.states() == ["starting"] * 2
+            assert on.pool.in_service() == []
+            other.close()
+
+    run_on(loop, scenario())
+
+
+async def test_an_idle_connection_that_was_given_up_gets_no_batch() -> None:
+    """Not even before its end is noticed."""
+    async with worker_port() as on:
+        _, connection = await in_service(on, "same")
+        await on.dial(instance="same")
+        told = [await on.news.news.get() for _ in range(3)]
+        assert told == [("lost", connection.number), ("gone", 0), JOINING]
+
+
+async def test_a_launched_worker_has_the_index_of_its_launch() -> None:
+    """It may run older code until it has described itself, and goes when others take over."""
+    async with worker_port(reserved=1) as on:
+        starting, _ = await on.dial(instance="launch 1", launch=1)
+        new, _ = await on.dial(instance="launch 2", launch=2, standby=True)
+        new.send(Hello(index=0, launch=2, service=service()))
+        new.send(Ready())
+        assert await on.news.news.get() == ("stands by", 2)
+
+        assert on.pool.take_over([2]) == set()
+        assert (await on.news.news.get())[0] == "ready"
+        await starting.dropped()
+        assert on.pool.ready() == {0}
+
+
+async def test_workers_that_others_launched_stay_when_launched_ones_are_replaced() -> None:
+    async with worker_port(reserved=1) as on:
+        _, remote = await in_service(on, "far")
+        old, _ = await on.dial(instance="launch 1", launch=1)
+        old.send(Hello(index=0, launch=1, service=service()))
+        old.send(Ready())
+        assert [(await on.news.news.get())[0] for _ in range(2)] == ["described", "ready"]
+        new, _ = await on.dial(instance="launch 2", launch=2, standby=True)
+        new.send(Hello(index=0, launch=2, service=service()))
+        new.send(Ready())
+        assert await on.news.news.get() == ("stands by", 2)
+
+        assert not on.pool.any_left_by([2])
+        assert on.pool.take_over([2]) == {1}
+        assert remote in on.pool.in_service()
+        assert on.pool.ready() == {0, 1}

@@ -1,0 +1,328 @@
+"""Workers that nobody launched: which of them serve, in the whole gateway and as a pure function."""
+
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.gateway.backends.pool_stage import Listener
+from tests.gateway.fake_worker import FakeWorker, json_api, service
+from tests.gateway.gateway_stage import GatewayStage, problem
+from tests.gateway.running import turns
+from tests.gateway.worker_peer import TOKEN, Peer, application, dial
+from uncork_gateway import Gateway, GatewaySettings
+from uncork_gateway.backends.worker_connection import WorkerConnection
+from uncork_gateway.backends.worker_listener import WorkerPort
+from uncork_gateway.remote_workers import choose_successor
+from uncork_gateway.worker_events import SupervisorActions
+from uncork_workers.wire.messages import Failed, Hello, Leaving, Ready
+from uncork_workers.wire.schema import ApiSettings, ServiceDescription
+
+A, B, C = service(json_api("echo"), name="A"), service(json_api("echo"), name="B"), service(name="C")
+WRONG = service(json_api(settings=ApiSettings(policy="magic")))
+
+
+# The choice
+
+
+def worker(
+    serves: ServiceDescription | None, *, standby: bool = True, ready: bool = True, instance: str = ""
+) -> WorkerConnection:
+    """A worker in this state."""
+    made = WorkerConnection(
+        0, Listener(), standby=standby, gone=lambda _: None, leaves=lambda _: None, instance=instance
+    )
+    made.hello = None if serves is None else Hello(index=0, service=serves)
+    made.ready = Ready() if ready else None
+    return made
+
+
+def test_the_first_description_is_put_in_force() -> None:
+    """The worker need not be ready: clients get better errors then."""
+    workers = [worker(None), worker(WRONG), worker(A, ready=False), worker(B)]
+    assert choose_successor(None, workers, set(), [WRONG]) == A
+    assert choose_successor(None, [worker(None)], set(), []) is None
+    assert choose_successor(None, [worker(WRONG)], set(), [WRONG]) is None
+
+
+@pytest.mark.parametrize("ready", [0, 1, 2, 3])
+def test_as_many_ready_successors_as_there_are_workers_take_over(ready: int) -> None:
+    serving = [worker(A, standby=False)] * 2 + [worker(A, standby=False, ready=False)]
+    others = [worker(B)] * ready + [worker(B, ready=False)] * 3 + [worker(C)]
+
+    assert choose_successor(A, [*serving, *others], set(), []) == (B if ready >= 2 else None)
+
+
+def test_one_successor_is_needed_where_no_worker_is_ready() -> None:
+    serving = worker(A, standby=False, ready=False)
+    assert choose_successor(A, [serving, worker(B, ready=False)], set(), []) is None
+    assert choose_successor(A, [serving, worker(B)], set(), []) == B
+
+
+def test_the_most_ready_successors_are_chosen() -> None:
+    workers = [worker(B), worker(C), worker(C), worker(B, ready=False), worker(B, ready=False)]
+    assert choose_successor(A, workers, set(), []) == C
+
+
+def test_a_service_that_cannot_be_served_has_no_successors() -> None:
+    assert choose_successor(A, [worker(WRONG), worker(WRONG), worker(B)], set(), [WRONG]) == B
+
+
+def test_replaced_workers_take_over_again_only_when_no_other_is_left() -> None:
+    old = [worker(A, instance="a"), worker(A, instance="b")]
+    assert choose_successor(B, [worker(B, standby=False), *old], {"a", "b"}, []) is None
+    assert choose_successor(B, old, {"a", "b"}, []) == A
+
+
+@given(
+    st.lists(
+        st.builds(
+            worker,
+            st.sampled_from([None, A, B, C]),
+            standby=st.booleans(),
+            ready=st.booleans(),
+            instance=st.sampled_from("abc"),
+        ),
+        max_size=8,
+    ),
+    st.sets(st.sampled_from("abc")),
+)
+def test_a_successor_is_ready_and_has_not_been_replaced(
+    workers: list[WorkerConnection], replaced: set[str]
+) -> None:
+    """It never has fewer ready workers than the service in force, and nobody succeeds itself."""
+    chosen = choose_successor(A, workers, replaced, [])
+    serving = [one for one in workers if one.hello and one.hello.service == A and not one.standby]
+    heirs = [
+        one
+        for one in workers
+        if one.hello
+        and one.hello.service == chosen
+        and one.standby
+        and one.is_ready
+        and not (serving and one.instance in replaced)
+    ]
+    assert chosen != A
+    if chosen is not None:
+        assert len(heirs) >= max(1, sum(one.is_ready for one in serving))
+
+
+# The whole gateway
+
+
+class Remote(GatewayStage):
+    """A gateway with a worker port."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        super().__init__(folder, GatewaySettings(**settings))
+        self.gateway = Gateway(
+            GatewaySettings(**settings), SupervisorActions(kill=self.killed.append, restarts=lambda: 0)
+        )
+        self.port = socket.create_server(("127.0.0.1", 0))
+        self.address = self.port.getsockname()
+        self.standby_path = str(folder / "s2")
+
+    async def starting(self, instance: str, serves: ServiceDescription = A) -> FakeWorker:
+        """Connect a worker that has described its service."""
+        worker, welcome = await dial(self.address, instance=instance)
+        self._workers.append(worker)
+        worker.send(Hello(index=welcome.index, service=serves, host=instance))
+        await turns(20)
+        return worker
+
+    async def remote(self, instance: str, serves: ServiceDescription = A) -> FakeWorker:
+        """Connect a ready worker."""
+        worker = await self.starting(instance, serves)
+        worker.send(Ready())
+        await turns(20)
+        return worker
+
+    async def answers(self, worker: FakeWorker, path: str = "/echo") -> bool:
+        """Return whether the worker answers requests."""
+        _, reply = await self.echo(worker, path, 1)
+        return reply.status_code == 200
+
+    @property
+    def in_force(self) -> str | None:
+        return self.gateway.server
+
+
+@contextlib.asynccontextmanager
+async def remote_only(folder: Path, **settings: Any) -> AsyncIterator[Remote]:
+    """A gateway whose workers all dial in, unless ``workers`` is given."""
+    made = Remote(folder, **{"workers": 0, **settings})
+    await made.listen()
+    await made.gateway.listen(made.standby_path, standby=True)
+    made.gateway.listen_on_tcp(WorkerPort(listener=made.port, token=TOKEN))
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def test_the_first_worker_says_what_is_served(tmp_path: Path) -> None:
+    async with remote_only(tmp_path) as on:
+        assert problem(await on.ready(), 503) == "no worker is ready: waiting for workers on --worker-port"
+        first = await on.starting("a")
+        assert on.in_force == "A"
+        assert (await on.gateway.events.described).name == "A"
+        first.send(Ready())
+        await on.gateway.front_end.ready.wait()
+        assert await on.answers(first)
+
+
+async def test_refused_workers_are_counted(tmp_path: Path) -> None:
+    async with remote_only(tmp_path) as on:
+        for _ in range(2):
+            peer = await Peer.connect(on.address)
+            peer.send(application(await peer.challenge(), token=b"another token ..."))
+            await peer.refusal()
+
+        metrics = (await on.http.get("/metrics")).text
+        assert 'uncork_worker_connections_refused_total{reason="token"} 2.0' in metrics
+
+
+async def test_another_version_takes_over_when_it_is_complete(tmp_path: Path) -> None:
+    """Nothing changes before; then the old workers retire, and stay away while the new ones serve."""
+    async with remote_only(tmp_path) as on:
+        old = [await on.remote(name) for name in ("a1", "a2")]
+        first = await on.remote("b1", B)
+        assert on.in_force == "A"
+        assert on.gateway.ready_workers() == {0, 1}
+        second = await on.remote("b2", B)
+        assert on.in_force == "B"
+        for one in old:
+            await one.dropped()
+        for name in ("a1", "a2"):
+            await on.remote(name)
+        third = await on.remote("b3", B)
+        assert on.in_force == "B"
+        for one in (first, second, third):
+            asking = [on.post("/echo", 1) for _ in range(1)]
+            batch, payload = await one.batch()
+            one.answer(batch, [payload])
+            assert (await asking[0]).status_code == 200
+            one.close()
+            await turns(20)
+        assert on.in_force == "A"
+
+
+async def test_an_old_worker_answers_what_it_runs_and_a_new_one_what_is_queued(tmp_path: Path) -> None:
+    async with remote_only(tmp_path) as on:
+        old = await on.remote("a")
+        asking = [on.post("/echo", 1)]
+        running, payload = await old.batch()
+        asking.append(on.post("/echo", 2))
+        await turns(50)
+        new = await on.remote("b", B)
+        batch, queued = await new.batch()
+        new.answer(batch, [queued])
+        old.answer(running, [payload])
+
+        assert queued == b"2"
+        assert [(await one).json() for one in asking] == [1, 2]
+        await old.dropped()
+
+
+async def test_the_next_version_serves_when_enough_old_workers_leave(tmp_path: Path) -> None:
+    """At once, although one of them still runs its batch."""
+    async with remote_only(tmp_path) as on:
+        busy = await on.remote("a1")
+        on.post("/echo", 1)
+        await busy.batch()
+        idle = await on.remote("a2")
+        await on.remote("b", B)
+        assert on.in_force == "A"
+        busy.send(Leaving())
+        await idle.dropped()
+        assert on.in_force == "B"
+        assert on.gateway.ready_workers() == {2}
+
+
+async def test_a_service_that_cannot_be_served_is_logged_and_harms_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither before another one is in force nor later; each is logged once."""
+    async with remote_only(tmp_path) as on:
+        await on.remote("w1", WRONG)
+        await on.remote("w2", WRONG)
+        assert not on.gateway.events.described.done()
+        good = await on.remote("a")
+        assert await on.answers(good)
+        assert on.in_force == "A"
+    [error] = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert "unknown policy 'magic'" in error
+
+
+async def test_a_worker_that_goes_in_its_setup_is_forgotten(tmp_path: Path) -> None:
+    """Nobody starts it again."""
+    async with remote_only(tmp_path) as on:
+        starting = await on.starting("a")
+        assert on.gateway.starts().keys() == {0}
+        starting.close()
+        await turns(20)
+
+        assert on.gateway.starts() == {}
+        assert on.gateway.slots() == []
+
+
+@pytest.mark.parametrize("serves", [A, B])
+async def test_a_worker_that_fails_is_a_reason(tmp_path: Path, serves: ServiceDescription) -> None:
+    """Until another one is ready."""
+    async with remote_only(tmp_path) as on:
+        await on.starting("a")
+        failing = await on.starting("b", serves)
+        failing.send(Failed(1, "setup", "no model"))
+        failing.close()
+        await turns(20)
+        assert "worker 1 failed in setup: no model" in problem(await on.ready(), 503)
+        await on.remote("c")
+        assert (await on.ready()).status_code == 200
+
+
+async def test_remote_workers_follow_the_launched_ones(tmp_path: Path) -> None:
+    """From their first description on, and when others take over from them."""
+    async with remote_only(tmp_path, workers=1) as on:
+        early = await on.remote("early", B)
+        assert on.in_force == "B"
+        await on.worker(serves=A)
+        assert on.in_force == "A"
+        await early.dropped()
+        same = await on.remote("same", A)
+        others = [await on.remote(f"other {number}", B) for number in range(2)]
+        assert on.in_force == "A"
+        assert on.gateway.ready_workers() == {0, 1}
+
+        new = await FakeWorker.connect(on.standby_path)
+        on._workers.append(new)
+        new.send(Hello(index=0, launch=2, service=B))
+        new.send(Ready())
+        await turns(20)
+        on.gateway.take_over([2])
+        assert on.in_force == "B"
+        await same.dropped()
+        assert len(on.gateway.ready_workers()) == 3
+        for one in (new, *others):
+            asking = on.post("/echo", 1)
+            batch, payload = await one.batch()
+            one.answer(batch, [payload])
+            assert (await asking).status_code == 200
+            one.close()
+            await turns(20)
+
+
+async def test_closing_the_gateway_disconnects_everybody(tmp_path: Path) -> None:
+    async with remote_only(tmp_path) as on:
+        workers = [await on.remote("a"), await on.remote("b", B)]
+        peer = await Peer.connect(on.address)
+        await peer.challenge()
+        await on.gateway.close()
+        await peer.closed()
+        for one in workers:
+            await one.dropped()

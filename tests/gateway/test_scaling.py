@@ -1,0 +1,102 @@
+"""The number of workers follows the traffic; with a clock of the test's own."""
+
+import logging
+
+import pytest
+
+from tests.gateway.pages.status.staged import stats
+from uncork_dispatcher import ApiSample, ApiStats, Estimate
+from uncork_gateway.scaling import Scaling, Workers
+
+# A row takes 50 ms and shares nothing with others, so 100 rows/s need more than five workers.
+BY_ROWS = Estimate(intercept_s=0.001, slope_s=0.05, spread=0.0, earned_rows=64)
+UNKNOWN = Estimate(0.0, 0.0, 0.0, 0)
+
+
+class Stage:
+    """A dispatcher with one API, workers that start at once, and the clock."""
+
+    def __init__(self, *, least: int, most: int, managed: bool = True, estimate: Estimate = BY_ROWS) -> None:
+        self.now = 0.0
+        self.arrived = 0.0
+        self.estimate = estimate
+        self.count = least
+        self.resized: list[int] = []
+        self.scaling = Scaling(
+            self,
+            workers=lambda: Workers(self.count, self.count),
+            resize=self.resize if managed else None,
+            least=least,
+            most=most,
+            clock=lambda: self.now,
+        )
+
+    def stats(self) -> list[ApiStats]:
+        return [stats(estimate=self.estimate)]
+
+    def sample(self, api: str) -> ApiSample:
+        return ApiSample(self.estimate, 0.001, self.arrived, 0.0)
+
+    async def resize(self, workers: int) -> None:
+        self.resized.append(workers)
+        self.count = workers
+
+    async def run(self, *, seconds: int, rows_per_s: float) -> None:
+        """Let time pass."""
+        for _ in range(seconds):
+            self.now += 1.0
+            self.arrived += rows_per_s
+            await self.scaling.check()
+
+
+async def test_workers_start_when_two_looks_want_more(caplog: pytest.LogCaptureFixture) -> None:
+    on = Stage(least=1, most=16)
+    with caplog.at_level(logging.INFO, "uncork.gateway"):
+        await on.run(seconds=10, rows_per_s=100)
+        assert on.resized == []
+        await on.run(seconds=10, rows_per_s=100)
+
+    [workers] = on.resized
+    assert 6 <= workers <= 10
+    assert on.scaling.wanted == workers
+    assert f"starting workers, from 1 to {workers}: the traffic needs {workers}" in caplog.text
+
+
+async def test_workers_stop_one_by_one_long_after_the_traffic_has(caplog: pytest.LogCaptureFixture) -> None:
+    on = Stage(least=1, most=16)
+    await on.run(seconds=20, rows_per_s=100)
+    [most] = on.resized
+    await on.run(seconds=250, rows_per_s=0)
+    assert on.resized == [most]
+    with caplog.at_level(logging.INFO, "uncork.gateway"):
+        await on.run(seconds=130, rows_per_s=0)
+
+    assert on.resized[1:3] == [most - 1, most - 2]
+    assert f"stopping workers, from {most} to {most - 1}: the traffic needs 1" in caplog.text
+
+
+async def test_the_bounds_hold() -> None:
+    on = Stage(least=2, most=3)
+    await on.run(seconds=30, rows_per_s=100)
+
+    assert on.resized == [3]
+    assert on.scaling.wanted > 3
+
+
+async def test_a_number_that_something_else_changes_is_only_computed() -> None:
+    on = Stage(least=1, most=1, managed=False)
+    on.count = 4
+    assert on.scaling.wanted == 4
+    await on.run(seconds=20, rows_per_s=100)
+
+    assert on.resized == []
+    assert on.scaling.wanted >= 6
+
+
+async def test_as_many_as_there_are_are_wanted_while_the_need_is_unknown() -> None:
+    on = Stage(least=1, most=1, managed=False, estimate=UNKNOWN)
+    on.count = 4
+    await on.run(seconds=20, rows_per_s=100)
+
+    assert on.scaling.decision is not None
+    assert on.scaling.wanted == 4

@@ -1,0 +1,173 @@
+"""The worker port of ``uncork serve``: its options, and what of them is refused before anything starts."""
+
+import errno
+import socket
+import ssl
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from typer.testing import CliRunner
+
+from uncork.cli.app import app
+from uncork.cli.serve import banner
+from uncork.cli.serve.worker_port import WorkerPortOptions, open_worker_port
+from uncork.config.errors import WrongUsage
+from uncork.server.listeners import open_listeners
+from uncork_gateway.backends.worker_listener import WorkerPort
+
+PLAIN = WorkerPortOptions()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with files that are right, and some that are wrong."""
+    made = tmp_path_factory.mktemp("port")
+    (made / "token").write_text("  0123456789abcdef\n")
+    (made / "short").write_text("0123456789abcde\n")
+    (made / "binary").write_bytes(b"\xff" * 40)
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(made / "ca.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(made / "cert.pem")
+    return made
+
+
+def options(folder: Path, **changes: Any) -> WorkerPortOptions:
+    """Options of a port; texts of ``changes`` that name files are those in the folder."""
+    files = {
+        name: folder / value if name.endswith(("file", "cert", "key", "ca")) else value
+        for name, value in {"worker_token_file": "token", **changes}.items()
+    }
+    return replace(PLAIN, **{"worker_port": 0, **files})
+
+
+def test_a_server_has_no_worker_port_unless_it_is_asked_for() -> None:
+    with open_worker_port(PLAIN, workers=1) as port:
+        assert port is None
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_a_worker_port_listens_with_the_token(folder: Path, workers: int) -> None:
+    with open_worker_port(options(folder), workers=workers) as port:
+        assert port is not None
+        assert (port.token, port.tls) == (b"0123456789abcdef", None)
+        socket.create_connection(port.listener.getsockname()).close()
+    assert port.listener.fileno() == -1
+
+
+@pytest.mark.parametrize("of_workers", [False, True])
+def test_a_worker_port_with_tls_may_listen_everywhere(folder: Path, of_workers: bool) -> None:
+    more = {"worker_tls_client_ca": "ca.pem"} if of_workers else {}
+    right = options(folder, worker_host="0.0.0.0", worker_tls_cert="cert.pem", **more)
+    with open_worker_port(right, workers=0) as port:
+        assert port is not None
+        assert port.tls is not None
+        assert port.tls.verify_mode == (ssl.CERT_REQUIRED if of_workers else ssl.CERT_NONE)
+
+
+@pytest.mark.parametrize(
+    ("host", "insecure"),
+    [("127.0.0.1", False), ("127.0.0.2", False), ("localhost", False), ("0.0.0.0", True)],
+)
+def test_a_port_may_lack_tls_on_this_machine_and_where_that_is_accepted(
+    folder: Path, host: str, insecure: bool
+) -> None:
+    right = options(folder, worker_host=host, worker_insecure=insecure)
+    with open_worker_port(right, workers=0) as port:
+        assert port is not None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"worker_token_file": "missing"}, r"--worker-token-file: .*missing: No such file or directory$"),
+        ({"worker_token_file": "."}, r"--worker-token-file: .*: Is a directory$"),
+        ({"worker_token_file": "short"}, "short: the token has 15 bytes, it must have at least 16; make one"),
+        ({"worker_token_file": "binary"}, "--worker-token-file: .*binary: .*can't decode"),
+        (
+            {"worker_tls_key": "cert.pem"},
+            "--worker-tls-key and --worker-tls-client-ca require --worker-tls-cert",
+        ),
+        ({"worker_tls_client_ca": "ca.pem"}, "require --worker-tls-cert"),
+        ({"worker_tls_cert": "token"}, "--worker-tls-cert and --worker-tls-key must be PEM files"),
+        ({"worker_tls_cert": "ca.pem"}, "--worker-tls-cert and --worker-tls-key must be PEM files"),
+        (
+            {"worker_tls_cert": "cert.pem", "worker_tls_client_ca": "token"},
+            "--worker-tls-client-ca must be a PEM file of certificates",
+        ),
+        (
+            {"worker_host": "0.0.0.0"},
+            "--worker-host 0.0.0.0 requires --worker-tls-cert: .* unencrypted; to accept that, give "
+            "--worker-insecure",
+        ),
+        ({"worker_host": "10.0.0.1"}, "--worker-host 10.0.0.1 requires --worker-tls-cert"),
+        ({"worker_host": "node"}, "--worker-host node requires --worker-tls-cert"),
+    ],
+)
+def test_options_that_do_not_work_are_wrong_usage(folder: Path, wrong: dict[str, str], says: str) -> None:
+    with pytest.raises(WrongUsage, match=says), open_worker_port(options(folder, **wrong), workers=1):
+        pass
+
+
+def test_options_that_are_missing_are_wrong_usage(folder: Path) -> None:
+    for incomplete, workers, says in (
+        (
+            replace(PLAIN, worker_port=0),
+            1,
+            "--worker-port requires --worker-token-file, .*openssl rand -hex 32",
+        ),
+        (replace(PLAIN, worker_token_file=folder / "token"), 1, "--worker-token-file requires --worker-port"),
+        (PLAIN, 0, "--workers 0 requires --worker-port, where workers can connect"),
+    ):
+        with pytest.raises(WrongUsage, match=says), open_worker_port(incomplete, workers=workers):
+            pass
+
+
+def test_a_port_in_use_is_told_with_its_option(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        occupied = replace(options(folder), worker_port=taken.getsockname()[1])
+        with (
+            pytest.raises(OSError, match=r"choose another --worker-port$") as raised,
+            open_worker_port(occupied, workers=1),
+        ):
+            pass
+    assert raised.value.errno == errno.EADDRINUSE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--workers", "0"], "uncork serve: --workers 0 requires --worker-port"),
+        (["x.py:X", "--worker-port", "0"], "uncork serve: --worker-port requires --worker-token-file"),
+        (["x.py:X", "--worker-port", "65536"], "must be a whole number from 0 to 65535, got '65536'"),
+        (["--workers", "-1"], "must be a number from 0 or a range such as 2-16, got '-1'"),
+        ([], "missing argument TARGET"),
+    ],
+)
+def test_the_command_exits_with_2(arguments: list[str], says: str) -> None:
+    result = CliRunner().invoke(app, ["serve", "--port", "0", *arguments], env={"COLUMNS": "200"})
+
+    assert result.exit_code == 2
+    assert says in " ".join(result.output.split())
+    assert "Traceback" not in result.output
+
+
+def test_the_banner_says_how_to_start_a_worker(folder: Path) -> None:
+    with open_worker_port(options(folder), workers=0) as port:
+        assert port is not None
+        address = f"127.0.0.1:{port.listener.getsockname()[1]}"
+        encrypted = WorkerPort(listener=port.listener, token=b"", tls=ssl.create_default_context())
+        with open_listeners(options(folder, port=0)) as listeners:
+            line, line_tls = (
+                banner.waiting_for_workers(each, listeners, target=target, token_file=Path("t"))
+                for each, target in ((port, "iris.py:Iris"), (encrypted, ""))
+            )
+            url = listeners.url
+
+    assert line == (
+        f"workers can connect to {address}: uncork worker iris.py:Iris --gateway {address} --token-file t; "
+        f"see {url}/status"
+    )
+    assert f"uncork worker TARGET --gateway {address} --token-file t --ca FILE; " in line_tls

@@ -1,0 +1,453 @@
+"""A worker that dials by itself: what it keeps between gateways, and how it ends."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from tests.workers.fake_gateway import (
+    CHALLENGE,
+    TOKEN,
+    Admitted,
+    Connection,
+    FakeTcpGateway,
+    worker_port,
+)
+from uncork_workers.process.hosted_service import HostedService, StageFailed
+from uncork_workers.process.remote_worker import RemoteWorker
+from uncork_workers.wire.dialing import VERSION, Dialer, GatewayRefuses
+from uncork_workers.wire.handshake import Challenge, Refusal
+from uncork_workers.wire.messages import Batch, Failed, Hello, Leaving, Message, Ready, Reply, WarmUp
+from uncork_workers.wire.overrides import for_all_apis
+
+SERVICE = """
+import os
+import signal
+import threading
+from uncork_workers.definition.adapters import Json
+from uncork_workers.definition.service import Service, api
+
+def note(text):
+    with open("noted", "a") as file:
+        file.write(text + " ")
+
+def stop(times):
+    for _ in range(times):
+        signal.raise_signal(signal.SIGTERM)
+
+class Noting(Service):
+    def setup(self):
+        note(f"setup{self.worker_index}")
+
+    def teardown(self):
+        note("teardown")
+
+    @api(input=Json(), warmup=1)
+    def index(self, items):
+        return [self.worker_index] * len(items)
+
+    @api(input=Json())
+    def stop(self, items):
+        try:
+            stop(items[0])
+        except Exception:
+            note("caught")
+        return items
+
+    @api(input=Json())
+    def hang(self, items):
+        note("hangs")
+        threading.Event().wait()
+
+class StopsInSetup(Noting):
+    def setup(self):
+        super().setup()
+        stop(1)
+
+class StopsInTeardown(Noting):
+    def teardown(self):
+        super().teardown()
+        stop(1)
+        note("went on")
+
+class Broken(Noting):
+    def setup(self):
+        open("in setup", "w").close()
+        while not os.path.exists("go on"):
+            pass
+        raise ValueError("no model")
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(project: Path) -> Iterator[Path]:
+    """A folder with services; signal handlers are restored afterwards."""
+    (project / "noting.py").write_text(SERVICE)
+    saved = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield project
+    for number, handler in saved.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def gateway() -> Iterator[FakeTcpGateway]:
+    with worker_port() as made:
+        yield made
+
+
+def noted() -> list[str]:
+    return Path("noted").read_text().split()
+
+
+def run(
+    gateway: FakeTcpGateway,
+    target: str = "noting.py:Noting",
+    *,
+    sleep: Callable[[float], object] = lambda seconds: None,
+) -> None:
+    """Run a worker until it stops; by default without pauses between dials."""
+    dialer = Dialer(addresses=[gateway.address], token=TOKEN, instance="i")
+    with contextlib.closing(HostedService(target)) as hosted:
+        RemoteWorker(hosted, dialer, node="far", sleep=sleep).run()
+
+
+def during(
+    gateway: FakeTcpGateway, talk: Callable[[], None], target: str = "noting.py:Noting"
+) -> Future[None]:
+    """Run a worker while a gateway talks to it."""
+    talking = gateway.during(talk)
+    run(gateway, target)
+    return talking
+
+
+def stop() -> None:
+    """Send SIGTERM to the worker, which runs in the main thread."""
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGTERM)
+
+
+def started(admitted: Admitted) -> list[Message]:
+    """Return what a worker sends until it is ready."""
+    said = [admitted.worker.next().message]
+    while not isinstance(said[-1], Ready):
+        said.append(admitted.worker.next().message)
+    return said
+
+
+def batch(number: int, api: str, body: bytes, *, timeout_s: float = 60.0) -> tuple[Batch, list[bytes]]:
+    return Batch(number, api, 9, [len(body)], [1], timeout_s=timeout_s), [body]
+
+
+def leave(worker: Connection) -> None:
+    """Have an idle worker leave."""
+    stop()
+    assert worker.next().message == Leaving()
+    worker.close()
+
+
+def test_a_worker_keeps_its_service_for_the_next_gateway(
+    gateway: FakeTcpGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The index may be another one."""
+
+    def talk() -> None:
+        for index in (4, 7):
+            admitted = gateway.admit(index=index)
+            hello, _ = started(admitted)
+            assert isinstance(hello, Hello)
+            assert (hello.index, hello.launch, hello.host, hello.version) == (index, None, "far", VERSION)
+            admitted.worker.send(batch(1, "index", b"0"))
+            assert admitted.worker.next().payload == b"%d" % index
+            if index == 7:
+                leave(admitted.worker)
+            admitted.worker.close()
+
+    during(gateway, talk).result()
+    assert noted() == ["setup4", "teardown"]
+    [gone] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert gone == f"gateway {gateway.address} is gone (it closed the connection); dialing again"
+
+
+def test_the_warm_up_is_repeated_when_the_gateway_has_other_settings(gateway: FakeTcpGateway) -> None:
+    def talk() -> None:
+        small, large = (for_all_apis({"mb_max_batch_size": size}) for size in (1, 2))
+        sizes = []
+        for seconds, overrides in ((60.0, small), (60.0, small), (60.0, large), (0.0, large)):
+            admitted = gateway.admit(warmup_seconds=seconds, overrides=overrides)
+            said = started(admitted)
+            sizes.append([one.rows for one in said if isinstance(one, WarmUp)])
+            ready = said[-1]
+            assert isinstance(ready, Ready)
+            profiles.append(len(ready.profile.get("index", [])))
+            if seconds == 0:
+                leave(admitted.worker)
+            admitted.worker.close()
+        assert sizes == [[1], [], [1, 2], []]
+
+    profiles: list[int] = []
+    during(gateway, talk).result()
+    assert profiles == [1, 1, 2, 0]
+
+
+def test_a_gateway_that_goes_in_the_warm_up_is_no_failure_of_it(gateway: FakeTcpGateway) -> None:
+    def talk() -> None:
+        for last in (False, True):
+            admitted = gateway.admit(warmup_seconds=60, overrides=for_all_apis({"mb_max_batch_size": 1}))
+            if not last:
+                admitted.worker.close()
+                continue
+            assert started(admitted)[1] == WarmUp("index", 1)
+            leave(admitted.worker)
+
+    during(gateway, talk).result()
+    assert noted() == ["setup0", "teardown"]
+
+
+def test_a_signal_ends_a_worker_that_dials(gateway: FakeTcpGateway) -> None:
+    """In the handshake, which the gateway does not go on with."""
+
+    def talk() -> None:
+        newcomer = gateway.accept()
+        newcomer.send(CHALLENGE)
+        newcomer.application()
+        stop()
+        assert newcomer.gone()
+        newcomer.close()
+
+    during(gateway, talk).result()
+    assert not Path("noted").exists()
+
+
+def test_a_signal_ends_a_worker_that_finds_no_gateway(
+    gateway: FakeTcpGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While it pauses. It logs the same reason once."""
+    pauses = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 20:
+            signal.raise_signal(signal.SIGTERM)
+
+    def talk() -> None:
+        for _ in range(20):
+            gateway.accept().close()
+
+    talking = gateway.during(talk)
+    run(gateway, sleep=pause)
+    talking.result()
+    assert len(pauses) == 20
+    reason = "the gateway closed the connection during the handshake; its log says why"
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        f"no gateway answers, dialing again: {gateway.address}: {reason}"
+    ]
+
+
+def test_a_signal_ends_a_worker_in_its_setup(gateway: FakeTcpGateway) -> None:
+    """Which has set up nothing that could be torn down."""
+
+    def talk() -> None:
+        worker, _ = gateway.admit()
+        assert [type(frame.message) for frame in worker.rest()] == [Hello]
+        worker.close()
+
+    during(gateway, talk, "noting.py:StopsInSetup").result()
+    assert noted() == ["setup0"]
+
+
+def test_a_signal_lets_a_worker_finish_its_batch(gateway: FakeTcpGateway) -> None:
+    def talk() -> None:
+        admitted = gateway.admit()
+        started(admitted)
+        admitted.worker.send(batch(1, "stop", b"1"))
+        reply, leaving = admitted.worker.next(), admitted.worker.next()
+        assert isinstance(reply.message, Reply)
+        assert (reply.message.statuses, reply.payload, leaving.message) == ([200], b"1", Leaving())
+        admitted.worker.close()
+
+    during(gateway, talk).result()
+    assert noted() == ["setup0", "teardown"]
+
+
+def test_a_second_signal_ends_the_batch(gateway: FakeTcpGateway) -> None:
+    """The handler cannot catch it as an Exception."""
+
+    def talk() -> None:
+        admitted = gateway.admit()
+        started(admitted)
+        admitted.worker.send(batch(1, "stop", b"2"))
+        assert admitted.worker.rest() == []
+        admitted.worker.close()
+
+    during(gateway, talk).result()
+    assert noted() == ["setup0", "teardown"]
+
+
+def test_a_gateway_that_refuses_ends_the_worker(gateway: FakeTcpGateway) -> None:
+    """Its token or protocol will not change."""
+
+    def talk() -> None:
+        newcomer = gateway.accept()
+        newcomer.send(CHALLENGE)
+        newcomer.application()
+        newcomer.send(Refusal(reason="token", message="another token"))
+        newcomer.close()
+
+    with pytest.raises(GatewayRefuses, match="another token"):
+        during(gateway, talk)
+
+
+def test_a_gateway_of_another_version_is_warned_of(
+    gateway: FakeTcpGateway, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "tests.workers.fake_gateway.CHALLENGE", Challenge(CHALLENGE.nonce, CHALLENGE.protocol, "9.9")
+    )
+
+    def talk() -> None:
+        admitted = gateway.admit()
+        started(admitted)
+        leave(admitted.worker)
+
+    during(gateway, talk).result()
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith(f"the gateway has uncork 9.9, this worker has {VERSION}; install the same")
+
+
+@pytest.mark.parametrize("gateway_stays", [False, True])
+def test_a_setup_that_fails_ends_the_worker(gateway: FakeTcpGateway, gateway_stays: bool) -> None:
+    """With its own error, also if the gateway has gone meanwhile and cannot be told."""
+
+    def talk() -> None:
+        worker, _ = gateway.admit()
+        while not Path("in setup").exists():
+            pass
+        if not gateway_stays:
+            worker.close()
+        Path("go on").touch()
+        if gateway_stays:
+            _, failed = (frame.message for frame in worker.rest())
+            assert isinstance(failed, Failed)
+            assert (failed.stage, failed.message) == ("setup", "ValueError: no model")
+            worker.close()
+
+    talking = gateway.during(talk)
+    with pytest.raises(StageFailed, match="ValueError: no model"):
+        run(gateway, "noting.py:Broken")
+    talking.result()
+
+
+def test_a_batch_that_cannot_be_read_is_not_overdue_later(gateway: FakeTcpGateway) -> None:
+    """The worker ends the connection, dials again, and has no batch that could be overdue."""
+    hosted = HostedService("noting.py:Noting")
+
+    def talk() -> None:
+        admitted = gateway.admit()
+        started(admitted)
+        broken, _ = batch(1, "index", b"00")
+        admitted.worker.send((broken, [b"0"]))
+        assert admitted.worker.rest() == []
+        admitted.worker.close()
+        admitted = gateway.admit()
+        started(admitted)
+        due.append(hosted.due_at)
+        leave(admitted.worker)
+
+    due: list[float] = []
+    talking = gateway.during(talk)
+    dialer = Dialer(addresses=[gateway.address], token=TOKEN, instance="i")
+    RemoteWorker(hosted, dialer, node="far", sleep=lambda seconds: None).run()
+    talking.result()
+    assert due == [float("inf")]
+
+
+def test_a_worker_whose_connections_end_at_once_dials_less_and_less(gateway: FakeTcpGateway) -> None:
+    """As when the gateway cannot read its messages."""
+
+    def talk() -> None:
+        for _ in range(10):
+            gateway.admit().worker.close()
+        admitted = gateway.admit()
+        started(admitted)
+        leave(admitted.worker)
+
+    delays: list[float] = []
+    talking = gateway.during(talk)
+    run(gateway, sleep=delays.append)
+    talking.result()
+    assert len(delays) == 10
+    for delay, least in zip(delays, (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5), strict=True):
+        assert least <= delay <= 3 * least
+
+
+COMMAND = """
+from contextlib import closing
+import sys
+from uncork_workers.process.hosted_service import HostedService
+from uncork_workers.process.remote_worker import RemoteWorker
+from uncork_workers.wire.dialing import Dialer, read_addresses
+
+with closing(HostedService("noting.py:" + sys.argv[2])) as hosted:
+    dialer = Dialer(addresses=read_addresses(sys.argv[1]), token=b"0123456789abcdef", instance="i")
+    RemoteWorker(hosted, dialer, node="far").run()
+"""
+
+
+@contextlib.contextmanager
+def process(gateway: FakeTcpGateway, service: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a worker as a process of its own."""
+    command = [sys.executable, "-c", COMMAND, str(gateway.address), service]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as made:
+        try:
+            yield made
+        finally:
+            made.kill()
+
+
+def test_an_overdue_batch_ends_the_process(gateway: FakeTcpGateway) -> None:
+    """No gateway could kill it."""
+    with process(gateway, "Noting") as running:
+        admitted = gateway.admit()
+        started(admitted)
+        admitted.worker.send(batch(1, "hang", b"0", timeout_s=0.0))
+        assert admitted.worker.rest() == []
+        admitted.worker.close()
+        _, errors = running.communicate(timeout=60)
+
+    assert running.returncode == 1
+    assert b"a batch exceeds its timeout; ending this worker" in errors
+    assert noted() == ["setup0", "hangs"]
+
+
+def test_a_signal_in_the_teardown_ends_the_process(gateway: FakeTcpGateway) -> None:
+    """Without a traceback."""
+    with process(gateway, "StopsInTeardown") as running:
+        admitted = gateway.admit()
+        started(admitted)
+        running.send_signal(signal.SIGTERM)
+        assert admitted.worker.next().message == Leaving()
+        admitted.worker.close()
+        _, errors = running.communicate(timeout=60)
+
+    assert running.returncode == -signal.SIGTERM
+    assert errors == b""
+    assert noted() == ["setup0", "teardown"]
+
+
+def test_signals_of_the_process_are_its_own_again(gateway: FakeTcpGateway) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def talk() -> None:
+        admitted = gateway.admit()
+        started(admitted)
+        leave(admitted.worker)
+
+    during(gateway, talk).result()
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -1,0 +1,185 @@
+"""The messages of the handshake, and the proofs in them."""
+
+import string
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uncork_workers.wire.frames import FrameError
+from uncork_workers.wire.handshake import (
+    HEAD_BYTES,
+    LEAST_TOKEN_BYTES,
+    MAX_APPLICATION_BYTES,
+    NONCE_BYTES,
+    Application,
+    Challenge,
+    Greeting,
+    Refusal,
+    Welcome,
+    decode_greeting,
+    encode_greeting,
+    gateway_proof,
+    greeting_length,
+    is_same,
+    printable,
+    read_greeting,
+    read_token,
+    worker_proof,
+)
+from uncork_workers.wire.overrides import Override
+
+NONCES = st.binary(min_size=NONCE_BYTES, max_size=NONCE_BYTES)
+NAMES = st.text(max_size=256)
+NUMBERS = st.integers(0, 2**63 - 1)
+OVERRIDES = st.builds(Override, argument=st.text(), value=NUMBERS)
+REASONS = st.sampled_from(["protocol", "token", "invalid", "timeout", "too_many", "tls"])
+GREETINGS: st.SearchStrategy[Greeting] = st.one_of(
+    st.builds(Challenge, nonce=NONCES, protocol=NUMBERS, version=NAMES),
+    st.builds(
+        Application,
+        nonce=NONCES,
+        proof=st.binary(max_size=64),
+        protocol=NUMBERS,
+        version=NAMES,
+        instance=NAMES.filter(bool),
+        launch=st.none() | NUMBERS,
+        standby=st.booleans(),
+    ),
+    st.builds(
+        Welcome,
+        proof=st.binary(max_size=64),
+        index=NUMBERS,
+        overrides=st.lists(OVERRIDES, max_size=3),
+        warmup_seconds=st.floats(allow_nan=False),
+    ),
+    st.builds(Refusal, reason=REASONS, message=st.text()),
+)
+
+
+class Bytes:
+    """Hands out received bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __call__(self, count: int) -> bytes:
+        if len(self.data) < count:
+            raise EOFError
+        taken, self.data = self.data[:count], self.data[count:]
+        return taken
+
+
+@given(GREETINGS)
+def test_a_greeting_survives_the_wire(greeting: Greeting) -> None:
+    """Nothing that follows it is read."""
+    received = Bytes(encode_greeting(greeting) + b"frames")
+
+    assert read_greeting(received, type(greeting), most=2**20) == greeting
+    assert received.data == b"frames"
+
+
+@given(GREETINGS, st.sampled_from([Challenge, Application, Welcome]))
+def test_only_the_expected_greeting_or_a_refusal_is_accepted(
+    greeting: Greeting, expected: type[Challenge] | type[Application] | type[Welcome]
+) -> None:
+    received = Bytes(encode_greeting(greeting))
+    if isinstance(greeting, (expected, Refusal)):
+        assert read_greeting(received, expected, most=2**20) == greeting
+    else:
+        with pytest.raises(FrameError, match="does not speak Uncork's worker protocol"):
+            read_greeting(received, expected, most=2**20)
+
+
+@given(st.binary(max_size=200))
+def test_bytes_of_a_stranger_are_a_frame_error_or_not_enough(data: bytes) -> None:
+    with pytest.raises((FrameError, EOFError)):
+        read_greeting(Bytes(data), Application, most=MAX_APPLICATION_BYTES)
+
+
+@given(st.binary(max_size=100))
+def test_the_header_of_a_stranger_is_a_frame_error(header: bytes) -> None:
+    with pytest.raises(FrameError):
+        decode_greeting(header, Application)
+
+
+@pytest.mark.parametrize("head", [b"\0\0\x10\x01\0\0\0\0", b"\xff" * 8, b"\0\0\0\1\0\0\0\1"])
+def test_a_greeting_is_small_and_has_no_payload(head: bytes) -> None:
+    with pytest.raises(FrameError, match="does not speak"):
+        greeting_length(head, most=MAX_APPLICATION_BYTES)
+
+
+def test_the_largest_greeting_is_allowed() -> None:
+    assert greeting_length(b"\0\0\x10\0\0\0\0\0", most=MAX_APPLICATION_BYTES) == MAX_APPLICATION_BYTES
+
+
+def test_the_largest_application_of_a_worker_fits() -> None:
+    """All names at their limits, in characters of four bytes."""
+    name = "\U0001f37e" * 256
+    largest = Application(
+        nonce=bytes(NONCE_BYTES), proof=bytes(32), protocol=2**63, version=name, instance=name, launch=2**63
+    )
+
+    assert len(encode_greeting(largest)) - HEAD_BYTES <= MAX_APPLICATION_BYTES
+
+
+@pytest.mark.parametrize("size", [0, NONCE_BYTES - 1, NONCE_BYTES + 1])
+def test_a_nonce_of_another_size_is_refused(size: int) -> None:
+    """The proof's message would be ambiguous: bytes could move from one nonce to the other."""
+    header = msgspec.msgpack.encode(Challenge(nonce=bytes(size), protocol=1, version="1"))
+    with pytest.raises(FrameError, match=r"\$.nonce"):
+        decode_greeting(header, Challenge)
+
+
+def test_a_process_must_identify_itself() -> None:
+    header = msgspec.msgpack.encode(
+        Application(nonce=bytes(NONCE_BYTES), proof=b"", protocol=1, version="1", instance="")
+    )
+    with pytest.raises(FrameError, match=r"\$.instance"):
+        decode_greeting(header, Application)
+
+
+@given(NONCES, NONCES)
+def test_a_proof_is_for_one_token_role_and_pair_of_nonces(challenge: bytes, nonce: bytes) -> None:
+    token, other = b"t" * LEAST_TOKEN_BYTES, b"u" * LEAST_TOKEN_BYTES
+    proof = worker_proof(token, challenge, nonce)
+    changed = bytes([challenge[0] ^ 1]) + challenge[1:]
+    forged = [
+        gateway_proof(token, challenge, nonce),
+        worker_proof(other, challenge, nonce),
+        worker_proof(token, changed, nonce),
+        worker_proof(token, challenge, changed),
+        proof[:-1],
+        b"",
+    ]
+
+    assert is_same(proof, worker_proof(token, challenge, nonce))
+    assert not any(is_same(one, proof) for one in forged)
+
+
+def test_the_role_is_not_part_of_the_nonces() -> None:
+    """No worker's proof is a gateway's proof of other nonces."""
+    token, zeros = b"t" * LEAST_TOKEN_BYTES, bytes(NONCE_BYTES)
+    assert worker_proof(token, zeros, zeros) != gateway_proof(token, zeros, zeros)
+
+
+def test_a_token_is_the_stripped_text() -> None:
+    assert read_token("  0123456789abcdef\n") == b"0123456789abcdef"
+
+
+@pytest.mark.parametrize("text", ["", "0123456789abcde", f"{'': <40}\n"])
+def test_a_token_that_is_too_short_is_told(text: str) -> None:
+    says = rf"the token has {len(text.strip())} bytes, it must have at least 16; make one with: openssl rand"
+    with pytest.raises(ValueError, match=says):
+        read_token(text)
+
+
+@given(st.text())
+def test_text_of_a_stranger_is_one_printable_line(text: str) -> None:
+    assert printable(text).isprintable()
+
+
+def test_printable_text_stays() -> None:
+    assert printable(f"Grüße {string.punctuation}") == f"Grüße {string.punctuation}"
+    assert printable("a\nb\x1b[31m") == "a\\nb\\x1b[31m"
