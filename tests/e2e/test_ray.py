@@ -9,12 +9,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+import psutil
 import pytest
 
 from tests.e2e.server import HTTP, ROOT, Server, eventually, running
@@ -244,3 +245,25 @@ def test_a_wrong_address_is_an_error(target: str, on: str, says: str) -> None:
         assert server.exit_code() == 2
         assert says in server.output
         assert len(server.output.splitlines()) == 1
+
+
+def test_no_request_is_lost_with_a_node(cluster: Cluster, target: str) -> None:
+    """The last test: this cluster has one node less afterwards."""
+    with serving(target, cluster.head) as server:
+        all_ready(server, 2)
+        [lost, stays] = hosts(server)
+
+        def kill() -> None:
+            raylet = psutil.Process(lost).parents()[1]
+            assert raylet.name() == "raylet"
+            for process in (*raylet.children(recursive=True), raylet):
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            eventually(lambda: lost not in hosts(server))
+            eventually(lambda: len(hosts(server)) == 2, within_s=_START_S)
+            eventually(lambda: server.metric("uncork_workers", state="starting") == 0, within_s=_START_S)
+
+        statuses = statuses_while(server, kill)
+
+        assert statuses.keys() == {200}
+        assert stays in hosts(server)

@@ -34,6 +34,7 @@ def test_a_shortage_names_needs_and_resources(needs: dict[str, float], says: str
             "Raised in creation:\n File x\nModuleNotFoundError: No module named 'uncork'",
             "ModuleNotFoundError: No module named 'uncork'",
         ),
+        ("The actor died.\nThe actor died because its node has died. Node Id: 1", "its node has died"),
         ("", "ValueError"),
     ],
 )

@@ -128,6 +128,10 @@ def describe_shortage(
 
 def one_line(error: Exception) -> str:
     """Return the essence of an error of Ray, which may contain several tracebacks."""
+    if type(error).__name__ == "ActorUnavailableError":
+        return "Ray cannot reach its node"
+    if "node has died" in str(error) or "node was terminated" in str(error):
+        return "its node has died"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if re.match(r"[\w.]*(Error|Exception): ", line)]
     return (causes or lines or [type(error).__name__])[-1 if causes else 0]

@@ -184,8 +184,10 @@ class Driver:
     def _fail(self, launch: int, error: Exception) -> None:
         if isinstance(error, ConnectionError):
             self.lost.set()
+        elif launch in self._pending or launch not in self._actors:
+            self._send(Ended(launch, reason=f"could not be started by Ray: {cluster.one_line(error)}"))
         else:
-            self._send(Ended(launch, reason=f"could not be run by Ray: {cluster.one_line(error)}"))
+            self._send(Ended(launch, reason=f"was lost: {cluster.one_line(error)}"))
 
     def _name(self, launch: int) -> str:
         return f"uncork-{self._gateway}-{launch}"
