@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
-import sys
-from asyncio.subprocess import PIPE, Process
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from secrets import token_hex
 
 from uncork_workers.plural import plural
 from uncork_workers.process.worker import EXIT_UNREACHABLE
 from uncork_workers.ray.code_shipping import Packer
+from uncork_workers.ray.helper_process import HELPER, HelperProcess
 from uncork_workers.ray.messages import (
-    LONGEST_LINE_BYTES,
     Attach,
     Code,
     Command,
@@ -27,11 +23,8 @@ from uncork_workers.ray.messages import (
     Event,
     Kill,
     Launch,
-    Refused,
     Started,
     Waiting,
-    decode_event,
-    encode,
 )
 from uncork_workers.supervision.gpus import GPU_VARIABLE
 from uncork_workers.supervision.launcher import Dialing, WorkerProcess
@@ -39,10 +32,6 @@ from uncork_workers.supervision.processes import describe_exit
 from uncork_workers.supervision.supervisor import backoff_s
 
 log = logging.getLogger("uncork.gateway")
-
-HELPER = (sys.executable, "-m", "uncork_workers.ray")
-_CLOSE_S = 5.0
-_LAST_LINES = 20
 
 
 class RayUnusable(Exception):
@@ -88,17 +77,6 @@ class _Planned:
     is_started: bool = False
 
 
-@dataclass(slots=True)
-class _Helper:
-    """A running helper process."""
-
-    process: Process
-    errors: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
-    """Its last lines on stderr."""
-    refusal: str = ""
-    connected: Connected | None = None
-
-
 class RayLauncher:
     """The worker processes of one service on a Ray cluster; a :class:`Launcher`.
 
@@ -132,7 +110,7 @@ class RayLauncher:
         self._killed: set[int] = set()
         """Launches whose end a helper has not confirmed."""
         self._packing = asyncio.Lock()
-        self._helper: _Helper | None = None
+        self._helper: HelperProcess | None = None
         self._connected: asyncio.Future[Connected] = asyncio.get_running_loop().create_future()
         """The first connection; later ones do not change how workers reach the gateway."""
         self._reaches: Dialing | None = None
@@ -207,64 +185,30 @@ class RayLauncher:
     async def _run_helper(self) -> tuple[bool, str]:
         """Run a helper until it ends; return whether it was connected, and why it ended."""
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=PIPE,
-                start_new_session=True,  # Ctrl-C in the terminal must reach only the gateway
-                limit=LONGEST_LINE_BYTES,
-            )
+            helper = self._helper = await HelperProcess.start(self._command)
         except OSError as error:
             return False, f"the helper process for Ray cannot be started: {error}"
-        helper = self._helper = _Helper(process)
-        listening = asyncio.create_task(self._collect_errors(helper))
-        line = b""
         try:
-            self._send(Connect(self._workers.address, self._gateway))
-            assert process.stdout is not None
-            while not helper.refusal and (line := await process.stdout.readline()):
-                self._received(helper, decode_event(line))
-        except ValueError:  # also of msgspec
-            helper.refusal = f"the helper process for Ray printed {line!r}"
+            helper.send(Connect(self._workers.address, self._gateway))
+            async for event in helper.events():
+                self._received(event)
         finally:
             self._helper = None
-            await self._end_helper(process)
-            await listening
-        return helper.connected is not None, helper.refusal or _describe_end(helper)
-
-    async def _end_helper(self, process: Process) -> None:
-        """Let a helper kill its actors and exit; end it if it takes too long."""
-        assert process.stdin is not None
-        process.stdin.close()
-        if process.returncode is None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), _CLOSE_S)
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-    async def _collect_errors(self, helper: _Helper) -> None:
-        assert helper.process.stderr is not None
-        with contextlib.suppress(ValueError):  # a line is longer than the limit
-            while line := await helper.process.stderr.readline():
-                helper.errors.append(line.decode(errors="replace").strip())
+            reason = await helper.end()
+        return helper.is_connected, reason
 
     @property
     def _is_connected(self) -> bool:
-        return self._helper is not None and self._helper.connected is not None
+        return self._helper is not None and self._helper.is_connected
 
     def _send(self, command: Command) -> None:
-        if self._helper is not None and self._helper.process.stdin is not None:
-            self._helper.process.stdin.write(encode(command))
+        if self._helper is not None:
+            self._helper.send(command)
 
-    def _received(self, helper: _Helper, event: Event) -> None:
+    def _received(self, event: Event) -> None:
         match event:
             case Connected():
-                helper.connected = event
                 self._resume(event)
-            case Refused(message=message):
-                helper.refusal = message
             case Started(launch=launch) if launch in self._planned:
                 self._planned[launch].is_started = True
             case Ended(launch=launch, code=code, reason=reason):
@@ -342,16 +286,3 @@ class RayLauncher:
 
 def _workers_are(count: int) -> str:
     return f"{plural(count, 'worker')} {'is' if count == 1 else 'are'}"
-
-
-def _describe_end(helper: _Helper) -> str:
-    """Return how a helper ended that gave no reason."""
-    code = helper.process.returncode or 0
-    last = next((line for line in reversed(helper.errors) if line and not line.startswith("[")), "")
-    how = f"the helper process for Ray {describe_exit(code)}"
-    if helper.connected is None and code != 0:
-        how = (
-            f"{how} while it connected; an address HOST:PORT needs a Ray node on this machine (ray start "
-            "--address HOST:PORT --num-cpus 0), ray://HOST:10001 does not"
-        )
-    return f"{how} ({last})" if last else how
