@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import httpx
 import psutil
 import pytest
+import trustme
 
 from tests.e2e.server import HTTP, ROOT, Server, eventually, running
 
@@ -217,8 +218,12 @@ def test_missing_resources_are_reported(cluster: Cluster, target: str) -> None:
     assert cluster.actors() == 0
 
 
-def test_workers_can_be_started_through_ray_client(cluster: Cluster, target: str) -> None:
-    with serving(target, cluster.client, "--worker-cpus", "0.5", workers=1) as server:
+def test_workers_can_be_started_through_ray_client(cluster: Cluster, target: str, tmp_path: Path) -> None:
+    """They connect over TLS, and trust the gateway's certificate although they do not know who signed it."""
+    certificate = tmp_path / "server.pem"
+    trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(certificate))
+    options = ("--worker-tls-cert", str(certificate), "--worker-cpus", "0.5")
+    with serving(target, cluster.client, *options, workers=1) as server:
         all_ready(server, 1)
         assert who(server)["version"] == 1
     assert cluster.actors() == 0

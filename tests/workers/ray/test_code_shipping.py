@@ -83,6 +83,8 @@ def test_a_folder_that_is_too_large_is_an_error(folder: Path, into: Path) -> Non
 
 def test_several_processes_may_unpack_at_once(folder: Path, into: Path, tmp_path: Path) -> None:
     """One of them wins, the others use its folder, and nothing else is left."""
+    for number in range(200):  # takes long enough that some of them meet
+        (folder / f"{number}.txt").touch()
     code = Packer(folder, into).pack()
     content = Path(code.archive).read_bytes()
     with ThreadPoolExecutor(8) as threads:

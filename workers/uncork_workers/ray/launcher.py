@@ -33,6 +33,9 @@ from uncork_workers.supervision.supervisor import backoff_s
 
 log = logging.getLogger("uncork.gateway")
 
+# Ray Client gives up after 30 s; where something else listens, Ray itself may never do.
+_CONNECT_S = 40.0
+
 
 class RayUnusable(Exception):
     """The cluster cannot be used; the message says why, for people."""
@@ -127,12 +130,22 @@ class RayLauncher:
         await self._pack()
         self._runs = asyncio.create_task(self._keep_helper())
         try:
-            connected = await asyncio.shield(self._connected)
+            connected = await self._first_connection()
             self._reaches = self._dialing(connected)
         except BaseException:
             await self.close()
             raise
         return connected
+
+    async def _first_connection(self) -> Connected:
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                return await asyncio.shield(self._connected)
+        except TimeoutError:
+            message = (
+                f"{self._workers.address} has not answered within {_CONNECT_S:g} s; is it a Ray cluster?"
+            )
+            raise RayUnusable(message) from None
 
     async def launch(self, index: int, *, standby: bool = False) -> WorkerProcess:
         """Start a worker process, as soon as Ray can; see :class:`Launcher`."""
