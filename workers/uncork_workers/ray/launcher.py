@@ -33,8 +33,8 @@ from uncork_workers.supervision.supervisor import backoff_s
 
 log = logging.getLogger("uncork.gateway")
 
-# Ray Client gives up after 30 s; where something else listens, Ray itself may never do.
-_CONNECT_S = 40.0
+# Ray may try for ever where something else listens.
+_CONNECT_S = 90.0
 
 
 class RayUnusable(Exception):
@@ -148,7 +148,6 @@ class RayLauncher:
             raise RayUnusable(message) from None
 
     async def launch(self, index: int, *, standby: bool = False) -> WorkerProcess:
-        """Start a worker process, as soon as Ray can; see :class:`Launcher`."""
         code = await self._pack()
         launch = next(self._launches)
         worker = WorkerProcess(index, launch, asyncio.get_running_loop().create_future())
