@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 
 _CONNECT_S = 5.0
+_LONGEST_LINE = 200
 _CLIENT = "ray://"
 _NAMESPACE = "uncork"
 AUTO = "auto"
@@ -134,7 +135,8 @@ def one_line(error: Exception) -> str:
         return "its node has died"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if re.match(r"[\w.]*(Error|Exception): ", line)]
-    return (causes or lines or [type(error).__name__])[-1 if causes else 0]
+    line = (causes or lines or [type(error).__name__])[-1 if causes else 0]
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} …"
 
 
 def _require_reachable(address: str) -> None:

@@ -38,6 +38,8 @@ from uncork_workers.ray.messages import (
 _CHECK_EVERY_S = 1.0
 # Starting an actor takes a second or two, and longer on a machine that starts many.
 _LONG_WAIT_S = 15.0
+_ANSWER_S = 5.0
+_SILENT = "the Ray cluster does not answer"
 
 
 def main() -> int:
@@ -46,9 +48,7 @@ def main() -> int:
     out = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     asyncio.run(_serve(out))
-    out.close()
-    # Without Ray's shutdown, which waits for a head that may be gone. All actors are detached.
-    os._exit(0)
+    return 0
 
 
 async def _serve(out: BinaryIO) -> None:
@@ -71,6 +71,8 @@ async def _serve(out: BinaryIO) -> None:
         out.write(encode(Refused("the connection to the Ray cluster is lost")))
     else:
         driver.kill_all()
+    # Without Ray's shutdown and threads, which may wait for a head that is gone. All actors are detached.
+    os._exit(0)
 
 
 class Driver:
@@ -90,6 +92,8 @@ class Driver:
         self._codes: dict[str, Any] = {}
         """References to archives in Ray's object store, by digest."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._asking: asyncio.Task[str] | None = None
+        """Asks the cluster for its resources, which takes minutes if it cannot be reached."""
         self.lost = asyncio.Event()
 
     async def obey(self, lines: asyncio.StreamReader) -> None:
@@ -97,7 +101,7 @@ class Driver:
         while line := await lines.readline():
             match decode_command(line):
                 case Launch() as command:
-                    self._launch(command)
+                    await self._launch(command)
                 case Attach() as command:
                     self._attach(command)
                 case Kill(launch=launch):
@@ -120,20 +124,35 @@ class Driver:
             }
             reason = ""
             if late:
-                reason = await asyncio.to_thread(cluster.why_waiting, next(iter(late.values())))
+                reason = await self._why_waiting(next(iter(late.values())))
             waiting = Waiting([launch for launch in late if launch in self._pending], reason)
             if waiting != reported:
                 self._send(waiting)
                 reported = waiting
 
-    def _launch(self, command: Launch) -> None:
+    async def _why_waiting(self, needs: Mapping[str, float]) -> str:
+        if self._asking is None:
+            self._asking = asyncio.create_task(asyncio.to_thread(cluster.why_waiting, needs))
+        await asyncio.wait([self._asking], timeout=_ANSWER_S)
+        if not self._asking.done():
+            return _SILENT
+        asked, self._asking = self._asking, None
+        return _SILENT if asked.exception() is not None else asked.result()
+
+    async def _launch(self, command: Launch) -> None:
+        self._pending[command.launch] = time.monotonic(), command.needs
         try:
-            arguments = (command.arguments, command.environment, *self._code(command.code))
-            actor = cluster.start_actor(Host, self._name(command.launch), command.needs, arguments)
+            actor = await asyncio.to_thread(self._start_actor, command)
         except Exception as error:
             self._fail(command.launch, error)
+            del self._pending[command.launch]
             return
         self._follow(command.launch, actor, command.needs)
+
+    def _start_actor(self, command: Launch) -> Any:
+        """Start an actor; blocks while the cluster does not answer."""
+        arguments = (command.arguments, command.environment, *self._code(command.code))
+        return cluster.start_actor(Host, self._name(command.launch), command.needs, arguments)
 
     def _code(self, code: Code | None) -> tuple[str, Any]:
         """Return the digest of an archive, and a reference to its content that all nodes can read."""
@@ -161,7 +180,7 @@ class Driver:
 
     def _follow(self, launch: int, actor: Any, needs: Mapping[str, float]) -> None:
         self._actors[launch] = actor
-        self._pending[launch] = time.monotonic(), needs
+        self._pending.setdefault(launch, (time.monotonic(), needs))
         task = asyncio.create_task(self._watch(launch, actor))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
