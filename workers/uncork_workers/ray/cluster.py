@@ -38,7 +38,13 @@ def connect(address: str) -> tuple[str, list[str]]:
     if address != AUTO:
         _require_reachable(address)
     try:
-        ray.init(address, namespace=_NAMESPACE, logging_level="error", log_to_driver=False)
+        try:
+            ray.init(address, namespace=_NAMESPACE, logging_level="error", log_to_driver=False)
+        except ConnectionError:
+            if not address.startswith(_CLIENT):
+                raise
+            # A busy head may take longer than Ray Client waits to start a process for the first connection.
+            ray.init(address, namespace=_NAMESPACE, logging_level="error", log_to_driver=False)
         nodes = [str(node["NodeManagerAddress"]) for node in ray.nodes() if node["Alive"]]
     except Exception as error:
         raise CannotConnect(_why_refused(address, error)) from None

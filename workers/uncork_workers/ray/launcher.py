@@ -33,7 +33,7 @@ from uncork_workers.supervision.supervisor import backoff_s
 
 log = logging.getLogger("uncork.gateway")
 
-# Ray may try for ever where something else listens.
+# Ray Client gives up after twice 30 s; Ray itself may try for ever where something else listens.
 _CONNECT_S = 90.0
 
 
