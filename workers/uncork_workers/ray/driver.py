@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,11 +57,14 @@ async def _serve(out: BinaryIO) -> None:
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     connect = decode_command(await lines.readline())
     assert isinstance(connect, Connect)
+    connected = threading.Event()
+    threading.Thread(target=_exit_with_gateway, args=(os.getppid(), connected), daemon=True).start()
     try:
         here, other_machines = cluster.connect(connect.address)
     except CannotConnect as error:
         out.write(encode(Refused(str(error))))
         return
+    connected.set()
     driver = Driver(connect.gateway, out)
     out.write(encode(Connected(here, other_machines)))
     reading = asyncio.create_task(driver.obey(lines))
@@ -73,6 +77,13 @@ async def _serve(out: BinaryIO) -> None:
         driver.kill_all()
     # Without Ray's shutdown and threads, which may wait for a head that is gone. All actors are detached.
     os._exit(0)
+
+
+def _exit_with_gateway(gateway: int, connected: threading.Event) -> None:
+    """End this process if the gateway ends before Ray is connected, which may block for ever."""
+    while not connected.wait(_CHECK_EVERY_S):
+        if os.getppid() != gateway:
+            os._exit(0)
 
 
 class Driver:
