@@ -74,7 +74,7 @@ LAYERS = {
         "tuning",
         "locust",
     ],
-    "uncork_workers": ["plural", "wire", "definition", "process", "supervision", "__main__"],
+    "uncork_workers": ["plural", "wire", "definition", "process", "supervision", "ray", "__main__"],
 }
 # What the dispatcher's core must do without. Its shell and @batched are not the core.
 IMPURE = {"asyncio", "time", "datetime", "random", "secrets", "logging", "threading", "socket", "http"}
@@ -189,3 +189,16 @@ def test_the_core_does_not_import_its_shell() -> None:
     shell = {"uncork_dispatcher.asyncio_dispatcher", "uncork_dispatcher.batched"}
 
     assert [file.name for file in core for module in imported(file) if module in shell] == []
+
+
+def test_only_the_helper_process_imports_ray() -> None:
+    """The gateway must not: Ray ends its process when the head of the cluster is lost."""
+    room = ROOMS["uncork_workers"]
+    wrong = {
+        str(file.relative_to(ROOT))
+        for name in ROOMS.keys() - {"benchmarks"}
+        for file in ROOMS[name].rglob("*.py")
+        if is_within("ray", {module.partition(".")[0] for module in imported(file)})
+    }
+
+    assert wrong == {str((room / "ray/cluster.py").relative_to(ROOT))}

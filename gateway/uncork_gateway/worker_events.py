@@ -33,12 +33,14 @@ class SupervisorActions:
         restarts: returns how many workers have been restarted so far.
         stands_by: reports a launch whose process is ready to take over.
         finished_batch: reports a launch whose process has finished a batch.
+        connection_lost: reports a launch whose process is not connected any more.
     """
 
     kill: Callable[[int], object]
     restarts: Callable[[], int]
     stands_by: Callable[[int], object] = lambda launch: None
     finished_batch: Callable[[int], object] = lambda launch: None
+    connection_lost: Callable[[int], object] = lambda launch: None
 
 
 class WorkerEvents:
@@ -149,6 +151,7 @@ class WorkerEvents:
         self._dispatcher.worker_lost(worker)
         if hello.launch is not None:
             self._dispatcher.worker_expected(hello.index)
+            self._supervisor.connection_lost(hello.launch)
         else:
             log.warning("worker %d on %s has disconnected", hello.index, hello.host)
 

@@ -25,8 +25,9 @@ def _patch() -> None:
     def dialing(socket_path: str, standby_path: str) -> Dialing:
         return over_tcp(f"127.0.0.1:{listener.getsockname()[1]}", _TOKEN)
 
+    placement: Any = import_module("uncork.cli.serve.placement")
     command: Any = import_module("uncork.cli.serve.command")
-    command.over_unix, command.Gateway.listen = dialing, listen_on_tcp
+    placement.over_unix, command.Gateway.listen = dialing, listen_on_tcp
 
 
 if __name__ == "__main__":

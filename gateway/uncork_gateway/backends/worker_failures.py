@@ -1,7 +1,7 @@
 """Progress of starting workers, and the reasons why none is ready, as text."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from uncork_dispatcher.plural import plural
@@ -44,8 +44,10 @@ class WorkerFailures:
     """
 
     def __init__(self, *, launches: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
-        self._waiting = "workers are starting" if launches else "waiting for workers on --worker-port"
+        self._nothing = "workers are starting" if launches else "waiting for workers on --worker-port"
         self._clock = clock
+        self._waiting: tuple[Sequence[int], str] = (), ""
+        """The indexes of workers that cannot be started at present, and why."""
         self._failed: dict[int, str] = {}
         """Failures that workers reported, by index, until they exit."""
         self._failed_standbys: dict[int, str] = {}
@@ -54,6 +56,10 @@ class WorkerFailures:
         self._last: _Death | None = None
         self._deaths: dict[int, _Death] = {}
         """The last death of each worker that has not been ready since, by index."""
+
+    def waiting(self, indexes: Sequence[int], reason: str) -> None:
+        """Note which workers cannot be started at present, and why."""
+        self._waiting = indexes, reason
 
     def setting_up(self, index: int) -> None:
         self._starts[index] = WorkerStartup("setup", "", self._clock())
@@ -99,15 +105,20 @@ class WorkerFailures:
     def text(self) -> str:
         """Return why no worker is ready."""
         now = self._clock()
+        indexes, reason = self._waiting
+        if indexes:
+            return f"{plural(len(indexes), 'worker')} waiting to be started: {reason}"
         if self._last is None:
-            return self._slowest(now) or self._waiting
+            return self._slowest(now) or self._nothing
         text, slowest = _describe(self._last, now), self._slowest(now)
         return f"{text}; {slowest}" if slowest else text
 
     def missing(self) -> dict[int, str]:
-        """Return the reason of each worker that has exited and not been ready since, by index."""
+        """Return the reason of each worker that cannot be started, or has exited and not been ready since."""
         now = self._clock()
-        return {index: _describe(death, now) for index, death in self._deaths.items()}
+        indexes, reason = self._waiting
+        deaths = {index: _describe(death, now) for index, death in self._deaths.items()}
+        return deaths | {index: f"worker {index} is waiting to be started: {reason}" for index in indexes}
 
     def starts(self) -> dict[int, WorkerStartup]:
         """Return the stages of workers that are not ready, by index; one that still imports has none."""

@@ -112,6 +112,19 @@ def test_each_worker_that_is_missing_is_told(on: Watched) -> None:
     assert on.missing() == {}
 
 
+def test_workers_that_cannot_be_started_come_first(on: Watched) -> None:
+    on.exited(0, "was killed by SIGKILL", failures=1, retry_s=0.1)
+    on.waiting([0, 2], "no room")
+    assert on.text() == "2 workers waiting to be started: no room"
+    assert on.missing() == {
+        0: "worker 0 is waiting to be started: no room",
+        2: "worker 2 is waiting to be started: no room",
+    }
+    on.waiting([], "")
+    assert on.text() == "worker 0 was killed by SIGKILL"
+    assert on.missing() == {0: "worker 0 was killed by SIGKILL"}
+
+
 def test_a_worker_without_a_supervisor_that_has_gone_is_not_missing(on: Watched) -> None:
     """Nobody starts it again. What it failed with is told until another one is ready."""
     on.setting_up(0)

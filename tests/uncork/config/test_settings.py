@@ -27,6 +27,8 @@ TEXTS = {
     "max_worker_memory": "5GB",
     "gpus": "7,",
     "workers": "2-7",
+    "on": "ray://head:10001",
+    "worker_address": "gateway:7000",
     "fair_by": "X-Tenant",
 }
 OF_KIND: dict[type, Any] = {int: 7, float: 7.5, list: ["x-one", "x-two"]}

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -414,3 +415,29 @@ def test_a_real_process_exits_with_the_code(place: Path) -> None:
 
     assert isinstance(said.result()[0].message, Failed)
     assert done.returncode == EXIT_LOAD
+
+
+def test_a_launched_worker_says_that_it_cannot_reach_the_gateway(project: Path) -> None:
+    """By its exit code, as its output may be on another machine."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "uncork_workers",
+            "m:S",
+            "--gateway",
+            address,
+            "--index",
+            "0",
+            "--launch",
+            "1",
+        ],
+        env={**os.environ, "UNCORK_WORKER_TOKEN": "a token for this test"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 3
+    assert f"cannot reach the gateway: {address}: " in ran.stderr

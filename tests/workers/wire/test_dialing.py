@@ -19,6 +19,7 @@ from uncork_workers.wire.dialing import (
     GatewayUnreachable,
     client_tls,
     read_addresses,
+    trusting,
 )
 from uncork_workers.wire.handshake import (
     MAX_APPLICATION_BYTES,
@@ -258,6 +259,24 @@ def test_a_certificate_must_be_of_a_trusted_authority(authority: trustme.CA, tmp
             with pytest.raises(GatewayRefuses, match=rf"^127\.0\.0\.1:\d+: .*{says}"):
                 dialer(gateway.address, tls=client_tls(tmp_path / ca)).dial()
             assert isinstance(failing.exception(), OSError)
+
+
+def test_a_launched_worker_trusts_one_certificate(authority: trustme.CA) -> None:
+    """Whoever signed it, and no other one of the same authority."""
+    given, other = (authority.issue_cert("127.0.0.1") for _ in range(2))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    given.configure_cert(context)
+    certificates = [one.cert_chain_pems[0].bytes().decode() for one in (given, other)]
+    with worker_port(context) as gateway:
+        admitting = gateway.during(gateway.admit)
+        connected = dialer(gateway.address, tls=trusting(certificates[0])).dial()
+        worker, _ = admitting.result()
+        connected.connection.close()
+        worker.close()
+        failing = gateway.during(gateway.accept)
+        with pytest.raises(GatewayRefuses, match="certificate"):
+            dialer(gateway.address, tls=trusting(certificates[1])).dial()
+        assert isinstance(failing.exception(), OSError)
 
 
 def test_a_gateway_without_tls_is_unreachable_over_tls(authority: trustme.CA, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from uncork.cli.configurable import takes_options
 from uncork.cli.serve import banner
 from uncork.cli.serve.gpus import require_gpus
 from uncork.cli.serve.options import ServeOptions, WorkerCount
+from uncork.cli.serve.placement import STANDBYS_SOCKET, WORKERS_SOCKET, check_placement, launching
 from uncork.cli.serve.startup_progress import StartupProgress
 from uncork.cli.serve.worker_port import open_worker_port
 from uncork.cli.usage import exit_code
@@ -33,8 +34,7 @@ from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_gateway.scaling import Scaling
 from uncork_gateway.worker_events import ServiceUnusable, SupervisorActions
-from uncork_workers.supervision.launcher import over_unix
-from uncork_workers.supervision.processes import Processes
+from uncork_workers.supervision.launcher import Launcher
 from uncork_workers.supervision.recycling import Recycler
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
 
@@ -42,11 +42,6 @@ if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import Traces
 
 log = logging.getLogger("uncork.gateway")
-
-_WORKERS = "workers.sock"
-_STANDBYS = "standby.sock"
-# A cached module counts as current if its source was written again within the same second.
-_RELOADING = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @takes_options
@@ -65,10 +60,12 @@ def run(options: ServeOptions) -> int:
     if options.reload and find_spec("watchfiles") is None:
         raise WrongUsage("--reload requires watchfiles; run pip install 'uncork[reload]'")
     console = log_to_terminal(options.log_level, options.log_format.value)
+    check_placement(options)
     require_gpus(options, warn=lambda text: log.warning("%s", text))
+    on_ray = options.ray_address is not None
     with (
         open_listeners(options) as listeners,
-        open_worker_port(options, workers=options.worker_count.most) as worker_port,
+        open_worker_port(options, workers=options.worker_count.most, on_ray=on_ray) as worker_port,
         own_folder() as folder,
         tracing(options.traces, os.environ) as traces,
     ):
@@ -83,7 +80,25 @@ async def _serve(
     traces: Traces | None,
     console: Console,
 ) -> int:
-    gateway, supervisor = _make(options, listeners, folder, traces)
+    supervisor: Supervisor
+    gateway = _gateway(options, listeners, traces, lambda: supervisor)
+    waiting = gateway.events.failures.waiting
+    async with launching(options, folder, worker_port, on_waiting=waiting) as launcher:
+        supervisor = _supervisor(options, launcher, gateway)
+        await gateway.listen(str(folder / WORKERS_SOCKET))
+        await gateway.listen(str(folder / STANDBYS_SOCKET), standby=True)
+        if worker_port is not None:
+            gateway.listen_on_tcp(worker_port)
+            if options.worker_token_file is not None:
+                target, file = options.target, options.worker_token_file
+                how = banner.waiting_for_workers(worker_port, listeners, target=target, token_file=file)
+                log.info("%s", how)
+        return await _run(options, listeners, gateway, supervisor, console)
+
+
+async def _run(
+    options: ServeOptions, listeners: Listeners, gateway: Gateway, supervisor: Supervisor, console: Console
+) -> int:
     reloader = Reloader(gateway, supervisor, options.config)
     progress = StartupProgress(gateway, options.worker_count.least, console=console)
     background: list[asyncio.Task[None]] = []
@@ -95,14 +110,6 @@ async def _serve(
         await gateway.close()
         await supervisor.stop(hurry=hurry)
 
-    await gateway.listen(str(folder / _WORKERS))
-    await gateway.listen(str(folder / _STANDBYS), standby=True)
-    if worker_port is not None:
-        gateway.listen_on_tcp(worker_port)
-        waiting = banner.waiting_for_workers(
-            worker_port, listeners, target=options.target, token_file=options.worker_token_file
-        )
-        log.info("%s", waiting)
     supervisor.start()
     gateway.events.expect_workers(range(options.worker_count.least))
     background.append(asyncio.create_task(_scaling(gateway, supervisor, options.worker_count).run()))
@@ -124,12 +131,14 @@ async def _serve(
         raise WrongUsage(str(error)) from None
 
 
-def _make(
-    options: ServeOptions, listeners: Listeners, folder: Path, traces: Traces | None
-) -> tuple[Gateway, Supervisor]:
-    """Return a gateway and a supervisor that notify each other."""
-    supervisor: Supervisor
-    gateway = Gateway(
+def _gateway(
+    options: ServeOptions,
+    listeners: Listeners,
+    traces: Traces | None,
+    supervisor: Callable[[], Supervisor],
+) -> Gateway:
+    """Return the gateway, which calls the supervisor once there is one."""
+    return Gateway(
         GatewaySettings(
             overrides=options.overrides,
             workers=options.worker_count.most,
@@ -140,33 +149,29 @@ def _make(
             **options.server_settings,
         ),
         SupervisorActions(
-            kill=lambda launch: supervisor.kill(launch),
-            restarts=lambda: supervisor.restarts,
-            stands_by=lambda launch: supervisor.mark_ready(launch),
-            finished_batch=lambda launch: supervisor.finished_batch(launch),
+            kill=lambda launch: supervisor().kill(launch),
+            restarts=lambda: supervisor().restarts,
+            stands_by=lambda launch: supervisor().mark_ready(launch),
+            finished_batch=lambda launch: supervisor().finished_batch(launch),
+            connection_lost=lambda launch: supervisor().connection_lost(launch),
         ),
     )
+
+
+def _supervisor(options: ServeOptions, launcher: Launcher, gateway: Gateway) -> Supervisor:
+    """Return the supervisor of the workers, which notifies the gateway."""
 
     def exited(end: WorkerExit) -> None:
         gateway.events.worker_exited(end.index, end.how, failures=end.failures, retry_s=end.retry_s)
 
-    processes = Processes(
-        options.service,
-        workers=options.worker_count.most,
-        dialing=over_unix(str(folder / _WORKERS), str(folder / _STANDBYS)),
-        arguments=("--log-level", options.log_level, *options.worker_arguments),
-        gpus=options.gpu_names,
-        environment=_RELOADING if options.reload else {},
-    )
-    supervisor = Supervisor(
-        processes,
+    return Supervisor(
+        launcher,
         workers=options.worker_count.least,
         on_exit=exited,
         take_over=gateway.take_over,
         explain=gateway.events.failures.why_no_standby,
         retire=gateway.retire,
     )
-    return gateway, supervisor
 
 
 def _scaling(gateway: Gateway, supervisor: Supervisor, count: WorkerCount) -> Scaling:

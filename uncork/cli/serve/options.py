@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from uncork.cli.serve.places import read_place, read_worker_address
 from uncork.cli.serve.server_options import readable
 from uncork.cli.serve.worker_port import WorkerPortOptions
 from uncork.cli.sizes import read_size
@@ -88,6 +89,29 @@ class ServeOptions(WorkerPortOptions):
         show_default="never",
         callback=readable(read_size),
     )
+    on: str = option(
+        "local",
+        "Where to start the workers: local, on this machine; ray, on the Ray cluster of $RAY_ADDRESS or of "
+        "this machine; HOST:PORT or ray://HOST:PORT, on the cluster of that head.",
+        metavar="PLACE",
+        callback=readable(read_place),
+    )
+    worker_cpus: float | None = option(
+        None, "CPUs that Ray reserves for each worker, with --on ray.", min=0, show_default="1"
+    )
+    worker_gpus: float | None = option(
+        None,
+        "GPUs that Ray reserves for each worker, with --on ray; workers can share one, as with 0.5.",
+        min=0,
+        show_default="0, and the worker sees none",
+    )
+    worker_address: str | None = option(
+        None,
+        "Address at which the nodes of the Ray cluster reach the gateway, as HOST or HOST:PORT.",
+        metavar="ADDRESS",
+        show_default="--worker-host and --worker-port",
+        callback=readable(read_worker_address),
+    )
     reload: bool = option(
         False, "Replace the workers when a file of the service changes; for development.", "--reload"
     )
@@ -114,6 +138,11 @@ class ServeOptions(WorkerPortOptions):
         if not self.target and self.worker_count.most:
             raise WrongUsage("missing argument TARGET; give the service as MODULE:SERVICE or FILE.py:SERVICE")
         return self.target
+
+    @property
+    def ray_address(self) -> str | None:
+        """The address for ``ray.init``; None if workers run on this machine."""
+        return read_place(self.on)
 
     @property
     def overrides(self) -> list[Override]:

@@ -1,6 +1,7 @@
 """The port to which workers on other machines connect."""
 
 import ipaddress
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,12 +24,13 @@ class WorkerPortOptions(ServerOptions):
         "Port for workers on other machines, which `uncork worker` starts; 0 picks a free one.",
         min=0,
         max=65535,
-        show_default="no such workers",
+        show_default="no such workers; 0 with --on ray",
     )
     worker_host: str = option("127.0.0.1", "Address to listen on with --worker-port.")
     worker_token_file: Path | None = option(
         None,
-        "File with the secret that gateway and workers share; required with --worker-port.",
+        "File with the secret that gateway and workers share; required with --worker-port, "
+        "except with --on ray, where it admits workers that `uncork worker` starts.",
         metavar="FILE",
         show_default=False,
     )
@@ -58,35 +60,41 @@ class WorkerPortOptions(ServerOptions):
 
 
 @contextmanager
-def open_worker_port(options: WorkerPortOptions, *, workers: int) -> Iterator[WorkerPort | None]:
-    """Listen for workers until the block ends; give None without ``--worker-port``.
+def open_worker_port(
+    options: WorkerPortOptions, *, workers: int, on_ray: bool = False
+) -> Iterator[WorkerPort | None]:
+    """Listen for workers until the block ends; give None if all are on this machine.
 
     Raises:
         WrongUsage: if an option is missing, or a file cannot be used.
         OSError: with a message for people, if the port cannot be opened.
     """
-    if options.worker_port is None:
+    if options.worker_port is None and not on_ray:
         if not workers:
             raise WrongUsage("--workers 0 requires --worker-port, where workers can connect")
         if options.worker_token_file is not None:
             raise WrongUsage("--worker-token-file requires --worker-port")
         yield None
         return
-    if options.worker_token_file is None:
+    if options.worker_token_file is not None:
+        token = token_in(options.worker_token_file, option="--worker-token-file")
+    elif on_ray:
+        token = secrets.token_hex(32).encode()
+    else:
         raise WrongUsage(
             "--worker-port requires --worker-token-file, a file with a secret; make one with: "
             "openssl rand -hex 32"
         )
-    token = token_in(options.worker_token_file, option="--worker-token-file")
     tls = server_tls(
         options.worker_tls_cert, options.worker_tls_key, options.worker_tls_client_ca, prefix="--worker-tls"
     )
-    if tls is None and not (options.worker_insecure or _is_loopback(options.worker_host)):
+    if tls is None and not (options.worker_insecure or is_loopback(options.worker_host)):
         raise WrongUsage(
             f"--worker-host {options.worker_host} requires --worker-tls-cert: without TLS, requests and "
             "results cross the network unencrypted; to accept that, give --worker-insecure"
         )
-    with listening_socket(options.worker_host, options.worker_port, option="--worker-port") as listener:
+    port = options.worker_port or 0
+    with listening_socket(options.worker_host, port, option="--worker-port") as listener:
         yield WorkerPort(listener=listener, token=token, tls=tls)
 
 
@@ -104,7 +112,8 @@ def token_in(file: Path, *, option: str) -> bytes:
         raise WrongUsage(f"{option}: {file}: {error}") from None
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return True if only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

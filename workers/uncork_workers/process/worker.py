@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from io import TextIOWrapper
-from pathlib import Path
 
 import msgspec
 
@@ -18,20 +17,22 @@ from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.hosted_service import HostedService, Settings, StageFailed, failed
 from uncork_workers.process.libc import die_with, keep_freed_memory
 from uncork_workers.process.logs import log_to_stderr
-from uncork_workers.wire.dialing import Dialer, GatewayRefuses, GatewayUnreachable, client_tls, read_addresses
-from uncork_workers.wire.handshake import TOKEN_VARIABLE
+from uncork_workers.wire.dialing import Dialer, GatewayRefuses, GatewayUnreachable, read_addresses, trusting
+from uncork_workers.wire.handshake import CERTIFICATE_VARIABLE, TOKEN_VARIABLE
 from uncork_workers.wire.overrides import Override
 
 log = logging.getLogger("uncork.worker")
 
-EXIT_LOAD = 2
 EXIT_SETUP = 1
+EXIT_LOAD = 2
+EXIT_UNREACHABLE = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until the gateway closes the connection.
 
-    Returns the exit code: 2 if the service cannot be loaded, 1 if setup or warm-up failed, else 0.
+    Returns the exit code: 1 if setup or warm-up failed, 2 if the service cannot be loaded, 3 if the gateway
+    cannot be reached over TCP, else 0.
     """
     options = _parse(arguments)
     if options.parent is not None:
@@ -45,8 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with closing(_connect(options)) as connection:
             return _serve(options, GatewayConnection(connection))
-    except (OSError, GatewayUnreachable):
+    except OSError:
         return 0  # the gateway is gone
+    except GatewayUnreachable as error:
+        log.error("cannot reach the gateway: %s", error)
+        return EXIT_UNREACHABLE
     except GatewayRefuses as error:
         log.error("%s", error)
         return EXIT_LOAD
@@ -60,9 +64,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     gateway.add_argument(
         "--gateway",
         type=read_addresses,
-        help=f"worker port of the gateway; the token is in ${TOKEN_VARIABLE}",
+        help=f"worker port of the gateway; the token is in ${TOKEN_VARIABLE}, and a certificate to require, "
+        f"if any, in ${CERTIFICATE_VARIABLE}",
     )
-    parser.add_argument("--ca", type=Path, help="CA certificates (PEM) of the gateway; uses TLS")
     parser.add_argument("--standby", action="store_true", help="wait to take over from another worker")
     parser.add_argument("--index", required=True, type=int, help="number of this worker, from 0")
     parser.add_argument("--launch", required=True, type=int, help="identifies this process to the supervisor")
@@ -75,6 +79,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--overrides", default="[]", type=overrides.decode, help="overrides of @api arguments, as JSON"
     )
+    parser.add_argument("--node", default="", help="name of this machine, unless it is the gateway's")
     parser.add_argument("--parent", type=int, help="PID of the process to exit with")
     return parser.parse_args(arguments)
 
@@ -88,10 +93,11 @@ def _connect(options: argparse.Namespace) -> socket.socket:
             connection.close()
             raise
         return connection
+    certificate = os.environ.get(CERTIFICATE_VARIABLE)
     dialer = Dialer(
         addresses=options.gateway,
         token=os.environ[TOKEN_VARIABLE].encode(),
-        tls=None if options.ca is None else client_tls(options.ca),
+        tls=None if certificate is None else trusting(certificate),
         instance=f"launch {options.launch}",
         launch=options.launch,
         standby=options.standby,
@@ -107,7 +113,7 @@ def _serve(options: argparse.Namespace, gateway: GatewayConnection) -> int:
         gateway.send(failed(index, "load", str(error), error.__cause__))
         return EXIT_LOAD
     with closing(hosted):
-        gateway.send(hosted.hello(index, launch=options.launch))
+        gateway.send(hosted.hello(index, launch=options.launch, host=options.node))
         try:
             hosted.serve(gateway, index, Settings(options.warmup_seconds, options.overrides))
         except StageFailed as error:

@@ -3,10 +3,9 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
-from uncork_workers.wire.handshake import TOKEN_VARIABLE
+from uncork_workers.wire.handshake import CERTIFICATE_VARIABLE, TOKEN_VARIABLE
 
 
 @dataclass(slots=True, eq=False)
@@ -54,13 +53,16 @@ class Dialing:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def over_tcp(address: str, token: bytes, *, ca: Path | None = None) -> Dialing:
-    """Return how workers reach the worker port of the gateway; ``ca`` makes them use TLS."""
-    arguments = ("--gateway", address, *(() if ca is None else ("--ca", str(ca))))
+def over_tcp(address: str, token: bytes, *, certificate: str = "") -> Dialing:
+    """Return how workers reach the worker port of the gateway; they use TLS if it has a certificate (PEM)."""
+    arguments = ("--gateway", address)
     return Dialing(
         arguments=arguments,
         standby_arguments=(*arguments, "--standby"),
-        environment={TOKEN_VARIABLE: token.decode()},
+        environment={
+            TOKEN_VARIABLE: token.decode(),
+            **({CERTIFICATE_VARIABLE: certificate} if certificate else {}),
+        },
     )
 
 

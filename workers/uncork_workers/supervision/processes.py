@@ -88,7 +88,7 @@ class Processes:
     async def _wait_for_exit(self, launch: int, process: asyncio.subprocess.Process) -> str:
         code = await process.wait()
         del self.running[launch], self._processes[launch]
-        return _describe_exit(code)
+        return describe_exit(code)
 
 
 def usable_cores() -> int:
@@ -100,12 +100,17 @@ def usable_cores() -> int:
 
 def worker_environment(workers: int) -> dict[str, str]:
     """Return this process's environment, with each worker's share of the cores for OpenMP and BLAS."""
-    share = str(max(1, usable_cores() // max(1, workers)))
+    return {**thread_environment(str(max(1, usable_cores() // max(1, workers)))), **os.environ}
+
+
+def thread_environment(share: str) -> dict[str, str]:
+    """Return the environment variables that limit OpenMP and BLAS to ``share`` threads."""
     # Threads that spin while waiting would take cores from the gateway and the other workers.
-    return {**dict.fromkeys(_THREAD_VARIABLES, share), "OMP_WAIT_POLICY": "passive", **os.environ}
+    return {**dict.fromkeys(_THREAD_VARIABLES, share), "OMP_WAIT_POLICY": "passive"}
 
 
-def _describe_exit(code: int) -> str:
+def describe_exit(code: int) -> str:
+    """Return how a process ended, given its exit code; negative codes are signals."""
     if code >= 0:
         return f"exited with code {code}"
     try:

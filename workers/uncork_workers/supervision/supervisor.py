@@ -15,6 +15,8 @@ from typing import Any
 from uncork_workers.supervision.launcher import Launcher, WorkerProcess
 
 _JITTER = 0.25
+# A launcher that watches processes on this machine knows within milliseconds that one has ended.
+_NOTICED_S = 2.0
 
 
 def backoff_s(failures: int, *, first_s: float, longest_s: float) -> float:
@@ -122,6 +124,13 @@ class Supervisor:
     def kill(self, launch: int) -> None:
         """Kill a process; unless it was replaced, its worker is started again."""
         self._launcher.kill(launch)
+
+    def connection_lost(self, launch: int) -> None:
+        """Kill a process that lost its connection to the gateway, unless its end is noticed soon.
+
+        A launcher notices only after a minute that another machine cannot be reached any more.
+        """
+        asyncio.get_running_loop().call_later(_NOTICED_S, self.kill, launch)
 
     def mark_ready(self, launch: int) -> None:
         """Note that a replacement process is ready to take over."""

@@ -89,6 +89,14 @@ def client_tls(ca: Path | None, cert: Path | None = None, key: Path | None = Non
     return context
 
 
+def trusting(certificate: str) -> ssl.SSLContext:
+    """Return the worker's side of TLS that accepts just this certificate of a gateway (PEM)."""
+    context = ssl.create_default_context(cadata=certificate)
+    # Without it, a certificate would count only if it signs itself.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
+
+
 class Connected(NamedTuple):
     """A connection to a gateway that has accepted the worker."""
 

@@ -30,6 +30,8 @@ MAX_WELCOME_BYTES = 2**20
 LEAST_TOKEN_BYTES = 16
 TOKEN_VARIABLE = "UNCORK_WORKER_TOKEN"
 """Environment variable with the token of a worker that the supervisor launched."""
+CERTIFICATE_VARIABLE = "UNCORK_WORKER_CERTIFICATE"
+"""Environment variable with the certificate (PEM) of the gateway of such a worker, for TLS."""
 
 _Nonce = Annotated[bytes, msgspec.Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 _Name = Annotated[str, msgspec.Meta(max_length=256)]

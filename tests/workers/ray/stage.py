@@ -1,0 +1,114 @@
+"""A launcher whose helper is the test."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from uncork_workers.ray.code_shipping import Packer
+from uncork_workers.ray.launcher import RayLauncher, RayWorkers
+from uncork_workers.ray.messages import Command, Connect, Connected, Event, decode_command, encode
+from uncork_workers.supervision.launcher import Dialing, over_tcp
+
+_FAKE = Path(__file__).with_name("fake_helper.py")
+# Far above any duration; ends a test that hangs.
+_PATIENCE_S = 60
+
+
+class Helper:
+    """The helper's side of the pipes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def command(self) -> Command | None:
+        """Return the next command; None when the launcher has closed the pipe."""
+        line = await self._reader.readline()
+        return decode_command(line) if line else None
+
+    def send(self, event: Event) -> None:
+        self._writer.write(encode(event))
+
+    def say(self, text: str) -> None:
+        self._writer.write(text.encode())
+
+    def die(self) -> None:
+        self._writer.close()
+
+
+class Stage:
+    """A launcher, its helpers as they start, and its reports of waiting workers."""
+
+    def __init__(self, folder: Path, *, gpus: float, packer: Packer | None, command: Sequence[str]) -> None:
+        self.socket_path = str(folder / "control")
+        self.helpers: asyncio.Queue[Helper] = asyncio.Queue()
+        self.waiting: list[tuple[list[int], str]] = []
+        self._reported = asyncio.Event()
+        self.launcher = RayLauncher(
+            RayWorkers(
+                address="head:6379", target="svc.py:Svc", gpus=gpus, arguments=("--log-level", "info")
+            ),
+            dialing=self._dialing,
+            packer=packer,
+            on_waiting=self._on_waiting,
+            command=command or (sys.executable, "-S", "-E", str(_FAKE), self.socket_path),
+        )
+
+    def _on_waiting(self, indexes: Sequence[int], reason: str) -> None:
+        self.waiting.append((list(indexes), reason))
+        self._reported.set()
+
+    def _dialing(self, connected: Connected) -> Dialing:
+        return over_tcp(f"{connected.here}:7000", b"the token")
+
+    async def helper(self) -> Helper:
+        """Return the next helper, which has been asked to connect."""
+        helper = await self.helpers.get()
+        command = await helper.command()
+        assert isinstance(command, Connect)
+        assert command.address == "head:6379"
+        return helper
+
+    async def connected(self) -> Helper:
+        """Return the next helper, connected."""
+        helper = await self.helper()
+        helper.send(Connected("10.0.0.1", []))
+        return helper
+
+    async def started(self) -> Helper:
+        """Start the launcher; return its helper."""
+        starting = asyncio.create_task(self.launcher.start())
+        helper = await self.connected()
+        await starting
+        return helper
+
+    async def until_waiting(self, indexes: list[int], reason: str) -> None:
+        """Wait until these workers are the last reported as waiting."""
+        while not self.waiting or self.waiting[-1] != (indexes, reason):
+            self._reported.clear()
+            await self._reported.wait()
+
+
+@asynccontextmanager
+async def stage(
+    folder: Path, *, gpus: float = 0.0, packer: Packer | None = None, command: Sequence[str] = ()
+) -> AsyncIterator[Stage]:
+    made = Stage(folder, gpus=gpus, packer=packer, command=command)
+
+    writers = []
+
+    async def came(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        made.helpers.put_nowait(Helper(reader, writer))
+
+    server = await asyncio.start_unix_server(came, made.socket_path)
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            yield made
+    finally:
+        await made.launcher.close()
+        for writer in writers:
+            writer.close()
+            await writer.wait_closed()
+        server.close()

@@ -1,0 +1,105 @@
+"""Packing the folder of a service, and unpacking it on a node."""
+
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from uncork_workers.ray.code_shipping import Packer, unpack
+from uncork_workers.ray.messages import Code
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "service"
+    (made / "weights").mkdir(parents=True)
+    (made / "svc.py").write_text("1")
+    (made / "weights/a.bin").write_bytes(b"\0" * 1000)
+    return made
+
+
+@pytest.fixture
+def into(tmp_path: Path) -> Path:
+    made = tmp_path / "archives"
+    made.mkdir()
+    return made
+
+
+def unpacked(code: Code, parent: Path) -> set[str]:
+    folder = unpack(Path(code.archive).read_bytes(), code.digest, parent=parent)
+    return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+
+
+def test_what_is_packed_can_be_unpacked(folder: Path, into: Path, tmp_path: Path) -> None:
+    code = Packer(folder, into).pack()
+
+    assert unpacked(code, tmp_path / "node") == {"svc.py", "weights/a.bin"}
+    assert (tmp_path / "node" / code.digest / "svc.py").read_text() == "1"
+
+
+def test_the_digest_depends_on_names_and_contents_only(folder: Path, into: Path) -> None:
+    packer = Packer(folder, into)
+    first = packer.pack()
+    os.utime(folder / "svc.py", (1, 1))
+    touched = packer.pack()
+    (folder / "svc.py").write_text("2")
+    changed = packer.pack()
+    (folder / "svc.py").write_text("1")
+    (folder / "weights/a.bin").rename(folder / "weights/b.bin")
+    renamed = packer.pack()
+
+    assert touched == first
+    assert len({first.digest, changed.digest, renamed.digest}) == 3
+
+
+def test_caches_environments_and_links_are_excluded(folder: Path, into: Path, tmp_path: Path) -> None:
+    for name in (".git", "__pycache__", "venv", "env", "cache"):
+        (folder / name).mkdir()
+        (folder / name / "file").touch()
+    (folder / "env/pyvenv.cfg").touch()
+    (folder / "cache/CACHEDIR.TAG").touch()
+    (folder / "old.pyc").touch()
+    (folder / "other").symlink_to(tmp_path)
+    (folder / "linked.py").symlink_to(folder / "svc.py")
+    (folder / "dangling").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe")
+
+    code = Packer(folder, into).pack()
+
+    assert unpacked(code, tmp_path / "node") == {"svc.py", "weights/a.bin", "linked.py"}
+
+
+def test_a_folder_that_is_too_large_is_an_error(folder: Path, into: Path) -> None:
+    assert Packer(folder, into, most_bytes=1001).pack()
+    message = (
+        f"{folder} contains 1 kB, more than the 1 kB that are copied to Ray's nodes; largest: "
+        "weights (1 kB), svc.py (0 kB). Put large files into the image"
+    )
+    with pytest.raises(OSError, match=re.escape(message)):
+        Packer(folder, into, most_bytes=1000).pack()
+
+
+def test_several_processes_may_unpack_at_once(folder: Path, into: Path, tmp_path: Path) -> None:
+    """One of them wins, the others use its folder, and nothing else is left."""
+    for number in range(200):  # takes long enough that some of them meet
+        (folder / f"{number}.txt").touch()
+    code = Packer(folder, into).pack()
+    content = Path(code.archive).read_bytes()
+    with ThreadPoolExecutor(8) as threads:
+        jobs = [threads.submit(unpack, content, code.digest, parent=tmp_path / "node") for _ in range(32)]
+
+    assert {job.result() for job in jobs} == {tmp_path / "node" / code.digest}
+    assert [one.name for one in (tmp_path / "node").iterdir()] == [code.digest]
+
+
+def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> None:
+    writable = tmp_path / "node"
+    writable.mkdir()
+    writable.chmod(0o777)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    for parent in (writable, link):
+        with pytest.raises(OSError, match="only this user"):
+            unpack(b"", "digest", parent=parent)

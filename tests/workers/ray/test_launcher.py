@@ -1,0 +1,228 @@
+"""The launcher of workers on a Ray cluster, with a helper that the test plays."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.workers.ray.stage import stage
+from uncork_workers.ray.code_shipping import Packer
+from uncork_workers.ray.launcher import RayUnusable
+from uncork_workers.ray.messages import Attach, Ended, Kill, Launch, Refused, Started, Waiting
+
+NEEDS = {"CPU": 1.0, "GPU": 0.0}
+
+
+async def test_a_worker_is_started_and_its_end_reported(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        helper = await on.started()
+        worker = await on.launcher.launch(3, standby=True)
+        command = await helper.command()
+        helper.send(Started(worker.launch, "node-1"))
+        helper.send(Ended(worker.launch, code=-9))
+
+        assert isinstance(command, Launch)
+        assert command.arguments[:4] == ["svc.py:Svc", "--gateway", "10.0.0.1:7000", "--standby"]
+        assert command.arguments[4:] == ["--index", "3", "--launch", "1", "--log-level", "info"]
+        assert command.environment == {"UNCORK_WORKER_TOKEN": "the token", "CUDA_VISIBLE_DEVICES": ""}
+        assert command.needs == NEEDS
+        assert command.code is None
+        assert await worker.ended == "was killed by SIGKILL"
+        assert on.launcher.running == {}
+
+
+async def test_a_worker_with_a_gpu_sees_what_ray_gives_it(tmp_path: Path) -> None:
+    async with stage(tmp_path, gpus=0.5) as on:
+        helper = await on.started()
+        await on.launcher.launch(0)
+        command = await helper.command()
+
+        assert isinstance(command, Launch)
+        assert command.needs == {"CPU": 1.0, "GPU": 0.5}
+        assert "CUDA_VISIBLE_DEVICES" not in command.environment
+
+
+async def test_each_launch_ships_the_present_code(tmp_path: Path) -> None:
+    code, archives = tmp_path / "code", tmp_path / "archives"
+    code.mkdir()
+    archives.mkdir()
+    (code / "svc.py").write_text("1")
+    async with stage(tmp_path, packer=Packer(code, archives)) as on:
+        helper = await on.started()
+        sent = []
+        for text in ("1", "22"):
+            (code / "svc.py").write_text(text)
+            await on.launcher.launch(0)
+            command = await helper.command()
+            assert isinstance(command, Launch)
+            assert command.code is not None
+            sent.append(command.code)
+
+        assert sent[0].digest != sent[1].digest
+        assert {one.name for one in archives.iterdir()} >= {f"{one.digest}.zip" for one in sent}
+
+
+async def test_a_worker_that_ray_cannot_place_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It can be killed meanwhile, without an answer from Ray."""
+    async with stage(tmp_path) as on:
+        helper = await on.started()
+        workers = [await on.launcher.launch(index) for index in (0, 1)]
+        _ = [await helper.command() for _ in workers]
+        helper.send(Waiting([1, 2], "no room"))
+        await on.until_waiting([0, 1], "no room")
+        helper.send(Waiting([2], "no room"))
+        await on.until_waiting([1], "no room")
+        on.launcher.kill(2)
+
+        assert workers[1].ended.result() == "was killed"
+        assert await helper.command() == Kill(2)
+        helper.send(Waiting([]))
+        await on.until_waiting([], "")
+        assert not workers[0].ended.done()
+        on.launcher.kill(2)  # does nothing
+        assert [one.message for one in caplog.records] == ["2 workers are waiting for Ray: no room"]
+
+
+async def test_the_next_helper_attaches_to_what_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether or not the worker had started; what it did not find has ended."""
+    caplog.set_level(logging.INFO)
+    async with stage(tmp_path) as on:
+        helper = await on.started()
+        workers = [await on.launcher.launch(index) for index in (0, 1)]
+        _ = [await helper.command() for _ in workers]
+        helper.send(Started(1, "node-1"))
+        helper.die()
+        helper = await on.connected()
+        commands = [await helper.command(), await helper.command()]
+        helper.send(Ended(2, reason="was lost"))
+
+        assert commands == [Attach(1, NEEDS), Attach(2, NEEDS)]
+        assert await workers[1].ended == "was lost"
+        assert not workers[0].ended.done()
+        reason = "the helper process for Ray exited with code 7 (last words)"
+        assert ([1], reason) in on.waiting
+        assert [one.message for one in caplog.records] == [
+            f"{reason}; trying again",
+            "connected to Ray again",
+        ]
+
+
+async def test_commands_without_a_helper_reach_the_next_one(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        helper = await on.started()
+        first = await on.launcher.launch(0)
+        await helper.command()
+        helper.send(Started(1, "node-1"))
+        helper.die()
+        await on.until_waiting([], "the helper process for Ray exited with code 7 (last words)")
+        on.launcher.kill(1)
+        second = await on.launcher.launch(0)
+        third = await on.launcher.launch(1)
+        on.launcher.kill(third.launch)
+        helper = await on.connected()
+        commands = [await helper.command(), await helper.command()]
+        fourth = await on.launcher.launch(2)
+        commands.append(await helper.command())
+
+        assert first.ended.result() == third.ended.result() == "was killed"
+        assert on.waiting[-1] == ([], "")
+        assert commands[0] == Kill(1)
+        assert [one.launch for one in commands if isinstance(one, Launch)] == [second.launch, fourth.launch]
+
+
+async def test_a_kill_that_a_dying_helper_missed_is_repeated(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        helper = await on.started()
+        await on.launcher.launch(0)
+        on.launcher.kill(1)
+        helper.die()
+        helper = await on.connected()
+        assert await helper.command() == Kill(1)
+        helper.send(Ended(1, reason="was killed"))
+        worker = await on.launcher.launch(0)
+        await helper.command()
+        helper.send(Ended(worker.launch, code=0))
+        await worker.ended
+        helper.die()
+        helper = await on.connected()
+        await on.launcher.launch(0)
+        assert isinstance(await helper.command(), Launch)
+
+
+async def test_losing_the_cluster_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with stage(tmp_path) as on:
+        (await on.started()).die()
+        for _ in range(2):
+            (await on.helper()).send(Refused("no head there"))
+        worker = await on.launcher.launch(0)
+        helper = await on.connected()
+        assert isinstance(await helper.command(), Launch)
+
+        assert ([0], "no head there") in on.waiting
+        assert not worker.ended.done()
+        assert [one.message for one in caplog.records][1:] == [
+            "no head there; trying again",
+            "connected to Ray again",
+        ]
+
+
+async def test_a_refused_connection_is_an_error_at_the_start(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        starting = asyncio.create_task(on.launcher.start())
+        (await on.helper()).send(Refused("no head there"))
+        with pytest.raises(RayUnusable, match=r"^no head there$"):
+            await starting
+
+
+async def test_a_helper_that_dies_or_babbles_is_an_error_at_the_start(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        starting = asyncio.create_task(on.launcher.start())
+        (await on.helper()).die()
+        with pytest.raises(RayUnusable, match=r"exited with code 7 while .* \(ray start .* \(last words\)$"):
+            await starting
+    async with stage(tmp_path) as on:
+        starting = asyncio.create_task(on.launcher.start())
+        (await on.helper()).say("Hello\n")
+        with pytest.raises(RayUnusable, match=r"printed b'Hello\\n'"):
+            await starting
+    async with stage(tmp_path, command=(str(tmp_path / "missing"),)) as on:
+        with pytest.raises(RayUnusable, match="cannot be started"):
+            await on.launcher.start()
+
+
+async def test_closing_ends_the_helper_and_all_workers(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        helper = await on.started()
+        worker = await on.launcher.launch(0)
+        await helper.command()
+        await on.launcher.close()
+
+        assert await worker.ended == "was killed"
+        assert await helper.command() is None
+
+
+async def test_an_unreachable_gateway_is_explained(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        helper = await on.started()
+        worker = await on.launcher.launch(0)
+        helper.send(Ended(1, code=3))
+
+        assert await worker.ended == (
+            "exited with code 3: it cannot reach the gateway at 10.0.0.1:7000; give an address that the "
+            "nodes can reach with --worker-address"
+        )
+
+
+def test_the_gateway_does_not_import_ray() -> None:
+    """It would end the process, with all connections of clients, when the cluster's head is lost."""
+    code = "import sys, uncork.cli.serve.command; print('uncork_workers.ray.cluster' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
