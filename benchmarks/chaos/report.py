@@ -19,6 +19,15 @@ PAGE = ResultPage(
     """,
     script="scripts/chaos",
 )
+HOSTS_PAGE = ResultPage(
+    title="Tests under faults of hosts",
+    introduction="""
+        Statuses of all requests to a gateway while its workers, which connect over TCP from two network
+        namespaces, were killed with their hosts and cut off, and clients misbehaved. For the faults and the
+        answers that each allows, see [reliability](../explanation/reliability.md#tests-under-faults).
+    """,
+    script="scripts/chaos",
+)
 _PARAGRAPH = """
     A request counts in the row of each fault that was active between its start and its end. *Left or
     refused*: the client ended it, or the connection closed and the fault allows that. *Lost*: no answer,
@@ -75,8 +84,9 @@ def sheet(ledger: Ledger, settings: Settings, *, notes: Sequence[str]) -> Sheet:
 
 
 def page(table: Sheet, settings: Settings) -> str:
-    """Write docs/results/chaos.md."""
-    return PAGE.text(paragraphs=[_PARAGRAPH], sheets=[table], command=settings.command)
+    """Write docs/results/chaos.md, or chaos-hosts.md."""
+    of = HOSTS_PAGE if settings.hosts else PAGE
+    return of.text(paragraphs=[_PARAGRAPH], sheets=[table], command=settings.command)
 
 
 def legend(settings: Settings) -> list[str]:

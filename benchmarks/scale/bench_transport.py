@@ -102,7 +102,7 @@ def transports() -> Iterator[dict[str, Server]]:
 
 @contextmanager
 def _worker(gateway: str, token: Path, options: Sequence[str]) -> Iterator[None]:
-    """Run a worker that connects to a gateway as soon as it is there."""
+    """Run a worker that connects to a gateway as soon as that listens."""
     command = [sys.executable, "-m", "uncork", "worker", _ECHO, "--gateway", gateway]
     process = subprocess.Popen(
         [*command, "--token-file", str(token), "--log-level", "error", *options], start_new_session=True

@@ -47,6 +47,7 @@ def turn(rate: float, p99_ms: float | None) -> Turn:
 PAGES = {
     "autoscaling": bench_autoscaling.PAGE,
     "chaos": chaos.PAGE,
+    "chaos-hosts": chaos.HOSTS_PAGE,
     "dashboard": dashboard.PAGE,
     "encoder": encoder.PAGE,
     "faults": fault_costs.PAGE,

@@ -179,7 +179,7 @@ def test_a_reload_ships_changed_code(cluster: Cluster, target: str) -> None:
 
 
 def test_workers_survive_the_helper(cluster: Cluster, target: str) -> None:
-    """Traffic goes on, and the next helper notices when a worker ends."""
+    """Traffic continues, and the next helper notices when a worker ends."""
     with serving(target, cluster.head) as server:
         all_ready(server, 2)
         pids = set(hosts(server))

@@ -126,7 +126,7 @@ def test_workers_that_cannot_be_started_come_first(on: Watched) -> None:
 
 
 def test_a_worker_without_a_supervisor_that_has_gone_is_not_missing(on: Watched) -> None:
-    """Nobody starts it again. What it failed with is told until another one is ready."""
+    """Nobody starts it again. Its failure is shown until another one is ready."""
     on.setting_up(0)
     on.setting_up(1)
     on.failed(1, "worker 1 failed in setup: no model", standby=False)

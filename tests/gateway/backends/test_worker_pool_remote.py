@@ -102,7 +102,7 @@ async def test_a_worker_may_join_before_it_is_ready() -> None:
 
 
 async def test_a_worker_in_service_runs_batches_like_any_other() -> None:
-    """The supervisor is told of none of them."""
+    """The supervisor hears of none of them."""
     async with worker_port() as on:
         worker, connection = await in_service(on)
         executing = execute(on, connection)

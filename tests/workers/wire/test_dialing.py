@@ -262,7 +262,7 @@ def test_a_certificate_must_be_of_a_trusted_authority(authority: trustme.CA, tmp
 
 
 def test_a_launched_worker_trusts_one_certificate(authority: trustme.CA) -> None:
-    """Whoever signed it, and no other one of the same authority."""
+    """That one only, and no other certificate of the same authority."""
     given, other = (authority.issue_cert("127.0.0.1") for _ in range(2))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     given.configure_cert(context)
