@@ -204,7 +204,7 @@ class CorkPolicy(Policy):
         return max(1, math.ceil(self._level(view, load.workers, apart, rows) / (2 * slope_s)))
 
     def _level(self, view: View, workers: int, apart: float, rows: float) -> float:
-        """Return the ``2 * b * n_j + T_j`` at which ``rows`` rowsand the expected ones are assigned.
+        """Return the ``2 * b * n_j + T_j`` at which ``rows`` rows and the expected ones are assigned.
 
         Adds worker after worker until one starts too late for any. Behind the first eight, the steps grow;
         then they are halved until the last worker that starts in time is found.
