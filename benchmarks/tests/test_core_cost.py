@@ -35,8 +35,8 @@ def test_a_request_costs_as_much_with_many_workers(closed: bool) -> None:
     """
     few, many, most = (instructions(record(count, closed=closed), 2000) for count in (8, 64, 512))
 
-    assert many <= 1.6 * few
-    assert most <= 1.8 * few
+    assert many <= 2 * few
+    assert most <= 2 * few
 
 
 def instructions(calls: Sequence[Call], requests: int) -> float:

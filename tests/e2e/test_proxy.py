@@ -155,6 +155,7 @@ def test_a_server_that_is_killed_under_load_costs_nobody_an_answer() -> None:
                 item = f"{number}: {count}"
                 reply = texts(front, [item])
                 statuses.append(reply.status_code)
+                assert reply.status_code == 200, reply.text
                 assert reply.json()["predictions"][0]["item"] == item
                 count += 1
 
