@@ -23,6 +23,8 @@ from uncork.cli.app import app
 
 # What the servers behind it hold is not what is tested here.
 UNBATCHED = ("--policy", "none")
+# The server that is left must refuse nothing, however busy this machine is.
+PATIENT = ("--mb-max-latency", "30000")
 
 
 @pytest.fixture(scope="module")
@@ -142,8 +144,8 @@ def test_everything_else_is_passed_through(model_server: Server, proxy: Server) 
 
 def test_a_server_that_is_killed_under_load_costs_nobody_an_answer() -> None:
     with (
-        serving(MODELS, *UNBATCHED) as one,
-        serving(MODELS, *UNBATCHED) as other,
+        serving(MODELS, *UNBATCHED, *PATIENT) as one,
+        serving(MODELS, *UNBATCHED, *PATIENT) as other,
         proxying(one.base, other.base) as front,
     ):
         stop = threading.Event()
