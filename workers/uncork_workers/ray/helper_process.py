@@ -70,6 +70,8 @@ class HelperProcess:
                 yield event
         except ValueError:  # also of msgspec
             self._refusal = f"the helper process for Ray printed {line!r}"
+        except OSError:
+            pass  # the pipe broke: the process has ended
 
     async def end(self) -> str:
         """Let the helper kill its actors and exit, end it if it takes too long; return why it ended."""
@@ -85,7 +87,7 @@ class HelperProcess:
 
     async def _collect_errors(self) -> None:
         assert self._process.stderr is not None
-        with contextlib.suppress(ValueError):  # a line is longer than the limit
+        with contextlib.suppress(ValueError, OSError):  # a line over the limit, or a broken pipe
             while line := await self._process.stderr.readline():
                 self._errors.append(line.decode(errors="replace").strip())
 

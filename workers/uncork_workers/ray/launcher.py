@@ -129,6 +129,7 @@ class RayLauncher:
         """
         await self._pack()
         self._runs = asyncio.create_task(self._keep_helper())
+        self._runs.add_done_callback(self._on_failure)
         try:
             connected = await self._first_connection()
             self._reaches = self._dialing(connected)
@@ -193,6 +194,12 @@ class RayLauncher:
                 log.warning("%s; trying again", reason)
             self._report_waiting(reason)
             await asyncio.sleep(backoff_s(failures, first_s=0.5, longest_s=15.0))
+
+    def _on_failure(self, runs: asyncio.Task[None]) -> None:
+        """Do not let :meth:`start` wait for a task that has failed."""
+        error = None if runs.cancelled() else runs.exception()
+        if error is not None and not self._connected.done():
+            self._connected.set_exception(RayUnusable(f"the helper process for Ray failed: {error!r}"))
 
     async def _run_helper(self) -> tuple[bool, str]:
         """Run a helper until it ends; return whether it was connected, and why it ended."""
