@@ -9,6 +9,8 @@ from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
+import msgspec
+
 from uncork_workers.ray.messages import (
     LONGEST_LINE_BYTES,
     Command,
@@ -68,7 +70,7 @@ class HelperProcess:
                     self._refusal = event.message
                 self.is_connected = self.is_connected or isinstance(event, Connected)
                 yield event
-        except ValueError:  # also of msgspec
+        except (ValueError, msgspec.MsgspecError):
             self._refusal = f"the helper process for Ray printed {line!r}"
         except OSError:
             pass  # the pipe broke: the process has ended
