@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from uncork_dispatcher import ApiDemand, ApiSample, ApiStats, Autoscaler, Decision
@@ -34,6 +34,7 @@ class Scaling:
 
     Args:
         dispatcher: knows arrivals and estimates.
+        apis: returns the names of the APIs in force.
         workers: returns how many there are.
         resize: starts or stops workers until there are so many; None if something else does.
         least, most: bounds of their number.
@@ -47,6 +48,7 @@ class Scaling:
         self,
         dispatcher: Dispatching,
         *,
+        apis: Callable[[], Iterable[str]],
         workers: Callable[[], Workers],
         resize: Callable[[int], Awaitable[None]] | None,
         least: int,
@@ -57,6 +59,7 @@ class Scaling:
         self.least, self.most = least, most
         self._autoscaler = Autoscaler(least, most)
         self._dispatcher = dispatcher
+        self._apis = apis
         self._workers = workers
         self._resize = resize
         self._clock = clock
@@ -78,12 +81,13 @@ class Scaling:
     async def check(self) -> None:
         """Count arrivals; decide, if it is time to."""
         now = self._clock()
-        demands = self._demands()
         if now < self._look_at:
-            arrived = {name: demand.arrived_rows for name, demand in demands.items()}
+            # Statistics cost much more than samples: they ask the policies.
+            arrived = {name: self._dispatcher.sample(name).arrived_rows for name in self._apis()}
             self._autoscaler.count(arrived, now=now)
             return
         self._look_at = now + LOOK_S
+        demands = self._demands()
         ready, target = self._workers()
         starting = max(0, target - ready)
         self.decision = self._autoscaler.look(demands, running=ready, starting=starting, now=now)

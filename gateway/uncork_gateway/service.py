@@ -109,7 +109,14 @@ class Gateway:
             ready = len(self._pool.ready())
             return Workers(ready, ready if target is None else target())
 
-        scaling = Scaling(self.front_end.dispatcher, workers=workers, resize=resize, least=least, most=most)
+        scaling = Scaling(
+            self.front_end.dispatcher,
+            apis=lambda: self._apis.in_force,
+            workers=workers,
+            resize=resize,
+            least=least,
+            most=most,
+        )
         self._scaling = scaling
         registry = self.front_end.metrics.registry
         wanted = Gauge("uncork_workers_wanted", "Workers that the traffic needs.", registry=registry)

@@ -24,6 +24,7 @@ class Stage:
         self.resized: list[int] = []
         self.scaling = Scaling(
             self,
+            apis=lambda: ["predict"],
             workers=lambda: Workers(self.count, self.count),
             resize=self.resize if managed else None,
             least=least,

@@ -266,7 +266,7 @@ def test_a_lost_batch_waits_for_a_busy_worker_of_another_host() -> None:
 
 
 def test_a_retired_worker_finishes_its_batch_and_gets_no_other() -> None:
-    """Nobody else's batch can start when it ends, so nobody waits for it."""
+    """Its worker takes no further batch, so its end frees no slot."""
     slots = slots_with(2)
     slots.occupy(running(batch=1, worker=0, predicted_s=2.0))
     slots.occupy(running(batch=2, worker=1, predicted_s=3.0))

@@ -23,7 +23,7 @@ _MARKERS = ("CACHEDIR.TAG", "pyvenv.cfg")
 class Packer:
     """Packs a folder as often as its content changes.
 
-    Excluded are version control, caches, virtual environments, links to folders, and what is no regular file.
+    Version control, caches, virtual environments, links to folders and special files are left out.
 
     Args:
         folder: what to pack.
