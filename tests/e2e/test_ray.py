@@ -1,6 +1,5 @@
 """``uncork serve --on ray``, with a Ray cluster of three nodes on this machine."""
 
-import asyncio
 import os
 import re
 import signal
@@ -14,11 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
 import psutil
 import pytest
 import trustme
 
+from tests.e2e import load
 from tests.e2e.server import HTTP, ROOT, Server, eventually, running
 
 pytestmark = [
@@ -122,22 +121,7 @@ def hosts(server: Server) -> dict[int, str]:
 
 
 def statuses_while(server: Server, act: Callable[[], None]) -> Counter[int]:
-    """Return the statuses of requests that 8 clients send while something happens."""
-
-    async def client(http: httpx.AsyncClient, stop: asyncio.Event, statuses: Counter[int]) -> None:
-        while not stop.is_set():
-            statuses[(await http.post("/who", json=0)).status_code] += 1
-
-    async def run() -> Counter[int]:
-        stop, statuses = asyncio.Event(), Counter[int]()
-        async with httpx.AsyncClient(base_url=server.base, timeout=30, verify=False) as http:
-            clients = [asyncio.create_task(client(http, stop, statuses)) for _ in range(8)]
-            await asyncio.to_thread(act)
-            stop.set()
-            await asyncio.gather(*clients)
-        return statuses
-
-    return asyncio.run(run())
+    return load.statuses_while(server, act, path="/who", body=0, clients=8)
 
 
 def test_workers_run_on_the_nodes_and_are_restarted(cluster: Cluster, target: str) -> None:

@@ -11,6 +11,7 @@ import httpx
 import pytest
 import trustme
 
+from tests.e2e import load
 from tests.e2e.remote import Remotes, free_port, idle, pid_of, remotes, wait_for, worker_port
 from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually
 
@@ -24,24 +25,7 @@ def on(tmp_path: Path) -> Iterator[Remotes]:
 
 
 def statuses_while(server: Server, act: Callable[[], None]) -> Counter[int]:
-    """Return the statuses of requests that 16 clients send while something happens."""
-
-    async def client(http: httpx.AsyncClient, stop: asyncio.Event, statuses: Counter[int]) -> None:
-        while not stop.is_set():
-            reply = await http.post("/add", json=[1, 2])
-            statuses[reply.status_code] += 1
-            assert reply.status_code != 200 or reply.json() == 3
-
-    async def run() -> Counter[int]:
-        stop, statuses = asyncio.Event(), Counter[int]()
-        async with httpx.AsyncClient(base_url=server.base, timeout=30, verify=False) as http:
-            clients = [asyncio.create_task(client(http, stop, statuses)) for _ in range(16)]
-            await asyncio.to_thread(act)
-            stop.set()
-            await asyncio.gather(*clients)
-        return statuses
-
-    return asyncio.run(run())
+    return load.statuses_while(server, act, path="/add", body=[1, 2], answer=3, clients=16)
 
 
 def test_a_gateway_without_workers_of_its_own_waits_for_one(on: Remotes) -> None:
