@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 
 def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+
+def _enter(namespace: int) -> None:
+    # os.setns() exists from Python 3.12 on.
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, 0) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 class Network:
@@ -52,6 +60,23 @@ class Network:
     def path(self, name: str) -> str:
         """Return the file that stands for a namespace."""
         return f"/run/netns/{self._name(name)}"
+
+    def pids(self, name: str) -> list[int]:
+        """Return the processes in a namespace."""
+        listed = subprocess.run(
+            ["ip", "netns", "pids", self._name(name)], check=True, capture_output=True, text=True
+        )
+        return [int(pid) for pid in listed.stdout.split()]
+
+    @contextmanager
+    def entered(self, name: str) -> Iterator[None]:
+        """Open sockets in a namespace, in this thread and those that it starts, until the block ends."""
+        with Path("/proc/thread-self/ns/net").open() as own, Path(self.path(name)).open() as other:
+            _enter(other.fileno())
+            try:
+                yield
+            finally:
+                _enter(own.fileno())
 
     def part(self, name: str) -> None:
         """Cut a namespace off: packets vanish without an error."""

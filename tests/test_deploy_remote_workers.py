@@ -119,6 +119,16 @@ def test_an_update_starts_all_new_workers_before_it_stops_old_ones() -> None:
     assert GATEWAY["strategy"] == {"type": "Recreate"}
 
 
+def test_a_worker_is_ready_when_its_file_exists() -> None:
+    """In a folder that can be written, although the root is read-only."""
+    arguments = container(WORKER)["args"]
+    [file] = [one.removeprefix("--ready-file=") for one in arguments if one.startswith("--ready-file=")]
+
+    assert container(WORKER)["readinessProbe"]["exec"]["command"] == ["test", "-e", file]
+    mounts = {one["mountPath"]: one for one in container(WORKER)["volumeMounts"]}
+    assert "readOnly" not in mounts[str(Path(file).parent)]
+
+
 def test_workers_name_their_node() -> None:
     environment = {one["name"]: one for one in container(WORKER)["env"]}
 

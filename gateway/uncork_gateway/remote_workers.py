@@ -7,7 +7,6 @@ rolling update, stands by until a successor can be chosen; then all that describ
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
 
 from uncork_gateway.apis import Apis
@@ -18,6 +17,8 @@ from uncork_workers.wire.schema import ServiceDescription
 
 log = logging.getLogger("uncork.gateway")
 
+_TAKEN_OVER = "workers with another version of the service have taken over"
+
 
 class RemoteWorkers:
     """Decides which self-started workers of a pool are in service, whenever one of them has changed."""
@@ -26,23 +27,28 @@ class RemoteWorkers:
         self._pool = pool
         self._apis = apis
         self._events = events
-        self._replaced: set[str] = set()
-        """Processes that others have taken over from. They come back as standbys, and must not count as
-        successors of their successors. Grows by a short text for each replaced worker."""
+        self._superseded: list[ServiceDescription] = []
+        """Services that had ready workers when others took over. Their workers come back as standbys, and
+        must not count as successors of their successors; neither must workers with the same old code that
+        are started again."""
         self._unusable: list[ServiceDescription] = []
         """Services that cannot be served."""
+
+    def settings_changed(self) -> None:
+        """Consider again what could not be served with other settings."""
+        self._unusable.clear()
+        self.reconsider()
 
     def reconsider(self) -> None:
         """Put in service what may join, and replace what has a successor."""
         workers = self._pool.self_started()
         if not any(worker.is_launched for worker in self._pool.in_service()):
-            successor = choose_successor(self._apis.service, workers, self._replaced, self._unusable)
+            successor = choose_successor(self._apis.service, workers, self._superseded, self._unusable)
             if successor is not None:
                 self._replace_by(successor)
         for worker in workers:
             if not worker.standby and not self._is_current(worker):
-                self._replaced.add(worker.instance)
-                self._pool.retire(worker)
+                self._pool.retire(worker, _TAKEN_OVER)
         for worker in workers:
             if worker.standby and self._is_current(worker):
                 self._pool.join(worker)
@@ -51,7 +57,8 @@ class RemoteWorkers:
         return worker.hello is not None and worker.hello.service == self._apis.service
 
     def _replace_by(self, successor: ServiceDescription) -> None:
-        is_first = self._apis.service is None
+        old = self._apis.service
+        was_ready = any(one.is_ready and self._is_current(one) for one in self._pool.in_service())
         try:
             self._events.serve(successor)
         except ValueError as error:
@@ -59,37 +66,35 @@ class RemoteWorkers:
             log.error("a remote worker has a service that cannot be served: %s", error)
             self._unusable.append(successor)
             return
-        if not is_first:
+        if old is not None:
+            # Without a ready worker, the old service has failed or is starting, and may be the newer one.
+            if was_ready and old not in self._superseded:
+                self._superseded.append(old)
             log.info("the workers with another version of the service take over")
 
 
 def choose_successor(
     in_force: ServiceDescription | None,
     workers: Sequence[WorkerConnection],
-    replaced: set[str],
+    superseded: Sequence[ServiceDescription],
     unusable: Sequence[ServiceDescription],
 ) -> ServiceDescription | None:
     """Return the service that should replace the one in force; None if it should stay.
 
-    That is the one with the most ready standbys, if they are as many as the ready workers in service, or if
-    no worker is left in service. Before any service is in force, the first description is enough.
+    That is the one with the most ready standbys, if they are as many as the ready workers in service. A
+    superseded service comes last, and only if no worker in service is ready. Before any service is in force,
+    the first description is enough.
     """
     described = [(worker, worker.hello.service) for worker in workers if worker.hello is not None]
     described = [(worker, service) for worker, service in described if service not in unusable]
     if in_force is None:
         return described[0][1] if described else None
-    serving = [worker for worker, service in described if not worker.standby and service == in_force]
-    candidates: Counter[int] = Counter()
-    services: list[ServiceDescription] = []
-    for worker, service in described:
-        counts = worker.standby and worker.is_ready and (not serving or worker.instance not in replaced)
-        if service == in_force or not counts:
-            continue
-        if service not in services:
-            services.append(service)
-        candidates[services.index(service)] += 1
+    serving = sum(one.is_ready for one, service in described if not one.standby and service == in_force)
+    ready = [service for one, service in described if one.standby and one.is_ready and service != in_force]
+    candidates = [service for service in ready if service not in superseded]
+    if not candidates and not serving:
+        candidates = ready
     if not candidates:
         return None
-    [(best, count)] = candidates.most_common(1)
-    enough = not serving or count >= max(1, sum(worker.is_ready for worker in serving))
-    return services[best] if enough else None
+    best = max(candidates, key=candidates.count)
+    return best if candidates.count(best) >= serving else None

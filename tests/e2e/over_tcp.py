@@ -23,7 +23,7 @@ def _patch() -> None:
             gateway.listen_on_tcp(port)
 
     def dialing(socket_path: str, standby_path: str) -> Dialing:
-        return over_tcp(f"127.0.0.1:{listener.getsockname()[1]}", _TOKEN)
+        return over_tcp(f"127.0.0.1:{listener.getsockname()[1]}", port.launch_secret)
 
     placement: Any = import_module("uncork.cli.serve.placement")
     command: Any = import_module("uncork.cli.serve.command")

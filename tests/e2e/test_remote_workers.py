@@ -73,21 +73,41 @@ def test_a_worker_that_is_killed_under_load_costs_no_answer(on: Remotes) -> None
         eventually(lambda: idle(server, 1))
 
 
-def test_a_worker_keeps_its_model_while_the_gateway_restarts(on: Remotes) -> None:
-    port = free_port()
-    worker = on.start(f"127.0.0.1:{port}")
+def test_a_worker_keeps_its_model_while_the_gateway_restarts(on: Remotes, tmp_path: Path) -> None:
+    port, ready = free_port(), tmp_path / "ready"
+    worker = on.start(f"127.0.0.1:{port}", options=["--ready-file", str(ready)])
     eventually(lambda: "no gateway answers" in worker.output)
+    assert not ready.exists()
     with on.gateway("--worker-port", str(port)) as server:
         wait_for(server, 1)
+        assert ready.exists()
         assert HTTP.post(f"{server.base}/remember", json="kept", timeout=30).json() == "kept"
         server.process.kill()
         server.process.wait()
     eventually(lambda: "is gone" in worker.output)
+    assert not ready.exists()
     with on.gateway("--worker-port", str(port)) as server:
         wait_for(server, 1)
 
         assert HTTP.post(f"{server.base}/recall", json=0, timeout=30).json() == ["kept"]
-    assert worker.stop() == 0
+        assert ready.exists()
+        assert worker.stop() == 0
+    assert not ready.exists()
+
+
+def test_a_worker_that_leaks_leaves_and_says_so(on: Remotes) -> None:
+    """No request fails, and its process manager sees a failure."""
+    with on.gateway() as server:
+        leaking = on.start(worker_port(server), options=["--max-memory", "250MB"])
+        on.start(worker_port(server))
+        wait_for(server, 2)
+
+        def leak() -> None:
+            assert leaking.process.wait(60) == 1
+
+        statuses = load.statuses_while(server, leak, path="/remember", body="x" * 1_000_000, clients=2)
+        assert statuses.keys() == {200}
+        assert "more than the limit of 238 MiB, and has left its gateway" in leaking.output
 
 
 def test_a_worker_uses_another_gateway_if_its_own_goes(on: Remotes) -> None:
@@ -117,6 +137,9 @@ def test_a_new_version_takes_over_when_it_is_as_strong_as_the_old_one(on: Remote
         assert "the workers with another version of the service take over" in server.output
         # The old workers come back, stand by, and return when all new ones have gone.
         eventually(lambda: all(worker.output.count("connected to gateway") == 2 for worker in old))
+        for worker in old:
+            assert "workers with another version of the service have taken over; dialing" in worker.output
+            assert "is gone" not in worker.output
         assert HTTP.post(f"{server.base}/echo", json=1, timeout=30).status_code == 200
         for worker in new:
             assert worker.stop() == 0
@@ -161,8 +184,9 @@ def test_tls_protects_both_sides(on: Remotes, tmp_path: Path) -> None:
         assert pid_of(server) == worker.pid
         assert stranger.process.wait(30) == 2
         assert "unable to get local issuer certificate" in stranger.output
-        eventually(lambda: "no gateway answers" in nameless.output)
-        eventually(lambda: server.metric("uncork_worker_connections_refused_total", reason="tls") >= 2)
+        assert nameless.process.wait(30) == 2
+        assert "this gateway requires a certificate of the worker; give --tls-cert" in nameless.output
+        assert server.metric("uncork_worker_connections_refused_total", reason="tls") >= 2
 
 
 def test_a_worker_with_another_token_is_refused(on: Remotes) -> None:

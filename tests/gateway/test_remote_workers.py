@@ -21,10 +21,11 @@ from uncork_gateway.backends.worker_connection import WorkerConnection
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_gateway.remote_workers import choose_successor
 from uncork_gateway.worker_events import SupervisorActions
-from uncork_workers.wire.messages import Failed, Hello, Leaving, Ready
+from uncork_workers.wire.messages import Failed, Goodbye, Hello, Leaving, Ready
 from uncork_workers.wire.schema import ApiSettings, ServiceDescription
 
 A, B, C = service(json_api("echo"), name="A"), service(json_api("echo"), name="B"), service(name="C")
+TAKEN_OVER = Goodbye("workers with another version of the service have taken over")
 WRONG = service(json_api(settings=ApiSettings(policy="magic")))
 
 
@@ -32,12 +33,10 @@ WRONG = service(json_api(settings=ApiSettings(policy="magic")))
 
 
 def worker(
-    serves: ServiceDescription | None, *, standby: bool = True, ready: bool = True, instance: str = ""
+    serves: ServiceDescription | None, *, standby: bool = True, ready: bool = True
 ) -> WorkerConnection:
     """A worker in this state."""
-    made = WorkerConnection(
-        0, Listener(), standby=standby, gone=lambda _: None, leaves=lambda _: None, instance=instance
-    )
+    made = WorkerConnection(0, Listener(), standby=standby, gone=lambda _: None, leaves=lambda _: None)
     made.hello = None if serves is None else Hello(index=0, service=serves)
     made.ready = Ready() if ready else None
     return made
@@ -46,9 +45,9 @@ def worker(
 def test_the_first_description_is_put_in_force() -> None:
     """The worker need not be ready: clients get better errors then."""
     workers = [worker(None), worker(WRONG), worker(A, ready=False), worker(B)]
-    assert choose_successor(None, workers, set(), [WRONG]) == A
-    assert choose_successor(None, [worker(None)], set(), []) is None
-    assert choose_successor(None, [worker(WRONG)], set(), [WRONG]) is None
+    assert choose_successor(None, workers, [], [WRONG]) == A
+    assert choose_successor(None, [worker(None)], [], []) is None
+    assert choose_successor(None, [worker(WRONG)], [], [WRONG]) is None
 
 
 @pytest.mark.parametrize("ready", [0, 1, 2, 3])
@@ -56,28 +55,31 @@ def test_as_many_ready_successors_as_there_are_workers_take_over(ready: int) -> 
     serving = [worker(A, standby=False)] * 2 + [worker(A, standby=False, ready=False)]
     others = [worker(B)] * ready + [worker(B, ready=False)] * 3 + [worker(C)]
 
-    assert choose_successor(A, [*serving, *others], set(), []) == (B if ready >= 2 else None)
+    assert choose_successor(A, [*serving, *others], [], []) == (B if ready >= 2 else None)
 
 
 def test_one_successor_is_needed_where_no_worker_is_ready() -> None:
     serving = worker(A, standby=False, ready=False)
-    assert choose_successor(A, [serving, worker(B, ready=False)], set(), []) is None
-    assert choose_successor(A, [serving, worker(B)], set(), []) == B
+    assert choose_successor(A, [serving, worker(B, ready=False)], [], []) is None
+    assert choose_successor(A, [serving, worker(B)], [], []) == B
 
 
 def test_the_most_ready_successors_are_chosen() -> None:
     workers = [worker(B), worker(C), worker(C), worker(B, ready=False), worker(B, ready=False)]
-    assert choose_successor(A, workers, set(), []) == C
+    assert choose_successor(A, workers, [], []) == C
 
 
 def test_a_service_that_cannot_be_served_has_no_successors() -> None:
-    assert choose_successor(A, [worker(WRONG), worker(WRONG), worker(B)], set(), [WRONG]) == B
+    assert choose_successor(A, [worker(WRONG), worker(WRONG), worker(B)], [], [WRONG]) == B
 
 
-def test_replaced_workers_take_over_again_only_when_no_other_is_left() -> None:
-    old = [worker(A, instance="a"), worker(A, instance="b")]
-    assert choose_successor(B, [worker(B, standby=False), *old], {"a", "b"}, []) is None
-    assert choose_successor(B, old, {"a", "b"}, []) == A
+def test_a_superseded_service_takes_over_again_only_when_no_other_has_a_ready_worker() -> None:
+    """However many processes have it, and whether or not they were started again."""
+    old = [worker(A), worker(A)]
+    assert choose_successor(B, [worker(B, standby=False), *old], [A], []) is None
+    assert choose_successor(B, [worker(B, standby=False, ready=False), *old], [A], []) == A
+    assert choose_successor(B, old, [A], []) == A
+    assert choose_successor(B, [*old, worker(C)], [A], []) == C
 
 
 @given(
@@ -87,30 +89,26 @@ def test_replaced_workers_take_over_again_only_when_no_other_is_left() -> None:
             st.sampled_from([None, A, B, C]),
             standby=st.booleans(),
             ready=st.booleans(),
-            instance=st.sampled_from("abc"),
         ),
         max_size=8,
     ),
-    st.sets(st.sampled_from("abc")),
+    st.lists(st.sampled_from([A, B, C]), max_size=3),
 )
-def test_a_successor_is_ready_and_has_not_been_replaced(
-    workers: list[WorkerConnection], replaced: set[str]
+def test_a_successor_is_ready_and_not_superseded(
+    workers: list[WorkerConnection], superseded: list[ServiceDescription]
 ) -> None:
     """It never has fewer ready workers than the service in force, and nobody succeeds itself."""
-    chosen = choose_successor(A, workers, replaced, [])
-    serving = [one for one in workers if one.hello and one.hello.service == A and not one.standby]
+    chosen = choose_successor(A, workers, superseded, [])
+    serving = [
+        one for one in workers if one.is_ready and one.hello and one.hello.service == A and not one.standby
+    ]
     heirs = [
-        one
-        for one in workers
-        if one.hello
-        and one.hello.service == chosen
-        and one.standby
-        and one.is_ready
-        and not (serving and one.instance in replaced)
+        one for one in workers if one.is_ready and one.hello and one.hello.service == chosen and one.standby
     ]
     assert chosen != A
     if chosen is not None:
-        assert len(heirs) >= max(1, sum(one.is_ready for one in serving))
+        assert len(heirs) >= max(1, len(serving))
+        assert chosen not in superseded or not serving
 
 
 # The whole gateway
@@ -198,8 +196,8 @@ async def test_another_version_takes_over_when_it_is_complete(tmp_path: Path) ->
         second = await on.remote("b2", B)
         assert on.in_force == "B"
         for one in old:
-            await one.dropped()
-        for name in ("a1", "a2"):
+            assert await one.dismissed() == TAKEN_OVER
+        for name in ("a1", "a2", "a3", "a4"):
             await on.remote(name)
         third = await on.remote("b3", B)
         assert on.in_force == "B"
@@ -227,7 +225,7 @@ async def test_an_old_worker_answers_what_it_runs_and_a_new_one_what_is_queued(t
 
         assert queued == b"2"
         assert [(await one).json() for one in asking] == [1, 2]
-        await old.dropped()
+        assert await old.dismissed() == TAKEN_OVER
 
 
 async def test_the_next_version_serves_when_enough_old_workers_leave(tmp_path: Path) -> None:
@@ -240,9 +238,42 @@ async def test_the_next_version_serves_when_enough_old_workers_leave(tmp_path: P
         await on.remote("b", B)
         assert on.in_force == "A"
         busy.send(Leaving())
-        await idle.dropped()
+        assert await idle.dismissed() == TAKEN_OVER
         assert on.in_force == "B"
         assert on.gateway.ready_workers() == {2}
+
+
+async def test_old_code_that_is_started_again_stays_behind(tmp_path: Path) -> None:
+    """Also if its workers are as many as the new ones; then both versions fail one after the other."""
+    async with remote_only(tmp_path) as on:
+        await on.remote("a1")
+        new = await on.remote("b1", B)
+        assert on.in_force == "B"
+        again = [await on.remote(name) for name in ("a2", "a3")]
+        assert on.in_force == "B"
+        new.close()
+        await turns(20)
+        assert on.in_force == "A"
+
+        await on.remote("b1", B)
+        assert on.in_force == "A"
+        again.pop().close()
+        await turns(20)
+        assert on.in_force == "B"
+
+
+async def test_new_code_that_is_started_while_the_old_one_is_not_ready_is_no_older_for_it(
+    tmp_path: Path,
+) -> None:
+    """Its workers take over again when they are as many."""
+    async with remote_only(tmp_path) as on:
+        starting = await on.starting("b1", B)
+        await on.remote("a1", A)
+        assert on.in_force == "A"
+        assert await starting.dismissed() == TAKEN_OVER
+
+        await on.remote("b1", B)
+        assert on.in_force == "B"
 
 
 async def test_a_service_that_cannot_be_served_is_logged_and_harms_nobody(
@@ -293,7 +324,7 @@ async def test_remote_workers_follow_the_launched_ones(tmp_path: Path) -> None:
         assert on.in_force == "B"
         await on.worker(serves=A)
         assert on.in_force == "A"
-        await early.dropped()
+        assert await early.dismissed() == TAKEN_OVER
         same = await on.remote("same", A)
         others = [await on.remote(f"other {number}", B) for number in range(2)]
         assert on.in_force == "A"
@@ -306,7 +337,7 @@ async def test_remote_workers_follow_the_launched_ones(tmp_path: Path) -> None:
         await turns(20)
         on.gateway.take_over([2])
         assert on.in_force == "B"
-        await same.dropped()
+        assert await same.dismissed() == TAKEN_OVER
         assert len(on.gateway.ready_workers()) == 3
         for one in (new, *others):
             asking = on.post("/echo", 1)
@@ -319,10 +350,10 @@ async def test_remote_workers_follow_the_launched_ones(tmp_path: Path) -> None:
 
 async def test_closing_the_gateway_disconnects_everybody(tmp_path: Path) -> None:
     async with remote_only(tmp_path) as on:
-        workers = [await on.remote("a"), await on.remote("b", B)]
+        workers = [await on.remote("a1"), await on.remote("a2"), await on.remote("b", B)]
         peer = await Peer.connect(on.address)
         await peer.challenge()
         await on.gateway.close()
         await peer.closed()
         for one in workers:
-            await one.dropped()
+            assert await one.dismissed() == Goodbye("the gateway is stopping")

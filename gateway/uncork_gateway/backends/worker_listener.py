@@ -8,55 +8,32 @@ import secrets
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, field
 
+from uncork_gateway.backends.refusal_log import RefusalLog
+from uncork_gateway.backends.worker_introduction import Introduction, Refused
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.version import VERSION
 from uncork_workers.wire.frames import FrameError
 from uncork_workers.wire.handshake import (
-    HEAD_BYTES,
-    MAX_APPLICATION_BYTES,
     NONCE_BYTES,
     PROTOCOL,
     Application,
-    Challenge,
     Refusal,
-    RefusalReason,
     Welcome,
     decode_greeting,
     encode_greeting,
     gateway_proof,
-    greeting_length,
     is_same,
-    printable,
+    launch_token,
     worker_proof,
 )
 from uncork_workers.wire.overrides import Override
-from uncork_workers.wire.tcp import tune
 
 log = logging.getLogger("uncork.gateway")
 
-# Limits on peers that have not proved that they know the token.
-_HANDSHAKE_S = 5.0
-_MOST_UNPROVED = 64
 # After a failure to accept, as without free file descriptors.
 _RETRY_S = 1.0
-_TOO_SLOW = f"no handshake within {_HANDSHAKE_S:g} s"
-_TOO_SLOW_TLS = f"{_TOO_SLOW}; this port requires TLS, which --ca or --tls of the worker turns on"
-
-
-class Refused(Exception):
-    """A peer is not accepted; the message says why, for people."""
-
-    def __init__(self, reason: RefusalReason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-    def greeting(self) -> bytes:
-        """Return the message to the peer."""
-        return encode_greeting(Refusal(reason=self.reason, message=str(self)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +42,15 @@ class WorkerPort:
 
     Attributes:
         listener: listens already.
-        token: the secret that gateway and workers share.
+        token: the secret that the gateway shares with workers that its supervisor does not launch.
         tls: the server's side of TLS; None for plain TCP.
+        launch_secret: what the tokens of launched workers are made from.
     """
 
     listener: socket.socket
     token: bytes
     tls: ssl.SSLContext | None = None
+    launch_secret: bytes = field(default_factory=lambda: secrets.token_bytes(NONCE_BYTES))
 
 
 class WorkerListener:
@@ -80,7 +59,7 @@ class WorkerListener:
     Args:
         pool: gets the connections.
         port: where to listen, and what workers must know.
-        overrides, warmup_seconds: sent to the workers.
+        overrides, warmup_seconds: sent to the workers; see :meth:`change`.
         on_refusal: called with the reason for each peer that is not accepted.
     """
 
@@ -94,15 +73,22 @@ class WorkerListener:
         on_refusal: Callable[[str], object],
     ) -> None:
         self.tls = port.tls
-        self.on_refusal = on_refusal
-        self.introductions: set[Introduction] = set()
-        """The peers that have not proved anything yet."""
+        self.requires_certificate = port.tls is not None and port.tls.verify_mode == ssl.CERT_REQUIRED
+        if port.tls is not None and self.requires_certificate:
+            # TLS would refuse a worker without a certificate, too, but the loop sends no alert that says why.
+            port.tls.verify_mode = ssl.CERT_OPTIONAL
+        self.introductions: dict[Introduction, None] = {}
+        self._on_refusal = on_refusal
+        self._log = RefusalLog()
         self._pool = pool
         self._port = port
-        self._overrides = list(overrides)
-        self._warmup_seconds = warmup_seconds
+        self.change(overrides, warmup_seconds)
         self._retry: asyncio.TimerHandle | None = None
         self._warned_of: set[str] = set()
+
+    def change(self, overrides: Sequence[Override], warmup_seconds: float) -> None:
+        """Send other settings to the workers that connect from now on."""
+        self._overrides, self._warmup_seconds = list(overrides), warmup_seconds
 
     def listen(self) -> None:
         """Accept workers until :meth:`close`."""
@@ -118,6 +104,7 @@ class WorkerListener:
             self._port.listener.close()
         for introduction in list(self.introductions):
             introduction.close()
+        self._log.close()
 
     def _watch(self) -> None:
         asyncio.get_running_loop().add_reader(self._port.listener, self._accept)
@@ -137,7 +124,7 @@ class WorkerListener:
         Introduction(self, f"{host} port {port}").begin(connection)
 
     def answer(self, header: bytes, nonce: bytes) -> Application:
-        """Return what a peer answered to a challenge with this nonce, if it proves that it knows the token.
+        """Return what a peer answered to a challenge with this nonce, if it proves that it knows its token.
 
         Raises:
             Refused: if it does not, or cannot be understood.
@@ -154,8 +141,10 @@ class WorkerListener:
                 f"the gateway (uncork {VERSION}) speaks worker protocol {PROTOCOL}, the worker (uncork "
                 f"{answer.version}) speaks {answer.protocol}; install the same version on both sides",
             )
-        if not is_same(answer.proof, worker_proof(self._port.token, nonce, answer.nonce)):
-            raise Refused("token", "the worker's token differs from the gateway's")
+        if not is_same(answer.proof, worker_proof(self._token(answer.launch), nonce, answer.nonce)):
+            if answer.launch is None:
+                raise Refused("token", "the worker's token differs from the gateway's")
+            raise Refused("token", f"the worker is not launch {answer.launch} of this gateway")
         return answer
 
     def admit(self, transport: asyncio.Transport, application: Application, nonce: bytes) -> None:
@@ -167,106 +156,15 @@ class WorkerListener:
                 "a worker has uncork %s, the gateway has %s; install the same version on both sides",
                 *(version, VERSION),
             )
-        proof = gateway_proof(self._port.token, nonce, application.nonce)
+        proof = gateway_proof(self._token(application.launch), nonce, application.nonce)
         index = self._pool.admit(transport, application)
         welcome = Welcome(proof, index, self._overrides, self._warmup_seconds)
         transport.write(encode_greeting(welcome))
 
+    def refused(self, peer: str, refused: Refused) -> None:
+        """Count and log a peer that is not accepted."""
+        self._on_refusal(refused.reason)
+        self._log.refused(refused.reason, peer, str(refused))
 
-class Introduction(asyncio.Protocol):
-    """The handshake with one peer, within :data:`_HANDSHAKE_S` and a few kilobytes."""
-
-    def __init__(self, listener: WorkerListener, peer: str) -> None:
-        self._listener = listener
-        self._peer = peer
-        self._nonce = secrets.token_bytes(NONCE_BYTES)
-        self._received = b""
-        self._transport: asyncio.Transport | None = None
-        self._connecting: asyncio.Task[None] | None = None
-        self._timeout: asyncio.TimerHandle | None = None
-        self._has_ended = False
-
-    def begin(self, connection: socket.socket) -> None:
-        """Start the handshake on an accepted connection, unless too many are pending."""
-        connection.setblocking(False)
-        if len(self._listener.introductions) >= _MOST_UNPROVED:
-            refused = Refused("too_many", f"{_MOST_UNPROVED} other handshakes are pending")
-            with connection, suppress(OSError):
-                if self._listener.tls is None:
-                    connection.send(refused.greeting())
-            self._refuse(refused)
-            return
-        self._listener.introductions.add(self)
-        self._connecting = asyncio.create_task(self._connect(connection))
-        self._connecting.add_done_callback(lambda _: self._release(connection))
-        too_slow = Refused("timeout", _TOO_SLOW if self._listener.tls is None else _TOO_SLOW_TLS)
-        self._timeout = asyncio.get_running_loop().call_later(_HANDSHAKE_S, self._refuse, too_slow)
-
-    def close(self) -> None:
-        """End the handshake."""
-        self._end()
-        if self._transport is not None:
-            self._transport.close()
-
-    # asyncio.Protocol
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.write(encode_greeting(Challenge(self._nonce, PROTOCOL, VERSION)))
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        try:
-            self._read()
-        except FrameError as error:
-            self._refuse(Refused("invalid", str(error)))
-        except Refused as refused:
-            self._refuse(refused)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end()
-
-    # The steps
-
-    async def _connect(self, connection: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            tune(connection)
-            await loop.connect_accepted_socket(lambda: self, connection, ssl=self._listener.tls)
-        except OSError as error:
-            reason = str(error) or "the peer closed the connection"
-            self._refuse(Refused("tls", f"TLS failed: {reason}"))
-
-    def _release(self, connection: socket.socket) -> None:
-        if self._transport is None:
-            connection.close()
-
-    def _read(self) -> None:
-        if len(self._received) < HEAD_BYTES:
-            return
-        end = HEAD_BYTES + greeting_length(self._received[:HEAD_BYTES], most=MAX_APPLICATION_BYTES)
-        if len(self._received) < end:
-            return
-        application = self._listener.answer(self._received[HEAD_BYTES:end], self._nonce)
-        if len(self._received) > end:
-            raise FrameError("the worker sent more before it was welcome")
-        assert self._transport is not None
-        self._end()
-        self._listener.admit(self._transport, application, self._nonce)
-
-    def _refuse(self, refused: Refused) -> None:
-        if self._has_ended:
-            return
-        self._listener.on_refusal(refused.reason)
-        log.warning("refused a worker from %s: %s", self._peer, printable(str(refused)))
-        if self._transport is not None:
-            self._transport.write(refused.greeting())
-        self.close()
-
-    def _end(self) -> None:
-        self._has_ended = True
-        self._listener.introductions.discard(self)
-        if self._timeout is not None:
-            self._timeout.cancel()
-        if self._connecting is not None and self._transport is None:
-            self._connecting.cancel()
+    def _token(self, launch: int | None) -> bytes:
+        return self._port.token if launch is None else launch_token(self._port.launch_secret, launch)

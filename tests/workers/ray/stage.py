@@ -11,6 +11,7 @@ from uncork_workers.ray.launcher import RayLauncher, RayWorkers
 from uncork_workers.ray.messages import Command, Connect, Connected, Event, decode_command, encode
 from uncork_workers.supervision.launcher import Dialing, over_tcp
 
+LAUNCH_SECRET = b"the secret"
 _FAKE = Path(__file__).with_name("fake_helper.py")
 # Far above any duration; ends a test that hangs.
 _PATIENCE_S = 60
@@ -40,7 +41,9 @@ class Helper:
 class Stage:
     """A launcher, its helpers as they start, and its reports of waiting workers."""
 
-    def __init__(self, folder: Path, *, gpus: float, packer: Packer | None, command: Sequence[str]) -> None:
+    def __init__(
+        self, folder: Path, *, gpus: float, packer: Packer | None, room_s: float, command: Sequence[str]
+    ) -> None:
         self.socket_path = str(folder / "control")
         self.helpers: asyncio.Queue[Helper] = asyncio.Queue()
         self.waiting: list[tuple[list[int], str]] = []
@@ -52,6 +55,7 @@ class Stage:
             dialing=self._dialing,
             packer=packer,
             on_waiting=self._on_waiting,
+            room_s=room_s,
             command=command or (sys.executable, "-S", "-E", str(_FAKE), self.socket_path),
         )
 
@@ -60,7 +64,7 @@ class Stage:
         self._reported.set()
 
     def _dialing(self, connected: Connected) -> Dialing:
-        return over_tcp(f"{connected.here}:7000", b"the token")
+        return over_tcp(f"{connected.here}:7000", LAUNCH_SECRET)
 
     async def helper(self) -> Helper:
         """Return the next helper, which has been asked to connect."""
@@ -92,9 +96,14 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    folder: Path, *, gpus: float = 0.0, packer: Packer | None = None, command: Sequence[str] = ()
+    folder: Path,
+    *,
+    gpus: float = 0.0,
+    packer: Packer | None = None,
+    room_s: float = 2 * _PATIENCE_S,
+    command: Sequence[str] = (),
 ) -> AsyncIterator[Stage]:
-    made = Stage(folder, gpus=gpus, packer=packer, command=command)
+    made = Stage(folder, gpus=gpus, packer=packer, room_s=room_s, command=command)
 
     writers = []
 

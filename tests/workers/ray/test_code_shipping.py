@@ -1,13 +1,13 @@
-"""Packing the folder of a service, and unpacking it on a node."""
+"""Packing the folder of a service."""
 
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from uncork_workers.ray.code_shipping import Packer, unpack
+from uncork_workers.ray.code_copies import unpack
+from uncork_workers.ray.code_shipping import Packer
 from uncork_workers.ray.messages import Code
 
 
@@ -28,7 +28,7 @@ def into(tmp_path: Path) -> Path:
 
 
 def unpacked(code: Code, parent: Path) -> set[str]:
-    folder = unpack(Path(code.archive).read_bytes(), code.digest, parent=parent)
+    folder = unpack(Path(code.archive).read_bytes(), code.digest, parent=parent).folder
     return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
 
 
@@ -79,27 +79,3 @@ def test_a_folder_that_is_too_large_is_an_error(folder: Path, into: Path) -> Non
     )
     with pytest.raises(OSError, match=re.escape(message)):
         Packer(folder, into, most_bytes=1000).pack()
-
-
-def test_several_processes_may_unpack_at_once(folder: Path, into: Path, tmp_path: Path) -> None:
-    """One of them wins, the others use its folder, and nothing else is left."""
-    for number in range(200):  # takes long enough that some of them meet
-        (folder / f"{number}.txt").touch()
-    code = Packer(folder, into).pack()
-    content = Path(code.archive).read_bytes()
-    with ThreadPoolExecutor(8) as threads:
-        jobs = [threads.submit(unpack, content, code.digest, parent=tmp_path / "node") for _ in range(32)]
-
-    assert {job.result() for job in jobs} == {tmp_path / "node" / code.digest}
-    assert [one.name for one in (tmp_path / "node").iterdir()] == [code.digest]
-
-
-def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> None:
-    writable = tmp_path / "node"
-    writable.mkdir()
-    writable.chmod(0o777)
-    link = tmp_path / "link"
-    link.symlink_to(tmp_path)
-    for parent in (writable, link):
-        with pytest.raises(OSError, match="only this user"):
-            unpack(b"", "digest", parent=parent)

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.ray.stage import stage
+from tests.workers.ray.stage import LAUNCH_SECRET, stage
 from uncork_workers.ray.code_shipping import Packer
-from uncork_workers.ray.launcher import RayUnusable
+from uncork_workers.ray.connection import RayUnusable
+from uncork_workers.ray.launcher import RayWorkers
 from uncork_workers.ray.messages import Attach, Ended, Kill, Launch, Refused, Started, Waiting
+from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor
+from uncork_workers.wire.handshake import launch_token
 
 NEEDS = {"CPU": 1.0, "GPU": 0.0}
 
@@ -27,7 +30,8 @@ async def test_a_worker_is_started_and_its_end_reported(tmp_path: Path) -> None:
         assert isinstance(command, Launch)
         assert command.arguments[:4] == ["svc.py:Svc", "--gateway", "10.0.0.1:7000", "--standby"]
         assert command.arguments[4:] == ["--index", "3", "--launch", "1", "--log-level", "info"]
-        assert command.environment == {"UNCORK_WORKER_TOKEN": "the token", "CUDA_VISIBLE_DEVICES": ""}
+        token = launch_token(LAUNCH_SECRET, worker.launch)
+        assert command.environment == {"UNCORK_WORKER_TOKEN": token.decode(), "CUDA_VISIBLE_DEVICES": ""}
         assert command.needs == NEEDS
         assert command.code is None
         assert await worker.ended == "was killed by SIGKILL"
@@ -86,6 +90,31 @@ async def test_a_worker_that_ray_cannot_place_is_reported(
         assert not workers[0].ended.done()
         on.launcher.kill(2)  # does nothing
         assert [one.message for one in caplog.records] == ["2 workers are waiting for Ray: no room"]
+
+
+async def test_a_reload_without_room_fails(tmp_path: Path) -> None:
+    """With the reason. A worker that has started may take longer, and one that replaces no other may wait."""
+    async with stage(tmp_path, room_s=1.0) as on:
+        helper = await on.started()
+        supervisor = Supervisor(
+            on.launcher, workers=2, on_exit=lambda left: None, take_over=lambda launches: ()
+        )
+        supervisor.start()
+        for _ in range(2):
+            await helper.command()
+        reloading = asyncio.create_task(supervisor.replace_all())
+        for _ in range(2):
+            await helper.command()
+        helper.send(Started(3, "node-1"))
+        helper.send(Waiting([4], "each needs 1 CPU"))
+        with pytest.raises(
+            ReplacementFailed, match=r"^new worker 1 was not started within 1 s: each needs 1 CPU$"
+        ):
+            await reloading
+
+        assert sorted(on.launcher.running) == [1, 2]
+        assert {await helper.command(), await helper.command()} == {Kill(3), Kill(4)}
+        await supervisor.stop(grace_s=0.0)
 
 
 async def test_the_next_helper_attaches_to_what_runs(
@@ -223,6 +252,27 @@ async def test_an_unreachable_gateway_is_explained(tmp_path: Path) -> None:
 
 def test_the_gateway_does_not_import_ray() -> None:
     """It would end the process, with all connections of clients, when the cluster's head is lost."""
-    code = "import sys, uncork.cli.serve.command; print('uncork_workers.ray.cluster' in sys.modules)"
+    code = "import sys, uncork.cli.serve.ray_placement; print('uncork_workers.ray.cluster' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"
+
+
+async def test_workers_of_another_size_are_started_beside_the_old(tmp_path: Path) -> None:
+    """A new helper reserves for each what it was started with."""
+    async with stage(tmp_path) as on:
+        helper = await on.started()
+        await on.launcher.launch(0)
+        larger = RayWorkers(
+            address="head:6379", target="svc.py:Svc", cpus=4.0, gpus=0.5, arguments=("--log-level", "debug")
+        )
+        await on.launcher.starter(larger)(0, standby=True)
+        old, new = await helper.command(), await helper.command()
+        assert isinstance(old, Launch)
+        assert isinstance(new, Launch)
+        assert (old.needs, new.needs) == (NEEDS, {"CPU": 4.0, "GPU": 0.5})
+        assert new.arguments[-2:] == ["--log-level", "debug"]
+        assert "CUDA_VISIBLE_DEVICES" not in new.environment
+        helper.die()
+        helper = await on.connected()
+        commands = [await helper.command(), await helper.command()]
+        assert commands == [Attach(1, NEEDS), Attach(2, larger.needs)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from uncork_workers.supervision.launcher import over_unix
-from uncork_workers.supervision.processes import Processes
+from uncork_workers.supervision.processes import LocalWorkers, Processes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
 from uncork_workers.wire.frames import FrameDecoder
 from uncork_workers.wire.messages import Hello, Ready
@@ -78,14 +78,12 @@ class Crowd:
         self.retiring: set[int] = set()
         """The launches of processes that finish their batch and exit when they are not needed any more."""
         self.took_over: list[set[int]] = []
+        self.local = LocalWorkers(
+            target=target, workers=workers, gpus=gpus, environment={"GREETING": "hello"}
+        )
+        self.processes = Processes(self.local, dialing=over_unix(self.socket_path, self.standby_path))
         self.supervisor = Supervisor(
-            Processes(
-                target,
-                workers=workers,
-                dialing=over_unix(self.socket_path, self.standby_path),
-                gpus=gpus,
-                environment={"GREETING": "hello"},
-            ),
+            self.processes,
             workers=workers,
             on_exit=self.exited,
             take_over=self.take_over,

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.workers.supervision.crowd import SERVICE, Crowd, Worker, crowd
-from uncork_workers.supervision.recycling import Recycler, RecyclingLimits, resident_bytes
+from uncork_workers.memory import resident_bytes
+from uncork_workers.supervision.recycling import Recycler, RecyclingLimits
 
 BROKEN = SERVICE + "\nraise OSError('no weights')"
 

@@ -1,6 +1,8 @@
 """Replacement of workers, with real processes."""
 
 import asyncio
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -198,3 +200,42 @@ async def test_hurry_ends_the_time_that_workers_are_given(tmp_path: Path) -> Non
         hurry.set()
         await stopping
         assert not worker.alive()
+
+
+async def test_workers_of_another_kind_take_over(tmp_path: Path) -> None:
+    """The new start serves restarts too, but not before the takeover, and not if that fails."""
+    async with crowd(tmp_path, workers=1) as on:
+        await on.workers(1)
+        on.leaving = set()
+        other = on.processes.starter(replace(on.local, arguments=("--log-level", "error")))
+        on.refusal = "the service is wrong"
+        with pytest.raises(ReplacementFailed, match="the service is wrong"):
+            await on.supervisor.replace_all(start=other)
+        await on.newcomers.get()
+        [old] = on.supervisor.current_workers()
+        on.supervisor.kill(old.launch)
+        again = (await on.workers(1))[0]
+        assert "error" not in command_of(again.hello.pid)
+
+        on.refusal = None
+        taken: list[set[int]] = []
+
+        def take_over(launches: Collection[int]) -> set[int]:
+            taken.append(set(launches))
+            return set()
+
+        await on.supervisor.replace_all(start=other, take_over=take_over)
+        new = await on.newcomers.get()
+        assert (taken, on.took_over) == ([{new.launch}], [])
+        assert "error" in command_of(new.hello.pid)
+        on.supervisor.kill(new.launch)
+        assert "error" in command_of((await on.workers(1))[0].hello.pid)
+
+        on.supervisor.start_by(on.processes.launch)
+        [process] = on.supervisor.current_workers()
+        on.supervisor.kill(process.launch)
+        assert "error" not in command_of((await on.workers(1))[0].hello.pid)
+
+
+def command_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")

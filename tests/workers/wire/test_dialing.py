@@ -123,9 +123,13 @@ def test_a_gateway_must_know_the_token_too(proof: Callable[[bytes], bytes]) -> N
     assert after(talk) == "GATEWAY: the gateway does not know the token"
 
 
-def test_a_gateway_may_refuse_the_worker() -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_gateway_may_refuse_the_worker(at_once: bool) -> None:
+    """At once, for example, if it lacks a certificate."""
+
     def talk(newcomer: Newcomer) -> None:
-        applying(newcomer)
+        if not at_once:
+            applying(newcomer)
         newcomer.send(Refusal(reason="token", message="the worker's token differs"))
 
     assert after(talk) == "GATEWAY: the worker's token differs"

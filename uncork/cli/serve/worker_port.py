@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from uncork.cli.serve.server_options import ServerOptions
+from uncork.cli.usage import flags
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import option
 from uncork.server.listeners import listening_socket, server_tls
@@ -59,6 +60,23 @@ class WorkerPortOptions(ServerOptions):
     )
 
 
+_NEED_PORT = (
+    "worker_host",
+    "worker_token_file",
+    "worker_tls_cert",
+    "worker_tls_key",
+    "worker_tls_client_ca",
+    "worker_insecure",
+)
+
+
+def _options_of_the_port(options: WorkerPortOptions) -> list[str]:
+    """Return the options that were given although they matter only with a worker port."""
+    unset = WorkerPortOptions()
+    given = [name for name in _NEED_PORT if getattr(options, name) != getattr(unset, name)]
+    return list(flags(*given).values())
+
+
 @contextmanager
 def open_worker_port(
     options: WorkerPortOptions, *, workers: int, on_ray: bool = False
@@ -72,8 +90,9 @@ def open_worker_port(
     if options.worker_port is None and not on_ray:
         if not workers:
             raise WrongUsage("--workers 0 requires --worker-port, where workers can connect")
-        if options.worker_token_file is not None:
-            raise WrongUsage("--worker-token-file requires --worker-port")
+        if useless := _options_of_the_port(options):
+            requires = "requires" if len(useless) == 1 else "require"
+            raise WrongUsage(f"{', '.join(useless)} {requires} --worker-port or --on ray")
         yield None
         return
     if options.worker_token_file is not None:

@@ -14,13 +14,16 @@ import typer
 from uncork.cli.errors import print_error
 from uncork.cli.serve.server_options import LogLevel, LogLines, readable
 from uncork.cli.serve.worker_port import token_in
+from uncork.cli.sizes import read_size
 from uncork.cli.usage import refusals
 from uncork.config.errors import WrongUsage
 from uncork_workers.definition.loading import TargetError
 from uncork_workers.process.hosted_service import HostedService, StageFailed
 from uncork_workers.process.libc import keep_freed_memory
 from uncork_workers.process.logs import log_to_stderr
-from uncork_workers.process.remote_worker import RemoteWorker
+from uncork_workers.process.memory_limit import MemoryLimit
+from uncork_workers.process.ready_file import ReadyFile
+from uncork_workers.process.remote_worker import MemoryExceeded, RemoteWorker
 from uncork_workers.process.worker import EXIT_LOAD, EXIT_SETUP, show_output_at_once
 from uncork_workers.wire.dialing import Dialer, GatewayRefuses, client_tls, read_addresses
 
@@ -75,6 +78,24 @@ def worker(
             show_default="the host name",
         ),
     ] = "",
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File that exists while the worker is connected and has loaded its model, for probes.",
+            show_default="none",
+        ),
+    ] = None,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Finish the batch and exit with 1 when the resident memory exceeds this size, such as 500MB "
+            "or 2GiB.",
+            show_default="never",
+            callback=readable(read_size),
+        ),
+    ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="Minimum level to log.")] = LogLevel.info,
     log_format: Annotated[
         LogLines, typer.Option(help="Log as lines of text, or as one JSON object per line.")
@@ -92,12 +113,15 @@ def worker(
             tls=_tls(ca, tls_cert, tls_key) if tls or ca or tls_cert or tls_key else None,
             instance=secrets.token_hex(8),
         )
+        ready = _ready_file(ready_file)
     keep_freed_memory()
     show_output_at_once()
     log_to_stderr(log_level, "worker", log_format=log_format.value)
     try:
         with closing(HostedService(target)) as hosted:
-            RemoteWorker(hosted, dialer, node=node or socket.gethostname()).run()
+            memory = MemoryLimit(None if max_memory is None else read_size(max_memory))
+            name = node or socket.gethostname()
+            RemoteWorker(hosted, dialer, node=name, ready_file=ready, memory=memory).run()
     except (TargetError, GatewayRefuses) as error:
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
@@ -107,6 +131,16 @@ def worker(
         print(error.failed.traceback, end="", file=sys.stderr)
         print_error("worker", f"{error.failed.stage} failed: {error}")
         raise typer.Exit(EXIT_SETUP) from None
+    except MemoryExceeded as error:
+        print_error("worker", error)
+        raise typer.Exit(EXIT_SETUP) from None
+
+
+def _ready_file(path: Path | None) -> ReadyFile:
+    try:
+        return ReadyFile(path)
+    except OSError as error:
+        raise WrongUsage(f"--ready-file: {path}: {error.strerror}") from None
 
 
 def _tls(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext:

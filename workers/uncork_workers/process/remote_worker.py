@@ -15,7 +15,9 @@ from typing import Any
 
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.hosted_service import HostedService, Settings, StageFailed
-from uncork_workers.wire.dialing import VERSION, Connected, Dialer, GatewayUnreachable
+from uncork_workers.process.memory_limit import MemoryLimit
+from uncork_workers.process.ready_file import ReadyFile
+from uncork_workers.wire.dialing import VERSION, Connected, Dialer, GatewayRefuses, GatewayUnreachable
 from uncork_workers.wire.frames import FrameError
 
 log = logging.getLogger("uncork.worker")
@@ -26,6 +28,10 @@ _LONGEST_DELAY_S = 10.0
 # How long after its timeout a batch ends the process. The gateway has given the batch up by then.
 _OVERDUE_S = 1.0
 _LOG_AGAIN_S = 60.0
+
+
+class MemoryExceeded(Exception):
+    """The worker has left its gateway because it uses too much memory; the message says how much."""
 
 
 class _Stopped(BaseException):
@@ -41,6 +47,8 @@ class RemoteWorker:
         hosted: the service.
         dialer: connects to a gateway.
         node: names this machine to the gateway.
+        ready_file: exists while the worker is ready.
+        memory: the limit above which the worker finishes its batch and leaves.
         sleep: pauses between dials.
     """
 
@@ -50,11 +58,16 @@ class RemoteWorker:
         dialer: Dialer,
         *,
         node: str,
+        ready_file: ReadyFile | None = None,
+        memory: MemoryLimit | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._hosted = hosted
         self._dialer = dialer
         self._node = node
+        self._ready_file = ready_file or ReadyFile(None)
+        self._memory = memory or MemoryLimit(None)
+        self._excess = ""
         self._sleep = sleep
         self._delay_s = _FIRST_DELAY_S
         self._gateway: GatewayConnection | None = None
@@ -66,10 +79,11 @@ class RemoteWorker:
         Raises:
             GatewayRefuses: if gateway and worker do not fit together.
             StageFailed: if the service cannot be set up or warmed up.
+            MemoryExceeded: if it has left because of its memory.
         """
         numbers = (signal.SIGTERM, signal.SIGINT)
         handlers = {number: signal.signal(number, self._on_signal) for number in numbers}
-        threading.Thread(target=self._end_when_overdue, name="uncork watchdog", daemon=True).start()
+        threading.Thread(target=self._watch, name="uncork watchdog", daemon=True).start()
         try:
             self._serve_gateways()
         except _Stopped:
@@ -77,6 +91,8 @@ class RemoteWorker:
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+        if self._excess:
+            raise MemoryExceeded(f"the worker {self._excess} and has left its gateway")
         log.info("stopped")
 
     def _serve_gateways(self) -> None:
@@ -118,7 +134,7 @@ class RemoteWorker:
         log.info("connected to gateway %s as worker %d", address, welcome.index)
         reason = "it closed the connection"
         with closing(connection):
-            self._gateway = gateway = GatewayConnection(connection)
+            self._gateway = gateway = GatewayConnection(connection, on_ready=self._is_ready)
             try:
                 gateway.send(self._hosted.hello(welcome.index, host=self._node, version=VERSION))
                 settings = Settings(welcome.warmup_seconds, welcome.overrides)
@@ -131,8 +147,20 @@ class RemoteWorker:
                 reason = str(error)
             finally:
                 self._gateway = None
-        if not self._is_stopping:
+                self._ready_file.remove()
+        if self._is_stopping:
+            return
+        goodbye = gateway.goodbye
+        if goodbye is None:
             log.warning("gateway %s is gone (%s); dialing again", address, reason)
+        elif goodbye.is_final:
+            raise GatewayRefuses(f"{address}: {goodbye.reason}")
+        else:
+            log.info("gateway %s closed the connection: %s; dialing again", address, goodbye.reason)
+
+    def _is_ready(self) -> None:
+        self._memory.check_before_batches()
+        self._ready_file.create()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> Any:
         gateway = self._gateway
@@ -142,10 +170,21 @@ class RemoteWorker:
         log.info("leaving the gateway")
         gateway.leave()
 
-    def _end_when_overdue(self) -> None:
-        """End this process when a batch runs past its timeout. No gateway can kill it from afar."""
+    def _watch(self) -> None:
+        """End this process when a batch runs past its timeout: no gateway can kill it from afar.
+
+        Leave when the process uses too much memory.
+        """
         while True:
             time.sleep(_OVERDUE_S)
             if time.monotonic() > self._hosted.due_at + _OVERDUE_S:
                 log.critical("a batch exceeds its timeout; ending this worker")
+                self._ready_file.remove()
                 os._exit(1)
+            gateway = self._gateway
+            if gateway is None or not gateway.runs_batches or self._is_stopping or self._excess:
+                continue
+            self._excess = self._memory.excess()
+            if self._excess:
+                # As from outside: it interrupts the wait for a batch, but not a batch.
+                os.kill(os.getpid(), signal.SIGTERM)

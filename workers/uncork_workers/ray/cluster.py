@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import socket
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,8 @@ def connect(address: str) -> tuple[str, list[str]]:
     Raises:
         CannotConnect: if there is no such cluster, or it cannot be used from here.
     """
+    # Otherwise, calls after the loss of the cluster start another one, on this machine.
+    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
     try:
         import ray
     except ImportError as error:
@@ -47,13 +50,20 @@ def connect(address: str) -> tuple[str, list[str]]:
             ray.init(address, namespace=_NAMESPACE, logging_level="error", log_to_driver=False)
         nodes = [str(node["NodeManagerAddress"]) for node in ray.nodes() if node["Alive"]]
     except Exception as error:
-        raise CannotConnect(_why_refused(address, error)) from None
+        raise CannotConnect(why_refused(address, error)) from None
     if address.startswith(_CLIENT):
         here = _address_towards(*_split(address))
     else:
         here = str(ray.util.get_node_ip_address())
     own = {one.address for addresses in psutil.net_if_addrs().values() for one in addresses}
     return here, sorted(set(nodes) - own)
+
+
+def is_connected() -> bool:
+    """Return False if Ray Client has lost the cluster; its errors then do not tell."""
+    import ray
+
+    return bool(ray.is_initialized())
 
 
 def start_actor(host: type, name: str, needs: Mapping[str, float], arguments: Sequence[Any]) -> Any:
@@ -133,7 +143,7 @@ def describe_shortage(
     return text
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """Return the essence of an error of Ray, which may contain several tracebacks."""
     if type(error).__name__ == "ActorUnavailableError":
         return "Ray cannot reach its node"
@@ -145,6 +155,30 @@ def one_line(error: Exception) -> str:
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} …"
 
 
+def why_refused(address: str, error: Exception) -> str:
+    """Return why ``ray.init`` failed, and what to do, in one line."""
+    text = " ".join(str(error).split())
+    if address == AUTO and isinstance(error, ConnectionError):
+        return (
+            "no Ray node runs on this machine; start one with `ray start --address HEAD:6379 --num-cpus 0`, "
+            "or use --on ray://HEAD:10001"
+        )
+    if type(error).__name__ == "AuthenticationError":
+        found = "there is none" if "found" in text or "find" in text else "the cluster refuses it"
+        return (
+            f"Ray needs a token (RAY_AUTH_MODE=token), but {found}; set RAY_AUTH_TOKEN to the token of the "
+            "cluster, or RAY_AUTH_TOKEN_PATH to a file that contains it"
+        )
+    if "version" in text.lower():
+        return f"Ray and Python must have the same versions here and in the cluster: {text}"
+    if isinstance(error, ConnectionError):
+        return (
+            f"{address} does not accept the connection ({text}); if the cluster requires a token, set "
+            "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to that token"
+        )
+    return f"cannot connect to Ray at {address}: {text}"
+
+
 def _require_reachable(address: str) -> None:
     """Check that something listens: where nothing does, Ray waits for long or ends the process."""
     host, port = _split(address)
@@ -152,18 +186,6 @@ def _require_reachable(address: str) -> None:
         socket.create_connection((host, port), timeout=_CONNECT_S).close()
     except OSError as error:
         raise CannotConnect(f"the Ray head at {host}:{port} cannot be reached: {error}") from None
-
-
-def _why_refused(address: str, error: Exception) -> str:
-    text = " ".join(str(error).split())
-    if address == AUTO and isinstance(error, ConnectionError):
-        return (
-            "no Ray node runs on this machine; start one with `ray start --address HEAD:6379 --num-cpus 0`, "
-            "or use --on ray://HEAD:10001"
-        )
-    if "version" in text.lower():
-        return f"Ray and Python must have the same versions here and in the cluster: {text}"
-    return f"cannot connect to Ray at {address}: {text}"
 
 
 def _address_towards(host: str, port: int) -> str:

@@ -1,14 +1,10 @@
-"""Ship the folder of a service to other machines, by the hash of its content."""
+"""Pack the folder of a service for other machines; :mod:`.code_copies` unpacks it there."""
 
 import hashlib
 import os
-import shutil
-import stat
-import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 
 from uncork_workers.ray.messages import Code
@@ -79,33 +75,6 @@ class Packer:
             f"Ray's nodes; largest: {largest}. Put large files into the image of the nodes or on a shared "
             "disk, and load them from there"
         )
-
-
-def unpack(content: bytes, digest: str, *, parent: Path | None = None) -> Path:
-    """Return a folder of this machine with the content of an archive; several processes may do so at once.
-
-    Raises:
-        OSError: if it cannot be written, or another user controls the folder of the archives.
-    """
-    parent = parent or Path(tempfile.gettempdir()) / f"uncork-code-{os.getuid()}"
-    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = parent.lstat()
-    # Anybody can create a folder of this name in the temporary folder, and then replace the code in it.
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise OSError(f"{parent} must be a folder that only this user can write to; remove it")
-    folder = parent / digest
-    if folder.is_dir():
-        return folder
-    making = Path(tempfile.mkdtemp(prefix="making-", dir=parent))
-    try:
-        with zipfile.ZipFile(BytesIO(content)) as archive:
-            archive.extractall(making)
-        making.rename(folder)
-    except OSError:
-        shutil.rmtree(making, ignore_errors=True)
-        if not folder.is_dir():  # otherwise, another process was faster
-            raise
-    return folder
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -69,10 +69,13 @@ async def _serve(out: BinaryIO) -> None:
     out.write(encode(Connected(here, other_machines)))
     reading = asyncio.create_task(driver.obey(lines))
     watching = asyncio.create_task(driver.watch_waiting())
-    failed = asyncio.create_task(driver.lost.wait())
-    await asyncio.wait([reading, watching, failed], return_when=asyncio.FIRST_COMPLETED)
-    if driver.lost.is_set():
+    lost = asyncio.create_task(driver.lost.wait())
+    ended, _ = await asyncio.wait([reading, watching, lost], return_when=asyncio.FIRST_COMPLETED)
+    fault = next(filter(None, (task.exception() for task in ended)), None)
+    if lost in ended or (fault is not None and not cluster.is_connected()):
         out.write(encode(Refused("the connection to the Ray cluster is lost")))
+    elif fault is not None:  # the workers continue, and the next helper finds them
+        out.write(encode(Refused(f"a call of Ray failed: {cluster.one_line(fault)}")))
     else:
         driver.kill_all()
     # Without Ray's shutdown and threads, which may wait for a head that is gone. All actors are detached.
@@ -212,7 +215,7 @@ class Driver:
         cluster.kill(actor)
 
     def _fail(self, launch: int, error: Exception) -> None:
-        if isinstance(error, ConnectionError):
+        if isinstance(error, ConnectionError) or not cluster.is_connected():
             self.lost.set()
         elif launch in self._pending or launch not in self._actors:
             self._send(Ended(launch, reason=f"could not be started by Ray: {cluster.one_line(error)}"))

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from uncork_workers.ray import cluster
-from uncork_workers.ray.code_shipping import unpack
+from uncork_workers.ray.code_copies import unpack
 from uncork_workers.supervision.processes import thread_environment
 
 # By then the driver has read the exit code, and kills the actor.
@@ -38,7 +38,9 @@ class Host:
         self._exit_code: Future[int] = Future()
         command = [sys.executable, "-m", "uncork_workers", *arguments]
         command += ["--node", self._node, "--parent", str(os.getpid())]
-        folder = unpack(archive, digest) if digest else None
+        # Locked while this process lives.
+        self._code = unpack(archive, digest) if digest else None
+        folder = self._code.folder if self._code else None
         # Ray sets it to the CPUs that it reserves.
         threads = thread_environment(os.environ.get("OMP_NUM_THREADS", "1"))
         variables = {**threads, **os.environ, **environment}

@@ -7,16 +7,17 @@ import itertools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from secrets import token_hex
 
 from uncork_workers.plural import plural
 from uncork_workers.process.worker import EXIT_UNREACHABLE
 from uncork_workers.ray.code_shipping import Packer
-from uncork_workers.ray.helper_process import HELPER, HelperProcess
+from uncork_workers.ray.connection import Connection
+from uncork_workers.ray.helper_process import HELPER
 from uncork_workers.ray.messages import (
     Attach,
     Code,
-    Command,
     Connect,
     Connected,
     Ended,
@@ -27,18 +28,13 @@ from uncork_workers.ray.messages import (
     Waiting,
 )
 from uncork_workers.supervision.gpus import GPU_VARIABLE
-from uncork_workers.supervision.launcher import Dialing, WorkerProcess
+from uncork_workers.supervision.launcher import Dialing, Starter, WorkerProcess
 from uncork_workers.supervision.processes import describe_exit
-from uncork_workers.supervision.supervisor import backoff_s
 
 log = logging.getLogger("uncork.gateway")
 
-# Ray Client gives up after twice 30 s; Ray itself may try for ever where something else listens.
-_CONNECT_S = 90.0
-
-
-class RayUnusable(Exception):
-    """The cluster cannot be used; the message says why, for people."""
+# Ray may add a node meanwhile, which takes minutes in a cloud.
+_ROOM_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +69,7 @@ class _Planned:
     """A launch that has not ended."""
 
     worker: WorkerProcess
+    workers: RayWorkers
     standby: bool
     code: Code | None
     is_sent: bool = False
@@ -89,6 +86,7 @@ class RayLauncher:
         packer: packs the folder of the service; None for an installed module.
         on_waiting: called with the indexes of workers that cannot start at present, and why; with none when
             all of them have started.
+        room_s: seconds that Ray may take to place a replacement worker.
         command: runs the helper.
     """
 
@@ -99,6 +97,7 @@ class RayLauncher:
         dialing: Callable[[Connected], Dialing],
         packer: Packer | None = None,
         on_waiting: Callable[[Sequence[int], str], object] = lambda indexes, reason: None,
+        room_s: float = _ROOM_S,
         command: Sequence[str] = HELPER,
     ) -> None:
         self.running: dict[int, WorkerProcess] = {}
@@ -106,19 +105,21 @@ class RayLauncher:
         self._dialing = dialing
         self._packer = packer
         self._on_waiting = on_waiting
-        self._command = command
-        self._gateway = token_hex(4)
+        self._room_s = room_s
         self._launches = itertools.count(1)
         self._planned: dict[int, _Planned] = {}
         self._killed: set[int] = set()
         """Launches whose end a helper has not confirmed."""
         self._packing = asyncio.Lock()
-        self._helper: HelperProcess | None = None
-        self._connected: asyncio.Future[Connected] = asyncio.get_running_loop().create_future()
-        """The first connection; later ones do not change how workers reach the gateway."""
         self._reaches: Dialing | None = None
+        """How workers reach the gateway, which later connections do not change."""
         self._waiting_reason = ""
-        self._runs: asyncio.Task[None] | None = None
+        self._connection = Connection(
+            Connect(workers.address, token_hex(4)),
+            command,
+            on_event=self._received,
+            on_lost=self._report_waiting,
+        )
 
     async def start(self) -> Connected:
         """Connect to the cluster, and stay connected until :meth:`close`.
@@ -128,106 +129,59 @@ class RayLauncher:
             OSError: if the service's folder cannot be packed.
         """
         await self._pack()
-        self._runs = asyncio.create_task(self._keep_helper())
-        self._runs.add_done_callback(self._on_failure)
         try:
-            connected = await self._first_connection()
+            connected = await self._connection.start()
             self._reaches = self._dialing(connected)
         except BaseException:
             await self.close()
             raise
         return connected
 
-    async def _first_connection(self) -> Connected:
-        try:
-            async with asyncio.timeout(_CONNECT_S):
-                return await asyncio.shield(self._connected)
-        except TimeoutError:
-            message = (
-                f"{self._workers.address} has not answered within {_CONNECT_S:g} s; is it a Ray cluster?"
-            )
-            raise RayUnusable(message) from None
+    def starter(self, workers: RayWorkers) -> Starter:
+        """Return what starts other workers, of the same target on the same cluster."""
+        return partial(self._launch, workers)
 
     async def launch(self, index: int, *, standby: bool = False) -> WorkerProcess:
+        return await self._launch(self._workers, index, standby=standby)
+
+    async def _launch(self, workers: RayWorkers, index: int, *, standby: bool = False) -> WorkerProcess:
         code = await self._pack()
         launch = next(self._launches)
         worker = WorkerProcess(index, launch, asyncio.get_running_loop().create_future())
         self.running[launch] = worker
-        self._planned[launch] = _Planned(worker, standby, code)
-        if self._is_connected:
+        self._planned[launch] = _Planned(worker, workers, standby, code)
+        if self._connection.is_up:
             self._request(launch)
         else:
             self._report_waiting(self._waiting_reason)
+        if standby:
+            asyncio.get_running_loop().call_later(self._room_s, self._give_up, launch)
         return worker
 
-    def kill(self, launch: int) -> None:
-        """Kill a worker process; do nothing if it has ended. Does not wait for Ray, which may take long."""
+    def kill(self, launch: int, how: str = "was killed") -> None:
+        """Kill a worker process; do nothing if it has ended. Does not wait for Ray, which may take long.
+
+        ``how`` is the description of its end.
+        """
         planned = self._planned.get(launch)
         if planned is None:
             return
         if planned.is_sent:
             self._killed.add(launch)
-            if self._is_connected:
-                self._send(Kill(launch))
-        self._end(launch, "was killed")
+            if self._connection.is_up:
+                self._connection.send(Kill(launch))
+        self._end(launch, how)
 
     async def close(self) -> None:
         """Kill all worker processes, and end the helper."""
-        if self._runs is not None:
-            self._runs.cancel()
-            await asyncio.gather(self._runs, return_exceptions=True)
+        await self._connection.close()
         for launch in list(self._planned):
             self._end(launch, "was killed")
-
-    # The helper
-
-    async def _keep_helper(self) -> None:
-        """Run a helper, and another one whenever it ends."""
-        failures = 0
-        while True:
-            was_connected, reason = await self._run_helper()
-            if not self._connected.done():
-                self._connected.set_exception(RayUnusable(reason))
-                return
-            failures = 1 if was_connected else failures + 1
-            if reason != self._waiting_reason:
-                log.warning("%s; trying again", reason)
-            self._report_waiting(reason)
-            await asyncio.sleep(backoff_s(failures, first_s=0.5, longest_s=15.0))
-
-    def _on_failure(self, runs: asyncio.Task[None]) -> None:
-        """Do not let :meth:`start` wait for a task that has failed."""
-        error = None if runs.cancelled() else runs.exception()
-        if error is not None and not self._connected.done():
-            self._connected.set_exception(RayUnusable(f"the helper process for Ray failed: {error!r}"))
-
-    async def _run_helper(self) -> tuple[bool, str]:
-        """Run a helper until it ends; return whether it was connected, and why it ended."""
-        try:
-            helper = self._helper = await HelperProcess.start(self._command)
-        except OSError as error:
-            return False, f"the helper process for Ray cannot be started: {error}"
-        try:
-            helper.send(Connect(self._workers.address, self._gateway))
-            async for event in helper.events():
-                self._received(event)
-        finally:
-            self._helper = None
-            reason = await helper.end()
-        return helper.is_connected, reason
-
-    @property
-    def _is_connected(self) -> bool:
-        return self._helper is not None and self._helper.is_connected
-
-    def _send(self, command: Command) -> None:
-        if self._helper is not None:
-            self._helper.send(command)
 
     def _received(self, event: Event) -> None:
         match event:
             case Connected():
-                self._resume(event)
+                self._resume()
             case Started(launch=launch) if launch in self._planned:
                 self._planned[launch].is_started = True
             case Ended(launch=launch, code=code, reason=reason):
@@ -236,42 +190,44 @@ class RayLauncher:
             case Waiting(launches=launches, reason=reason):
                 self._wait(launches, reason)
 
-    # Launches
-
     async def _pack(self) -> Code | None:
         if self._packer is None:
             return None
         async with self._packing:
             return await asyncio.to_thread(self._packer.pack)
 
-    def _resume(self, connected: Connected) -> None:
+    def _resume(self) -> None:
         """Have a new helper watch what runs, start what does not, and kill what should not run."""
-        if not self._connected.done():
-            self._connected.set_result(connected)
-        elif self._waiting_reason:
-            log.info("connected to Ray again")
         self._report_waiting("")
         for launch in self._killed:
-            self._send(Kill(launch))
+            self._connection.send(Kill(launch))
         for launch, planned in self._planned.items():
             if planned.is_sent:
-                self._send(Attach(launch, self._workers.needs))
+                self._connection.send(Attach(launch, planned.workers.needs))
             else:
                 self._request(launch)
 
     def _request(self, launch: int) -> None:
         """Ask the helper to start a worker."""
         planned, dialing = self._planned[launch], self._reaches
+        workers = planned.workers
         assert dialing is not None
         planned.is_sent = True
         arguments = [
-            self._workers.target,
+            workers.target,
             *(dialing.standby_arguments if planned.standby else dialing.arguments),
             *("--index", str(planned.worker.index), "--launch", str(launch)),
-            *self._workers.arguments,
+            *workers.arguments,
         ]
-        environment = {**self._workers.environment, **dialing.environment}
-        self._send(Launch(launch, arguments, environment, self._workers.needs, planned.code))
+        environment = {**workers.environment, **dialing.environment_of(launch)}
+        self._connection.send(Launch(launch, arguments, environment, workers.needs, planned.code))
+
+    def _give_up(self, launch: int) -> None:
+        """End a replacement that has no room: while it waits, no other reload or change of size begins."""
+        planned = self._planned.get(launch)
+        if planned is not None and not planned.is_started:
+            reason = self._waiting_reason or "Ray has not started it"
+            self.kill(launch, f"was not started within {self._room_s:g} s: {reason}")
 
     def _end(self, launch: int, how: str) -> None:
         planned = self._planned.pop(launch, None)

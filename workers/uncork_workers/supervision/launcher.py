@@ -1,11 +1,11 @@
 """What the supervisor needs from whatever starts worker processes."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from uncork_workers.wire.handshake import CERTIFICATE_VARIABLE, TOKEN_VARIABLE
+from uncork_workers.wire.handshake import CERTIFICATE_VARIABLE, TOKEN_VARIABLE, launch_token
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +24,14 @@ class WorkerProcess:
     ended: asyncio.Future[str]
     pid: int | None = None
     batches: int = 0
+
+
+class Starter(Protocol):
+    """Starts worker processes of one service, all with the same settings."""
+
+    def __call__(self, index: int, *, standby: bool = False) -> Awaitable[WorkerProcess]:
+        """Start a process as :meth:`Launcher.launch` does."""
+        ...
 
 
 class Launcher(Protocol):
@@ -46,23 +54,31 @@ class Launcher(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialing:
-    """How workers reach the gateway: their arguments, and additional environment variables."""
+    """How workers reach the gateway: their arguments, and additional environment variables.
+
+    ``launch_secret`` is that of the gateway's worker port; empty if the workers connect to a Unix socket.
+    """
 
     arguments: Sequence[str]
     standby_arguments: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    launch_secret: bytes = b""
+
+    def environment_of(self, launch: int) -> dict[str, str]:
+        """Return the additional environment variables of one launch."""
+        if not self.launch_secret:
+            return dict(self.environment)
+        return {**self.environment, TOKEN_VARIABLE: launch_token(self.launch_secret, launch).decode()}
 
 
-def over_tcp(address: str, token: bytes, *, certificate: str = "") -> Dialing:
+def over_tcp(address: str, launch_secret: bytes, *, certificate: str = "") -> Dialing:
     """Return how workers reach the worker port of the gateway; they use TLS if it has a certificate (PEM)."""
     arguments = ("--gateway", address)
     return Dialing(
         arguments=arguments,
         standby_arguments=(*arguments, "--standby"),
-        environment={
-            TOKEN_VARIABLE: token.decode(),
-            **({CERTIFICATE_VARIABLE: certificate} if certificate else {}),
-        },
+        environment={CERTIFICATE_VARIABLE: certificate} if certificate else {},
+        launch_secret=launch_secret,
     )
 
 

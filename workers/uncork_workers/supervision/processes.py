@@ -7,9 +7,11 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 from uncork_workers.supervision.gpus import GPU_VARIABLE
-from uncork_workers.supervision.launcher import Dialing, WorkerProcess
+from uncork_workers.supervision.launcher import Dialing, Starter, WorkerProcess
 
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -20,58 +22,70 @@ _THREAD_VARIABLES = (
 )
 
 
-class Processes:
-    """The worker processes of one service.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalWorkers:
+    """What to start on this machine.
 
-    Args:
+    Attributes:
         target: the service, as MODULE:SERVICE or FILE.py:SERVICE.
         workers: the most workers at a time, which share the cores.
-        dialing: how they reach the gateway.
         arguments: additional arguments of the workers.
         gpus: values of ``CUDA_VISIBLE_DEVICES``, assigned to workers in turn.
         environment: additional environment variables of the workers.
     """
 
-    def __init__(
-        self,
-        target: str,
-        *,
-        workers: int,
-        dialing: Dialing,
-        arguments: Sequence[str] = (),
-        gpus: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
+    target: str
+    workers: int
+    arguments: Sequence[str] = ()
+    gpus: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def environment_of(self, index: int) -> dict[str, str]:
+        """Return the environment variables of one worker."""
+        gpu = {GPU_VARIABLE: self.gpus[index % len(self.gpus)]} if self.gpus else {}
+        return {**worker_environment(self.workers), **self.environment, **gpu}
+
+
+class Processes:
+    """The worker processes of one service on this machine; a :class:`Launcher`.
+
+    ``workers`` is what to start, and ``dialing`` how they reach the gateway.
+    """
+
+    def __init__(self, workers: LocalWorkers, *, dialing: Dialing) -> None:
+        self._workers = workers
         self._dialing = dialing
-        self._target = target
-        self._arguments = arguments
-        self._gpus = gpus
-        self._environment = {**worker_environment(workers), **dialing.environment, **(environment or {})}
         self.running: dict[int, WorkerProcess] = {}
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._launches = itertools.count(1)
 
+    def starter(self, workers: LocalWorkers) -> Starter:
+        """Return what starts other workers."""
+        return partial(self._launch, workers)
+
     async def launch(self, index: int, *, standby: bool = False) -> WorkerProcess:
         """Start a worker process; see :class:`Launcher`."""
+        return await self._launch(self._workers, index, standby=standby)
+
+    async def _launch(self, workers: LocalWorkers, index: int, *, standby: bool = False) -> WorkerProcess:
         launch = next(self._launches)
-        gpu = {GPU_VARIABLE: self._gpus[index % len(self._gpus)]} if self._gpus else {}
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "uncork_workers",
-            self._target,
+            workers.target,
             *(self._dialing.standby_arguments if standby else self._dialing.arguments),
             "--index",
             str(index),
             "--launch",
             str(launch),
-            *self._arguments,
+            *workers.arguments,
             "--parent",
             str(os.getpid()),
             stdin=asyncio.subprocess.DEVNULL,
             # Ctrl-C in the terminal must reach only the gateway, which lets the workers finish.
             start_new_session=True,
-            env={**self._environment, **gpu},
+            env={**workers.environment_of(index), **self._dialing.environment_of(launch)},
         )
         ended = asyncio.create_task(self._wait_for_exit(launch, process))
         self._processes[launch] = process

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import psutil
-
+from uncork_workers.memory import mebibytes, resident_bytes
 from uncork_workers.plural import plural
 from uncork_workers.supervision.launcher import WorkerProcess
 from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor, backoff_s
@@ -29,23 +28,12 @@ class RecyclingLimits:
     batches: int | None = None
     memory_bytes: int | None = None
 
-    @property
-    def any(self) -> bool:
-        return self.batches is not None or self.memory_bytes is not None
-
-
-def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process; 0 if it has ended."""
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return 0
-
 
 class Recycler:
     """Checks workers about once a second and replaces them one at a time.
 
     A worker that exceeds the memory limit before its first batch is kept: its successor would too.
+    ``limits`` may be replaced at any time.
     """
 
     def __init__(
@@ -56,7 +44,7 @@ class Recycler:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._supervisor = supervisor
-        self._limits = limits
+        self.limits = limits
         self._clock = clock
         self._failures: dict[int, tuple[int, float]] = {}
         """By index of the worker: failed attempts in a row, and the time of the next one."""
@@ -81,13 +69,13 @@ class Recycler:
         """Return why to replace a worker; empty if there is no reason."""
         if not worker.batches or worker.ended.done():
             return ""
-        limits = self._limits
+        limits = self.limits
         if limits.batches is not None and worker.batches >= limits.batches:
             return f"has run {plural(worker.batches, 'batch', 'batches')}"
         if limits.memory_bytes is None or worker.pid is None or worker.launch in self._always_too_large:
             return ""
         memory_bytes = resident_bytes(worker.pid)
-        return f"uses {_mib(memory_bytes)}" if memory_bytes > limits.memory_bytes else ""
+        return f"uses {mebibytes(memory_bytes)}" if memory_bytes > limits.memory_bytes else ""
 
     async def _recycle(self, index: int, reason: str) -> None:
         try:
@@ -106,7 +94,7 @@ class Recycler:
 
     def _check_new_worker(self, index: int) -> None:
         """Exempt a new worker that exceeds the memory limit already."""
-        limit_bytes = self._limits.memory_bytes
+        limit_bytes = self.limits.memory_bytes
         worker = next((one for one in self._supervisor.current_workers() if one.index == index), None)
         if worker is None or worker.pid is None:
             return
@@ -116,9 +104,5 @@ class Recycler:
             log.warning(
                 "worker %d uses %s before its first batch, more than the limit of %s; it will not be "
                 "replaced for its memory. Raise the limit",
-                *(index, _mib(memory_bytes), _mib(limit_bytes)),
+                *(index, mebibytes(memory_bytes), mebibytes(limit_bytes)),
             )
-
-
-def _mib(size_bytes: int) -> str:
-    return f"{size_bytes / 2**20:.0f} MiB"

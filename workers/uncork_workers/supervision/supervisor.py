@@ -12,11 +12,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from uncork_workers.supervision.launcher import Launcher, WorkerProcess
+from uncork_workers.supervision.launcher import Launcher, Starter, WorkerProcess
 
 _JITTER = 0.25
 # A launcher that watches processes on this machine knows within milliseconds that one has ended.
 _NOTICED_S = 2.0
+
+TakeOver = Callable[[Collection[int]], Collection[int]]
+"""Switches to the processes of these launches; see :class:`Supervisor`."""
 
 
 def backoff_s(failures: int, *, first_s: float, longest_s: float) -> float:
@@ -80,11 +83,12 @@ class Supervisor:
         *,
         workers: int,
         on_exit: Callable[[WorkerExit], None],
-        take_over: Callable[[Collection[int]], Collection[int]],
+        take_over: TakeOver,
         explain: Callable[[int], str | None] = lambda index: None,
         retire: Callable[[int], bool] = lambda launch: False,
     ) -> None:
         self._launcher = launcher
+        self._start: Starter = launcher.launch
         self.workers = workers
         """How many workers there should be."""
         self._on_exit = on_exit
@@ -147,8 +151,13 @@ class Supervisor:
         """Return the running processes, without those that are being replaced or standing by."""
         return [handle.process for handle in self._handles.values() if handle.process is not None]
 
-    async def replace_all(self) -> None:
+    async def replace_all(self, *, start: Starter | None = None, take_over: TakeOver | None = None) -> None:
         """Replace all workers. Concurrent calls run one after the other.
+
+        Args:
+            start: starts the new workers, and from their takeover on all others; by default what starts
+                them now. It must be of the launcher.
+            take_over: switches to them, instead of that of the supervisor.
 
         Raises:
             ReplacementFailed: if a new worker exited before all were ready, or they could not take over; the
@@ -163,7 +172,7 @@ class Supervisor:
         self._standby_changed.set()  # makes a pending replace() give way
         try:
             async with self._replacing:
-                await self._replace(range(self.workers), lambda: False)
+                await self._replace(range(self.workers), lambda: False, start, take_over)
         finally:
             self._replacing_all -= 1
 
@@ -177,6 +186,10 @@ class Supervisor:
             if index not in self._handles:
                 raise ReplacementFailed("the worker has been stopped")
             await self._replace([index], lambda: self._replacing_all > 0)
+
+    def start_by(self, start: Starter) -> None:
+        """Start workers in another way from now on; those that run stay. It must be of the launcher."""
+        self._start = start
 
     async def stop(self, *, grace_s: float = 2.0, hurry: asyncio.Event | None = None) -> None:
         """Stop restarting workers, wait for the running ones to exit, then kill them.
@@ -199,13 +212,19 @@ class Supervisor:
                 self.kill(launch)
             await left
 
-    async def _replace(self, indexes: Sequence[int], gives_way: Callable[[], bool]) -> None:
+    async def _replace(
+        self,
+        indexes: Sequence[int],
+        gives_way: Callable[[], bool],
+        start: Starter | None = None,
+        take_over: TakeOver | None = None,
+    ) -> None:
         candidates: list[WorkerProcess] = []
         try:
             for index in indexes:
-                candidates.append(await self._launcher.launch(index, standby=True))
+                candidates.append(await (start or self._start)(index, standby=True))
             await self._wait_until_ready(candidates, gives_way)
-            leaving = self._take_over([process.launch for process in candidates])
+            leaving = (take_over or self._take_over)([process.launch for process in candidates])
         except BaseException as error:
             for process in candidates:
                 self.kill(process.launch)
@@ -214,6 +233,7 @@ class Supervisor:
             raise
         finally:
             self._ready.clear()
+        self._start = start or self._start
         for process in candidates:
             old = self._handles[process.index]
             old.replaced.set()
@@ -263,7 +283,7 @@ class Supervisor:
         """Run a process until it ends; return how it ended, and how many batches it had finished."""
         if handle.process is None:
             try:
-                handle.process = await self._launcher.launch(handle.index)
+                handle.process = await self._start(handle.index)
             except OSError as error:
                 return f"could not be started ({error})", 0
             if handle.replaced.is_set():

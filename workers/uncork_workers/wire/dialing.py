@@ -169,7 +169,7 @@ class Dialer:
 
         challenge = read_greeting(receive, Challenge, most=MAX_APPLICATION_BYTES)
         if isinstance(challenge, Refusal):
-            raise EOFError(challenge.message)
+            raise _refused(address, challenge)
         if challenge.protocol != PROTOCOL:
             message = (
                 f"the worker (uncork {VERSION}) speaks worker protocol {PROTOCOL}, the gateway (uncork "
@@ -189,10 +189,15 @@ class Dialer:
         )
         connection.sendall(encode_greeting(application))
         welcome = read_greeting(receive, Welcome, most=MAX_WELCOME_BYTES)
-        if isinstance(welcome, Refusal) and welcome.reason in _PASSING:
-            raise EOFError(welcome.message)
         if isinstance(welcome, Refusal):
-            raise GatewayRefuses(f"{address}: {welcome.message}")
+            raise _refused(address, welcome)
         if not is_same(welcome.proof, gateway_proof(self.token, challenge.nonce, nonce)):
             raise GatewayRefuses(f"{address}: the gateway does not know the token")
         return Connected(connection, address, challenge.version, welcome)
+
+
+def _refused(address: Address, refusal: Refusal) -> Exception:
+    """Return what to raise when a gateway refuses the worker, for now or for good."""
+    if refusal.reason in _PASSING:
+        return EOFError(refusal.message)
+    return GatewayRefuses(f"{address}: {refusal.message}")

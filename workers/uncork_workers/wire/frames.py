@@ -15,6 +15,7 @@ payload of the second. The header is a message; the payload holds the bodies of 
       Reply ---------------------->          ends the batch; more follow until either side closes
       Failed --------------------->          instead of Hello or Ready
       Leaving -------------------->          when the worker is to exit; the gateway closes the connection
+             <----------------- Goodbye      why the gateway closes it, to a worker that it did not launch
 
 On TCP, the handshake of :mod:`uncork_workers.wire.handshake` comes first.
 

@@ -53,7 +53,8 @@ class Application(msgspec.Struct, tag="application", frozen=True):
 
     Attributes:
         instance: identifies the process, also when it connects again.
-        launch: which launch of the gateway's supervisor started it; None if something else did.
+        launch: which launch of the gateway's supervisor started it; None if something else did. The proof of
+            a launch is made with its :func:`launch_token`.
         standby: whether the supervisor launched it to take over from another process.
     """
 
@@ -104,6 +105,14 @@ def worker_proof(token: bytes, challenge: bytes, nonce: bytes) -> bytes:
 def gateway_proof(token: bytes, challenge: bytes, nonce: bytes) -> bytes:
     """Return what proves to the worker that the gateway knows the token."""
     return _proof(token, b"gateway", challenge, nonce)
+
+
+def launch_token(secret: bytes, launch: int) -> bytes:
+    """Return the token of the one worker process that the gateway's supervisor started with this number.
+
+    It proves which launch a worker is: other workers, which know another token, cannot claim it.
+    """
+    return hmac.digest(secret, f"launch {launch}".encode(), hashlib.sha256).hex().encode()
 
 
 def is_same(proof: bytes, expected: bytes) -> bool:

@@ -272,4 +272,16 @@ class Leaving(msgspec.Struct, tag="leaving", frozen=True):
     """The worker wants to exit: the gateway sends no more batches, and closes the connection when idle."""
 
 
-Message = Hello | WarmUp | Ready | Failed | Batch | Reply | Piece | Cancel | Ping | Pong | Leaving
+class Goodbye(msgspec.Struct, tag="goodbye", frozen=True):
+    """The gateway closes the connection of a worker that the supervisor did not launch.
+
+    Attributes:
+        reason: why, for people; a sentence without a full stop.
+        is_final: whether the gateway would close every further connection of this process too.
+    """
+
+    reason: str
+    is_final: bool = False
+
+
+Message = Hello | WarmUp | Ready | Failed | Batch | Reply | Piece | Cancel | Ping | Pong | Leaving | Goodbye

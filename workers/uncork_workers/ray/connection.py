@@ -1,0 +1,121 @@
+"""A lasting connection to a Ray cluster: a helper process, and another one whenever it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from uncork_workers.ray.helper_process import HelperProcess
+from uncork_workers.ray.messages import Command, Connect, Connected, Event
+from uncork_workers.supervision.supervisor import backoff_s
+
+log = logging.getLogger("uncork.gateway")
+
+# Ray Client gives up after twice 30 s; Ray itself may try for ever where something else listens.
+CONNECT_S = 90.0
+"""The longest time that connecting at the start takes."""
+
+
+class RayUnusable(Exception):
+    """The cluster cannot be used; the message says why, for people."""
+
+
+class Connection:
+    """Sends commands to a cluster while it is connected.
+
+    Args:
+        connect: the first command for each helper.
+        command: runs a helper.
+        on_event: called with what helpers report.
+        on_lost: called with the reason whenever there is no connection, after the first one.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        command: Sequence[str],
+        *,
+        on_event: Callable[[Event], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self._connect = connect
+        self._command = command
+        self._on_event = on_event
+        self._on_lost = on_lost
+        self._helper: HelperProcess | None = None
+        self._first: asyncio.Future[Connected] = asyncio.get_running_loop().create_future()
+        self._runs: asyncio.Task[None] | None = None
+
+    @property
+    def is_up(self) -> bool:
+        return self._helper is not None and self._helper.is_connected
+
+    async def start(self) -> Connected:
+        """Connect, and stay connected until :meth:`close`; return what the first helper reports.
+
+        Raises:
+            RayUnusable: if that is impossible.
+        """
+        self._runs = asyncio.create_task(self._keep_helper())
+        self._runs.add_done_callback(self._on_failure)
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                return await asyncio.shield(self._first)
+        except TimeoutError:
+            message = f"{self._connect.address} has not answered within {CONNECT_S:g} s; is it a Ray cluster?"
+            raise RayUnusable(message) from None
+
+    def send(self, command: Command) -> None:
+        """Send a command; do nothing if there is no helper."""
+        if self._helper is not None:
+            self._helper.send(command)
+
+    async def close(self) -> None:
+        """End the helper, which kills its actors."""
+        if self._runs is not None:
+            self._runs.cancel()
+            await asyncio.gather(self._runs, return_exceptions=True)
+
+    async def _keep_helper(self) -> None:
+        failures, last_reason = 0, ""
+        while True:
+            was_connected, reason = await self._run_helper()
+            if not self._first.done():
+                self._first.set_exception(RayUnusable(reason))
+                return
+            failures = 1 if was_connected else failures + 1
+            if was_connected or reason != last_reason:
+                log.warning("%s; trying again", reason)
+            last_reason = reason
+            self._on_lost(reason)
+            await asyncio.sleep(backoff_s(failures, first_s=0.5, longest_s=15.0))
+
+    def _on_failure(self, runs: asyncio.Task[None]) -> None:
+        """Do not let :meth:`start` wait for a task that has failed."""
+        error = None if runs.cancelled() else runs.exception()
+        if error is not None and not self._first.done():
+            self._first.set_exception(RayUnusable(f"the helper process for Ray failed: {error!r}"))
+
+    async def _run_helper(self) -> tuple[bool, str]:
+        """Run a helper until it ends; return whether it was connected, and why it ended."""
+        try:
+            helper = self._helper = await HelperProcess.start(self._command)
+        except OSError as error:
+            return False, f"the helper process for Ray cannot be started: {error}"
+        try:
+            helper.send(self._connect)
+            async for event in helper.events():
+                self._received(event)
+        finally:
+            self._helper = None
+            reason = await helper.end()
+        return helper.is_connected, reason
+
+    def _received(self, event: Event) -> None:
+        if isinstance(event, Connected):
+            if self._first.done():
+                log.info("connected to Ray again")
+            else:
+                self._first.set_result(event)
+        self._on_event(event)
