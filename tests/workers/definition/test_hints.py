@@ -12,7 +12,7 @@ from uncork_workers.definition import hints
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.hints import adding_hints, hint_on_import
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.execution import Executor
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import Batch
 
 

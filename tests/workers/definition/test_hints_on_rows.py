@@ -12,7 +12,7 @@ import pytest
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.hints import adding_hints
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.execution import Executor
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import AnswerHead, Batch
 
 ROWS = np.array([[1.0, 2.0]])

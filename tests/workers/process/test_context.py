@@ -10,8 +10,8 @@ import pytest
 
 from uncork_workers.definition.adapters import Json
 from uncork_workers.definition.service import Service, api
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.context import BatchOfRecord, Context, context
-from uncork_workers.process.execution import Executor
 from uncork_workers.wire.messages import Batch
 
 log = logging.getLogger("a service")

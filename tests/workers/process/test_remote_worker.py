@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,10 +21,12 @@ from tests.workers.fake_gateway import (
     worker_port,
 )
 from uncork_workers.process.hosted_service import HostedService, StageFailed
-from uncork_workers.process.remote_worker import RemoteWorker
+from uncork_workers.process.memory_limit import MemoryLimit
+from uncork_workers.process.ready_file import ReadyFile
+from uncork_workers.process.remote_worker import MemoryExceeded, RemoteWorker
 from uncork_workers.wire.dialing import VERSION, Dialer, GatewayRefuses
 from uncork_workers.wire.handshake import Challenge, Refusal
-from uncork_workers.wire.messages import Batch, Failed, Hello, Leaving, Message, Ready, Reply, WarmUp
+from uncork_workers.wire.messages import Batch, Failed, Goodbye, Hello, Leaving, Message, Ready, Reply, WarmUp
 from uncork_workers.wire.overrides import for_all_apis
 
 SERVICE = """
@@ -110,11 +113,12 @@ def run(
     target: str = "noting.py:Noting",
     *,
     sleep: Callable[[float], object] = lambda seconds: None,
+    **options: Any,
 ) -> None:
     """Run a worker until it stops; by default without pauses between dials."""
     dialer = Dialer(addresses=[gateway.address], token=TOKEN, instance="i")
     with contextlib.closing(HostedService(target)) as hosted:
-        RemoteWorker(hosted, dialer, node="far", sleep=sleep).run()
+        RemoteWorker(hosted, dialer, node="far", sleep=sleep, **options).run()
 
 
 def during(
@@ -304,6 +308,42 @@ def test_a_gateway_that_refuses_ends_the_worker(gateway: FakeTcpGateway) -> None
         during(gateway, talk)
 
 
+def test_a_gateway_that_says_goodbye_is_dialed_again(
+    gateway: FakeTcpGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has its reason, and does not say that it is gone."""
+    caplog.set_level("INFO", "uncork.worker")
+
+    def talk() -> None:
+        for last in (False, True):
+            admitted = gateway.admit()
+            started(admitted)
+            if last:
+                leave(admitted.worker)
+            else:
+                admitted.worker.send((Goodbye("others have taken over"), []))
+                admitted.worker.close()
+
+    during(gateway, talk).result()
+    text = f"gateway {gateway.address} closed the connection: others have taken over; dialing again"
+    assert text in caplog.messages
+    assert "is gone" not in caplog.text
+
+
+def test_a_final_goodbye_ends_the_worker(gateway: FakeTcpGateway) -> None:
+    def talk() -> None:
+        admitted = gateway.admit()
+        started(admitted)
+        admitted.worker.send((Goodbye("another one", is_final=True), []))
+        admitted.worker.close()
+
+    talking = gateway.during(talk)
+    with pytest.raises(GatewayRefuses, match=f"{gateway.address}: another one"):
+        run(gateway, sleep=lambda _: pytest.fail("dials again"))
+    talking.result()
+    assert noted() == ["setup0", "teardown"]
+
+
 def test_a_gateway_of_another_version_is_warned_of(
     gateway: FakeTcpGateway, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -387,16 +427,80 @@ def test_a_worker_whose_connections_end_at_once_dials_less_and_less(gateway: Fak
         assert least <= delay <= 3 * least
 
 
+def test_the_ready_file_exists_while_a_gateway_may_send_batches(gateway: FakeTcpGateway) -> None:
+    """Neither before the setup, nor between two gateways, nor at the end."""
+    path = Path("ready")
+    seen = []
+
+    def talk() -> None:
+        for last in (False, True):
+            worker, _ = gateway.admit()
+            seen.append(path.exists())
+            while not isinstance(worker.next().message, Ready):
+                pass
+            seen.append(path.exists())
+            if last:
+                leave(worker)
+            worker.close()
+
+    talking = gateway.during(talk)
+    run(gateway, ready_file=ReadyFile(path))
+    talking.result()
+    assert seen == [False, True] * 2
+    assert not path.exists()
+
+
+def test_a_worker_that_uses_too_much_memory_leaves_after_its_batch(gateway: FakeTcpGateway) -> None:
+    """It has checked its memory once before it is ready."""
+    used = [0]
+    memory = MemoryLimit(2**20, used_bytes=lambda: used[0])
+
+    def talk() -> None:
+        admitted = gateway.admit()
+        started(admitted)
+        used[0] = 2**21
+        assert admitted.worker.next().message == Leaving()
+        admitted.worker.send(batch(1, "index", b"0"))
+        assert isinstance(admitted.worker.next().message, Reply)
+        admitted.worker.close()
+
+    talking = gateway.during(talk)
+    with pytest.raises(
+        MemoryExceeded, match="the worker uses 2 MiB, more than the limit of 1 MiB, and has left"
+    ):
+        run(gateway, memory=memory)
+    talking.result()
+    assert noted() == ["setup0", "teardown"]
+
+
+def test_a_worker_whose_model_alone_takes_too_much_memory_stays(
+    gateway: FakeTcpGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would exceed the limit again after each restart."""
+
+    def talk() -> None:
+        admitted = gateway.admit()
+        started(admitted)
+        assert "before its first batch; it will not leave for its memory" in caplog.text
+        leave(admitted.worker)
+
+    talking = gateway.during(talk)
+    run(gateway, memory=MemoryLimit(2**20, used_bytes=lambda: 2**21))
+    talking.result()
+
+
 COMMAND = """
 from contextlib import closing
+from pathlib import Path
 import sys
 from uncork_workers.process.hosted_service import HostedService
+from uncork_workers.process.ready_file import ReadyFile
 from uncork_workers.process.remote_worker import RemoteWorker
 from uncork_workers.wire.dialing import Dialer, read_addresses
 
 with closing(HostedService("noting.py:" + sys.argv[2])) as hosted:
     dialer = Dialer(addresses=read_addresses(sys.argv[1]), token=b"0123456789abcdef", instance="i")
-    RemoteWorker(hosted, dialer, node="far").run()
+    RemoteWorker(hosted, dialer, node="far", ready_file=ReadyFile(Path("ready"))).run()
 """
 
 
@@ -416,12 +520,14 @@ def test_an_overdue_batch_ends_the_process(gateway: FakeTcpGateway) -> None:
     with process(gateway, "Noting") as running:
         admitted = gateway.admit()
         started(admitted)
+        assert Path("ready").exists()
         admitted.worker.send(batch(1, "hang", b"0", timeout_s=0.0))
         assert admitted.worker.rest() == []
         admitted.worker.close()
         _, errors = running.communicate(timeout=60)
 
     assert running.returncode == 1
+    assert not Path("ready").exists()
     assert b"a batch exceeds its timeout; ending this worker" in errors
     assert noted() == ["setup0", "hangs"]
 

@@ -14,7 +14,7 @@ from uncork_workers.definition.adapters import File, Json, NdArray, Requests, Up
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.execution import Executor
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.warmup import Chunks, Example, WarmupFailed, examples_of, warm_up
 from uncork_workers.wire.messages import ListForm, RowResult
 from uncork_workers.wire.overrides import for_all_apis

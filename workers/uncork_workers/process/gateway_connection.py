@@ -3,10 +3,21 @@
 import socket
 import ssl
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from uncork_workers.wire.frames import Frame, FrameDecoder, FrameError, encode_frame
-from uncork_workers.wire.messages import AnswerHead, Batch, Cancel, Leaving, Message, Piece, Ping, Pong, Ready
+from uncork_workers.wire.messages import (
+    AnswerHead,
+    Batch,
+    Cancel,
+    Goodbye,
+    Leaving,
+    Message,
+    Piece,
+    Ping,
+    Pong,
+    Ready,
+)
 
 _READ_BYTES = 256 * 1024
 # Between the pieces of a stream only a cancel of a few bytes can arrive.
@@ -16,16 +27,22 @@ _PEEK_BYTES = 4096
 class GatewayConnection:
     """A connection to the gateway, over a Unix socket, TCP or TLS.
 
+    Args:
+        on_ready: called before the gateway may send the first batch.
+
     Attributes:
         runs_batches: whether the gateway may have sent a batch.
+        goodbye: why the gateway closes the connection, if it has said so.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, *, on_ready: Callable[[], object] = lambda: None) -> None:
         self._connection = connection
+        self._on_ready = on_ready
         self._decoder = FrameDecoder()
         self._inbox: deque[Frame] = deque()
         self._gateway_closed = False
         self.runs_batches = False
+        self.goodbye: Goodbye | None = None
         self._is_receiving = False
         """Whether nothing is being sent, so that a signal handler may."""
         self._is_leaving = False
@@ -44,6 +61,8 @@ class GatewayConnection:
                     yield message, payload
                 elif isinstance(message, Ping):
                     self.send(Pong())
+                elif isinstance(message, Goodbye):
+                    self.goodbye = message
                 elif not isinstance(message, Cancel):  # of a batch that has ended
                     raise FrameError(f"a worker accepts only batches, got {type(message).__name__}")
             if self._gateway_closed:
@@ -57,6 +76,7 @@ class GatewayConnection:
 
     def send_ready(self, ready: Ready) -> None:
         """Tell the gateway that it may send batches."""
+        self._on_ready()
         self.runs_batches = True  # first: the gateway may be faster than the next line
         self.send(ready)
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from uncork_workers.definition.hints import adding_hints
 from uncork_workers.definition.loading import load_service, service_files
 from uncork_workers.definition.service import Service, describe_service
-from uncork_workers.process.execution import Executor
+from uncork_workers.process.batches.execution import Executor
+from uncork_workers.process.batches.streaming import PieceSink
 from uncork_workers.process.gateway_connection import GatewayConnection
-from uncork_workers.process.streaming import PieceSink
 from uncork_workers.process.warmup import WarmupFailed, examples_of, warm_up
 from uncork_workers.wire.frames import split_payload
 from uncork_workers.wire.messages import AnswerHead, Failed, Hello, Ready, Stage, WarmUp

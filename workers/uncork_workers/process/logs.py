@@ -25,24 +25,29 @@ def is_watched(console: Console) -> bool:
 
 
 def log_to_stderr(
-    level: str, who: str, *, log_format: LogFormat = "text", console: Console | None = None
+    level: str,
+    who: str,
+    *,
+    log_format: LogFormat = "text",
+    console: Console | None = None,
+    again: bool = False,
 ) -> None:
     """Send this process's log to stderr; ``who`` names the process, such as ``gateway`` or ``worker 0``.
 
-    In the JSON format, Python warnings become log lines too.
+    In the JSON format, Python warnings become log lines too. ``again`` replaces what an earlier call has set.
     """
     console = console or Console(stderr=True)
     handler: logging.Handler = logging.StreamHandler()
+    logging.captureWarnings(log_format == "json")
     if log_format == "json":
         handler.setFormatter(JsonFormatter(who))
-        logging.captureWarnings(True)
     elif is_watched(console):
         handler = _TerminalHandler(console=console, show_path=False, log_time_format="%X")
         handler.setFormatter(logging.Formatter(f"{who}%(batch_text)s: %(message)s"))
     else:
         handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {who}%(batch_text)s: %(message)s"))
     handler.addFilter(BatchOfRecord())
-    logging.basicConfig(level=level.upper(), handlers=[handler])
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=again)
 
 
 class _TerminalHandler(RichHandler):

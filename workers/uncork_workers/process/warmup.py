@@ -15,7 +15,7 @@ from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.definition.outputs.encoding import row_result
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.plural import plural
-from uncork_workers.process.execution import Executor
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import Batch, RawForm, RowResult
 from uncork_workers.wire.overrides import Override, with_overrides
 from uncork_workers.wire.schema import COST_IN_BYTES, ApiSettings, field_cost, rounded_cost

@@ -7,7 +7,7 @@ import httpx
 
 from uncork_workers.definition.adapters import Adapter
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.execution import Executor
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import Batch, Meta, RawForm
 
 Files = Mapping[str, Any] | Sequence[tuple[str, Any]]

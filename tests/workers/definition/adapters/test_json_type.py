@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from uncork_workers.definition.adapters import InvalidInput, Json
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.execution import Executor
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import Batch, RowPath, TensorForm
 from uncork_workers.wire.schema import DefinitionError
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.workers.json_values import SPACES
 from uncork_workers.definition.adapters import InvalidInput, Text
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.execution import Executor
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import Batch, TensorForm
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
-from uncork_workers.process.streaming import PieceEncoder
+from uncork_workers.process.batches.streaming import PieceEncoder
 from uncork_workers.wire.messages import AnswerHead
 
 TEXT = "text/plain; charset=utf-8"

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from uncork_workers.definition.outputs.responses import WrongResult
-from uncork_workers.process import exception_reports
-from uncork_workers.process.exception_reports import exception_report
+from uncork_workers.process.batches import exception_reports
+from uncork_workers.process.batches.exception_reports import exception_report
 
 HERE = Path(__file__).name
 

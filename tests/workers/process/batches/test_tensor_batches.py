@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.execution import Executor
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import Batch, Form, ListForm, Reply, TensorForm, compact_forms
 
 

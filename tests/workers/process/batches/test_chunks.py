@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from uncork_workers.definition.adapters import DataFrame, Json, NdArray
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.execution import Executor
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.schema import ApiSettings, DefinitionError
 

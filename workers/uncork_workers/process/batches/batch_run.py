@@ -19,10 +19,10 @@ from uncork_workers.definition.outputs.encoding import (
 from uncork_workers.definition.outputs.split import SplitResults, join_chunks, split_results
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.plural import plural
-from uncork_workers.process.bisection import bisect
-from uncork_workers.process.chunks import cut_chunks, pad, padded_size, without_padding
-from uncork_workers.process.exception_reports import exception_report
-from uncork_workers.process.merging import BatchRequests, merge
+from uncork_workers.process.batches.bisection import bisect
+from uncork_workers.process.batches.chunks import cut_chunks, pad, padded_size, without_padding
+from uncork_workers.process.batches.exception_reports import exception_report
+from uncork_workers.process.batches.merging import BatchRequests, merge
 from uncork_workers.wire.messages import (
     Batch,
     ExceptionReport,

@@ -11,8 +11,8 @@ import pytest
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.definition.service import Service, api
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.context import BatchOfRecord, context
-from uncork_workers.process.execution import Executor
 from uncork_workers.wire.messages import AnswerHead, Batch, Reply
 
 log = logging.getLogger("a service")

@@ -12,9 +12,9 @@ from uncork_workers.definition.adapters import InvalidInput
 from uncork_workers.definition.hints import adding_hints, warn_if_blocking
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, find_apis
-from uncork_workers.process.batch_run import BatchRun, StreamRun
+from uncork_workers.process.batches.batch_run import BatchRun, StreamRun
+from uncork_workers.process.batches.streaming import PieceSink, Stream
 from uncork_workers.process.context import Context, running
-from uncork_workers.process.streaming import PieceSink, Stream
 from uncork_workers.wire.messages import Batch, Reply
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_workers.process.bisection import Bisected, bisect
+from uncork_workers.process.batches.bisection import Bisected, bisect
 
 
 class Poisoned:

@@ -16,7 +16,7 @@ from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.outputs.media_types import Csv, Npy
 from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.execution import Executor
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import Batch, ListForm, Reply, TensorForm
 from uncork_workers.wire.schema import CSV
 
