@@ -109,7 +109,9 @@ class Admission:
         rules, backlog = self._api.rules, self._api.backlog
         more = Load(entry.rows, 1, entry.size_bytes)
         limits = Load(rules.max_queue_rows, rules.max_queue_requests, rules.max_queue_bytes)
-        over = Load(backlog.rows, backlog.requests, backlog.size_bytes).plus(more).plus(limits, -1)
+        after = Load(backlog.rows, backlog.requests, backlog.size_bytes).plus(more)
+        # Not the whole excess: the queue may be over limits that were lowered since.
+        over = after.plus(limits, -1).least(more)
         return queue.displaced(entry.flow, more, over=over, limits=limits)
 
     def size_batch(

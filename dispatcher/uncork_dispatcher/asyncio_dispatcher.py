@@ -73,6 +73,11 @@ class AsyncDispatcher(Generic[P, R]):
         self._core.worker_expected(launch, now=self._now(), delay_s=delay_s, failures=failures)
         self._changed()
 
+    @property
+    def startup_s(self) -> float | None:
+        """How long an expected worker usually takes to be ready; see :attr:`Dispatcher.startup_s`."""
+        return self._core.startup_s
+
     def worker_ready(self, worker: int, *, launch: Hashable = None, host: Hashable = None) -> None:
         """Add a worker; ``launch`` as for :meth:`worker_expected`, ``host`` as for the core."""
         self._core.worker_ready(worker, now=self._now(), launch=launch, host=host)

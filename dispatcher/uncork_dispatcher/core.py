@@ -80,7 +80,11 @@ class Dispatcher:
         self._learn()
         self._wakeup = self._now
         if rules.name in self._apis:
-            self._apis[rules.name].change(rules)
+            api = self._apis[rules.name]
+            was_fair = api.is_fair
+            api.change(rules)
+            if api.is_fair != was_fair:
+                self._queues.regroup(rules.name)
             self._admissions[rules.name].rules_changed()
         else:
             api = self._apis[rules.name] = Api(rules)
@@ -146,6 +150,11 @@ class Dispatcher:
         """
         self._advance(now)
         self._slots.launches.expect(launch, at=now + delay_s, failures=failures)
+
+    @property
+    def startup_s(self) -> float | None:
+        """How long an expected worker usually takes to be ready, in seconds; None before the first."""
+        return self._slots.launches.startup_s
 
     def worker_ready(
         self, worker: int, *, now: float, launch: Hashable = None, host: Hashable = None

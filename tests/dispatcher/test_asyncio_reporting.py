@@ -30,6 +30,16 @@ async def test_an_expected_worker_says_when_to_try_again() -> None:
     assert refused.value.retry_after_s >= 50.0
 
 
+async def test_the_time_that_a_worker_took_to_start_is_known() -> None:
+    shell = dispatcher(Workers(), workers=0)
+    assert shell.startup_s is None
+    shell.worker_expected("launch")
+    await asyncio.sleep(12.0)
+    shell.worker_ready(1, launch="launch")
+
+    assert shell.startup_s == pytest.approx(12.0)
+
+
 async def test_samples_and_work_are_those_of_the_core() -> None:
     shell = dispatcher(Workers())
     [caller] = calls(shell, "x")

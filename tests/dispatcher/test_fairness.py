@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -140,3 +141,35 @@ def test_a_prediction_counts_what_goes_before() -> None:
     assert late is not None
     assert late.reason == "deadline"
     assert math.isclose(core.stats(now=now)[0].queued_rows, 4)
+
+
+def test_a_queue_becomes_fair_while_it_is_full() -> None:
+    """What is queued stays, in its order within a flow; the flows share the next batch."""
+    rules = ApiRules(name="a", max_batch_rows=2)
+    core = core_with(rules)
+    start_one(core, 0, now=0.0)
+    for number, flow in enumerate(("noisy", "noisy", "noisy", "quiet"), 1):
+        core.submit(number, api="a", now=0.1 + number / 100, flow=flow)
+
+    core.set_api(replace(rules, fair=True))
+    core.batch_done(1, status="worked", now=0.3)
+    assert [start.requests for start in starts(core.poll(0.3))] == [(1, 4)]
+
+    core.set_api(rules)
+    core.submit(5, api="a", now=0.4, flow="quiet")
+    core.batch_done(2, status="worked", now=0.5)
+    assert [start.requests for start in starts(core.poll(0.5))] == [(2, 3)]
+    core.batch_done(3, status="worked", now=0.6)
+    core.drain(now=0.6)
+    assert [start.requests for start in starts(core.poll(0.6))] == [(5,)]
+
+
+def test_a_lower_limit_removes_no_more_than_a_new_request_needs() -> None:
+    """Four are queued, and only two may be: the fifth takes the place of one, not of three."""
+    core = full()
+    core.set_api(ApiRules(name="a", max_queue_rows=2, fair=True))
+    assert core.poll(0.2) == []
+
+    assert core.submit(5, api="a", now=0.2, flow="quiet") is None
+    assert core.poll(0.2) == [Shed(4, "a", "queue_full", 1.0)]
+    assert core.submit(6, api="a", now=0.2, flow="noisy") == Shed(6, "a", "queue_full", 1.0)

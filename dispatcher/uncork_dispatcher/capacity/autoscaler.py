@@ -144,18 +144,27 @@ class Autoscaler:
     """
 
     def __init__(self, least: int, most: int, *, target: int | None = None) -> None:
-        if not 1 <= least <= most:
-            raise ValueError(
-                f"the least number of workers must be from 1 to the most, got {least} and {most}"
-            )
-        self._least = least
-        self._most = most
-        self._target = self._bounded(least if target is None else target)
+        self._target = least if target is None else target
+        self.change_bounds(least, most)
         self._apis: dict[str, _Api] = {}
         self._wanted_before = 0
         """The bounded number that the look before wanted."""
         self._fewer_since: float | None = None
         """Since when every look has wanted fewer workers."""
+
+    def change_bounds(self, least: int, most: int) -> int:
+        """Set other bounds, and return the target within them; what is remembered stays.
+
+        Raises:
+            ValueError: as for the class.
+        """
+        if not 1 <= least <= most:
+            raise ValueError(
+                f"the least number of workers must be from 1 to the most, got {least} and {most}"
+            )
+        self._least, self._most = least, most
+        self._target = self._bounded(self._target)
+        return self._target
 
     def count(self, arrived_rows: Mapping[str, float], *, now: float) -> None:
         """Note how many rows have arrived at each API since the start. Once a second shows bursts."""

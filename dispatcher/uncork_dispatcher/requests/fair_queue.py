@@ -32,6 +32,14 @@ class Load(NamedTuple):
             self.size_bytes + sign * other.size_bytes,
         )
 
+    def least(self, other: Load) -> Load:
+        """Return the smaller of the two in each respect."""
+        return Load(
+            min(self.rows, other.rows),
+            min(self.requests, other.requests),
+            min(self.size_bytes, other.size_bytes),
+        )
+
     def share(self, limits: Load) -> float:
         """Return the share of the limits that this takes, of the limit that it takes most of."""
         return max(

@@ -39,11 +39,16 @@ class Launches:
         if expected is not None:
             self._startups_s.append(max(0.0, now - expected.at))
 
+    @property
+    def startup_s(self) -> float | None:
+        """The median of the last times from launch to ready; None before the first."""
+        return statistics.median(self._startups_s) if self._startups_s else None
+
     def due(self, now: float) -> list[float]:
         """Return when each dependable worker should be ready, soonest first, never before ``now``."""
-        if not self._startups_s:
+        startup_s = self.startup_s
+        if startup_s is None:
             return []
-        startup_s = statistics.median(self._startups_s)
         return sorted(
             max(now, launch.at + startup_s)
             for launch in self._launches.values()
@@ -52,5 +57,5 @@ class Launches:
 
     def soonest(self, now: float) -> float:
         """Return when any worker can be ready at the earliest; ``now`` if that is unknown."""
-        startup_s = statistics.median(self._startups_s) if self._startups_s else 0.0
+        startup_s = self.startup_s or 0.0
         return max(now, min([launch.at + startup_s for launch in self._launches.values()], default=now))

@@ -100,6 +100,20 @@ class RequestQueues:
         queue.append(entry)
         self._apis[queue.api].backlog.add(entry)
 
+    def regroup(self, api: str) -> None:
+        """Queue the requests of an API again, in their order, after :attr:`QueueOwner.is_fair` has changed.
+
+        Requests that run again stay where they are.
+        """
+        for (name, key), old in list(self._queues.items()):
+            if name != api:
+                continue
+            del self._queues[name, key]
+            self._queues[name, key] = queue = self.queue(api, key)
+            for entry in reversed(list(old.newest_first())):
+                entry.queue = queue
+                queue.append(entry)
+
     def retry(self, batch: int, entries: Sequence[Entry], *, idempotent: bool, now: float) -> list[Entry]:
         """Queue the requests of a lost batch again; end those that may not run again, and return them.
 

@@ -292,3 +292,21 @@ def test_random_arrivals_at_a_steady_rate_hardly_change_the_number(rate: float) 
 
     assert max(settled) - min(settled) <= 1
     assert sum(before != after for before, after in pairwise(settled)) <= 6
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "target"), [(1, 20, 5), (2, 9, 5), (7, 9, 7), (1, 3, 3), (4, 4, 4)]
+)
+def test_the_target_moves_no_further_than_other_bounds_require(least: int, most: int, target: int) -> None:
+    scaler = Autoscaler(1, 20, target=5)
+    assert scaler.change_bounds(least, most) == target
+    assert scaler.look({}, running=target, starting=0, now=0.0).target == target
+
+
+def test_the_history_outlives_a_change_of_bounds() -> None:
+    """Traffic that needs more than the old bounds allow gets it when two looks agree."""
+    on = Traffic(1, 2)
+    on.run(1000, looks=3)
+    assert on.decision.target == 2
+    on.scaler.change_bounds(1, 20)
+    assert targets(on.run(1000, looks=2))[-1] > 2

@@ -20,6 +20,7 @@ def test_nothing_is_due_before_a_first_worker_was_ready() -> None:
     launches = after()
     launches.expect("x", at=0.0)
 
+    assert launches.startup_s is None
     assert launches.due(1.0) == []
     assert launches.soonest(1.0) == 1.0
 
@@ -28,6 +29,7 @@ def test_the_usual_startup_is_the_prediction() -> None:
     """The median of the last five; one slow start counts for little, and old ones for nothing."""
     launches = after(2.0, 3.0, 90.0)
     launches.expect("x", at=10.0)
+    assert launches.startup_s == 3.0
     assert launches.due(10.0) == [13.0]
 
     launches = after(*[9.0] * 20, *[2.0] * 3)

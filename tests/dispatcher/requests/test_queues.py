@@ -6,6 +6,7 @@ import pytest
 
 from tests.dispatcher.driver import entry
 from uncork_dispatcher.api import Api
+from uncork_dispatcher.requests.fair_queue import FairQueue
 from uncork_dispatcher.requests.queue import Entry
 from uncork_dispatcher.requests.queues import Backlog, RequestQueues
 from uncork_dispatcher.requests.states import RequestState
@@ -105,3 +106,29 @@ def test_a_shed_request_is_not_queued() -> None:
     assert request.state is RequestState.SHED
     assert not queues
     assert queues.all_ended
+
+
+def test_only_the_queues_of_one_api_are_regrouped() -> None:
+    """Each of its batch keys; the totals stay, and so do requests that run again."""
+    fair, other = Api(ApiRules(name="a", fair=True)), Api(ApiRules(name="b"))
+    queues = RequestQueues({"a": fair, "b": other})
+    places = [("a", "x"), ("a", "y"), ("b", None), ("a", "x")]
+    requests: list[Entry] = []
+    for number, place in enumerate(places, 1):
+        requests.append(entry(number, queue=queues.queue(*place)))
+        queues.add(requests[-1])
+    queues.take(requests[3].queue, rows=1, size_bytes=0)
+    [again] = [request for request in requests if request.state is RequestState.RUNNING]
+    queues.retry(1, [again], idempotent=True, now=1.0)
+    before = [request.queue for request in requests]
+    fair.change(ApiRules(name="a"))
+
+    queues.regroup("a")
+
+    moved = [request.queue is not old for request, old in zip(requests, before, strict=True)]
+    assert moved == [request is not again and request.queue.api == "a" for request in requests]
+    assert [isinstance(request.queue, FairQueue) for request in requests] == [False] * 4
+    assert (fair.backlog.requests, other.backlog.requests) == (3, 1)
+    for request in requests:
+        queues.cancel(request.request)
+    assert not queues
