@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, cast
 
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.pool_listener import PoolListener
+from uncork_gateway.backends.worker_identity import Identity
 from uncork_gateway.backends.worker_replies import Executed, read_reply
 from uncork_workers.wire.frames import (
     Frame,
@@ -22,6 +23,7 @@ from uncork_workers.wire.messages import (
     Batch,
     Cancel,
     Failed,
+    Goodbye,
     Hello,
     Leaving,
     Piece,
@@ -62,8 +64,7 @@ class WorkerConnection(asyncio.Protocol):
         standby: whether it gets no batches yet.
         gone: called when either side has closed the connection.
         leaves: called when the worker wants to exit.
-        instance: identifies the process of a worker on TCP, also when it connects again.
-        offered: the index that a worker on TCP was offered.
+        identity: of a worker on TCP; None on a Unix socket, where only the supervisor's processes connect.
     """
 
     def __init__(
@@ -74,14 +75,12 @@ class WorkerConnection(asyncio.Protocol):
         standby: bool,
         gone: Callable[[WorkerConnection], object],
         leaves: Callable[[WorkerConnection], object],
-        instance: str = "",
-        offered: int | None = None,
+        identity: Identity | None = None,
     ) -> None:
         self.number = number
         self.standby = standby
         self._listener = listener
-        self.instance = instance
-        self._offered = offered
+        self.identity = identity
         self._gone = gone
         self._leaves = leaves
         self._decoder = FrameDecoder()
@@ -90,6 +89,7 @@ class WorkerConnection(asyncio.Protocol):
         self._is_streaming = False
         """Whether the first piece of the answer has arrived."""
         self._is_retiring = False
+        self._retires_for = ""
         self._is_retired = False
         self._is_pinged = False
         """Whether the worker was pinged and has sent nothing since."""
@@ -99,7 +99,9 @@ class WorkerConnection(asyncio.Protocol):
     @property
     def index(self) -> int | None:
         """The worker's index, once it has sent it or was offered one."""
-        return self._offered if self.hello is None else self.hello.index
+        if self.hello is not None:
+            return self.hello.index
+        return None if self.identity is None else self.identity.index
 
     @property
     def is_launched(self) -> bool:
@@ -150,9 +152,9 @@ class WorkerConnection(asyncio.Protocol):
             self._is_pinged = True
             self._transport.write(encode_frame(Ping()))
 
-    def retire(self) -> None:
-        """Close the connection when the worker has finished its batch."""
-        self._is_retiring = True
+    def retire(self, reason: str = "") -> None:
+        """Close the connection when the worker has finished its batch; see :meth:`close`."""
+        self._is_retiring, self._retires_for = True, reason
         self._leave_if_idle()
 
     def give_up(self) -> None:
@@ -162,10 +164,13 @@ class WorkerConnection(asyncio.Protocol):
             if self.hello.launch is not None:
                 self._listener.worker_retired(self.hello.launch)
 
-    def close(self) -> None:
-        """Close the connection; the worker then exits."""
-        if self._transport is not None:
-            self._transport.close()
+    def close(self, reason: str = "", *, is_final: bool = False) -> None:
+        """Close the connection. A launched worker then exits; others get the reason in a Goodbye."""
+        if self._transport is None:
+            return
+        if reason and self.identity is not None and self.identity.launch is None:
+            self._transport.write(encode_frame(Goodbye(reason, is_final)))
+        self._transport.close()
 
     def abort(self) -> None:
         """Close the connection at once. What is still to be sent would keep it open if nobody reads."""
@@ -217,17 +222,24 @@ class WorkerConnection(asyncio.Protocol):
             case Ready():
                 self._is_now_ready(frame.message)
             case Failed():
-                self._listener.worker_failed(frame.message, standby=self.standby)
+                self._has_failed(frame.message)
             case Reply():
                 self._replied(frame.message, frame.payload)
             case Piece(batch=batch, head=head):
                 self._streamed(batch, head, frame.payload)
             case Leaving():
                 self._wants_to_leave()
-            case Batch() | Cancel() | Ping():
-                raise FrameError("a worker may not send Batch, Cancel or Ping")
+            case Batch() | Cancel() | Ping() | Goodbye():
+                raise FrameError("a worker may not send Batch, Cancel, Ping or Goodbye")
 
     def _said_hello(self, hello: Hello) -> None:
+        if self.hello is not None:
+            raise FrameError("Hello arrived twice")
+        objection = "" if self.identity is None else self.identity.objection(hello)
+        if objection:
+            log.error("dropping worker %s: %s", self.index, objection)
+            self.close(f"the gateway refuses this worker: {objection}", is_final=True)
+            return
         self.hello = hello
         if not self.is_launched:
             self._listener.joining_changed()
@@ -253,6 +265,12 @@ class WorkerConnection(asyncio.Protocol):
         self._listener.worker_profiled(self.number, ready)
         self._listener.worker_ready(self.number, hello)
 
+    def _has_failed(self, failed: Failed) -> None:
+        # A launched worker that cannot load its service says so before it has an index here.
+        if self.index not in (None, failed.index):
+            raise FrameError(f"a failure of worker {failed.index}, which is another one")
+        self._listener.worker_failed(failed, standby=self.standby)
+
     def _wants_to_leave(self) -> None:
         if self.hello is not None:
             log.info("worker %d on %s is leaving", self.hello.index, self.hello.host)
@@ -260,7 +278,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def _leave_if_idle(self) -> None:
         if self._is_retiring and self._running is None:
-            self.close()
+            self.close(self._retires_for)
             self.give_up()
 
     def _streamed(self, batch: int, head: AnswerHead | None, data: bytes) -> None:

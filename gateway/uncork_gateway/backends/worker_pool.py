@@ -9,7 +9,13 @@ from functools import partial
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.pool_listener import PoolListener
 from uncork_gateway.backends.slot import BackendSlot
-from uncork_gateway.backends.worker_connection import Done, OnPiece, WorkerConnection, WorkerState
+from uncork_gateway.backends.worker_connection import (
+    Done,
+    OnPiece,
+    WorkerConnection,
+    WorkerState,
+)
+from uncork_gateway.backends.worker_identity import Identity
 from uncork_workers.wire.handshake import Application
 from uncork_workers.wire.messages import Batch, Hello
 from uncork_workers.wire.schema import ServiceDescription
@@ -53,18 +59,29 @@ class WorkerPool:
         A worker that the supervisor did not launch stands by until it joins, with the index that is returned.
         An older connection of the same process is closed: the process has given it up.
         """
-        for older in self._all():
-            if older.instance == application.instance:
-                older.abort()
-        standby = application.launch is None or application.standby
+        launch, instance = application.launch, application.instance
         taken = {connection.index for connection in self._all()}
         index = next(index for index in itertools.count(self._reserved) if index not in taken)
-        # A launched worker has another index, which it sends with its description.
-        offered = index if application.launch is None else None
-        connection = self._connection(standby=standby, instance=application.instance, offered=offered)
+        identity = Identity(launch=launch, instance=instance, index=index if launch is None else None)
+        for older in self._all():
+            if older.identity is not None and older.identity.is_same_process(identity):
+                older.abort()
+        connection = self._connection(standby=launch is None or application.standby, identity=identity)
         transport.set_protocol(connection)
         connection.connection_made(transport)
         return index
+
+    def reserve(self, indexes: int) -> None:
+        """Leave these lowest indexes to the supervisor.
+
+        Workers that it did not launch and that have one of them finish their batch; they dial again, and get
+        another index.
+        """
+        self._reserved = indexes
+        for worker in [*self._connections.values(), *self._standbys.values()]:
+            offered = None if worker.identity is None else worker.identity.index
+            if offered is not None and offered < indexes:
+                self.retire(worker, "the gateway starts more workers, one with this index")
 
     def self_started(self) -> list[WorkerConnection]:
         """Return the described workers that the supervisor did not launch, without those that retire."""
@@ -80,15 +97,18 @@ class WorkerPool:
         self._connections[connection.number] = self._standbys.pop(connection.number)
         connection.join()
 
-    def retire(self, connection: WorkerConnection) -> None:
-        """Close the connection of a worker when its batch has ended; it gets no more."""
+    def retire(self, connection: WorkerConnection, reason: str = "") -> None:
+        """Close the connection of a worker when its batch has ended; it gets no more.
+
+        A worker that the supervisor did not launch gets the reason.
+        """
         if connection in self._retiring:
             return
         self._standbys.pop(connection.number, None)
         if self._connections.pop(connection.number, None) is not None and connection.is_ready:
             self._listener.worker_leaves(connection.number)
         self._retiring.add(connection)
-        connection.retire()
+        connection.retire(reason)
 
     def retire_launch(self, launch: int) -> bool:
         """Retire the worker of a launch; return False if it is not in service."""
@@ -240,16 +260,14 @@ class WorkerPool:
         return [*self._connections.values(), *self._retiring, *self._standbys.values()]
 
     async def close(self) -> None:
-        """Close all connections; the workers then exit."""
+        """Close all connections. The workers that the supervisor launched exit, the others dial again."""
         self._next_ping.cancel()
         for server in self._servers:
             server.close()
         for connection in self._all():
-            connection.close()
+            connection.close("the gateway is stopping")
 
-    def _connection(
-        self, *, standby: bool = False, instance: str = "", offered: int | None = None
-    ) -> WorkerConnection:
+    def _connection(self, *, standby: bool = False, identity: Identity | None = None) -> WorkerConnection:
         number = next(self._numbers)
         connection = WorkerConnection(
             number,
@@ -257,8 +275,7 @@ class WorkerPool:
             standby=standby,
             gone=self._gone,
             leaves=self._leaves,
-            instance=instance,
-            offered=offered,
+            identity=identity,
         )
         (self._standbys if standby else self._connections)[number] = connection
         return connection

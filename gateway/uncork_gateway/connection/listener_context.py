@@ -1,5 +1,6 @@
 """The state that all connections of a listener share."""
 
+import itertools
 from dataclasses import dataclass, field
 
 from uncork_gateway.auth import ApiKeys
@@ -8,6 +9,9 @@ from uncork_gateway.errors import PHRASES
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.interfaces import BodyPool, Tracing
 from uncork_gateway.telemetry.access_log import AccessLog
+
+connection_numbers = itertools.count(1)
+"""The numbers of connections, of all listeners of the process; none is used twice."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -13,7 +13,6 @@ docs/explanation/reliability.md lists what clients may not do.
 """
 
 import asyncio
-import itertools
 from collections.abc import Coroutine
 from typing import Any
 
@@ -24,7 +23,7 @@ from uvicorn.protocols.utils import is_ssl
 from uvicorn.server import ServerState
 
 from uncork_gateway.connection.asgi_request import AsgiRequest, connection_scope, request_scope
-from uncork_gateway.connection.listener_context import ListenerContext
+from uncork_gateway.connection.listener_context import ListenerContext, connection_numbers
 from uncork_gateway.connection.parser import RequestParser, StopParsing
 from uncork_gateway.connection.refusal import Refusal
 from uncork_gateway.connection.reply_queue import ReplyQueue
@@ -49,10 +48,10 @@ from uncork_gateway.connection.state import (
 from uncork_gateway.connection.timeouts import Timeouts
 from uncork_gateway.errors import BadRequest, GatewayError, Unavailable
 from uncork_gateway.interfaces import Handler, QueuedRequest, Request
+from uncork_gateway.telemetry.access_log import AccessLog
 
 _LINGER_S = 5.0
 _FIRST_PING_S = 0.01
-_numbers = itertools.count(1)
 
 
 class HttpProtocol(asyncio.Protocol):
@@ -82,9 +81,8 @@ class HttpProtocol(asyncio.Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        self.number = next(_numbers)
+        self.number = next(connection_numbers)
         self.pool = listener.pool
-        self.access_log = listener.access_log
         self.traces = listener.traces
         self.state = IDLE
         self.begun = self.answered = self.body_bytes = 0
@@ -127,6 +125,10 @@ class HttpProtocol(asyncio.Protocol):
         self._parser.close()
         self._incoming = None
         del self._parser, self._timeouts
+
+    @property
+    def access_log(self) -> AccessLog | None:
+        return self._listener.access_log
 
     # Input
 

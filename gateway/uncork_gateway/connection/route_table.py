@@ -36,6 +36,10 @@ class RouteTable:
     def replace(self, handlers: Mapping[bytes, Handler[Any]]) -> None:
         """Replace the handlers; requests that were opened keep theirs."""
         self.handlers = dict(handlers)
+        self.forget_heads()
+
+    def forget_heads(self) -> None:
+        """Parse the next head of every client again."""
         self.known = {}
 
     def find(self, target: bytes) -> Handler[Any] | None:

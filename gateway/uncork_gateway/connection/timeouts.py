@@ -11,7 +11,7 @@ from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.connection.state import State
 from uncork_gateway.errors import GatewayError, Unreadable
 
-_MIN_BODY_BYTES_PER_S = 500
+MIN_BODY_BYTES_PER_S = 500
 """Less than a telephone line carries; so low that no real upload is taken for an attack."""
 
 
@@ -87,7 +87,7 @@ class Timeouts:
 
     def _check_body(self, waited_s: float) -> None:
         grown_bytes = self._connection.body_bytes - self._body_bytes
-        if grown_bytes < _MIN_BODY_BYTES_PER_S * waited_s:
+        if grown_bytes < MIN_BODY_BYTES_PER_S * waited_s:
             self._connection.give_up(slow_body(grown_bytes, waited_s))
         self._restart()
 
@@ -96,6 +96,6 @@ def slow_body(grown_bytes: int, waited_s: float) -> Unreadable:
     """Return the error for a body that grew by too few bytes."""
     return Unreadable(
         f"the request body is too slow: {plural(grown_bytes, 'byte')} in {waited_s:.0f} s; send "
-        f"at least {_MIN_BODY_BYTES_PER_S} bytes per second",
+        f"at least {MIN_BODY_BYTES_PER_S} bytes per second",
         408,
     )

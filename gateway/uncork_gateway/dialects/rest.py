@@ -13,6 +13,9 @@ from uncork_gateway.protocols.tensor_rows import columns_of, row_texts
 from uncork_gateway.protocols.wire import Unmergeable
 from uncork_workers.wire.messages import RowPath, json_path
 
+SIGNATURE = "serving_default"
+"""The name of a model's only signature in TensorFlow Serving."""
+
 
 class Rest:
     """Rows in ``instances`` or ``inputs``, answered by a list with a result for each.

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from uncork_gateway.protocols.tensors import (
     LAYOUTS,
-    LENGTH_BYTES,
     MAX_AXES,
     SPACE,
     DataForm,
@@ -19,9 +18,10 @@ from uncork_gateway.protocols.tensors import (
     Tensor,
     between_commas,
     check_values,
-    element_ends,
+    elements,
     leaves,
     malformed,
+    prefixed,
     without_strings,
 )
 from uncork_workers.wire.messages import ListForm, TensorForm
@@ -80,7 +80,7 @@ def output_tensor(body: bytes, form: TensorForm | ListForm, *, rows: int, binary
     values = _flattened(body, tensor.shape)
     if binary:
         strings = _strings_decoder.decode(b"[%b]" % values)
-        return msgspec.structs.replace(tensor, data=_prefixed([string.encode() for string in strings]))
+        return msgspec.structs.replace(tensor, data=prefixed([string.encode() for string in strings]))
     return msgspec.structs.replace(tensor, form="flat", data=values)
 
 
@@ -118,13 +118,8 @@ def row_texts(rows: bytes) -> list[bytes]:
 
 def _array(tensor: Tensor) -> npt.NDArray[Any]:
     if tensor.datatype == "BYTES":
-        ends = element_ends(tensor)
-        starts = [0, *ends[:-1]]
         try:
-            strings = [
-                tensor.data[start + LENGTH_BYTES : end].decode()
-                for start, end in zip(starts, ends, strict=True)
-            ]
+            strings = [element.decode() for element in elements(tensor)]
         except UnicodeDecodeError as error:
             raise malformed(tensor.name, f"an element of BYTES is not valid UTF-8: {error}") from error
         return np.array(strings, dtype=object).reshape(tensor.shape)
@@ -139,7 +134,7 @@ def _output(name: str, texts: Sequence[bytes], binary: bool) -> Tensor:
         return _regular(name, texts, binary)
     except (Malformed, msgspec.ValidationError, OverflowError):
         # Not one shape, not one kind, or a number that no datatype holds.
-        data = _prefixed(texts) if binary else msgspec.json.encode([text.decode() for text in texts])[1:-1]
+        data = prefixed(texts) if binary else msgspec.json.encode([text.decode() for text in texts])[1:-1]
         form: DataForm = "binary" if binary else "flat"
         return Tensor(name=name, datatype="BYTES", shape=(len(texts),), form=form, data=data)
 
@@ -213,11 +208,7 @@ def _flattened(text: bytes, shape: Sequence[int]) -> bytes:
 
 def _encoded(values: Iterable[Any], datatype: str) -> bytes:
     if datatype == "BYTES":
-        return _prefixed([value.encode() for value in values])
+        return prefixed([value.encode() for value in values])
     if datatype == "FP64":
         values = [math.nan if value is None else float(value) for value in values]
     return np.array(values, LAYOUTS[datatype]).tobytes()
-
-
-def _prefixed(elements: Iterable[bytes]) -> bytes:
-    return b"".join([len(element).to_bytes(LENGTH_BYTES, "little") + element for element in elements])

@@ -6,7 +6,7 @@ a row of JSON ends: a row of n values has n - 1 of them, however it is nested.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
@@ -20,6 +20,7 @@ SPACE = b" \t\r\n"
 # NumPy's limit. Without one, handling a shape could cost more than its tensor.
 MAX_AXES = 64
 LENGTH_BYTES = 4
+_MOST_ROWS = 2**63 - 1
 DataForm = Literal["flat", "nested", "binary"]
 
 # NumPy dtypes of binary tensors by datatype; BF16 is the upper half of an FP32.
@@ -65,6 +66,21 @@ class Tensor(msgspec.Struct, frozen=True):
     form: DataForm
     data: bytes
     parameters: dict[str, bytes] = {}
+
+
+def check_kind(name: str, datatype: str, shape: Sequence[int]) -> None:
+    """Check datatype and shape.
+
+    Raises:
+        Malformed: if one of them is wrong.
+    """
+    if datatype not in DATATYPES:
+        raise malformed(name, f"datatype must be one of {', '.join(DATATYPES)}, got {datatype!r}")
+    if len(shape) > MAX_AXES:
+        raise malformed(name, f"shape must have at most {MAX_AXES} axes, got {len(shape)}")
+    for length in shape:
+        if not 0 <= length <= _MOST_ROWS:
+            raise malformed(name, f"lengths in shape must be from 0 to {_MOST_ROWS}, got {length}")
 
 
 class TensorSpec(NamedTuple):
@@ -117,6 +133,14 @@ def split_rows(tensor: Tensor, counts: Sequence[int]) -> list[Tensor]:
     ]
 
 
+def cut_rows(tensors: Sequence[Tensor], rows: int, most_rows: int) -> list[tuple[int, list[Tensor]]]:
+    """Cut tensors into pieces of at most ``most_rows`` rows; return each piece with its number of rows."""
+    whole, rest = divmod(rows, most_rows)
+    counts = [most_rows] * whole + [rest] * (rest > 0)
+    pieces = zip(*[split_rows(tensor, counts) for tensor in tensors], strict=True)
+    return [(count, list(piece)) for count, piece in zip(counts, pieces, strict=True)]
+
+
 def concatenate(tensors: Sequence[Tensor]) -> Tensor:
     """Join tensors of one datatype, inner shape and form along the first axis; the first gives the rest."""
     first = tensors[0]
@@ -164,6 +188,21 @@ def element_ends(tensor: Tensor) -> list[int]:
     if at > len(data):
         raise malformed(tensor.name, "the last element of BYTES is incomplete")
     return ends
+
+
+def elements(tensor: Tensor) -> list[bytes]:
+    """Return the elements of a binary BYTES tensor.
+
+    Raises:
+        Malformed: if the last one is cut short.
+    """
+    ends = element_ends(tensor)
+    return [tensor.data[start + LENGTH_BYTES : end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def prefixed(strings: Iterable[bytes]) -> bytes:
+    """Return the data of a binary BYTES tensor."""
+    return b"".join([len(string).to_bytes(LENGTH_BYTES, "little") + string for string in strings])
 
 
 def _blocks(tensor: Tensor, stops: Sequence[int], width: int) -> list[bytes]:

@@ -1,13 +1,13 @@
 """The Open Inference Protocol V2, JSON and binary: inference requests that share a call."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from uuid import uuid4
 
 import msgspec
 
 from uncork_gateway.protocols import v2_replies
 from uncork_gateway.protocols.decoding import decode_json
-from uncork_gateway.protocols.tensors import Malformed, Tensor, check_values, concatenate, split_rows
+from uncork_gateway.protocols.tensors import Malformed, Tensor, check_values, concatenate, cut_rows
 from uncork_gateway.protocols.v2_message import (
     JSON_LENGTH,
     NULL,
@@ -25,7 +25,7 @@ from uncork_gateway.protocols.wire import Content, Unmergeable
 
 _SEQUENCE = frozenset({"sequence_id", "sequence_start", "sequence_end"})
 _SHARED_MEMORY = "shared_memory_"
-_CLASSIFICATION, _NO_CLASSES = "classification", b"0"
+CLASSIFICATION, _NO_CLASSES = "classification", b"0"
 _BOOLEANS = {b"true": True, b"false": False}
 
 
@@ -87,7 +87,7 @@ def parse_request(content: Content) -> InferRequest:
     binary = _boolean(parameters.get("binary_data_output", b"false"))
     wanted, classified = _wanted(message.members, binary)
     inputs = _inputs(message)
-    rows = _rows(inputs)
+    rows = rows_of(inputs)
     for tensor in inputs:
         # A single row without data carries parameters only.
         if tensor.data or tensor.form == "binary" or rows > 1:
@@ -114,17 +114,14 @@ class V2Wire:
     def cut(self, request: InferRequest, most_rows: int) -> list[InferRequest]:
         if request.rows <= most_rows:
             return [request]
-        whole, rest = divmod(request.rows, most_rows)
-        counts = [most_rows] * whole + [rest] * (rest > 0)
-        pieces = zip(*[split_rows(tensor, counts) for tensor in request.inputs], strict=True)
         return [
             msgspec.structs.replace(
                 request,
-                inputs=list(inputs),
+                inputs=inputs,
                 rows=rows,
                 size_bytes=sum([len(tensor.data) for tensor in inputs]),
             )
-            for rows, inputs in zip(counts, pieces, strict=True)
+            for rows, inputs in cut_rows(request.inputs, request.rows, most_rows)
         ]
 
     def merge(self, requests: Sequence[InferRequest]) -> Content:
@@ -158,7 +155,7 @@ def _inputs(message: Message) -> list[Tensor]:
         raise
     for tensor in described:
         if tensor.parameters:
-            _refuse_shared_memory(tensor.name, tensor.parameters)
+            refuse_shared_memory(tensor.name, tensor.parameters)
     return read_tensors(described, message.blocks)
 
 
@@ -166,11 +163,7 @@ def _parameters(members: dict[str, bytes]) -> dict[str, bytes]:
     """Return the parameters of a request that may share a call."""
     text = members.get("parameters", NULL)
     parameters = raw_members(decode_json(_parameters_decoder, text, "an object", name="parameters"))
-    for name in parameters:
-        if name in _SEQUENCE:
-            raise Unmergeable(
-                f"parameter {name!r} is not supported: batching does not keep sequences in order"
-            )
+    refuse_sequence(parameters)
     return parameters
 
 
@@ -180,10 +173,10 @@ def _wanted(members: dict[str, bytes], binary: bool) -> tuple[dict[str, bool], l
     outputs = members.get("outputs", NULL)
     for output in decode_json(_wanted_decoder, outputs, "a list of outputs", name="outputs") or ():
         parameters = raw_members(output.parameters)
-        _refuse_shared_memory(output.name, parameters)
+        refuse_shared_memory(output.name, parameters)
         own = parameters.get("binary_data")
         wanted[output.name] = binary if own is None else _boolean(own)
-        if parameters.get(_CLASSIFICATION, _NO_CLASSES) != _NO_CLASSES:
+        if parameters.get(CLASSIFICATION, _NO_CLASSES) != _NO_CLASSES:
             classified.append(output.name)
     return wanted, classified
 
@@ -194,13 +187,27 @@ def _boolean(raw: bytes) -> bool:
     return _BOOLEANS[raw]
 
 
-def _refuse_shared_memory(name: str, parameters: dict[str, bytes] | dict[str, msgspec.Raw]) -> None:
+def refuse_sequence(parameters: Iterable[str]) -> None:
+    """Raise Unmergeable if one of the parameters of a request puts it into a sequence."""
+    for name in parameters:
+        if name in _SEQUENCE:
+            raise Unmergeable(
+                f"parameter {name!r} is not supported: batching does not keep sequences in order"
+            )
+
+
+def refuse_shared_memory(name: str, parameters: Iterable[str]) -> None:
+    """Raise Unmergeable if one of the parameters of a tensor puts its data elsewhere."""
     if any(parameter.startswith(_SHARED_MEMORY) for parameter in parameters):
         raise Unmergeable(f"tensor {name!r}: shared memory is not supported; send the data in the body")
 
 
-def _rows(inputs: Sequence[Tensor]) -> int:
-    """Return the length of the first axis of all inputs."""
+def rows_of(inputs: Sequence[Tensor]) -> int:
+    """Return the length of the first axis of all inputs.
+
+    Raises:
+        Unmergeable: if there are no inputs or rows, or inputs have different numbers of rows.
+    """
     if not inputs:
         raise Unmergeable("the request has no inputs")
     rows = {tensor.shape[0] if tensor.shape else 0 for tensor in inputs}

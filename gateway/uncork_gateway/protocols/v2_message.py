@@ -8,12 +8,11 @@ import msgspec
 from uncork_dispatcher.plural import plural
 from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.tensors import (
-    DATATYPES,
-    MAX_AXES,
     SPACE,
     DataForm,
     Malformed,
     Tensor,
+    check_kind,
     malformed,
 )
 from uncork_gateway.protocols.wire import JSON, Content
@@ -25,7 +24,6 @@ _BINARY_SIZE = "binary_data_size"
 # More digits than any body has bytes.
 _MOST_DIGITS = 18
 _EXCERPT_BYTES = 20
-_MOST_ROWS = 2**63 - 1
 _OCTETS = (b"content-type", b"application/octet-stream")
 _object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -94,7 +92,7 @@ def read_tensors(described: Sequence[WireTensor], blocks: memoryview) -> list[Te
     """
     tensors, at = [], 0
     for wire in described:
-        _check_kind(wire)
+        check_kind(wire.name, wire.datatype, wire.shape)
         parameters = raw_members(wire.parameters)
         size = parameters.pop(_BINARY_SIZE, None)
         if size is None:
@@ -159,16 +157,6 @@ def _halves(content: Content) -> tuple[bytes, memoryview]:
         except UnicodeDecodeError as error:
             raise Malformed(f"the JSON is not valid UTF-8: {error}") from error
     return text, memoryview(body)[length:]
-
-
-def _check_kind(wire: WireTensor) -> None:
-    if wire.datatype not in DATATYPES:
-        raise malformed(wire.name, f"datatype must be one of {', '.join(DATATYPES)}, got {wire.datatype!r}")
-    if len(wire.shape) > MAX_AXES:
-        raise malformed(wire.name, f"shape must have at most {MAX_AXES} axes, got {len(wire.shape)}")
-    for length in wire.shape:
-        if not 0 <= length <= _MOST_ROWS:
-            raise malformed(wire.name, f"lengths in shape must be from 0 to {_MOST_ROWS}, got {length}")
 
 
 def _json_values(wire: WireTensor) -> tuple[DataForm, bytes]:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from uncork_dispatcher.plural import plural
 from uncork_gateway.protocols.decoding import decode_json
-from uncork_gateway.protocols.tensors import Malformed, Tensor, check_values, concatenate, split_rows
+from uncork_gateway.protocols.tensor_replies import join_outputs, split_outputs
+from uncork_gateway.protocols.tensors import Malformed, Tensor
 from uncork_gateway.protocols.v2_message import NULL, WireTensor, read, read_tensors
 from uncork_gateway.protocols.wire import Content, WrongReply
 
@@ -41,14 +41,16 @@ def split(reply: Content, rows: Sequence[int]) -> list[InferReply]:
         outputs = read_tensors(described, message.blocks)
         if len(rows) == 1:
             return [InferReply(members=message.members, outputs=outputs, rows=rows[0])]
-        if not outputs:
-            raise WrongReply(f"expected outputs with {plural(sum(rows), 'row')}, got no outputs")
-        shares = [_split_output(output, rows) for output in outputs]
+        shares = split_outputs(outputs, rows)
     except Malformed as error:
         raise WrongReply(str(error)) from error
+    for at, output in enumerate(outputs):
+        if output.parameters:
+            for share, own in zip(shares, _split_parameters(output.parameters, rows), strict=True):
+                share[at] = msgspec.structs.replace(share[at], parameters=own)
     return [
-        InferReply(members=message.members, outputs=list(share), rows=count)
-        for count, share in zip(rows, zip(*shares, strict=True), strict=True)
+        InferReply(members=message.members, outputs=share, rows=count)
+        for count, share in zip(rows, shares, strict=True)
     ]
 
 
@@ -61,41 +63,17 @@ def join(parts: Sequence[InferReply]) -> InferReply:
     first = parts[0]
     if len(parts) == 1:
         return first
-    names = [output.name for output in first.outputs]
-    for part in parts:
-        got = [output.name for output in part.outputs]
-        if got != names:
-            raise WrongReply(
-                f"the responses to the parts of a request have different outputs: {names} and {got}"
-            )
     rows = [part.rows for part in parts]
-    pieces = zip(*(part.outputs for part in parts), strict=True)
     try:
-        outputs = [_join_output(output, rows) for output in pieces]
+        outputs = join_outputs([part.outputs for part in parts], rows)
     except Malformed as error:
         raise WrongReply(str(error)) from error
-    return InferReply(members=first.members, outputs=outputs, rows=sum(rows))
-
-
-def _split_output(output: Tensor, rows: Sequence[int]) -> list[Tensor]:
-    check_values(output)
-    total = sum(rows)
-    match output.shape:
-        case (length, *_) if length == total:
-            pieces = split_rows(output, rows)
-        case (1, *_):
-            pieces = [output] * len(rows)
-        case _:
-            raise WrongReply(
-                f"output {output.name!r}: expected {plural(total, 'row')}, or 1 for all requests, "
-                f"got shape {list(output.shape)}"
-            )
-    if not output.parameters:
-        return pieces
-    parameters = _split_parameters(output.parameters, rows)
-    return [
-        msgspec.structs.replace(piece, parameters=own) for piece, own in zip(pieces, parameters, strict=True)
+    pieces = zip(*(part.outputs for part in parts), strict=True)
+    outputs = [
+        msgspec.structs.replace(output, parameters=_join_parameters([piece.parameters for piece in of], rows))
+        for output, of in zip(outputs, pieces, strict=True)
     ]
+    return InferReply(members=first.members, outputs=outputs, rows=sum(rows))
 
 
 def _split_parameters(parameters: dict[str, bytes], rows: Sequence[int]) -> list[dict[str, bytes]]:
@@ -122,23 +100,6 @@ def _split_parameter(name: str, value: bytes, rows: Sequence[int]) -> list[bytes
         shares.append(own[0] if count == 1 else _list(own))
         at += count
     return shares
-
-
-def _join_output(pieces: Sequence[Tensor], rows: Sequence[int]) -> Tensor:
-    first = pieces[0]
-    for piece in pieces:
-        check_values(piece)
-    parameters = _join_parameters([piece.parameters for piece in pieces], rows)
-    kinds = {(piece.datatype, piece.form, piece.shape[1:]) for piece in pieces}
-    lengths = [piece.shape[0] if piece.shape else 0 for piece in pieces]
-    if len(kinds) == 1 and lengths == list(rows):
-        return msgspec.structs.replace(concatenate(pieces), parameters=parameters)
-    if len(kinds) == 1 and set(lengths) == {1}:
-        return msgspec.structs.replace(first, parameters=parameters)
-    raise WrongReply(
-        f"output {first.name!r}: expected {list(rows)} rows, or 1 in each part, of one datatype and inner "
-        f"shape, got {', '.join(f'{piece.datatype} {list(piece.shape)}' for piece in pieces)}"
-    )
 
 
 def _join_parameters(parts: Sequence[dict[str, bytes]], rows: Sequence[int]) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ Bodies are cut and joined as bytes: no number or text is decoded and written aga
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-from uncork_gateway.headers import Header
+from uncork_gateway.headers import Header, value_of
 
 JSON = (b"content-type", b"application/json")
 
@@ -22,7 +22,7 @@ class Content(NamedTuple):
 
     def header(self, name: bytes) -> bytes | None:
         """Return the value of a header; None if there is none."""
-        return next((value for key, value in self.headers if key == name), None)
+        return value_of(self.headers, name)
 
 
 class Unmergeable(Exception):

@@ -1,6 +1,7 @@
 """Response headers that describe the batch of a request."""
 
 from uncork_dispatcher import BatchFacts
+from uncork_gateway.headers import Header
 
 _BATCH = b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur="
 
@@ -15,6 +16,8 @@ class BatchHeaders:
         self._instance = instance
         self._batch: BatchFacts | None = None
         self._lines = (b"", b"")
+        self._paired: BatchFacts | None = None
+        self._pairs: tuple[Header, ...] = ()
 
     def id_of(self, batch: int) -> str:
         """Return the id under which clients and logs know a batch."""
@@ -30,6 +33,17 @@ class BatchHeaders:
             )
         before, after = self._lines
         return b"%b%.2f%b" % (before, queued_s * 1000, after)
+
+    def pairs(self, batch: BatchFacts, queued_s: float) -> tuple[Header, ...]:
+        """Return the headers of one response, with names in lower case."""
+        if batch is not self._paired:
+            self._paired = batch
+            self._pairs = (
+                (b"x-batch-id", self.id_of(batch.start.batch).encode()),
+                (b"x-batch-size", b"%d" % batch.rows),
+            )
+        timing = b"queue;dur=%.2f, batch;dur=%.2f" % (queued_s * 1000, batch.seconds * 1000)
+        return (*self._pairs, (b"server-timing", timing))
 
     def opening_lines(self, batch: int, rows: int, queued_s: float) -> bytes:
         """Return the lines of a response that begins before its batch has ended."""

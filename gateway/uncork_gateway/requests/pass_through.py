@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,17 +12,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from uncork_gateway.backends.http_server import (
-    CONNECT_S,
-    ServerResponse,
-    describe,
+from uncork_gateway.backends.model_servers.http_server import (
+    KEEP_ALIVE_S,
+    HttpServer,
     end_to_end,
     make_transport,
     reply_headers,
 )
-from uncork_gateway.backends.http_servers import KEEP_ALIVE_S, HttpServers
+from uncork_gateway.backends.model_servers.server import CONNECT_S, ServerResponse, describe
+from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.connection.listener_context import ListenerContext
-from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, Unavailable
+from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, draining
 from uncork_gateway.headers import Header
 from uncork_gateway.protocols.rows import error_body
 
@@ -38,11 +39,20 @@ class PassThrough:
     Args:
         servers: the servers and their state.
         timeout_s: seconds without a byte from a server after which a request fails.
+        ca: as for the servers.
     """
 
-    def __init__(self, servers: HttpServers, listener: ListenerContext, *, timeout_s: float) -> None:
+    def __init__(
+        self,
+        servers: Servers[HttpServer],
+        listener: ListenerContext,
+        *,
+        timeout_s: float,
+        ca: Path | None = None,
+    ) -> None:
         self._servers = servers
         self._listener = listener
+        self._ca = ca
         self._timeouts = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S)).as_dict()
         # A pool of its own: long streams must not occupy the connections of merged calls.
         self._limits = httpx.Limits(
@@ -105,19 +115,17 @@ class PassThrough:
         self, method: str, target: bytes, headers: Sequence[Header], body: bytes | AsyncIterable[bytes] | None
     ) -> httpx.Response:
         if self._listener.closing:
-            raise Unavailable("the server is shutting down", reason="draining", retry_after_s=1)
-        server = self._servers.least_loaded()
-        if server is None:
-            raise Unavailable("no server is healthy", reason="no_worker", retry_after_s=1)
+            raise draining()
+        server = self._servers.for_one_request()
         request = httpx.Request(
             method,
-            server.url,
+            server.address,
             headers=[*end_to_end(headers), *_length(headers)],
             content=body,
             extensions={"target": target, "timeout": self._timeouts},
         )
         try:
-            reply = await self._transport(server.url).handle_async_request(request)
+            reply = await self._transport(server.address).handle_async_request(request)
         except httpx.TimeoutException as error:
             raise TimedOut(f"the server did not respond before the timeout: {describe(error)}") from error
         except httpx.TransportError as error:
@@ -132,7 +140,7 @@ class PassThrough:
     def _transport(self, url: httpx.URL) -> httpx.AsyncBaseTransport:
         transport = self._transports.get(url)
         if transport is None:
-            transport = self._transports[url] = make_transport(url, self._limits)
+            transport = self._transports[url] = make_transport(url, self._limits, ca=self._ca)
         return transport
 
 

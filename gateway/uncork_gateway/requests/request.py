@@ -1,33 +1,18 @@
 """One request on the fast path, from its head to its reply: the part that all backends share."""
 
 import asyncio
-import time
-from abc import ABC, abstractmethod
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, islice
-from typing import Any, Generic, Protocol, TypeVar
+from abc import abstractmethod
+from typing import Generic, Protocol, TypeVar
 
-from uncork_dispatcher import DispatchError, RequestResult
-from uncork_gateway.connection.decompression import inflate
-from uncork_gateway.errors import (
-    CLIENT_GONE,
-    BodyTooLarge,
-    GatewayError,
-    Unavailable,
-    from_dispatcher,
-    unexpected,
-)
+from uncork_gateway.connection.inflating import STEPS_AT_ONCE, Inflating
+from uncork_gateway.errors import TIMEOUT_HEADER, BodyTooLarge, GatewayError, Unavailable
 from uncork_gateway.headers import header_lines
-from uncork_gateway.interfaces import Connection, Span
+from uncork_gateway.interfaces import Connection
+from uncork_gateway.requests.answered_request import AnsweredRequest
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.head import Head, too_large
 from uncork_gateway.telemetry.metrics import ApiTally
 
-# Inflating 256 KiB takes little longer than the rest of a request; bodies with more steps go to a thread. A
-# step ends with a gzip member, too: a small body can have thousands of those, which inflate to nothing.
-_STEP_BYTES = 16 * 1024
-_STEPS_AT_ONCE = 16
-_inflaters = ThreadPoolExecutor(max_workers=2, thread_name_prefix="inflate")
 # Incomplete bodies up to this size are accepted from every client, even if the pool is full.
 _SMALL_BODY_BYTES = 64 * 1024
 
@@ -38,7 +23,11 @@ class Route(Protocol):
     executor: str
     """The kind of backend, in a word for clients."""
     max_body_bytes: int
-    batch_headers: BatchHeaders
+
+    @property
+    def batch_headers(self) -> BatchHeaders:
+        """Writes the headers about the batch of a reply."""
+        ...
 
     @property
     def tally(self) -> ApiTally:
@@ -53,42 +42,27 @@ class Route(Protocol):
 RouteT = TypeVar("RouteT", bound=Route)
 
 
-class BufferedRequest(ABC, Generic[RouteT]):
+class BufferedRequest(AnsweredRequest, Generic[RouteT]):
     """Collects the body of a request until the request may start, and replies once."""
 
-    # Class attributes, because most requests never change them.
-    _is_answered = False
+    protocol = "http"
+    timeout_header = TIMEOUT_HEADER
+
     _started = False
     _is_whole = False
-    _answer: RequestResult[Any] | None = None
-    """The dispatcher's answer, if the request was executed."""
-    _rows = 0
-    """Number of rows, once the body has been read."""
-    _span: Span | None = None
 
     def __init__(self, route: RouteT, connection: Connection, head: Head, *, keep_alive: bool) -> None:
-        self._arrived = time.perf_counter()
+        super().__init__(connection, head.target, head.trace)
         self._route = route
         self._connection = connection
         self._head = head
         self.keep_alive = keep_alive
         self._pieces: list[bytes] = []
-        self._size = 0
         self._rejection = head.rejection
-        if connection.traces is not None:
-            self._span = connection.traces.begin_request(head.target, head.trace)
 
     @abstractmethod
     def _dispatch(self, body: bytes) -> None:
         """Submit the request. The client gets exceptions as its reply."""
-
-    @abstractmethod
-    def _finish(self, answer: RequestResult[Any]) -> None:
-        """Reply with the dispatcher's answer. The client gets exceptions as its reply."""
-
-    @abstractmethod
-    def _withdraw(self) -> None:
-        """Cancel the request in the dispatcher."""
 
     # Called by the connection
 
@@ -146,70 +120,49 @@ class BufferedRequest(ABC, Generic[RouteT]):
             self.failed(error)
 
     def disconnect(self) -> None:
-        if not self._is_answered:
-            self._is_answered = True
-            self._drop_body()
-            self._withdraw()
-            self._count(CLIENT_GONE)
+        self._drop_body()
+        super().disconnect()
 
     # Replies
 
-    def answered(self, answer: RequestResult[Any]) -> None:
-        """Reply with the result, or with the error that this raises."""
-        self._answer = answer
-        try:
-            self._finish(answer)
-        except Exception as error:
-            self.failed(error)
+    @property
+    def _executor(self) -> str:
+        return self._route.executor
 
-    def failed(self, error: Exception) -> None:
-        """Reply with an error in the dialect of the route; after the reply, only log internal errors."""
-        failure = self._failure(error)
-        if self._is_answered:
-            return
+    @property
+    def _tally(self) -> ApiTally:
+        return self._route.tally
+
+    def _batch_id(self, batch: int) -> str:
+        return self._route.batch_headers.id_of(batch)
+
+    def _logged_bytes(self) -> int:
+        return self._size or self._head.length
+
+    def _refuse(self, failure: GatewayError) -> None:
+        """Reply with an error in the dialect of the route."""
         if isinstance(failure, BodyTooLarge):
             self.keep_alive = False  # The rest of the body is not read.
         content_type, body = self._route.error(failure)
         head = header_lines(failure.headers()) + content_type
         self._reply(failure.status, head, body, is_refusal=failure.reason is not None)
 
-    def _failure(self, error: Exception) -> GatewayError:
-        if isinstance(error, DispatchError):
-            error = from_dispatcher(error, executor=self._route.executor)
-        return error if isinstance(error, GatewayError) else unexpected(error)
-
     def _reply(self, status: int, head: bytes, body: bytes, *, is_refusal: bool = False) -> None:
         self._is_answered = True
         self._connection.reply(self, status, head, body)
         self._count(status, is_refusal=is_refusal)
 
-    def _count(self, status: int, *, is_refusal: bool = False) -> None:
-        seconds = time.perf_counter() - self._arrived
-        self._route.tally.answered(status, seconds, self._rows, is_refusal=is_refusal)
-        access_log, answer = self._connection.access_log, self._answer
-        if access_log is not None:
-            batch_id = "" if answer is None else self._route.batch_headers.id_of(answer.batch.start.batch)
-            size = self._size or self._head.length
-            access_log.request("POST", self._head.target, status, seconds, size=size, batch_id=batch_id)
-        if self._span is not None:
-            self._span.end(status, answer)
-
     # The body
 
     def _inflate(self, body: bytes) -> None:
         limit_bytes = self._route.max_body_bytes
-        steps = inflate(body, self._head.encoding, max_bytes=limit_bytes, step_bytes=_STEP_BYTES)
-        inflated = list(islice(steps, _STEPS_AT_ONCE))
-        if len(inflated) < _STEPS_AT_ONCE:
-            self._dispatch(b"".join(inflated))
-            return
-        self._pieces = [body]
-        self._connection.pool.used_bytes += len(body)
-        inflating = asyncio.get_running_loop().run_in_executor(_inflaters, b"".join, chain(inflated, steps))
-        inflating.add_done_callback(self._inflated)
+        inflating = Inflating(body, self._head.encoding, max_bytes=limit_bytes, at_once=STEPS_AT_ONCE)
+        if inflating.inflated is not None:
+            self._dispatch(inflating.inflated)
+        else:
+            inflating.finish_in_thread(self._connection.pool, self._inflated)
 
     def _inflated(self, inflating: asyncio.Future[bytes]) -> None:
-        self._drop_body()
         try:
             body = inflating.result()
             if not self._is_answered:

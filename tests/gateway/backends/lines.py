@@ -6,9 +6,10 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from tests.gateway.backends.fake_server import Call, Reply
-from uncork_gateway.backends.http_server import ServerResponse
-from uncork_gateway.backends.merged_calls import CallResult, Sent
+from tests.gateway.backends.model_servers.fake_server import Call, Reply
+from uncork_gateway.backends.model_servers.merged_calls import CallResult, Part, Sent
+from uncork_gateway.backends.model_servers.server import ServerResponse
+from uncork_gateway.errors import BadGateway
 from uncork_gateway.protocols.wire import Content, WrongReply
 
 TEXT = (b"content-type", b"text/plain")
@@ -81,7 +82,14 @@ def shout(call: Call) -> Reply:
 
 def bodies(outcomes: Sequence[CallResult]) -> list[str]:
     """Return each request's lines, or the status and body of its relayed answer."""
-    return [
-        f"{one.status} {one.body.decode()}" if isinstance(one, ServerResponse) else one.reply.decode()
-        for one in outcomes
-    ]
+    return [_body(one) for one in outcomes]
+
+
+def _body(outcome: CallResult) -> str:
+    match outcome:
+        case ServerResponse():
+            return f"{outcome.status} {outcome.body.decode()}"
+        case BadGateway():
+            return f"{outcome.status} {outcome}"
+        case Part():
+            return str(outcome.reply.decode())

@@ -14,7 +14,7 @@ from tests import loops
 from tests.gateway.backends.pool_stage import Listener
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.running import turns
-from tests.gateway.worker_peer import TOKEN, Address, Peer, dial
+from tests.gateway.worker_peer import LAUNCH_SECRET, TOKEN, Address, Peer, dial
 from uncork_gateway.backends.worker_listener import WorkerListener, WorkerPort
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_workers.wire.overrides import Override
@@ -89,7 +89,10 @@ async def worker_port(
     """Open a worker port on a free port of the loopback address, or on a socket that listens."""
     news = Listener()
     port = WorkerPort(
-        listener=listening or socket.create_server(("127.0.0.1", 0), backlog=200), token=TOKEN, tls=tls
+        listener=listening or socket.create_server(("127.0.0.1", 0), backlog=200),
+        token=TOKEN,
+        tls=tls,
+        launch_secret=LAUNCH_SECRET,
     )
     made = PortStage(
         WorkerPool(news, reserved=reserved),

@@ -15,7 +15,7 @@ from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.gateway.backends.listener_stage import LOOPS, run_on, worker_port
 from tests.gateway.fake_worker import service
 from tests.gateway.running import turns
-from tests.gateway.worker_peer import NONCE, TOKEN, application
+from tests.gateway.worker_peer import NONCE, TOKEN, application, token_of
 from tests.loops import run
 from uncork_gateway.version import VERSION
 from uncork_workers.wire.frames import encode_frame
@@ -238,20 +238,41 @@ async def test_other_versions_are_accepted_with_one_warning_each(caplog: pytest.
     ]
 
 
-async def test_only_so_many_handshakes_are_pending() -> None:
-    """A peer that leaves makes room; workers that were accepted do not count."""
+async def test_the_oldest_of_too_many_handshakes_makes_room() -> None:
+    """So peers that say nothing cannot keep workers out. Workers that were accepted do not count."""
     async with worker_port() as on:
         await on.dial(instance="first")
-        peers = [await on.peer() for _ in range(64)]
+        peers = [await on.peer() for _ in range(65)]
         for peer in peers:
             await peer.challenge()
-        refused = await on.peer()
-        message = "64 other handshakes are pending"
-        assert await refused.refusal() == Refusal(reason="too_many", message=message)
+        message = "64 newer handshakes are pending"
+        assert await peers[0].refusal() == Refusal(reason="too_many", message=message)
         assert on.refusals == ["too_many"]
-        peers[0].close()
+        peers[1].close()
         await turns(20)
         assert await on.accepts_workers()
+        assert on.refusals == ["too_many"]
+        for _ in range(100):
+            await (await on.peer()).challenge()
+        assert await on.accepts_workers()
+        assert on.refusals == ["too_many"] * 101
+        assert len(on.listener.introductions) == 63
+
+
+@pytest.mark.parametrize("token", [TOKEN, token_of(2)])
+async def test_a_launch_cannot_be_claimed(token: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither by a worker that something else started, nor by another launch."""
+    async with worker_port() as on:
+        launched, _ = await on.dial(instance="launch 1", launch=1)
+        peer = await on.peer()
+        peer.send(application(await peer.challenge(), token=token, launch=1, instance="launch 1"))
+
+        message = "the worker is not launch 1 of this gateway"
+        assert await peer.refusal() == Refusal(reason="token", message=message)
+        assert on.refusals == ["token"]
+        launched.send(Hello(index=0, launch=1, service=service()))
+        assert (await on.news.news.get())[0] == "described"
+    assert message in caplog.text
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -272,7 +293,8 @@ def test_a_peer_that_vanishes_leaves_nothing(loop: str, caplog: pytest.LogCaptur
                 await peer.challenge()
             reset(on.address)
             await turns(20)
-            assert (on.refusals, on.pool.states()) == (["too_many"], [])
+            assert set(on.refusals) <= {"too_many"}
+            assert on.pool.states() == []
 
     run_on(loop, scenario())
     assert "Traceback" not in caplog.text

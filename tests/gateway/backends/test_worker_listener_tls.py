@@ -11,7 +11,8 @@ from tests.gateway.backends.listener_stage import LOOPS, Certificates, PortStage
 from tests.gateway.fake_worker import service
 from tests.gateway.running import turns
 from tests.gateway.worker_peer import application
-from uncork_gateway.backends import worker_listener
+from uncork_gateway.backends import worker_introduction
+from uncork_workers.wire.handshake import Refusal
 from uncork_workers.wire.messages import Hello, Ping, Ready
 
 pytestmark = pytest.mark.parametrize("loop", LOOPS)
@@ -54,37 +55,68 @@ def test_a_worker_may_begin_tls_before_it_is_accepted(loop: str, certificates: C
 
     async def scenario() -> None:
         async with worker_port(tls=certificates.server()) as on:
-            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-            tls = certificates.client().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
             with socket.create_connection(on.address) as connection:
-                with contextlib.suppress(ssl.SSLWantReadError):
-                    tls.do_handshake()
-                connection.sendall(outgoing.read())
-                connection.setblocking(False)
-                while not tls.cipher():
-                    received = await asyncio.get_running_loop().sock_recv(connection, 65536)
-                    assert received, on.refusals
-                    incoming.write(received)
-                    with contextlib.suppress(ssl.SSLWantReadError):
-                        tls.do_handshake()
-                connection.sendall(outgoing.read())
+                await shake_hands(connection, certificates.client())
             await turns(20)
             assert on.refusals == []
 
     run_on(loop, scenario())
 
 
+async def shake_hands(
+    connection: socket.socket, context: ssl.SSLContext
+) -> tuple[ssl.SSLObject, ssl.MemoryBIO]:
+    """Begin TLS, with the first bytes before the loop runs; return it, and what it wants to send."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        tls.do_handshake()
+    connection.sendall(outgoing.read())
+    connection.setblocking(False)
+    while not tls.cipher():
+        received = await asyncio.get_running_loop().sock_recv(connection, 65536)
+        assert received
+        incoming.write(received)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.do_handshake()
+    connection.sendall(outgoing.read())
+    return tls, outgoing
+
+
 def test_workers_must_have_a_certificate_if_the_gateway_requires_one(
     loop: str, certificates: Certificates
 ) -> None:
+    """One without learns why; one of another authority does not, as the loop sends no alert."""
+
     async def scenario() -> None:
         async with worker_port(tls=certificates.server(of_workers=True)) as on:
-            # With TLS 1.3, a client learns of this when it first reads.
             peer = await on.peer(certificates.client())
+            message = "this gateway requires a certificate of the worker; give --tls-cert"
+            assert await peer.refusal() == Refusal(reason="tls", message=message)
+            stranger = certificates.client()
+            Certificates().authority.issue_cert("worker").configure_cert(stranger)
             with pytest.raises((ssl.SSLError, EOFError, ConnectionError)):
-                await peer.challenge()
-            assert on.refusals == ["tls"]
+                await (await on.peer(stranger)).challenge()
+            assert on.refusals == ["tls"] * 2
+            assert on.pool.states() == []
             assert await on.accepts_workers(certificates.client(with_certificate=True))
+
+    run_on(loop, scenario())
+
+
+def test_a_refused_peer_cannot_keep_its_connection_open(loop: str, certificates: Certificates) -> None:
+    """By not ending its side of TLS, for which the loop would wait 30 s."""
+
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server()) as on:
+            with socket.create_connection(on.address) as connection:
+                tls, outgoing = await shake_hands(connection, certificates.client())
+                tls.write(bytes(800))
+                connection.sendall(outgoing.read())
+                async with asyncio.timeout(10):
+                    while await asyncio.get_running_loop().sock_recv(connection, 65536):
+                        pass
+            assert on.refusals == ["invalid"]
 
     run_on(loop, scenario())
 
@@ -117,8 +149,9 @@ def test_handshakes_of_tls_that_fail_leave_nothing(
 
     run_on(loop, scenario())
     messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == 3
+    assert len(messages) == 2
     assert all("TLS failed: " in message for message in messages)
+    assert "2 more for the same reason (tls)" in messages[1]
 
 
 def test_a_peer_without_tls_is_refused(loop: str, certificates: Certificates) -> None:
@@ -144,7 +177,7 @@ def test_a_peer_that_is_silent_before_tls_is_refused(
     async def scenario() -> None:
         async with worker_port(tls=certificates.server()) as on:
             with monkeypatch.context() as patch:
-                patch.setattr(worker_listener, "_HANDSHAKE_S", 0.0)
+                patch.setattr(worker_introduction, "_HANDSHAKE_S", 0.0)
                 peer = await on.peer()
                 await peer.closed()
 

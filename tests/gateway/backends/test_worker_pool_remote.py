@@ -1,6 +1,7 @@
 """Workers on TCP in the pool: their indexes, standing by, joining, leaving, coming back."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.worker_connection import WorkerConnection
 from uncork_gateway.backends.worker_replies import Executed
-from uncork_workers.wire.messages import Batch, Failed, Hello, Leaving, Ready, WarmUp
+from uncork_workers.wire.messages import Batch, Failed, Goodbye, Hello, Leaving, Message, Ready, WarmUp
 
 JOINING = ("joining", None)
 
@@ -286,3 +287,72 @@ async def test_workers_that_others_launched_stay_when_launched_ones_are_replaced
         assert on.pool.take_over([2]) == {1}
         assert remote in on.pool.in_service()
         assert on.pool.ready() == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "hello", "objection"),
+    [
+        (
+            {},
+            Hello(index=1, service=service(), launch=7),
+            "it claims to be launch 7 of the gateway, but connected as no launch of the gateway",
+        ),
+        ({}, Hello(index=0, service=service()), "it claims index 0, but was given 1"),
+        (
+            {"launch": 2},
+            Hello(index=0, service=service(), launch=7),
+            "it claims to be launch 7 of the gateway, but connected as launch 2 of the gateway",
+        ),
+    ],
+)
+async def test_a_worker_cannot_claim_to_be_another_one(
+    fields: dict[str, Any], hello: Hello, objection: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The supervisor hears nothing of it: it would kill that other one."""
+    async with worker_port(reserved=1) as on:
+        worker, _ = await on.dial(**fields)
+        worker.send(hello)
+
+        if fields:
+            await worker.dropped()
+        else:
+            goodbye = await worker.dismissed()
+            assert goodbye == Goodbye(f"the gateway refuses this worker: {objection}", is_final=True)
+        assert objection in caplog.text
+        assert on.pool.states() == []
+        assert (on.news.dropped, on.news.connected, on.news.files) == ([], [], [])
+        assert on.news.news.empty()
+
+
+@pytest.mark.parametrize("again", [Hello(index=0, service=service()), Failed(3, "load", "no model")])
+async def test_a_worker_cannot_become_another_one(again: Message, caplog: pytest.LogCaptureFixture) -> None:
+    async with worker_port() as on:
+        worker, _ = await in_service(on)
+        worker.send(again)
+        await worker.dropped()
+
+        assert [(await on.news.news.get())[0] for _ in range(3)] == ["lost", "gone", "joining"]
+    assert "it sent an invalid message" in caplog.text
+
+
+async def test_a_worker_that_names_itself_like_a_launch_does_not_replace_it() -> None:
+    async with worker_port(reserved=1) as on:
+        launched, _ = await on.dial(instance="launch 1", launch=1)
+        await on.dial(instance="launch 1")
+        launched.send(Hello(index=0, launch=1, service=service()))
+
+        assert (await on.news.news.get())[0] == "described"
+        assert len(on.pool.states()) == 2
+
+
+async def test_a_worker_learns_why_it_retires() -> None:
+    """After its batch, if it runs one."""
+    async with worker_port() as on:
+        worker, connection = await in_service(on)
+        executing = execute(on, connection)
+        batch, _ = await worker.batch()
+        on.pool.retire(connection, "because")
+        worker.answer(batch, [b"1", b"2"])
+
+        await executing
+        assert await worker.dismissed() == Goodbye("because")

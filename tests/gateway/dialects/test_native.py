@@ -24,7 +24,7 @@ from uncork_workers.definition.outputs import media_types, responses
 from uncork_workers.definition.outputs.media_types import Csv, Npy
 from uncork_workers.definition.outputs.media_types import Image as ImageOutput
 from uncork_workers.definition.service import Service, api, find_apis
-from uncork_workers.process.execution import Executor
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.frames import encode_frame, split_payload
 from uncork_workers.wire.messages import Batch, Hello, TensorForm
 from uncork_workers.wire.schema import CSV, JSON, NPY, ApiDescription, ServiceDescription
@@ -105,7 +105,7 @@ class Working:
 
     async def counted(self, api: str) -> dict[str, float]:
         """Count the answers of an API by status."""
-        start = f'uncork_requests_total{{api="{api}",status="'
+        start = f'uncork_requests_total{{api="{api}",protocol="http",status="'
         lines = (await self._stage.http.get("/metrics")).text.splitlines()
         found = [line.removeprefix(start).split('"} ') for line in lines if line.startswith(start)]
         return {status: float(count) for status, count in found if float(count)}

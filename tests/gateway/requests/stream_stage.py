@@ -88,7 +88,7 @@ class StreamStage:
 
     def counted(self, status: int) -> float | None:
         """Return how many requests were answered with a status."""
-        labels = {"api": "tell", "status": str(status)}
+        labels = {"api": "tell", "protocol": "http", "status": str(status)}
         return self.metrics.registry.get_sample_value("uncork_requests_total", labels)
 
     # The dispatcher's runner

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from tests.gateway.backends.fake_server import Reply as Answer
-from tests.gateway.backends.fake_server import fake_server
+from tests.gateway.backends.model_servers.fake_server import Reply as Answer
+from tests.gateway.backends.model_servers.fake_server import fake_server
 from tests.gateway.proxy_stage import Model, error, proxy, served
 from tests.gateway.running import turns
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.gateway.backends.fake_server import Call
-from tests.gateway.backends.fake_server import Reply as Answer
+from tests.gateway.backends.model_servers.fake_server import Call
+from tests.gateway.backends.model_servers.fake_server import Reply as Answer
 from tests.gateway.protocols import v2_bodies
 from tests.gateway.proxy_stage import (
     BAD,
@@ -27,7 +27,7 @@ from tests.gateway.proxy_stage import (
     sizes,
 )
 from tests.gateway.running import turns
-from uncork_gateway.requests.proxy_route import HeaderRules
+from uncork_gateway.requests.proxy_target import HeaderRules
 
 # Merging
 

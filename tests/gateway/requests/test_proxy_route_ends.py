@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.gateway.backends.fake_server import Call, fake_server
-from tests.gateway.backends.fake_server import Reply as Answer
+from tests.gateway.backends.model_servers.fake_server import Call, fake_server
+from tests.gateway.backends.model_servers.fake_server import Reply as Answer
 from tests.gateway.client import JSON, Reply
 from tests.gateway.proxy_stage import (
     V1,

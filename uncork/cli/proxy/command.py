@@ -14,8 +14,9 @@ from uncork.cli.proxy.imported_settings import Imported
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
 from uncork.cli.serve import banner
 from uncork.cli.usage import exit_code, in_options
-from uncork.server.control_socket import Outcome, listening
+from uncork.server.control_socket import COMMANDS, Outcome, listening
 from uncork.server.listeners import Listeners, open_listeners
+from uncork.server.servers import Servers
 from uncork.server.serving import Drain, log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
 from uncork_dispatcher.plural import plural
@@ -29,14 +30,16 @@ _NOTHING_TO_RELOAD = "`uncork proxy` has no workers to reload; restart it to cha
 
 @takes_options
 def proxy(options: ProxyOptions) -> None:
-    """Batch concurrent requests to model servers that speak KServe V1, V2 or TensorFlow Serving REST.
+    """Batch concurrent requests to model servers.
 
-    Other requests are passed through unchanged. Options override imported settings.
+    The servers may speak KServe V1, V2 or TensorFlow Serving REST over HTTP, or V2 or TensorFlow Serving over
+    gRPC. Other requests are passed through unchanged. Options override imported settings.
     """
     raise typer.Exit(exit_code("proxy", lambda: _run(options)))
 
 
 def _run(options: ProxyOptions) -> int:
+    options.check_servers()
     servers, imported = options.servers, options.imported()
     settings = options.settings(imported)
     log_to_terminal(options.log_level, options.log_format.value)
@@ -54,16 +57,22 @@ async def _serve(
     drain: Drain,
 ) -> int:
     try:
-        proxy = Proxy(urls, replace(settings, keys=listeners.keys, admin=listeners.admin is not None))
+        settings = replace(
+            settings,
+            keys=listeners.keys,
+            admin=listeners.admin is not None,
+            grpc=listeners.grpc is not None,
+        )
+        proxy = Proxy(urls, settings)
     except ValueError as error:
         raise in_options(error, OPTIONS) from None
     proxy.start()
-    async with listening(listeners.port, _refuse_reload):
+    async with listening(listeners.port, dict.fromkeys(COMMANDS, _refuse_reload)):
         return await serve_until_signal(
             proxy.front_end,
-            listeners,
+            Servers(proxy.front_end, listeners),
             announcing=_announce(proxy.front_end, _banner(urls, settings, listeners, imported)),
-            drain=drain,
+            drain=lambda: drain,
             close=lambda hurry: proxy.close(),
             reload=lambda: log.warning("SIGHUP ignored: %s", _NOTHING_TO_RELOAD),
         )
@@ -94,7 +103,7 @@ def _banner(
     )
     return [
         banner.headline(f"proxy for {', '.join(urls)}, {calls}, {timeout}"),
-        banner.address("POST", listeners.url, manner),
+        *(banner.grpc(listeners, manner) or [banner.address("POST", listeners.url, manner)]),
         *([] if imported is None else [banner.note(f"settings imported from {imported.source}")]),
         *banner.pages(listeners),
     ]

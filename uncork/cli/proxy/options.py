@@ -1,6 +1,7 @@
 """The options of ``uncork proxy``, and the settings that follow from them and from imported ones."""
 
 import os
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,16 +19,19 @@ from uncork.cli.serve.server_options import ServerOptions, read_header_name, rea
 from uncork.cli.usage import flags, in_options
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import argument, option
+from uncork.server.listeners import require_grpc
 from uncork_dispatcher import POLICY_USAGE
+from uncork_gateway.backends.model_servers.addresses import are_grpc, read_addresses
 from uncork_gateway.proxy import ProxySettings
-from uncork_gateway.requests.proxy_route import HeaderRules
+from uncork_gateway.requests.proxy_target import HeaderRules
 
 _DEFAULTS = ProxySettings()
+_WITH_TLS = ("https://", "grpcs://")
 OPTIONS = {
     "max_batch_rows": "--max-batch-size",
     "max_hold_s": "--max-latency",
     "timeout_s": "--timeout",
-    **flags("policy", "max_queue_rows", "max_queue_bytes", "health_path"),
+    **flags("protocol", "policy", "max_queue_rows", "max_queue_bytes", "health_path"),
 }
 """Options by field of :class:`ProxySettings`; its errors name fields."""
 
@@ -44,11 +48,15 @@ class ProxyOptions(ServerOptions):
     """The options of ``uncork proxy``."""
 
     urls: list[str] | None = argument(
-        None, "http://HOST:PORT of each model server; all must serve the same models.", metavar="URL..."
+        None,
+        "http://HOST:PORT of each model server, or grpc://HOST:PORT of each that speaks gRPC; all must serve "
+        "the same models.",
+        metavar="URL...",
     )
     protocol: ProtocolName = option(
         ProtocolName.auto,
-        "Protocol of clients and servers; auto detects V1, V2 and TensorFlow Serving by the path.",
+        "Protocol of clients and servers; auto detects V1, V2 and TensorFlow Serving by the path. V1 has no "
+        "gRPC.",
     )
     max_batch_size: int | None = option(
         None,
@@ -99,6 +107,13 @@ class ProxyOptions(ServerOptions):
         metavar="PATH",
         show_default="a server is healthy if it accepts connections",
     )
+    server_ca: Path | None = option(
+        None,
+        "CA certificates (PEM) for servers of https:// and grpcs://, whose certificates must be signed by "
+        "one of them.",
+        metavar="FILE",
+        show_default="public authorities",
+    )
     inference_service: Path | None = option(
         None,
         "Import batch size, latency and timeout from the batcher of a KServe InferenceService (YAML).",
@@ -115,8 +130,46 @@ class ProxyOptions(ServerOptions):
     def servers(self) -> list[str]:
         """The URLs; raise WrongUsage if there are none."""
         if not self.urls:
-            raise WrongUsage("missing argument URL; give http://HOST:PORT of one or more model servers")
+            raise WrongUsage(
+                "missing argument URL; give http://HOST:PORT or grpc://HOST:PORT of one or more model servers"
+            )
         return self.urls
+
+    def check_servers(self) -> None:
+        """Check the URLs, and that clients can speak the protocol of the servers.
+
+        Raises:
+            WrongUsage: if not, packages for gRPC are missing, or the CA certificates cannot be used.
+        """
+        try:
+            speak_grpc = are_grpc(read_addresses(self.servers))
+        except ValueError as error:
+            raise WrongUsage(str(error)) from None
+        if not speak_grpc and self.grpc_port is not None:
+            raise WrongUsage(
+                "--grpc-port requires servers that speak gRPC, such as grpc://HOST:8001, got "
+                f"{', '.join(self.servers)}; the proxy does not translate between gRPC and HTTP"
+            )
+        self._check_server_ca()
+        if speak_grpc:
+            require_grpc("a server of grpc://")
+            if self.grpc_port is None:
+                raise WrongUsage(
+                    "--grpc-port is required with servers of grpc://; clients send their requests there, and "
+                    "--port serves metrics, status and dashboard only"
+                )
+
+    def _check_server_ca(self) -> None:
+        if self.server_ca is None:
+            return
+        if not any(url.startswith(_WITH_TLS) for url in self.servers):
+            raise WrongUsage(
+                f"--server-ca requires servers of https:// or grpcs://, got {', '.join(self.servers)}"
+            )
+        try:
+            ssl.create_default_context(cafile=self.server_ca)
+        except OSError as error:
+            raise WrongUsage(f"--server-ca must be a PEM file of certificates: {error}") from None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -164,6 +217,7 @@ class ProxyOptions(ServerOptions):
             concurrency=self.concurrency,
             idempotent=self.retry,
             health_path=self.health_path,
+            server_ca=self.server_ca,
             headers=HeaderRules(
                 keyed=_DEFAULTS.headers.keyed | _names(self.key_header),
                 passed=_DEFAULTS.headers.passed | _names(self.pass_header),

@@ -1,0 +1,1 @@
+"""Model servers of other projects as backends, over HTTP and gRPC."""

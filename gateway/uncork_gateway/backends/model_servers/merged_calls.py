@@ -1,0 +1,196 @@
+"""Batches as calls to model servers: merge, call, split, and bisect a call that fails."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from uncork_dispatcher import BatchResult, Job, OnBatchEnd, TaskRunner, WorkerLost
+from uncork_gateway.backends.model_servers.refused_calls import (
+    Ask,
+    accepted_rows,
+    ask_or_bisect,
+    bisect,
+    groups,
+)
+from uncork_gateway.backends.model_servers.server import ServerResponse
+from uncork_gateway.backends.model_servers.servers import Servers
+from uncork_gateway.errors import BadGateway
+from uncork_gateway.headers import TRACE, Header
+from uncork_gateway.interfaces import Span
+from uncork_gateway.protocols.wire import Content, Mergeable, Wire, WrongReply
+
+log = logging.getLogger("uncork.gateway")
+
+# Statuses that a server may answer because of a single request in the call.
+_MAYBE_ONE = (400, 413, 422, 500)
+
+
+class Sent(NamedTuple):
+    """One request on its way to a server. Requests of a batch share wire, target and keyed headers.
+
+    Attributes:
+        target: path and query, or the path of a gRPC method.
+        headers: passed on with a merged call.
+        original: the request as its client sent it, with all headers; None for a part of a larger request.
+        expires_at: when its client gives up, by the clock of :class:`MergedCalls`.
+        span: the request's span if it is traced.
+    """
+
+    request: Mergeable
+    wire: Wire[Any, Any]
+    target: bytes
+    headers: tuple[Header, ...]
+    original: Content | None
+    expires_at: float = math.inf
+    span: Span | None = None
+
+
+class Part(NamedTuple):
+    """One request's share of the reply to a merged call, as its wire returns it."""
+
+    reply: Any
+
+
+CallResult = Part | ServerResponse | BadGateway
+"""The result of a merged call for one request; the client gets a response unchanged."""
+
+
+class MergedCalls(TaskRunner[Sent, CallResult]):
+    """Runs each batch as one call, and as more calls if that one may have failed because of one request.
+
+    The calls of a batch run one after another, on the batch's slot.
+
+    Args:
+        servers: the model servers.
+        trace: starts a span for a batch and returns its ``traceparent`` and ``tracestate``.
+        limited: notified when a server accepts no more than so many rows of an API in a call.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        servers: Servers[Any],
+        *,
+        trace: Callable[[Job[Sent]], tuple[str, str]] | None = None,
+        limited: Callable[[str, int], None] = lambda api, rows: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(self._execute)
+        self._servers = servers
+        self._trace = trace
+        self._limited = limited
+        self._clock = clock
+        self._complaint = ""
+
+    def start(self, job: Job[Sent], ended: OnBatchEnd[CallResult]) -> None:
+        """Take the slot now, and start the call in the next turn of the loop."""
+        if self._trace is not None:
+            trace = self._trace(job)
+            job = job._replace(payloads=[_in_trace(sent, trace) for sent in job.payloads])
+        self._servers.take(job.start.worker)
+        super().start(job, ended)
+
+    def abandon(self, batch: int, worker: int) -> None:
+        """Cancel the call and close its connection; another slot is added when there is room."""
+        super().abandon(batch, worker)
+        self._servers.drop(worker)
+
+    async def _execute(self, job: Job[Sent]) -> BatchResult[CallResult]:
+        slot = job.start.worker
+        try:
+            return await self._answers(slot, job)
+        except WorkerLost:
+            self._servers.drop(slot)
+            raise
+        finally:
+            self._servers.give_back(slot)
+
+    async def _answers(self, slot: int, job: Job[Sent]) -> BatchResult[CallResult]:
+        """Run one call, or several after a failure; the batch then does not count for the estimate."""
+        batch, whole = job.payloads, range(len(job.payloads))
+
+        async def ask(group: range) -> list[CallResult] | ServerResponse:
+            return await self._ask(slot, batch[group.start : group.stop])
+
+        answers = await ask(whole)
+        if isinstance(answers, list):
+            worked = all(isinstance(answer, Part) for answer in answers)
+            return BatchResult(answers, "worked" if worked else "failed")
+        results: list[CallResult] = [answers] * len(batch)
+        most_rows = accepted_rows(answers)
+        if most_rows is not None and len(batch) > 1:
+            # The server has run nothing, so this repeats nothing.
+            self._limited(job.start.api, most_rows)
+            parts = groups(job.rows, most_rows)
+            search = ask_or_bisect if self._servers.idempotent else _ask_only
+            results = [result for part in parts for result in await search(part, ask)]
+        elif self._servers.idempotent:
+            results = await bisect(whole, answers, ask)
+        return BatchResult(results, "failed")
+
+    async def _ask(self, slot: int, group: Sequence[Sent]) -> list[CallResult] | ServerResponse:
+        """Return each request's result; one answer for all if a single request may have caused it."""
+        wire, requests = group[0].wire, [sent.request for sent in group]
+        merged = wire.merge(requests)
+        content = merged._replace(headers=(*merged.headers, *group[0].headers))
+        response = await self._call(slot, group, content)
+        if response.status != 200:
+            relayed = response.for_each_request()
+            return relayed if response.status in _MAYBE_ONE else [relayed] * len(group)
+        try:
+            replies = wire.split(Content(response.body, response.headers), requests)
+        except WrongReply as error:
+            self._complain(group[0].target, str(error))
+            return await self._ask_each(slot, group, str(error))
+        return [Part(reply) for reply, _ in zip(replies, group, strict=True)]
+
+    async def _ask_each(self, slot: int, group: Sequence[Sent], fault: str) -> list[CallResult]:
+        """Send each request alone and unchanged, because the reply to the merged call could not be split."""
+        nonsense = BadGateway(fault)
+        if not self._servers.idempotent:
+            return [nonsense] * len(group)
+        answers: list[CallResult] = []
+        for sent in group:
+            if sent.original is not None:
+                answers.append(await self._call(slot, [sent], sent.original))
+            elif len(group) > 1:
+                answer = await self._ask(slot, [sent])
+                answers += [answer] if isinstance(answer, ServerResponse) else answer
+            else:
+                answers.append(nonsense)
+        return answers
+
+    async def _call(self, slot: int, group: Sequence[Sent], content: Content) -> ServerResponse:
+        """Make a call, with the longest time that one of its clients still waits."""
+        time_left_s = max(sent.expires_at for sent in group) - self._clock()
+        return await self._servers.call(slot, group[0].target, content, time_left_s=time_left_s)
+
+    def _complain(self, target: bytes, fault: str) -> None:
+        """Warn that merging costs more than it saves, once for each reason."""
+        complaint = f"{target.decode('latin-1')!r}: cannot split the response to a merged call: {fault}"
+        if complaint != self._complaint:
+            self._complaint = complaint
+            log.warning("%s; sending its requests individually, without batching", complaint)
+
+
+async def _ask_only(group: range, ask: Ask[CallResult]) -> list[CallResult]:
+    answers = await ask(group)
+    return answers if isinstance(answers, list) else [answers] * len(group)
+
+
+def _in_trace(sent: Sent, trace: tuple[str, str]) -> Sent:
+    """Return a request with the trace headers of its call."""
+    original = sent.original
+    if original is not None:
+        original = Content(original.body, with_trace(original.headers, trace))
+    return sent._replace(headers=with_trace(sent.headers, trace), original=original)
+
+
+def with_trace(headers: Sequence[Header], trace: tuple[str, str]) -> tuple[Header, ...]:
+    """Set ``traceparent`` and ``tracestate``, the second of which may be empty."""
+    kept = [header for header in headers if header[0] not in TRACE]
+    return (*kept, *[(name, value.encode()) for name, value in zip(TRACE, trace, strict=True) if value])

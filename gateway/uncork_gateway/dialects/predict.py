@@ -1,0 +1,71 @@
+"""The dialect of Predict, the gRPC method of TensorFlow Serving."""
+
+from typing import Any
+
+from uncork_gateway.codecs import Marshalled
+from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.dialects.rest import SIGNATURE
+from uncork_gateway.dialects.tensors import (
+    TensorDialect,
+    chosen,
+    marshal_inputs,
+    output_tensors,
+    without_values,
+)
+from uncork_gateway.dialects.v2 import VERSION
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.grpc.predict import PredictRequest, add_tensors, read_request
+from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.protocols.tensors import Tensor
+from uncork_gateway.protocols.wire import Unmergeable
+from uncork_workers.wire.messages import RowPath, json_path
+
+
+class Predict(TensorDialect):
+    """Rows as tensors by name, in the same batches as those of other protocols.
+
+    Answers have numbers in fields of their type, as TensorFlow Serving's have: clients read ``float_val``,
+    whether they send that or ``tensor_content``.
+    """
+
+    def read(self, request: Any) -> Marshalled:
+        """Read a PredictRequest.
+
+        Raises:
+            BadRequest: if it is malformed, or needs what Uncork does not have.
+        """
+        signature = request.model_spec.signature_name or SIGNATURE
+        if signature != SIGNATURE:
+            raise BadRequest(f"unknown signature {signature!r}; this model has only {SIGNATURE!r}")
+        try:
+            asked = read_request(request)
+        except Unmergeable as error:
+            raise BadRequest(str(error)) from None
+        marshalled = marshal_inputs(asked.inputs, self._codec, takes_objects=self._takes_objects)
+        asked = asked._replace(inputs=without_values(asked.inputs))
+        return marshalled._replace(note=asked, raw=True, locate=_in_inputs)
+
+    def write(self, result: HandlerResult, asked: Marshalled) -> tuple[bytes, bytes]:
+        """Return a serialized PredictResponse, and nothing; only the requested outputs, if there are any.
+
+        Raises:
+            GatewayError: if tensors cannot express the result, or there is no output of a requested name.
+        """
+        request: PredictRequest = asked.note
+        outputs = output_tensors(result, rows=asked.rows, binary=lambda output: True)
+        self._saw(outputs)
+        response = message("tensorflow.serving.PredictResponse")()
+        spec = response.model_spec
+        spec.name, spec.version.value, spec.signature_name = self._model, int(VERSION), SIGNATURE
+        add_tensors(response.outputs, chosen(outputs, request.wanted), typed=True)
+        serialized: bytes = response.SerializeToString()
+        return serialized, b""
+
+
+def _in_inputs(asked: Marshalled, place: RowPath) -> str:
+    """Return the path of a row; a map's path names its key."""
+    inputs: list[Tensor] = asked.note.inputs
+    names = [tensor.name for tensor in inputs]
+    name = names[0] if len(names) == 1 else next(iter(place.path), None)
+    path = json_path("inputs", str(name)) if name in names else json_path("inputs")
+    return f"row {place.row + 1} of {path}"

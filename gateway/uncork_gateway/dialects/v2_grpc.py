@@ -1,0 +1,113 @@
+"""The dialect of ModelInfer, the gRPC method of the Open Inference Protocol V2."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from uncork_gateway.codecs import Codec, Marshalled
+from uncork_gateway.dialects.base import HandlerResult, require_rows
+from uncork_gateway.dialects.tensors import (
+    TensorDialect,
+    chosen,
+    marshal_inputs,
+    output_tensors,
+    path_in_inputs,
+    refuse_classification,
+    without_values,
+)
+from uncork_gateway.dialects.v2 import VERSION
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.grpc.v2 import CONTENTS, InferRequest, add_tensors, read_request
+from uncork_gateway.protocols.grpc.values import varint
+from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.protocols.tensor_rows import output_tensor
+from uncork_gateway.protocols.tensors import Tensor
+from uncork_gateway.protocols.wire import Unmergeable
+from uncork_workers.wire.messages import RowPath, TensorForm
+
+_Response = message("inference.ModelInferResponse")
+_ID, _RAW = b"\x1a", b"\x32"
+"""The tags of ``id``, field 3, and ``raw_output_contents``, field 6."""
+_MOST_DESCRIBED = 256
+
+
+class V2Grpc(TensorDialect):
+    """Rows as tensors, as :class:`~uncork_gateway.dialects.v2.V2` has them; batches are shared with it.
+
+    Raw requests get raw answers, others typed ones.
+    """
+
+    def __init__(
+        self, codec: Codec, *, model: str, takes_objects: bool, saw: Callable[[Sequence[Tensor]], object]
+    ) -> None:
+        super().__init__(codec, model=model, takes_objects=takes_objects, saw=saw)
+        self._start: bytes = _Response(model_name=model, model_version=VERSION).SerializeToString()
+        self._described: dict[tuple[TensorForm, int], bytes] = {}
+        """What precedes the values of the only output, by its rows and what they are."""
+
+    def read(self, request: Any) -> Marshalled:
+        """Read a ModelInferRequest.
+
+        Raises:
+            BadRequest: if it is malformed, or needs what Uncork does not have.
+        """
+        try:
+            asked = read_request(request)
+        except Unmergeable as error:
+            raise BadRequest(str(error)) from None
+        refuse_classification(asked.classified)
+        marshalled = marshal_inputs(asked.inputs, self._codec, takes_objects=self._takes_objects)
+        asked = asked._replace(inputs=without_values(asked.inputs))
+        return marshalled._replace(note=asked, raw=True, locate=_in_inputs)
+
+    def write(self, result: HandlerResult, asked: Marshalled) -> tuple[bytes, bytes]:
+        """Return a serialized ModelInferResponse in two parts, the second of which may be the worker's bytes.
+
+        It has only the requested outputs, if the request names any.
+
+        Raises:
+            GatewayError: if tensors cannot express the result, or there is no output of a requested name.
+        """
+        require_rows(result)
+        request: InferRequest = asked.note
+        if isinstance(result.form, TensorForm) and not (request.typed or request.wanted):
+            return self._raw(result.body, result.form, asked.rows, request.id)
+        outputs = output_tensors(result, rows=asked.rows, binary=lambda output: True)
+        self._saw(outputs)
+        response = _Response(model_name=self._model, model_version=VERSION, id=request.id)
+        outputs = chosen(outputs, request.wanted)
+        add_tensors(response.outputs, response.raw_output_contents, outputs, typed=request.typed)
+        serialized: bytes = response.SerializeToString()
+        return serialized, b""
+
+    def _raw(self, body: bytes, form: TensorForm, rows: int, request_id: str) -> tuple[bytes, bytes]:
+        """Return a response around the worker's bytes; most responses differ only in these."""
+        described = self._described.get((form, rows)) or self._describe(form, rows, len(body))
+        start = self._start
+        if request_id:
+            encoded = request_id.encode()
+            start = b"%b%b%b%b" % (start, _ID, varint(len(encoded)), encoded)
+        return start + described, body
+
+    def _describe(self, form: TensorForm, rows: int, size: int) -> bytes:
+        output = output_tensor(b"", form, rows=rows, binary=True)
+        self._saw([output])
+        response = _Response()
+        add_tensors(response.outputs, [], [output], typed=False)
+        described: bytes = response.SerializeToString() + _RAW + varint(size)
+        if len(self._described) >= _MOST_DESCRIBED:
+            self._described.clear()
+        self._described[form, rows] = described
+        return described
+
+
+def _in_inputs(asked: Marshalled, place: RowPath) -> str:
+    request: InferRequest = asked.note
+    return path_in_inputs(request.inputs, place, values=_contents if request.typed else _bytes)
+
+
+def _contents(tensor: Tensor) -> Sequence[str]:
+    return "contents", CONTENTS[tensor.datatype]
+
+
+def _bytes(tensor: Tensor) -> Sequence[str]:
+    return ()

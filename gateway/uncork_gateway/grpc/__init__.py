@@ -1,0 +1,1 @@
+"""gRPC between clients and the dispatcher: HTTP/2 connections, calls, services."""

@@ -1,0 +1,70 @@
+"""Requests to APIs over gRPC: what the only request of a unary call and those of a stream have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from uncork_dispatcher import RequestResult
+from uncork_gateway.codecs import Marshalled
+from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.grpc.answered_call import AnsweredCall
+from uncork_gateway.grpc.infer_method import InferMethod, MessageRoute
+from uncork_gateway.grpc.interfaces import CallHead, CallStream
+from uncork_gateway.headers import Header, value_of
+from uncork_gateway.requests.api_target import ApiTarget, accepted
+from uncork_gateway.telemetry.metrics import ApiTally
+
+
+class ApiCall(AnsweredCall):
+    """One request message; the dispatcher calls ``answered`` or ``failed``.
+
+    Attributes:
+        place: a number that no other open request of the stream has.
+    """
+
+    place = 0
+    _number = 0
+    _payload: Marshalled
+    _route: MessageRoute | None = None
+
+    def __init__(self, stream: CallStream, head: CallHead, method: InferMethod) -> None:
+        super().__init__(stream, head)
+        self._method = method
+
+    @property
+    def _executor(self) -> str:
+        return ApiTarget.executor
+
+    @property
+    def _tally(self) -> ApiTally | None:
+        return None if self._route is None else self._route.tally
+
+    def _batch_id(self, batch: int) -> str:
+        return "" if self._route is None else self._route.batch_headers.id_of(batch)
+
+    def _withdraw(self) -> None:
+        if self._number and self._route is not None:
+            self._route.dispatcher.cancel(self._number)
+
+    def _submit(self, route: MessageRoute, payload: Marshalled) -> None:
+        if self._span is not None:
+            self._span.set_attribute("uncork.rows", payload.rows)
+            payload = payload._replace(span=self._span)
+        self._payload, self._rows = payload, payload.rows
+        stream, head, fair_by = self._stream, self._head, self._method.fair_by
+        self._number = route.submit(
+            self,
+            payload,
+            client_timeout_s=head.timeout_s,
+            # Requests that are open at one time are of different callers, even if they share a connection.
+            source=(stream.connection.number, stream.lane, self.place),
+            flow=value_of(head.metadata, fair_by),
+        )
+
+    def _written(self, answer: RequestResult[HandlerResult]) -> tuple[bytes, bytes]:
+        assert self._route is not None
+        return self._route.dialect.write(accepted(answer), self._payload)
+
+    def _trailers(self, answer: RequestResult[HandlerResult]) -> Sequence[Header]:
+        assert self._route is not None
+        return self._route.batch_headers.pairs(answer.batch, answer.queued_s)

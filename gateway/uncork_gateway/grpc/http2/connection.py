@@ -1,0 +1,179 @@
+"""A client's HTTP/2 connection: the server's side of RFC 9113, as far as gRPC needs it.
+
+No task and no timer belongs to a call. docs/reference/grpc.md lists what clients may not do.
+"""
+
+import asyncio
+import re
+
+from uncork_gateway.connection.inflating import STEPS_AT_ONCE
+from uncork_gateway.connection.listener_context import ListenerContext, connection_numbers
+from uncork_gateway.grpc.http2 import frames
+from uncork_gateway.grpc.http2.frame_reader import FrameReader, NotHttp2
+from uncork_gateway.grpc.http2.frames import ConnectionFault, ErrorCode, protocol_error
+from uncork_gateway.grpc.http2.limits import GrpcLimits
+from uncork_gateway.grpc.http2.outbox import Outbox
+from uncork_gateway.grpc.http2.session import Session
+from uncork_gateway.grpc.http2.starved import Starved
+from uncork_gateway.grpc.http2.timeouts import Timeouts
+from uncork_gateway.grpc.interfaces import OpenCall
+
+_WRITE_BUFFER_BYTES = 256 * 1024
+_LINGER_S = 5.0
+# As much of a request line as has come.
+_HTTP_1 = re.compile(rb"(?!PRI \*)[A-Z]{1,16}(?: (?:[/*h]|$)|$)")
+
+
+class GrpcConnection(asyncio.Protocol):
+    """One connection, from the transport's point of view.
+
+    Args:
+        connections: those of the listener, with this one while it is open.
+        http_text: the answer to clients of HTTP/1.1.
+    """
+
+    transport: asyncio.Transport
+    outbox: Outbox
+    session: Session
+    reader: FrameReader
+    _timeouts: Timeouts
+
+    def __init__(
+        self,
+        open_call: OpenCall,
+        context: ListenerContext,
+        limits: GrpcLimits,
+        *,
+        connections: set["GrpcConnection"],
+        starved: Starved,
+        http_text: str,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.number = next(connection_numbers)
+        self._open_call = open_call
+        self._context = context
+        self._limits = limits
+        self._connections = connections
+        self._starved = starved
+        self._http_text = http_text
+        self._loop = loop
+        self._is_reading = True
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        transport.set_write_buffer_limits(_WRITE_BUFFER_BYTES)
+        self.outbox = Outbox(transport, self._loop, cut_off=self._cut_off)
+        self.session = Session(
+            self.number,
+            self._open_call,
+            self._context,
+            self._limits,
+            outbox=self.outbox,
+            starved=self._starved,
+            loop=self._loop,
+            ended=self._streams_ended,
+            fail=self.fail,
+        )
+        self.reader = FrameReader(self.session)
+        self._timeouts = Timeouts(self, self._context.limits, self._limits, loop=self._loop)
+        self._connections.add(self)
+        if len(self._connections) > self._context.limits.max_connections:
+            self.session.begin()
+            self.fail(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many connections"))
+        elif self._context.closing:
+            self.drain()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_reading = False
+        self._timeouts.stop()
+        self._connections.discard(self)
+        self.session.cancel_all()
+        # Reference cycles would keep closed connections until the garbage collector runs.
+        del self.outbox, self.reader, self.session, self._timeouts
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_reading:
+            return
+        outbox = self.outbox
+        was_scheduled, outbox.is_scheduled = outbox.is_scheduled, True
+        self.session.inflate_steps = STEPS_AT_ONCE
+        try:
+            self.reader.feed(data)
+        except ConnectionFault as fault:
+            self.fail(fault)
+        except NotHttp2:
+            self._answer_http_1(data)
+        if outbox.frames or outbox.blocked:
+            outbox.flush()
+        outbox.is_scheduled = was_scheduled
+        if self._context.closing:
+            self.drain()
+
+    def pause_writing(self) -> None:
+        self.outbox.is_paused = True
+
+    def resume_writing(self) -> None:
+        self.outbox.is_paused = False
+        self.outbox.flush()
+        self._streams_ended()
+
+    # The end of the connection
+
+    def drain(self, why: str = "the server is shutting down") -> None:
+        """Refuse new streams, and close when all calls are answered."""
+        if self._is_reading and not self.session.is_draining:
+            self.session.drain(why)
+            self._streams_ended()
+
+    def _streams_ended(self) -> None:
+        if self.session.is_draining and not self.session.streams:
+            self._loop.call_soon(self._end)
+
+    def _end(self) -> None:
+        """Close when all answers are written."""
+        if self._is_reading and not self.session.streams:
+            self.outbox.flush()
+            if not self.outbox.frames:
+                self._hang_up()
+
+    def fail(self, fault: ConnectionFault) -> None:
+        """End the connection because of what the client did; all calls are cancelled."""
+        if self._is_reading:
+            self.outbox.add(frames.goaway(self.session.last_number, fault.code, str(fault)))
+            self.session.cancel_all()
+            self._hang_up()
+
+    def _answer_http_1(self, data: bytes) -> None:
+        """Explain to a client of HTTP/1.1 what this port is."""
+        if _HTTP_1.match(data) is None:
+            self.fail(protocol_error("the connection must begin with the preface of HTTP/2"))
+            return
+        text = self._http_text.encode()
+        self.outbox.add(
+            b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n"
+            b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(text), text)
+        )
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Close, and give the client time to read: a reset would discard what it has not read."""
+        self._is_reading = False
+        self.outbox.flush()
+        if self.transport.is_closing():
+            return
+        if self.outbox.is_paused or not self.transport.can_write_eof():
+            self.transport.close()
+        else:
+            self.transport.write_eof()
+            self._timeouts.linger(_LINGER_S, self.transport.abort)
+
+    def _cut_off(self) -> None:
+        self._is_reading = False
+        self.transport.abort()
+
+    def close(self) -> None:
+        """Close after what has been written; all calls are cancelled."""
+        self._is_reading = False
+        self.session.cancel_all()
+        self.outbox.flush()
+        self.transport.close()

@@ -1,0 +1,209 @@
+"""The heads of calls: header blocks, HPACK, and what gRPC reads in them."""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from hpack import Decoder, HPACKError, OversizedHeaderListError
+
+from uncork_gateway.errors import BadRequest, GatewayError
+from uncork_gateway.grpc.http2.frames import ConnectionFault, ErrorCode
+from uncork_gateway.grpc.interfaces import CallHead
+from uncork_gateway.grpc.statuses import CallFailed, Code
+from uncork_gateway.headers import Header
+
+MAX_LIST_BYTES = 16 * 1024
+"""Of a header list, as HPACK counts it: 32 bytes more for each field."""
+ACCEPTED_ENCODINGS = b"identity,deflate,gzip"
+_ENCODINGS = (b"gzip", b"deflate")
+
+_MAX_KNOWN = 256
+_MAX_KNOWN_BYTES = 1024
+_MAX_CANDIDATES = 64
+# RFC 9113, section 8.2.1.
+_NAME = re.compile(rb":?[\x21-\x39\x3b-\x40\x5b-\x7e]+")
+_WRONG_IN_VALUE = re.compile(rb"[\0\r\n]")
+_PSEUDO = frozenset((b":method", b":scheme", b":path", b":authority"))
+_REQUIRED = (b":method", b":scheme", b":path")
+_OF_HTTP_1 = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"))
+_OF_GRPC = frozenset(
+    (b"te", b"content-type", b"content-length", b"grpc-timeout", b"grpc-encoding", b"grpc-accept-encoding")
+)
+# Python refuses to convert numbers of thousands of digits.
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_UNITS_S = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+
+
+class MalformedHead(Exception):
+    """The fields break a rule of RFC 9113, section 8."""
+
+
+class Head(NamedTuple):
+    """The head of a stream.
+
+    Attributes:
+        call: the head as calls see it.
+        http_status: the answer to a stream that is no call of gRPC; 0 if it is one.
+        length: declared length of all DATA; -1 if it is not declared.
+    """
+
+    call: CallHead
+    http_status: int = 0
+    length: int = -1
+
+
+class HeadReader:
+    """Decodes the header blocks of a connection, and remembers those that come again.
+
+    Clients send the same block for the same kind of call again and again. The meaning of a block depends on
+    the dynamic table of HPACK, and a block of which nothing is inserted into the table means the same until
+    another block changes the table. So most blocks are not decoded at all. A block is remembered
+    when it comes the second time: those with a trace id would only displace others.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = Decoder(max_header_list_size=MAX_LIST_BYTES)
+        self.known: dict[bytes, Head] = {}
+        self._candidates: set[int] = set()
+        self._has_changed = False
+        """Whether the last block changed the table."""
+
+    def read(self, block: bytes) -> Head:
+        """Read the head of a new stream.
+
+        Raises:
+            ConnectionFault: the block is broken or too large.
+            MalformedHead: the fields break a rule.
+        """
+        head = self.known.get(block)
+        if head is not None:
+            return head
+        head = read_head(self.decode(block))
+        if not self._has_changed:
+            self._learn(block, head)
+        return head
+
+    def decode(self, block: bytes) -> list[Header]:
+        """Decode a block; every block must be, because it may change the table.
+
+        Raises:
+            ConnectionFault: the block is broken or too large.
+        """
+        before = self._table()
+        try:
+            fields: list[Header] = list(self._decoder.decode(block, raw=True))
+        except OversizedHeaderListError:
+            raise ConnectionFault(
+                ErrorCode.ENHANCE_YOUR_CALM, f"the headers exceed {MAX_LIST_BYTES} bytes"
+            ) from None
+        except (HPACKError, IndexError) as error:
+            raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, f"broken header block: {error}") from None
+        after = self._table()
+        self._has_changed = before[0] is not after[0] or before[1:] != after[1:]
+        if self._has_changed:
+            self.known.clear()
+            self._candidates.clear()
+        return fields
+
+    def _table(self) -> tuple[object, int, int]:
+        """Return what differs after every change of the dynamic table: an insertion has a new first entry."""
+        table = self._decoder.header_table
+        entries = table.dynamic_entries
+        return (entries[0] if entries else None, len(entries), table.maxsize)
+
+    def _learn(self, block: bytes, head: Head) -> None:
+        if len(block) > _MAX_KNOWN_BYTES:
+            return
+        key = hash(block)
+        if key in self._candidates:
+            if len(self.known) >= _MAX_KNOWN:
+                self.known.clear()
+            self.known[block] = head
+        else:
+            if len(self._candidates) >= _MAX_CANDIDATES:
+                self._candidates.clear()
+            self._candidates.add(key)
+
+
+def read_head(fields: Iterable[Header]) -> Head:
+    """Check the fields of a request, and read those that gRPC has a meaning for.
+
+    Raises:
+        MalformedHead: the fields break a rule.
+    """
+    pseudo: dict[bytes, bytes] = {}
+    own: dict[bytes, bytes] = {}
+    metadata: list[Header] = []
+    for name, value in fields:
+        _check_field(name, value)
+        value = value.strip(b" \t")
+        if name.startswith(b":"):
+            if name not in _PSEUDO or name in pseudo or own or metadata:
+                raise MalformedHead(f"{name!r} is unknown, comes twice or too late")
+            pseudo[name] = value
+        elif name in _OF_GRPC:
+            own[name] = value
+        else:
+            metadata.append((name, value))
+    if any(not pseudo.get(name) for name in _REQUIRED):
+        raise MalformedHead("a request has :method, :scheme and :path")
+    length = own.get(b"content-length")
+    if own.get(b"te", b"trailers") != b"trailers" or not (length is None or _LENGTH.fullmatch(length)):
+        raise MalformedHead("te or content-length")
+    call = _call_head(pseudo[b":path"], own, tuple(metadata))
+    status = 0
+    if not _is_grpc(own.get(b"content-type", b"")):
+        status = 415
+    if pseudo[b":method"] != b"POST":
+        status = 405
+    return Head(call, status, -1 if length is None else int(length))
+
+
+def check_trailers(fields: Iterable[Header]) -> None:
+    """Check the fields that a client sends after its messages, and that mean nothing in gRPC.
+
+    Raises:
+        MalformedHead: the fields break a rule.
+    """
+    for name, value in fields:
+        _check_field(name, value)
+        if name.startswith(b":"):
+            raise MalformedHead("a trailer begins with a colon")
+
+
+def _check_field(name: bytes, value: bytes) -> None:
+    if _NAME.fullmatch(name) is None or name in _OF_HTTP_1 or _WRONG_IN_VALUE.search(value):
+        raise MalformedHead(f"field {name!r}")
+
+
+def _is_grpc(content_type: bytes) -> bool:
+    start, rest = content_type[:16].lower(), content_type[16:17]
+    return start == b"application/grpc" and rest in (b"", b"+", b";", b" ")
+
+
+def _call_head(path: bytes, own: dict[bytes, bytes], metadata: tuple[Header, ...]) -> CallHead:
+    encoding = own.get(b"grpc-encoding", b"").lower()
+    head = CallHead(path, encoding=b"" if encoding == b"identity" else encoding, metadata=metadata)
+    timeout = own.get(b"grpc-timeout")
+    rejection: GatewayError | None = None
+    if timeout is not None:
+        match = _TIMEOUT.fullmatch(timeout)
+        if match is None:
+            rejection = BadRequest(
+                "grpc-timeout must be up to eight digits and one of H, M, S, m, u, n, "
+                f"got {timeout.decode('latin-1')!r}"
+            )
+        else:
+            head = head._replace(timeout_s=int(match[1]) * _UNITS_S[match[2]])
+    if head.encoding and head.encoding not in _ENCODINGS:
+        rejection = _unknown_encoding(head.encoding)
+    return head._replace(rejection=rejection)
+
+
+def _unknown_encoding(encoding: bytes) -> CallFailed:
+    return CallFailed(
+        f"grpc-encoding {encoding.decode('latin-1')!r} is not supported; send gzip, deflate or identity",
+        Code.UNIMPLEMENTED,
+        ((b"grpc-accept-encoding", ACCEPTED_ENCODINGS),),
+    )

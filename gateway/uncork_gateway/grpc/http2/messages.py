@@ -1,0 +1,216 @@
+"""The messages in the DATA of one stream: length prefixes, limits, compression."""
+
+import asyncio
+import struct
+from collections import deque
+from typing import Protocol
+
+from uncork_gateway.connection.inflating import Inflating
+from uncork_gateway.errors import BadRequest, BodyTooLarge, GatewayError, Unavailable
+from uncork_gateway.grpc.statuses import CallFailed, Code
+from uncork_gateway.interfaces import BodyPool
+
+PREFIX = struct.Struct(">BI")
+"""Whether the message is compressed, and its length."""
+PREFIX_BYTES = PREFIX.size
+_COMPRESSED = 1
+_IN_PREFIX = -1
+# Incomplete messages up to this size are accepted from every client, whatever the pool holds.
+_SMALL_BYTES = 64 * 1024
+# Windows are not given back while the pool is full; this is for those that clients have already.
+_OVERFULL = 2
+
+
+class Receiver(Protocol):
+    """The stream, as its :class:`MessageReader` sees it."""
+
+    @property
+    def inflate_steps(self) -> int:
+        """How many steps may be inflated at once."""
+        ...
+
+    def use_inflate_steps(self, steps: int) -> None: ...
+
+    def message_complete(self, message: bytes) -> None: ...
+    def messages_end(self) -> None: ...
+    def give_up(self, error: GatewayError) -> None: ...
+    def has_progressed(self) -> None:
+        """Note that messages behind one that took a while are read again."""
+
+
+class MessageReader:
+    """Cuts the DATA of a stream into messages, and decompresses them in order.
+
+    Attributes:
+        is_inflating: whether a thread inflates a message; later DATA waits unread.
+    """
+
+    __slots__ = (
+        "_encoding",
+        "_flag",
+        "_has_ended",
+        "_have",
+        "_is_closed",
+        "_max_bytes",
+        "_need",
+        "_pieces",
+        "_pool",
+        "_receiver",
+        "_waiting",
+        "is_inflating",
+    )
+
+    def __init__(self, receiver: Receiver, pool: BodyPool, *, encoding: bytes, max_bytes: int) -> None:
+        self._receiver = receiver
+        self._pool = pool
+        self._encoding = encoding
+        self._max_bytes = max_bytes
+        self._pieces: list[bytes] = []
+        self._have = 0
+        """Bytes in ``_pieces``, which the pool counts."""
+        self._need = PREFIX_BYTES
+        """Bytes of the prefix or, once that has been read, of the message."""
+        self._flag = _IN_PREFIX
+        """Whether the message is compressed."""
+        self._waiting: deque[bytes] = deque()
+        self._has_ended = self._is_closed = False
+        self.is_inflating = False
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a message has begun and the client has to send the rest."""
+        return (self._have > 0 or self._flag != _IN_PREFIX) and not self.is_inflating
+
+    def close(self) -> None:
+        """Drop everything."""
+        self._is_closed = True
+        self._take()
+        for data in self._waiting:
+            self._pool.used_bytes -= len(data)
+        self._waiting.clear()
+
+    def feed(self, data: bytes) -> None:
+        if self.is_inflating:
+            self._waiting.append(data)
+            self._pool.used_bytes += len(data)
+        else:
+            self._read(data)
+
+    def end(self) -> None:
+        """Accept the end of the stream."""
+        self._has_ended = True
+        if self.is_inflating or self._is_closed:
+            return
+        if not self.is_incomplete:
+            self._receiver.messages_end()
+            return
+        part = "its prefix" if self._flag == _IN_PREFIX else "a message"
+        end = f"the stream ended after {self._have} of {self._need} bytes of {part}"
+        self._give_up(CallFailed(end, Code.INTERNAL))
+
+    def _read(self, data: bytes) -> None:
+        at = 0
+        while at < len(data) and not self._is_closed:
+            if self.is_inflating:
+                self._waiting.appendleft(data[at:])
+                self._pool.used_bytes += len(data) - at
+                return
+            piece = data[at : at + self._need - self._have]
+            at += len(piece)
+            self._pieces.append(piece)
+            self._have += len(piece)
+            self._pool.used_bytes += len(piece)
+            if self._have == self._need:
+                self._complete()
+            else:
+                self._check_pool()
+
+    def _check_pool(self) -> None:
+        if self._have > _SMALL_BYTES and self._pool.used_bytes > _OVERFULL * self._pool.max_bytes:
+            message = "overloaded: too many large messages are being received"
+            self._give_up(Unavailable(message, reason="no_room", retry_after_s=1))
+
+    def _complete(self) -> None:
+        """Read a complete prefix, or pass on a complete message."""
+        flag, whole = self._flag, self._take()
+        if flag == _IN_PREFIX:
+            flag, length = PREFIX.unpack(whole)
+            error = self._wrong_prefix(flag, length)
+            if error is not None:
+                self._give_up(error)
+                return
+            if length:
+                self._flag, self._need = flag, length
+                return
+            whole = b""
+        if flag:
+            self._inflate(whole)
+        else:
+            self._receiver.message_complete(whole)
+
+    def _wrong_prefix(self, flag: int, length: int) -> GatewayError | None:
+        if flag > _COMPRESSED:
+            return CallFailed(f"the first byte of a message must be 0 or 1, got {flag}", Code.INTERNAL)
+        if flag and not self._encoding:
+            return CallFailed("a message is compressed, but the call has no grpc-encoding", Code.INTERNAL)
+        if length > self._max_bytes:
+            return message_too_large(length, self._max_bytes)
+        return None
+
+    def _take(self) -> bytes:
+        """Return what has been received of the prefix or message, and expect the next prefix."""
+        whole = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pool.used_bytes -= self._have
+        self._pieces, self._have, self._need, self._flag = [], 0, PREFIX_BYTES, _IN_PREFIX
+        return whole
+
+    def _give_up(self, error: GatewayError) -> None:
+        self.close()
+        self._receiver.give_up(error)
+
+    # Compression
+
+    def _inflate(self, body: bytes) -> None:
+        at_once = self._receiver.inflate_steps
+        try:
+            inflating = Inflating(body, self._encoding, max_bytes=self._max_bytes, at_once=at_once)
+        except GatewayError as error:
+            self._give_up(_not_inflated(error))
+            return
+        self._receiver.use_inflate_steps(inflating.steps)
+        if inflating.inflated is not None:
+            self._receiver.message_complete(inflating.inflated)
+        else:
+            self.is_inflating = True
+            inflating.finish_in_thread(self._pool, self._inflated)
+
+    def _inflated(self, inflating: asyncio.Future[bytes]) -> None:
+        self.is_inflating = False
+        try:
+            message = inflating.result()
+        except GatewayError as error:
+            if not self._is_closed:
+                self._give_up(_not_inflated(error))
+            return
+        if not self._is_closed:
+            self._receiver.message_complete(message)
+            self._read_waiting()
+
+    def _read_waiting(self) -> None:
+        while self._waiting and not self.is_inflating:
+            data = self._waiting.popleft()
+            self._pool.used_bytes -= len(data)
+            self._read(data)
+        if self._has_ended:
+            self.end()
+        elif not (self.is_inflating or self._is_closed):
+            self._receiver.has_progressed()
+
+
+def message_too_large(length: int, max_bytes: int) -> BodyTooLarge:
+    """Return the error for a message over the limit."""
+    return BodyTooLarge(f"the message has {length} bytes, and the limit is {max_bytes} bytes")
+
+
+def _not_inflated(error: GatewayError) -> GatewayError:
+    return CallFailed(str(error), Code.INTERNAL) if isinstance(error, BadRequest) else error

@@ -1,0 +1,134 @@
+"""What a connection sends: frames in order, and DATA as the client's windows and its reading allow."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from uncork_gateway.grpc.http2.frames import DEFAULT_WINDOW_BYTES, MAX_FRAME_BYTES
+
+# One stream sends as much before it is the next one's turn.
+_TURN_BYTES = 8 * MAX_FRAME_BYTES
+_WRITE_BYTES = 2**20
+# A client that reads nothing makes the server answer pings and refuse calls: these frames are small.
+_MAX_UNREAD_FRAMES = 10_000
+
+
+class BlockedStream(Protocol):
+    """A stream with DATA that is not sent yet."""
+
+    number: int
+
+    def write(self, max_bytes: int) -> int:
+        """Append DATA frames, and what follows the last one; returns their bytes, 0 if its window is shut."""
+        ...
+
+
+class Outbox:
+    """The frames of a connection that are not written yet.
+
+    All that a turn of the loop has brought is written at once, and nothing while the transport is paused.
+
+    Attributes:
+        frames: to write, in order.
+        window: how many bytes of DATA the client accepts on the connection.
+        blocked: the streams with more DATA, by number.
+        sent_bytes: of all DATA.
+        unsent_bytes: of all messages that the client has not let the server send yet.
+        is_paused: whether the transport has enough to write.
+        is_scheduled: whether :meth:`flush` will be called in this turn of the loop.
+    """
+
+    __slots__ = (
+        "_cut_off",
+        "_loop",
+        "_ready",
+        "_transport",
+        "blocked",
+        "frames",
+        "is_paused",
+        "is_scheduled",
+        "sent_bytes",
+        "unsent_bytes",
+        "window",
+    )
+
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, *, cut_off: Callable[[], None]
+    ) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._cut_off = cut_off
+        self.frames: list[bytes | memoryview] = []
+        self.window = DEFAULT_WINDOW_BYTES
+        self.blocked: dict[int, BlockedStream] = {}
+        self._ready: dict[int, BlockedStream] = {}
+        """Those of them whose own windows are open."""
+        self.sent_bytes = self.unsent_bytes = 0
+        self.is_paused = self.is_scheduled = False
+
+    def add(self, written: bytes) -> None:
+        """Send frames other than DATA."""
+        self.frames.append(written)
+        if not self.is_scheduled:
+            self.schedule()
+
+    def schedule(self) -> None:
+        self.is_scheduled = True
+        self._loop.call_soon(self.flush)
+
+    def block(self, stream: BlockedStream) -> None:
+        """Send the DATA of a stream as soon as the client accepts it."""
+        self.blocked[stream.number] = self._ready[stream.number] = stream
+        if not self.is_scheduled:
+            self.schedule()
+
+    def window_opened(self, number: int) -> None:
+        """Try a stream again, if it has more DATA."""
+        stream = self.blocked.get(number)
+        if stream is not None:
+            self.block(stream)
+
+    def unblock(self, number: int) -> None:
+        self._ready.pop(number, None)
+        self.blocked.pop(number, None)
+
+    def flush(self) -> None:
+        """Write what the transport accepts."""
+        self.is_scheduled = False
+        if self.is_paused:
+            if len(self.frames) > _MAX_UNREAD_FRAMES:
+                self._cut_off()
+            return
+        self._write()
+        while self._ready and self.window > 0 and not self.is_paused:
+            end = self.sent_bytes + _WRITE_BYTES
+            while self._ready and self.window > 0 and self.sent_bytes < end:
+                self._round()
+            # Without a copy: these are the pieces of large messages.
+            frames, self.frames = self.frames, []
+            if frames and not self._transport.is_closing():
+                self._transport.writelines(frames)
+
+    def _round(self) -> None:
+        """Let each stream send something; if the window is too small for all, the others are next."""
+        ready = self._ready
+        for number, stream in list(ready.items()):
+            if self.window <= 0:
+                return
+            sent = stream.write(min(_TURN_BYTES, self.window))
+            self.window -= sent
+            self.sent_bytes += sent
+            self.unsent_bytes -= sent
+            if number in ready:
+                del ready[number]
+                if sent:
+                    ready[number] = stream
+
+    def _write(self) -> None:
+        frames = self.frames
+        if frames:
+            data = b"".join(frames) if len(frames) > 1 else frames[0]
+            frames.clear()
+            # Calls may have answered in the turn in which the connection was lost.
+            if not self._transport.is_closing():
+                self._transport.write(data)

@@ -1,0 +1,205 @@
+"""The stream of one call."""
+
+from typing import Protocol
+
+from uncork_gateway.errors import GatewayError
+from uncork_gateway.grpc.http2.frames import ErrorCode, StreamFault
+from uncork_gateway.grpc.http2.heads import Head
+from uncork_gateway.grpc.http2.messages import PREFIX, PREFIX_BYTES, MessageReader
+from uncork_gateway.grpc.http2.outgoing import Outgoing, SendingConnection
+from uncork_gateway.grpc.interfaces import Call
+from uncork_gateway.interfaces import BodyPool
+
+WINDOW_BYTES = 2**20
+"""How much a client may send of a stream before the server gives it more."""
+_LOW_WINDOW_BYTES = WINDOW_BYTES // 2
+
+
+class StreamConnection(SendingConnection, Protocol):
+    """The connection, as its streams see it."""
+
+    pool: BodyPool
+    inflate_steps: int
+
+    def widen(self, stream: "Stream") -> None: ...
+
+
+class _Nobody:
+    """Stands for the call of a stream whose call has ended: a reference cycle would keep both in memory."""
+
+    def message_received(self, message: bytes) -> None: ...
+    def end_received(self) -> None: ...
+    def reject(self, error: GatewayError) -> None: ...
+    def cancelled(self) -> None: ...
+
+
+_NOBODY: Call = _Nobody()
+
+
+class Stream(Outgoing):
+    """One HTTP/2 stream: a :class:`CallStream` for its call.
+
+    Attributes:
+        call: gets the messages, until it has ended.
+        receive_window: how many bytes of DATA the client may send.
+        reader: has begun to read messages; None while each has come in a frame of its own.
+        received_bytes: of all DATA.
+        is_half_closed: whether the client has ended its side.
+    """
+
+    __slots__ = (
+        "_head",
+        "_is_paused",
+        "_is_rejected",
+        "call",
+        "is_half_closed",
+        "lane",
+        "reader",
+        "receive_window",
+        "received_bytes",
+    )
+    connection: StreamConnection
+
+    def __init__(
+        self, connection: StreamConnection, number: int, lane: int, head: Head, *, window: int
+    ) -> None:
+        super().__init__(connection, number, window=window)
+        self.call = _NOBODY
+        self.lane = lane
+        self.receive_window = WINDOW_BYTES
+        self.reader: MessageReader | None = None
+        self.is_half_closed = False
+        self.received_bytes = 0
+        self._head = head
+        self._is_rejected = self._is_paused = False
+
+    def data_received(self, data: bytes, *, ends: bool) -> None:
+        """Accept DATA.
+
+        Raises:
+            StreamFault: the client sends more or less than it has declared.
+        """
+        size = len(data)
+        self.received_bytes += size
+        if self._head.length >= 0:
+            self._check_length(ends=ends)
+        if ends:
+            self.is_half_closed = True
+        elif self.receive_window < _LOW_WINDOW_BYTES and not self._is_paused:
+            self.connection.widen(self)
+        if not self.is_open or self._is_rejected:
+            return
+        if self.reader is None and size >= PREFIX_BYTES:
+            flag, length = PREFIX.unpack_from(data)
+            if (
+                not flag
+                and length == size - PREFIX_BYTES
+                and length <= self.connection.limits.max_message_bytes
+            ):
+                self.call.message_received(data[PREFIX_BYTES:])
+                if ends and self.is_open:
+                    self.call.end_received()
+                return
+        self._read(data, ends=ends)
+
+    def end(self) -> None:
+        """Accept the end of the client's side, in a frame without DATA.
+
+        Raises:
+            StreamFault: the client has sent less than it has declared.
+        """
+        self.data_received(b"", ends=True)
+
+    def _read(self, data: bytes, *, ends: bool) -> None:
+        reader = self.reader
+        if reader is None:
+            if not data:
+                if ends:
+                    self.call.end_received()
+                return
+            connection = self.connection
+            reader = self.reader = MessageReader(
+                self,
+                connection.pool,
+                encoding=self._head.call.encoding,
+                max_bytes=connection.limits.max_message_bytes,
+            )
+        reader.feed(data)
+        if ends:
+            reader.end()
+
+    def _check_length(self, *, ends: bool) -> None:
+        declared, received = self._head.length, self.received_bytes
+        if received > declared or (ends and received < declared):
+            raise StreamFault(self.number, ErrorCode.PROTOCOL_ERROR)
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a message has begun and the client has to send the rest."""
+        return self.reader is not None and self.reader.is_incomplete and not self._is_paused
+
+    @property
+    def is_inflating(self) -> bool:
+        return self.reader is not None and self.reader.is_inflating
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the client needs a larger window to go on."""
+        is_low = self.receive_window < _LOW_WINDOW_BYTES and not self.is_half_closed
+        return is_low and not (self.is_inflating or self._is_paused)
+
+    def message_complete(self, message: bytes) -> None:
+        if self.is_open:
+            self.call.message_received(message)
+
+    def messages_end(self) -> None:
+        if self.is_open:
+            self.call.end_received()
+
+    def give_up(self, error: GatewayError) -> None:
+        """End the call with an error, because of what the client sends or does not send."""
+        if self.is_open and not self._is_rejected:
+            self._is_rejected = True
+            if self.reader is not None:
+                self.reader.close()
+            self.call.reject(error)
+
+    def has_progressed(self) -> None:
+        if self.is_narrow:
+            self.connection.widen(self)
+
+    @property
+    def inflate_steps(self) -> int:
+        return self.connection.inflate_steps
+
+    def use_inflate_steps(self, steps: int) -> None:
+        self.connection.inflate_steps -= steps
+
+    def pause(self) -> None:
+        self._is_paused = True
+
+    def resume(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            self.has_progressed()
+
+    def _stop_reading(self) -> None:
+        self.is_open = False
+        self.call = _NOBODY
+        self._close_reader()
+
+    def _close_reader(self) -> None:
+        if self.reader is not None:
+            self.reader.close()
+            self.reader = None
+
+    def cancel(self) -> None:
+        """Drop everything; the client or the connection has gone, or the stream is reset."""
+        self._drop()
+        if not self.is_open:
+            self._close_reader()
+            return
+        call = self.call
+        self._stop_reading()
+        if not self._is_rejected:
+            call.cancelled()

@@ -1,0 +1,117 @@
+"""The gRPC methods that execute APIs: which API a request message is for, and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from google.protobuf.message import Message
+
+from uncork_gateway.codecs import Marshalled
+from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.grpc.known_requests import KnownRequests
+from uncork_gateway.protocols.grpc_messages import parse
+from uncork_gateway.requests.api_target import ApiTarget
+
+
+class MessageDialect(Protocol):
+    """One gRPC method, for one API."""
+
+    def read(self, request: Any) -> Marshalled:
+        """Read a request message.
+
+        Raises:
+            BadRequest: if it is malformed.
+        """
+
+    def write(self, result: HandlerResult, asked: Marshalled) -> tuple[bytes, bytes]:
+        """Return the serialized response message in two parts, so that large values need not be copied.
+
+        Raises:
+            GatewayError: if the protocol cannot express the handler's result.
+        """
+
+
+@dataclass(eq=False, kw_only=True)
+class MessageRoute(ApiTarget):
+    """An API as one method serves it; ``model`` is its name there."""
+
+    model: str
+    dialect: MessageDialect
+    streams: bool = False
+    """Whether the API streams its answers."""
+
+
+class Asked(NamedTuple):
+    """A request message whose API is known.
+
+    Attributes:
+        message: as the client sent it.
+        id: that the client has given it, if the method has ids.
+        request: the message parsed; None if ``payload`` is known without that.
+        payload: its rows, if they are known.
+    """
+
+    route: MessageRoute
+    message: bytes
+    id: str = ""
+    request: Any = None
+    payload: Marshalled | None = None
+
+
+class InferMethod:
+    """A method whose requests name the API that they are for.
+
+    Attributes:
+        fair_by: the metadata, in lower case, whose value names the flow of a request.
+
+    Args:
+        request: the class of its request messages.
+        route_of: returns the route of a request; raises GatewayError if there is none.
+    """
+
+    def __init__(
+        self,
+        request: type[Message],
+        route_of: Callable[[Any], MessageRoute],
+    ) -> None:
+        self.fair_by: bytes | None = None
+        self._request = request
+        self._route_of = route_of
+        self._known = KnownRequests(self._read)
+
+    def ask(self, message: bytes) -> Asked:
+        """Find the API of a request message.
+
+        Raises:
+            GatewayError: if the message is malformed, or there is no such API.
+        """
+        known = self._known.find(message)
+        if known is not None:
+            route, payload = known
+            return Asked(route, message, getattr(payload.note, "id", ""), None, payload)
+        request = parse(self._request, message)
+        return Asked(self._route_of(request), message, getattr(request, "id", ""), request)
+
+    def read(self, asked: Asked) -> Marshalled:
+        """Read the rows of a request.
+
+        Raises:
+            BadRequest: if the API does not accept them.
+        """
+        if asked.payload is not None:
+            return asked.payload
+        payload = asked.route.dialect.read(asked.request)
+        if not asked.route.streams:
+            self._known.note(asked.message, asked.route, payload)
+        return payload
+
+    def _read(self, message: bytes) -> tuple[MessageRoute, Marshalled]:
+        request = parse(self._request, message)
+        route = self._route_of(request)
+        return route, route.dialect.read(request)
+
+    def routes_changed(self) -> None:
+        """Look for the API of every message again."""
+        self._known.clear()

@@ -1,0 +1,186 @@
+"""ModelStreamInfer: every message of the stream is a request of its own.
+
+Answers of ordinary APIs come in the order of their requests, as from Triton. Those of an API that streams
+come piece by piece when the handler yields them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from http import HTTPStatus
+
+from uncork_dispatcher import RequestResult
+from uncork_gateway.codecs import Marshalled
+from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.errors import GatewayError, Refused
+from uncork_gateway.grpc import stream_messages
+from uncork_gateway.grpc.api_call import ApiCall
+from uncork_gateway.grpc.infer_method import Asked, InferMethod
+from uncork_gateway.grpc.interfaces import CallHead, CallStream
+from uncork_gateway.grpc.statuses import Code, code_of, trailers_of
+from uncork_gateway.requests.api_target import accepted
+from uncork_workers.wire.messages import AnswerHead
+
+_FIRST_ERROR = 400
+_LINES = "application/x-ndjson"
+
+
+class InferStream:
+    """One call of ModelStreamInfer."""
+
+    def __init__(self, stream: CallStream, head: CallHead, method: InferMethod) -> None:
+        self.stream = stream
+        self._head = head
+        self._method = method
+        self._open: dict[StreamedRequest, None] = {}
+        self._free_places: list[int] = []
+        self._in_order: deque[StreamedRequest] = deque()
+        self._ended = False
+
+    # Called by the stream
+
+    def message_received(self, message: bytes) -> None:
+        """Begin a request. An error in it becomes its answer, and the stream continues."""
+        try:
+            asked, fault = self._method.ask(message), None
+        except GatewayError as error:
+            asked, fault = None, error
+        kind = DecoupledRequest if asked is not None and asked.route.streams else StreamedRequest
+        one = kind(self, self._head, self._method, size_bytes=len(message))
+        one.place = heappop(self._free_places) if self._free_places else len(self._open)
+        self._open[one] = None
+        if kind is StreamedRequest:
+            self._in_order.append(one)
+        if asked is None:
+            one.failed(fault or AssertionError("a request without a route has a fault"))
+        else:
+            one.begin(asked)
+
+    def end_received(self) -> None:
+        self._ended = True
+        self._finish_if_done()
+
+    def reject(self, error: GatewayError) -> None:
+        """End the stream with an error. The answers of its other requests are lost."""
+        self._leave()
+        self.stream.finish(code_of(error), str(error), trailers_of(error))
+
+    def cancelled(self) -> None:
+        self._leave()
+
+    # Called by the requests
+
+    def done(self, request: StreamedRequest) -> None:
+        """Send the answers that are next, and end the stream after the last one."""
+        del self._open[request]
+        heappush(self._free_places, request.place)
+        while self._in_order and self._in_order[0].response is not None:
+            self.stream.send(self._in_order.popleft().response or b"")
+        self._finish_if_done()
+
+    def _finish_if_done(self) -> None:
+        if self._ended and not self._open:
+            self.stream.finish(Code.OK)
+
+    def _leave(self) -> None:
+        requests, self._open = list(self._open), {}
+        for request in requests:
+            request.disconnect()
+
+
+class StreamedRequest(ApiCall):
+    """One message of a stream, to an API that answers at once.
+
+    Attributes:
+        response: the message to send, once the request is answered.
+    """
+
+    response: bytes | None = None
+    _id = ""
+
+    def __init__(self, call: InferStream, head: CallHead, method: InferMethod, *, size_bytes: int) -> None:
+        super().__init__(call.stream, head, method)
+        self._call = call
+        self._size = size_bytes
+
+    def begin(self, asked: Asked) -> None:
+        self._route, self._id = asked.route, asked.id
+        try:
+            self._submit(asked.route, self._read(asked))
+        except Exception as error:
+            self.failed(error)
+
+    def _read(self, asked: Asked) -> Marshalled:
+        return self._method.read(asked)
+
+    def _finish(self, answer: RequestResult[HandlerResult]) -> None:
+        self._end(stream_messages.of_answer(*self._written(answer)))
+
+    def _refuse(self, failure: GatewayError) -> None:
+        response = stream_messages.of_error(str(failure), request_id=self._id)
+        self._end(response, failure)
+
+    def _end(self, response: bytes, failure: GatewayError | None = None) -> None:
+        self._is_answered = True
+        self.response = response
+        if failure is None:
+            self._count(HTTPStatus.OK)
+        else:
+            is_refusal = failure.reason is not None
+            self._count(failure.status, is_refusal=is_refusal, code=code_of(failure))
+        self._call.done(self)
+
+
+class DecoupledRequest(StreamedRequest):
+    """One message of a stream, to an API that streams; the sink of its batch's output.
+
+    An error after the first piece is a message with the error, after the pieces so far.
+    """
+
+    _cancel: Callable[[], None] | None = None
+    _is_final_wanted = False
+    _is_lines = False
+    """Whether each piece is a line of JSON."""
+
+    def _read(self, asked: Asked) -> Marshalled:
+        self._is_final_wanted = asked.request.parameters[stream_messages.WANTS_FINAL].bool_param
+        return super()._read(asked)._replace(sink=self)
+
+    def started(self, batch: int, cancel: Callable[[], None]) -> None:
+        """Note that a worker has begun the batch; ``cancel`` stops it."""
+        self._cancel = cancel
+
+    def piece(self, head: AnswerHead | None, data: bytes) -> None:
+        """Send a piece of the answer."""
+        if self._is_answered:
+            return  # The worker has not received the cancellation yet.
+        if head is not None and head.status >= _FIRST_ERROR:
+            self._withdraw()
+            self.failed(Refused(data.decode(errors="replace"), head.status))
+            return
+        if head is not None:
+            self._is_lines = head.content_type == _LINES
+        if data:
+            self._send(data.removesuffix(b"\n") if self._is_lines else data)
+
+    def _finish(self, answer: RequestResult[HandlerResult]) -> None:
+        accepted(answer)
+        if self._is_final_wanted:
+            self._send(None)
+        self._end(b"")
+
+    def _refuse(self, failure: GatewayError) -> None:
+        self._call.stream.send(stream_messages.of_error(str(failure), request_id=self._id))
+        self._end(b"", failure)
+
+    def _withdraw(self) -> None:
+        super()._withdraw()
+        if self._cancel is not None:
+            self._cancel()
+
+    def _send(self, data: bytes | None) -> None:
+        assert self._route is not None
+        piece = stream_messages.of_piece(data, model=self._route.model, request_id=self._id)
+        self._call.stream.send(piece)

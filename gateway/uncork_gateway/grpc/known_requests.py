@@ -1,0 +1,91 @@
+"""Requests that differ from an earlier one in nothing but the values of their tensor.
+
+A client writes the same bytes before the values again and again: model, name, datatype and shape. For a
+message that begins like an earlier one and has its length, everything but the values is known without
+parsing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from uncork_gateway.codecs import Marshalled
+from uncork_gateway.errors import GatewayError
+from uncork_workers.wire.messages import TensorForm
+
+RouteT = TypeVar("RouteT")
+
+_MOST = 256
+# Longer ones come from clients that send parameters, which may differ every time.
+_MAX_HEAD_BYTES = 1024
+_FLIPPED = bytes(range(255, -1, -1))
+
+
+class _Known(NamedTuple, Generic[RouteT]):
+    """What the requests with a head have in common; ``rest`` are the fields of Marshalled after the body."""
+
+    head: bytes
+    route: RouteT
+    rest: tuple[object, ...]
+
+
+class KnownRequests(Generic[RouteT]):
+    """Remembers the heads of the requests of one method.
+
+    Args:
+        read: reads a message in full; raises GatewayError if it is malformed.
+    """
+
+    def __init__(self, read: Callable[[bytes], tuple[RouteT, Marshalled]]) -> None:
+        self._read = read
+        self._known: dict[int, list[_Known[RouteT]]] = {}
+        """By the size of the message."""
+        self._is_decided: dict[tuple[int, bytes], bool] = {}
+        """Sizes and heads that have come, and whether they came again and are known or never will be."""
+
+    def find(self, message: bytes) -> tuple[RouteT, Marshalled] | None:
+        """Return the route and the rows of a message; None if it must be read."""
+        for head, route, rest in self._known.get(len(message), ()):
+            if message.startswith(head):
+                return route, Marshalled(message[len(head) :], *rest)  # type: ignore[arg-type]
+        return None
+
+    def note(self, message: bytes, route: RouteT, payload: Marshalled) -> None:
+        """Remember the head of a message that has been read, when it comes for the second time."""
+        head = _head(message, payload)
+        if head is None:
+            return
+        key = len(message), head
+        is_decided = self._is_decided.get(key)
+        if is_decided:
+            return
+        if is_decided is None and len(self._is_decided) >= _MOST:
+            self.clear()
+        self._is_decided[key] = is_decided is not None
+        if is_decided is not None and self._differs_by_values_only(head, route, payload):
+            self._known.setdefault(len(message), []).append(_Known(head, route, payload[1:]))
+
+    def _differs_by_values_only(self, head: bytes, route: RouteT, payload: Marshalled) -> bool:
+        """Read the head with other values: the values may be in the message twice, or mean something else."""
+        values = payload.body.translate(_FLIPPED)
+        try:
+            return self._read(head + values) == (route, payload._replace(body=values))
+        except GatewayError:
+            return False
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._known.clear()
+        self._is_decided.clear()
+
+
+def _head(message: bytes, payload: Marshalled) -> bytes | None:
+    """Return what precedes the values, if these are numbers at the end and go to the worker as they are."""
+    values, form = payload.body, payload.form
+    if not isinstance(form, TensorForm) or form.datatype == "BYTES" or payload.cost is not None:
+        return None
+    size = len(message) - len(values)
+    if not values or size > _MAX_HEAD_BYTES or not message.endswith(values):
+        return None
+    return message[:size]

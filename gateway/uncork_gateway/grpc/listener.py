@@ -1,0 +1,109 @@
+"""The port for gRPC."""
+
+import asyncio
+import socket
+import ssl
+
+from uncork_gateway.connection.listener_context import ListenerContext
+from uncork_gateway.grpc.http2.connection import GrpcConnection
+from uncork_gateway.grpc.http2.limits import GrpcLimits
+from uncork_gateway.grpc.http2.starved import Starved
+from uncork_gateway.grpc.interfaces import OpenCall
+
+# As uvicorn's over HTTP. Proxies such as nginx open a connection for each call, hundreds at once; with
+# asyncio's 100, the kernel resets some of them.
+_BACKLOG = 2048
+_HTTP_TEXT = "this port speaks gRPC (HTTP/2) only\n"
+
+
+class GrpcListener:
+    """Accepts connections on a socket, and opens a call for each stream.
+
+    Args:
+        open_call: creates the calls.
+        context: what the listener shares with the HTTP listener; while it is ``closing``, new connections
+            and streams are refused.
+        limits: on clients.
+        http_text: the answer to clients of HTTP/1.1; it should say where HTTP is served.
+    """
+
+    def __init__(
+        self,
+        open_call: OpenCall,
+        context: ListenerContext,
+        *,
+        limits: GrpcLimits,
+        http_text: str = _HTTP_TEXT,
+    ) -> None:
+        self._open_call = open_call
+        self._context = context
+        self._limits = limits
+        self._http_text = http_text
+        self._connections = _Connections()
+        self._loop = asyncio.get_running_loop()
+        self._starved = Starved(context.pool, self._loop)
+        self._server: asyncio.Server | None = None
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
+
+    def protocol(self) -> GrpcConnection:
+        """Create a connection, for asyncio."""
+        return GrpcConnection(
+            self._open_call,
+            self._context,
+            self._limits,
+            connections=self._connections,
+            starved=self._starved,
+            http_text=self._http_text,
+            loop=self._loop,
+        )
+
+    async def start(self, listener: socket.socket, *, tls: ssl.SSLContext | None = None) -> None:
+        """Accept connections on a bound socket; with TLS, if a context is given."""
+        if tls is not None:
+            offer_http2(tls)
+        self._server = await self._loop.create_server(self.protocol, sock=listener, ssl=tls, backlog=_BACKLOG)
+
+    def drain(self) -> None:
+        """Refuse new connections and streams; each connection closes when its calls are answered."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.drain()
+
+    async def drained(self) -> None:
+        """Wait until all connections have ended."""
+        await self._connections.ended.wait()
+
+    def close(self) -> None:
+        """Stop accepting, cancel all calls, and close all connections."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.close()
+
+
+class _Connections(set[GrpcConnection]):
+    """The open connections; ``ended`` is set while there are none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = asyncio.Event()
+        self.ended.set()
+
+    def add(self, connection: GrpcConnection) -> None:
+        super().add(connection)
+        self.ended.clear()
+
+    def discard(self, connection: object) -> None:
+        super().discard(connection)
+        if not self:
+            self.ended.set()
+
+
+def offer_http2(context: ssl.SSLContext) -> None:
+    """Let a server's TLS agree on HTTP/2, which gRPC requires."""
+    context.set_alpn_protocols(["h2"])

@@ -1,0 +1,125 @@
+"""The methods of a gRPC port: which call each path opens, and who may."""
+
+import time
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from uncork_gateway.auth import REFUSAL, AcceptedKeys
+from uncork_gateway.errors import CLIENT_GONE, GatewayError, unexpected
+from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, OpenCall, StreamingMethod, UnaryMethod
+from uncork_gateway.grpc.statuses import CallFailed, Code, code_of, trailers_of
+from uncork_gateway.protocols.grpc_messages import parse
+
+Method = UnaryMethod | StreamingMethod
+
+
+class Methods:
+    """Opens the call of each stream.
+
+    Args:
+        methods: by path.
+        not_supported: why methods that clients may know are missing, by path.
+        keys: returns the accepted API keys.
+        otherwise: opens the calls of all other methods; None if there are no others.
+    """
+
+    def __init__(
+        self,
+        methods: Mapping[bytes, Method],
+        *,
+        not_supported: Mapping[bytes, str],
+        keys: AcceptedKeys,
+        otherwise: OpenCall | None = None,
+    ) -> None:
+        self._methods = methods
+        self._not_supported = not_supported
+        self._keys = keys
+        self._otherwise = None if otherwise is None else StreamingMethod(otherwise)
+
+    def open_call(self, stream: CallStream, head: CallHead) -> Call:
+        """Open the call of a stream; a call that nothing takes fails at once."""
+        method = self._methods.get(head.path, self._otherwise)
+        if head.rejection is not None:
+            return _failed(stream, head, head.rejection)
+        if method is None:
+            return _failed(stream, head, self._unknown(head.path))
+        keys = self._keys()
+        if keys is not None and not method.free and not keys.admit(head.metadata):
+            return _failed(stream, head, CallFailed(REFUSAL, Code.UNAUTHENTICATED))
+        if isinstance(method, StreamingMethod):
+            return method.open(stream, head)
+        return UnaryCall(stream, head, method)
+
+    def _unknown(self, path: bytes) -> CallFailed:
+        name = path.decode("latin-1")
+        reason = self._not_supported.get(path, f"unknown method {name!r}")
+        return CallFailed(reason, Code.UNIMPLEMENTED)
+
+
+def _failed(stream: CallStream, head: CallHead, error: GatewayError) -> Call:
+    call = PlainCall(stream, head)
+    call.reject(error)
+    return call
+
+
+class PlainCall:
+    """A call without a request in the dispatcher; it is logged when it ends."""
+
+    def __init__(self, stream: CallStream, head: CallHead) -> None:
+        self._arrived = time.perf_counter()
+        self._stream = stream
+        self._head = head
+        self._size = 0
+        self._is_finished = False
+
+    def message_received(self, message: bytes) -> None:
+        self._size += len(message)
+
+    def end_received(self) -> None:
+        """Do nothing: the call has failed."""
+
+    def reject(self, error: GatewayError) -> None:
+        if not self._is_finished:
+            self._stream.finish(code_of(error), str(error), trailers_of(error))
+            self._finished(error.status, code_of(error))
+
+    def cancelled(self) -> None:
+        if not self._is_finished:
+            self._finished(CLIENT_GONE, Code.CANCELLED)
+
+    def _finished(self, status: int, code: Code = Code.OK) -> None:
+        self._is_finished = True
+        access_log = self._stream.connection.access_log
+        if access_log is not None:
+            seconds = time.perf_counter() - self._arrived
+            path, size = self._head.path, self._size
+            access_log.request("POST", path, status, seconds, size=size, grpc_status=code.name)
+
+
+class UnaryCall(PlainCall):
+    """A call of a method that is answered at once."""
+
+    def __init__(self, stream: CallStream, head: CallHead, method: UnaryMethod) -> None:
+        super().__init__(stream, head)
+        self._method = method
+        self._messages: list[bytes] = []
+
+    def message_received(self, message: bytes) -> None:
+        super().message_received(message)
+        self._messages.append(message)
+        if len(self._messages) > 1:
+            self.reject(CallFailed("this method takes one message, got more", Code.INTERNAL))
+
+    def end_received(self) -> None:
+        if self._is_finished:
+            return
+        try:
+            if not self._messages:
+                raise CallFailed("this method takes one message, got none", Code.INTERNAL)
+            response = self._method.answer(parse(self._method.request, self._messages[0]))
+            message = response.SerializeToString()
+        except Exception as error:
+            self.reject(error if isinstance(error, GatewayError) else unexpected(error))
+        else:
+            self._stream.reply(message, ())
+            self._finished(HTTPStatus.OK)

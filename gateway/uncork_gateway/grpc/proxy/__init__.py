@@ -1,0 +1,1 @@
+"""gRPC servers behind the batching proxy, and the calls of clients to them."""

@@ -1,0 +1,143 @@
+"""Unary gRPC calls through the batching proxy: parse, submit in parts, and answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import NamedTuple
+
+from uncork_dispatcher import RequestResult
+from uncork_gateway.backends.model_servers.known_models import UNKNOWN, can_be_known
+from uncork_gateway.backends.model_servers.merged_calls import CallResult, with_trace
+from uncork_gateway.backends.model_servers.server import ServerResponse
+from uncork_gateway.errors import BadGateway
+from uncork_gateway.grpc.interfaces import CallHead, CallStream
+from uncork_gateway.grpc.proxy.metadata import to_metadata
+from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
+from uncork_gateway.grpc.statuses import Code
+from uncork_gateway.grpc.unary_request import UnaryRequest
+from uncork_gateway.headers import Header, value_of
+from uncork_gateway.protocols.grpc.wire import TensorWire
+from uncork_gateway.protocols.wire import Content, Unmergeable
+from uncork_gateway.requests.proxy_target import Merging, ProxyTarget, RequestInParts, RequestParts
+from uncork_gateway.telemetry.metrics import ApiTally
+
+
+class MergedMethod(NamedTuple):
+    """A method whose calls share calls to the servers behind the proxy.
+
+    Attributes:
+        wire: reads and writes its messages.
+        merging: how requests become calls.
+        pass_through: relays the calls that cannot be merged.
+    """
+
+    wire: TensorWire
+    merging: Merging
+    pass_through: GrpcPassThrough
+
+    def open(self, stream: CallStream, head: CallHead) -> ProxyCall:
+        return ProxyCall(stream, head, self)
+
+
+class ProxyCall(RequestInParts, UnaryRequest):
+    """One call to the gRPC servers behind the proxy."""
+
+    _model = UNKNOWN
+
+    def __init__(self, stream: CallStream, head: CallHead, method: MergedMethod) -> None:
+        super().__init__(stream, head)
+        self._method = method
+
+    @property
+    def _executor(self) -> str:
+        return ProxyTarget.executor
+
+    @property
+    def _tally(self) -> ApiTally:
+        return self._method.merging.models.tally(self._model)
+
+    def _batch_id(self, batch: int) -> str:
+        return self._method.merging.batch_headers.id_of(batch)
+
+    def _dispatch(self, message: bytes) -> None:
+        wire, merging, head = self._method.wire, self._method.merging, self._head
+        to_metadata(head.metadata)  # Metadata that cannot be sent must not fail the call of others.
+        parsed = wire.read(message)
+        model = wire.model_of(parsed)
+        if can_be_known(model):
+            self._model = model
+        api = merging.models.use(self._model)
+        try:
+            if not can_be_known(model):
+                raise Unmergeable("the name of its model is empty, too long or not printable")
+            request = wire.request_of(parsed, message)
+        except Unmergeable:
+            self._relaying = asyncio.create_task(self._relay(message))
+            return
+        target = ProxyTarget(target=head.path, model=model, wire=wire, merging=merging)
+        self._parts = RequestParts(self, target, request)
+        self._rows = self._parts.rows
+        if self._span is not None:
+            self._span.set_attribute("uncork.rows", self._rows)
+        keyed, sent = merging.header_rules.sort(head.metadata)
+        self._parts.submit(
+            api,
+            Content(message, head.metadata),
+            keyed=keyed,
+            sent=sent,
+            timeout_s=head.timeout_s,
+            span=self._span,
+            # Calls that are open at the same time are different callers, even if they share a connection.
+            source=(self._stream.connection.number, self._stream.lane),
+            flow=value_of(head.metadata, merging.fair_by),
+        )
+
+    # Results
+
+    def _finish(self, answer: RequestResult[CallResult]) -> None:
+        batch, result = answer.batch, answer.result
+        if isinstance(result, BadGateway):
+            raise result
+        trailers = self._method.merging.batch_headers.pairs(batch, answer.queued_s)
+        if isinstance(result, ServerResponse):
+            self._answer_with(result, trailers)
+        else:
+            assert self._parts is not None
+            message = self._parts.joined(batch.start.batch).body
+            self._is_answered = True
+            self._stream.reply(message, trailers)
+            self._ended(200)
+        self._withdraw()
+
+    def _answer_with(self, response: ServerResponse, trailers: tuple[Header, ...] = ()) -> None:
+        """Give the client the answer of a server as it came."""
+        call = response.call
+        assert call is not None
+        self._is_answered = True
+        if call.code == Code.OK:
+            if response.headers:
+                self._stream.begin(response.headers)
+            self._stream.reply(response.body, (*call.trailers, *trailers))
+        else:
+            self._stream.finish(Code(call.code), call.text, (*call.trailers, *trailers))
+        self._ended(response.status, Code(call.code))
+
+    def _ended(self, status: int, code: Code = Code.OK) -> None:
+        if status == 200:
+            self._method.merging.models.add(self._model)
+        self._count(status, code=code)
+
+    async def _relay(self, message: bytes) -> None:
+        try:
+            metadata = self._head.metadata
+            if self._span is not None:
+                metadata = with_trace(metadata, self._span.headers())
+            time_left_s = self._head.timeout_s - (time.perf_counter() - self._arrived)
+            response = await self._method.pass_through.relay(
+                self._head.path, metadata, message, time_left_s=time_left_s
+            )
+            if not self._is_answered:
+                self._answer_with(response)
+        except Exception as error:
+            self.failed(error)

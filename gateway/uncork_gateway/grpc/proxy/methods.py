@@ -1,0 +1,63 @@
+"""The gRPC port of the batching proxy: some calls merge, and all others pass through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from uncork_dispatcher import SettingError
+from uncork_gateway.auth import AcceptedKeys
+from uncork_gateway.grpc.interfaces import StreamingMethod
+from uncork_gateway.grpc.methods import Method, Methods
+from uncork_gateway.grpc.proxy.call import MergedMethod
+from uncork_gateway.grpc.proxy.health import HealthByName
+from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
+from uncork_gateway.grpc.services.health import Health
+from uncork_gateway.grpc.services.models import Models
+from uncork_gateway.protocols.predict_wire import PredictWire
+from uncork_gateway.protocols.v2_grpc_wire import V2GrpcWire
+from uncork_gateway.readiness import Readiness
+from uncork_gateway.requests.proxy_target import Merging
+
+_WIRES = {"v2": (V2GrpcWire,), "tfserving": (PredictWire,), "auto": (V2GrpcWire, PredictWire)}
+
+
+class GrpcProxy:
+    """Opens the calls of a proxy's gRPC clients.
+
+    Args:
+        protocol: whose calls merge.
+        merging: how requests become calls.
+        pass_through: relays all others.
+        unready: returns why no server can be used now; empty if one can.
+        readiness: notifies of changes.
+        keys: returns the accepted API keys.
+
+    Attributes:
+        open_call: opens a call.
+        close: ends the calls that watch the proxy's health, which would never end themselves.
+
+    Raises:
+        ValueError: if the protocol has no gRPC.
+    """
+
+    def __init__(
+        self,
+        protocol: str,
+        merging: Merging,
+        pass_through: GrpcPassThrough,
+        *,
+        unready: Callable[[], str],
+        readiness: Readiness,
+        keys: AcceptedKeys,
+    ) -> None:
+        if protocol not in _WIRES:
+            raise SettingError(
+                "protocol", says=f" must be auto, v2 or tfserving for gRPC servers, got {protocol}"
+            )
+        # The proxy answers for itself; the servers, for their models.
+        health = Health(Models(dict, missing=str), services=(), unready=unready, readiness=readiness)
+        methods: dict[bytes, Method] = {**HealthByName(health, pass_through, keys=keys).methods()}
+        for wire in (kind() for kind in _WIRES[protocol]):
+            methods[wire.method] = StreamingMethod(MergedMethod(wire, merging, pass_through).open)
+        self.open_call = Methods(methods, not_supported={}, keys=keys, otherwise=pass_through.open).open_call
+        self.close = health.close

@@ -1,0 +1,167 @@
+"""gRPC calls that the proxy relays one to one, message by message, without batches or slots."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING
+
+from uncork_gateway.backends.model_servers.server import ConnectionLost, NoAnswerInTime, ServerResponse
+from uncork_gateway.backends.model_servers.servers import Servers
+from uncork_gateway.connection.listener_context import ListenerContext
+from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, draining, unexpected
+from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream
+from uncork_gateway.grpc.methods import PlainCall
+from uncork_gateway.grpc.statuses import Code, status_of
+from uncork_gateway.headers import Header
+from uncork_gateway.protocols.wire import Content
+
+if TYPE_CHECKING:
+    from uncork_gateway.grpc.proxy.server import GrpcServer  # needs the extra
+    from uncork_gateway.grpc.proxy.server_stream import ServerStream
+
+# What may wait on its way to a side that does not read; more is not read from the other.
+_MOST_WAITING_BYTES = 256 * 1024
+
+
+class GrpcPassThrough:
+    """Relays calls to one of several servers.
+
+    Args:
+        servers: the servers and their state.
+        timeout_s: the longest time for a relayed message.
+    """
+
+    def __init__(self, servers: Servers[GrpcServer], listener: ListenerContext, *, timeout_s: float) -> None:
+        self._servers = servers
+        self._listener = listener
+        self._timeout_s = timeout_s
+        self._calls: set[PassThroughCall] = set()
+
+    def open(self, stream: CallStream, head: CallHead) -> Call:
+        """Relay a call of any kind."""
+        call = PassThroughCall(stream, head, self._calls)
+        try:
+            server = self._server()
+            call.start(server.stream(head.path.decode("latin-1"), head.metadata, timeout_s=head.timeout_s))
+        except GatewayError as error:
+            call.reject(error)
+        return call
+
+    async def relay(
+        self, path: bytes, metadata: tuple[Header, ...], message: bytes, *, time_left_s: float
+    ) -> ServerResponse:
+        """Relay a unary call whose message is complete; return the complete answer.
+
+        Raises:
+            GatewayError: the server gave no answer.
+        """
+        server, content = self._server(), Content(message, metadata)
+        try:
+            return await server.exchange(
+                path,
+                content,
+                silence_s=self._timeout_s,
+                time_left_s=time_left_s,
+                idempotent=self._servers.idempotent,
+            )
+        except NoAnswerInTime as error:
+            raise TimedOut(f"the server did not respond before the timeout: {error}") from error
+        except ConnectionLost as error:
+            raise BadGateway(f"the server did not respond: {error}") from error
+
+    async def close(self) -> None:
+        """End all calls: the connections to the servers are about to close."""
+        calls = list(self._calls)
+        for call in calls:
+            call.reject(draining())
+        await asyncio.gather(*[call.ended() for call in calls])
+
+    def _server(self) -> GrpcServer:
+        if self._listener.closing:
+            raise draining()
+        return self._servers.for_one_request()
+
+
+class PassThroughCall(PlainCall):
+    """One call. Each side is read only as fast as the other takes its messages."""
+
+    def __init__(self, stream: CallStream, head: CallHead, calls: set[PassThroughCall]) -> None:
+        super().__init__(stream, head)
+        self._calls = calls
+        self._task: asyncio.Task[None] | None = None
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._has_ended = False
+        self._arrived_more = asyncio.Event()
+
+    def start(self, server: ServerStream) -> None:
+        """Relay to a call of a server until either side ends it."""
+        self._calls.add(self)
+        self._task = asyncio.create_task(self._relay(server))
+
+    async def ended(self) -> None:
+        """Wait until nothing of the call is left."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    # Called by the stream
+
+    def message_received(self, message: bytes) -> None:
+        super().message_received(message)
+        self._waiting.append(message)
+        self._waiting_bytes += len(message)
+        if self._waiting_bytes > _MOST_WAITING_BYTES:
+            self._stream.pause()
+        self._arrived_more.set()
+
+    def end_received(self) -> None:
+        self._has_ended = True
+        self._arrived_more.set()
+
+    def _finished(self, status: int, code: Code = Code.OK) -> None:
+        super()._finished(status, code)
+        if self._task is not None:
+            self._task.cancel()
+
+    # Between the two sides
+
+    async def _relay(self, server: ServerStream) -> None:
+        sending = asyncio.create_task(self._send_to(server))
+        try:
+            await self._receive_from(server)
+        except Exception as error:
+            self.reject(error if isinstance(error, GatewayError) else unexpected(error))
+        finally:
+            sending.cancel()
+            server.cancel()
+            self._calls.discard(self)
+            with contextlib.suppress(asyncio.CancelledError):
+                await sending
+
+    async def _send_to(self, server: ServerStream) -> None:
+        while not (self._has_ended and not self._waiting):
+            if not self._waiting:
+                self._arrived_more.clear()
+                await self._arrived_more.wait()
+                continue
+            message = self._waiting.popleft()
+            await server.send(message)
+            self._waiting_bytes -= len(message)
+            if self._waiting_bytes <= _MOST_WAITING_BYTES:
+                self._stream.resume()
+        await server.end_sending()
+
+    async def _receive_from(self, server: ServerStream) -> None:
+        metadata = await server.initial_metadata()
+        if metadata:
+            self._stream.begin(metadata)
+        while (message := await server.receive()) is not None:
+            self._stream.send(message)
+            if self._stream.unsent_bytes > _MOST_WAITING_BYTES:
+                await self._stream.sent()
+        status = await server.status()
+        code = Code(status.code)
+        self._stream.finish(code, status.text, status.trailers)
+        self._finished(status_of(code), code)

@@ -1,0 +1,124 @@
+"""``grpc.health.v1.Health``: whether the server, a model or a gRPC service can be used now."""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from google.protobuf.message import Message
+
+from uncork_gateway.errors import BadRequest, Unavailable
+from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, StreamingMethod, UnaryMethod
+from uncork_gateway.grpc.services.models import Models
+from uncork_gateway.grpc.services.streaming import OpenCalls, StreamingCall
+from uncork_gateway.grpc.statuses import CallFailed, Code
+from uncork_gateway.protocols.grpc_messages import make, message
+from uncork_gateway.readiness import Readiness
+
+NAME = "grpc.health.v1.Health"
+
+_SERVER = ""
+# A watch keeps the name for as long as the client likes, and needs no API key.
+_LONGEST_NAME = 1024
+_Request: Any = message("grpc.health.v1.HealthCheckRequest")
+
+
+class Health:
+    """Answers health checks, and notifies the clients that watch.
+
+    The calls need no API key, so their answers name nothing that the client has not named.
+
+    Args:
+        models: the models, each of which can be checked by its name.
+        services: full names of the gRPC services that can be checked.
+        unready: returns why nothing can be used now; empty if everything can.
+        readiness: notifies of changes.
+    """
+
+    def __init__(
+        self, models: Models, *, services: Collection[str], unready: Callable[[], str], readiness: Readiness
+    ) -> None:
+        self._models = models
+        self._services = {_SERVER, *services}
+        self._unready = unready
+        self._readiness = readiness
+        self._watches = OpenCalls()
+        self.close = self._watches.close
+
+    def unary(self) -> dict[bytes, UnaryMethod]:
+        """Return the method Check by its path."""
+        return {f"/{NAME}/Check".encode(): UnaryMethod(_Request, self._check, free=True)}
+
+    def streaming(self) -> dict[bytes, StreamingMethod]:
+        """Return the method Watch by its path."""
+        return {f"/{NAME}/Watch".encode(): StreamingMethod(self._watch, free=True)}
+
+    def status(self, name: str) -> str:
+        """Return the status of a name: SERVICE_UNKNOWN, SERVING or NOT_SERVING."""
+        if name not in self._services and name not in self._models:
+            return "SERVICE_UNKNOWN"
+        return "NOT_SERVING" if self._unready() else "SERVING"
+
+    def _check(self, request: Any) -> Message:
+        name = _named(request)
+        status = self.status(name)
+        if status == "SERVICE_UNKNOWN":
+            if not self._models.known:
+                message = "no model is known before a worker is ready"
+                raise Unavailable(message, reason="no_worker", retry_after_s=1)
+            raise CallFailed(
+                f"unknown service {name!r}; check the empty name (the server), the name of a model, or the "
+                "full name of a gRPC service",
+                Code.NOT_FOUND,
+            )
+        return _status(status)
+
+    def _watch(self, stream: CallStream, head: CallHead) -> Call:
+        return _Watch(stream, head, self._watches, self.status, self._readiness)
+
+
+class _Watch(StreamingCall):
+    """Sends a status at once, and each other status after it."""
+
+    def __init__(
+        self,
+        stream: CallStream,
+        head: CallHead,
+        calls: OpenCalls,
+        status: Callable[[str], str],
+        readiness: Readiness,
+    ) -> None:
+        self._status = status
+        self._readiness = readiness
+        self._name: str | None = None
+        self._sent = ""
+        super().__init__(stream, head, _Request, calls)
+
+    def asked(self, request: Any) -> None:
+        if self._name is not None:
+            raise CallFailed("Watch takes one message; the client sent another", Code.INTERNAL)
+        self._name = _named(request)
+        self.on_end = self._readiness.subscribe(self._changed)
+        self._changed()
+
+    def complete(self) -> None:
+        if self._name is None:
+            raise CallFailed("Watch takes one message; the client sent none", Code.INTERNAL)
+
+    def _changed(self) -> None:
+        assert self._name is not None
+        status = self._status(self._name)
+        if status != self._sent:
+            self._sent = status
+            self.send(_status(status))
+
+
+def _status(status: str) -> Message:
+    return make("grpc.health.v1.HealthCheckResponse", status=status)
+
+
+def _named(request: Any) -> str:
+    name: str = request.service
+    if len(name) > _LONGEST_NAME:
+        raise BadRequest(
+            f"the service's name has {len(name)} characters; at most {_LONGEST_NAME} are accepted"
+        )
+    return name

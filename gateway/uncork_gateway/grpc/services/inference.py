@@ -1,0 +1,105 @@
+"""The calls of ``inference.GRPCInferenceService`` about the server and its models."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from google.protobuf.message import Message
+
+from uncork_gateway.grpc.interfaces import UnaryMethod
+from uncork_gateway.grpc.services.models import Models
+from uncork_gateway.grpc.statuses import CallFailed, Code
+from uncork_gateway.pages.models.configuration import config_of
+from uncork_gateway.pages.models.metadata import metadata_of, server_of
+from uncork_gateway.pages.models.statistics import statistics_of
+from uncork_gateway.pages.models.triton import STATISTICS_MOVED, index_of
+from uncork_gateway.protocols.grpc_messages import make, message
+from uncork_gateway.telemetry.metrics import ApiTally
+
+NAME = "inference.GRPCInferenceService"
+
+_MODELS_ARE_APIS = "clients cannot {} models; the models are the APIs of the service, see `uncork reload`"
+_NO_SHARED_MEMORY = "shared memory is not supported; send tensors in the request"
+_SHARED_MEMORY = [
+    f"{kind}SharedMemory{action}"
+    for kind in ("System", "Cuda")
+    for action in ("Status", "Register", "Unregister")
+]
+NOT_SUPPORTED: Mapping[bytes, str] = {
+    f"/{NAME}/{method}".encode(): text
+    for method, text in {
+        "RepositoryModelLoad": _MODELS_ARE_APIS.format("load"),
+        "RepositoryModelUnload": _MODELS_ARE_APIS.format("unload"),
+        "TraceSetting": "clients cannot read or change trace settings; see --traces of `uncork serve`",
+        "LogSettings": "clients cannot read or change log settings; see --log-level of `uncork serve`",
+        **dict.fromkeys(_SHARED_MEMORY, _NO_SHARED_MEMORY),
+    }.items()
+}
+"""Why the gateway lacks a method of Triton's, by path."""
+
+
+class Inference:
+    """Answers from the same values as the HTTP pages of V2 and of Triton's extensions.
+
+    Args:
+        unready: returns why no model can be used now; empty if all can.
+        tally: returns the counts of an API; None if clients may not read them.
+    """
+
+    def __init__(
+        self, models: Models, *, unready: Callable[[], str], tally: Callable[[str], ApiTally] | None
+    ) -> None:
+        self._models = models
+        self._unready = unready
+        self._tally = tally
+
+    def methods(self) -> dict[bytes, UnaryMethod]:
+        """Return the methods by path."""
+        free = {"ServerLive": self._live, "ServerReady": self._ready}
+        others = {
+            "ModelReady": self._model_ready,
+            "ServerMetadata": self._server,
+            "ModelMetadata": self._metadata,
+            "ModelConfig": self._config,
+            "ModelStatistics": self._statistics,
+            "RepositoryIndex": self._index,
+        }
+        methods = {}
+        for name, answer in {**free, **others}.items():
+            request = message(f"inference.{name}Request")
+            methods[f"/{NAME}/{name}".encode()] = UnaryMethod(request, answer, free=name in free)
+        return methods
+
+    def _live(self, request: Any) -> Message:
+        return make("inference.ServerLiveResponse", live=True)
+
+    def _ready(self, request: Any) -> Message:
+        return make("inference.ServerReadyResponse", ready=not self._unready())
+
+    def _model_ready(self, request: Any) -> Message:
+        self._models.find(request.name, request.version)
+        return make("inference.ModelReadyResponse", ready=not self._unready())
+
+    def _server(self, request: Any) -> Message:
+        return make("inference.ServerMetadataResponse", **server_of(statistics=self._tally is not None))
+
+    def _metadata(self, request: Any) -> Message:
+        model = self._models.find(request.name, request.version)
+        return make("inference.ModelMetadataResponse", **metadata_of(model))
+
+    def _config(self, request: Any) -> Message:
+        model = self._models.find(request.name, request.version)
+        return make("inference.ModelConfigResponse", config=config_of(model))
+
+    def _statistics(self, request: Any) -> Message:
+        if self._tally is None:
+            raise CallFailed(f"{STATISTICS_MOVED}; send GET /v2/models/stats there", Code.UNIMPLEMENTED)
+        if request.name:
+            models = [self._models.find(request.name, request.version)]
+        else:
+            models = [model for _, model in sorted(self._models.require().items())]
+        stats = [statistics_of(model.name, self._tally(model.api.name)) for model in models]
+        return make("inference.ModelStatisticsResponse", model_stats=stats)
+
+    def _index(self, request: Any) -> Message:
+        index = index_of(self._models.names, self._unready(), only_ready=request.ready)
+        return make("inference.RepositoryIndexResponse", models=index)

@@ -1,0 +1,92 @@
+"""What the streaming calls of services have in common: bad messages, cancellation, the end at a drain."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from google.protobuf.message import Message
+
+from uncork_gateway.errors import GatewayError, draining, unexpected
+from uncork_gateway.grpc.interfaces import CallHead, CallStream
+from uncork_gateway.grpc.methods import PlainCall
+from uncork_gateway.grpc.statuses import Code
+from uncork_gateway.protocols.grpc_messages import parse
+
+
+class OpenCalls:
+    """The streaming calls that are open. Clients keep them open for as long as they like."""
+
+    def __init__(self) -> None:
+        self._calls: set[StreamingCall] = set()
+        self._is_closed = False
+
+    def add(self, call: StreamingCall) -> None:
+        """Add a call. It ends at once if the others have been ended."""
+        self._calls.add(call)
+        if self._is_closed:
+            call.reject(draining())
+
+    def discard(self, call: StreamingCall) -> None:
+        self._calls.discard(call)
+
+    def close(self) -> None:
+        """End all calls, because the server stops."""
+        self._is_closed = True
+        for call in list(self._calls):
+            call.reject(draining())
+
+
+class StreamingCall(PlainCall, ABC):
+    """A streaming call of a service.
+
+    Args:
+        request: the class of the client's messages.
+        calls: the open calls, of which this is one until it ends.
+    """
+
+    def __init__(self, stream: CallStream, head: CallHead, request: type[Message], calls: OpenCalls) -> None:
+        super().__init__(stream, head)
+        self._request = request
+        self._calls = calls
+        self.on_end: Callable[[], object] = lambda: None
+        """Called when the call is over, for whatever reason."""
+        calls.add(self)
+
+    @abstractmethod
+    def asked(self, request: Any) -> None:
+        """Answer a message; it may raise :class:`GatewayError`, which ends the call."""
+
+    def complete(self) -> None:
+        """Accept the end of the client's messages; it may raise :class:`GatewayError`."""
+        self._stream.finish(Code.OK)
+        self._finished(HTTPStatus.OK)
+
+    def send(self, message: Message) -> None:
+        self._stream.send(message.SerializeToString())
+
+    # What the connection reports
+
+    def message_received(self, message: bytes) -> None:
+        super().message_received(message)
+        if self._is_finished:
+            return
+        try:
+            self.asked(parse(self._request, message))
+        except Exception as error:
+            self.reject(error if isinstance(error, GatewayError) else unexpected(error))
+
+    def end_received(self) -> None:
+        if self._is_finished:
+            return
+        try:
+            self.complete()
+        except GatewayError as error:
+            self.reject(error)
+
+    def _finished(self, status: int, code: Code = Code.OK) -> None:
+        super()._finished(status, code)
+        self._calls.discard(self)
+        self.on_end()

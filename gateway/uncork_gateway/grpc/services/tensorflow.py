@@ -1,0 +1,72 @@
+"""The calls of TensorFlow Serving's services about models."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message import Message
+
+from uncork_gateway.dialects.rest import SIGNATURE
+from uncork_gateway.dialects.v2 import VERSION
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.grpc.interfaces import UnaryMethod
+from uncork_gateway.grpc.services.models import Models
+from uncork_gateway.pages.models.metadata import signature_of, version_status_of
+from uncork_gateway.protocols.grpc_messages import make, message
+
+_PACKAGE = "tensorflow.serving"
+PREDICTION = f"{_PACKAGE}.PredictionService"
+MODEL = f"{_PACKAGE}.ModelService"
+
+_ONLY_FIELD = "signature_def"
+_ONLY_PREDICT = "{} is not supported; call Predict"
+NOT_SUPPORTED: Mapping[bytes, str] = {
+    **{
+        f"/{PREDICTION}/{name}".encode(): _ONLY_PREDICT.format(name)
+        for name in ("Classify", "Regress", "MultiInference", "PredictStreamed")
+    },
+    b"/tensorflow.serving.SessionService/SessionRun": _ONLY_PREDICT.format("SessionRun"),
+    f"/{MODEL}/HandleReloadConfigRequest".encode(): (
+        "clients cannot change the configuration; the models are the APIs of the service, see `uncork reload`"
+    ),
+}
+"""Why the gateway lacks a method of TensorFlow Serving's, by path."""
+
+
+class TensorFlow:
+    """Answers from the same values as the HTTP pages of TensorFlow Serving.
+
+    Args:
+        ready: returns whether the models can be used now.
+    """
+
+    def __init__(self, models: Models, *, ready: Callable[[], bool]) -> None:
+        self._models = models
+        self._ready = ready
+
+    def methods(self) -> dict[bytes, UnaryMethod]:
+        """Return the methods by path."""
+        metadata = message(f"{_PACKAGE}.GetModelMetadataRequest")
+        status = message(f"{_PACKAGE}.GetModelStatusRequest")
+        return {
+            f"/{PREDICTION}/GetModelMetadata".encode(): UnaryMethod(metadata, self._metadata),
+            f"/{MODEL}/GetModelStatus".encode(): UnaryMethod(status, self._status),
+        }
+
+    def _metadata(self, request: Any) -> Message:
+        model = self._models.find_spec(request.model_spec)
+        if set(request.metadata_field) != {_ONLY_FIELD}:
+            fields = ", ".join(map(repr, request.metadata_field)) or "nothing"
+            raise BadRequest(f"metadata_field must be [{_ONLY_FIELD!r}], not {fields}")
+        # As JSON: before protobuf 6.30, constructors take no dictionaries in maps of messages.
+        described = {"signature_def": {SIGNATURE: signature_of(model)}}
+        signatures = ParseDict(described, message(f"{_PACKAGE}.SignatureDefMap")())
+        url = f"type.googleapis.com/{_PACKAGE}.SignatureDefMap"
+        packed = {"type_url": url, "value": signatures.SerializeToString()}
+        spec = {"name": model.name, "version": {"value": int(VERSION)}}
+        return make(f"{_PACKAGE}.GetModelMetadataResponse", model_spec=spec, metadata={_ONLY_FIELD: packed})
+
+    def _status(self, request: Any) -> Message:
+        self._models.find_spec(request.model_spec)
+        status = version_status_of(ready=self._ready())
+        return make(f"{_PACKAGE}.GetModelStatusResponse", model_version_status=[status])

@@ -1,0 +1,39 @@
+"""The response messages of ModelStreamInfer."""
+
+from uncork_gateway.dialects.v2 import VERSION
+from uncork_gateway.protocols.grpc.values import varint
+from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.protocols.tensor_rows import OUTPUT
+from uncork_gateway.protocols.tensors import prefixed
+
+FINAL = "triton_final_response"
+WANTS_FINAL = "triton_enable_empty_final_response"
+
+_Response = message("inference.ModelInferResponse")
+_StreamResponse = message("inference.ModelStreamInferResponse")
+_INFER_RESPONSE = b"\x12"
+"""The tag of ``infer_response``, field 2."""
+
+
+def of_answer(response: bytes, values: bytes = b"") -> bytes:
+    """Return the message with a serialized ModelInferResponse, which may be in two parts."""
+    # Parsing and writing it again would copy its tensors twice.
+    return b"%b%b%b%b" % (_INFER_RESPONSE, varint(len(response) + len(values)), response, values)
+
+
+def of_piece(data: bytes | None, *, model: str, request_id: str) -> bytes:
+    """Return the message with a piece of a streamed answer, as one element of BYTES; None: the end of it."""
+    response = _Response(model_name=model, model_version=VERSION, id=request_id)
+    response.parameters[FINAL].bool_param = data is None
+    if data is not None:
+        response.outputs.add(name=OUTPUT, datatype="BYTES", shape=[1])
+        response.raw_output_contents.append(prefixed([data]))
+    return of_answer(response.SerializeToString())
+
+
+def of_error(text: str, *, request_id: str) -> bytes:
+    """Return the message with an error in place of an answer."""
+    failed = _StreamResponse(error_message=text)
+    failed.infer_response.id = request_id
+    written: bytes = failed.SerializeToString()
+    return written

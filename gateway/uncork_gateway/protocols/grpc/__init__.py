@@ -1,0 +1,1 @@
+"""Messages of gRPC: their tables, and conversion between them and tensors."""

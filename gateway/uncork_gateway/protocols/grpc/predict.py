@@ -1,0 +1,165 @@
+"""TensorFlow Serving's Predict: its messages, and the tensors in them."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from uncork_dispatcher.plural import plural
+from uncork_gateway.protocols.grpc.values import add_rest, add_values, read_values
+from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.protocols.tensors import (
+    Tensor,
+    check_kind,
+    check_values,
+    malformed,
+)
+from uncork_gateway.protocols.v2 import rows_of
+from uncork_gateway.protocols.wire import Unmergeable
+
+METHOD = b"/tensorflow.serving.PredictionService/Predict"
+TYPES = {
+    "BOOL": "DT_BOOL",
+    **{f"{kind}INT{bits}": f"DT_{kind}INT{bits}" for kind in ("", "U") for bits in (8, 16, 32, 64)},
+    "FP16": "DT_HALF",
+    "BF16": "DT_BFLOAT16",
+    "FP32": "DT_FLOAT",
+    "FP64": "DT_DOUBLE",
+    "BYTES": "DT_STRING",
+}
+"""TensorFlow's name of each datatype."""
+
+VALUE_FIELDS = {
+    "BOOL": "bool_val",
+    **dict.fromkeys(("INT8", "INT16", "INT32", "UINT8", "UINT16"), "int_val"),
+    "INT64": "int64_val",
+    "UINT32": "uint32_val",
+    "UINT64": "uint64_val",
+    "FP16": "half_val",
+    "BF16": "half_val",
+    "FP32": "float_val",
+    "FP64": "double_val",
+    "BYTES": "string_val",
+}
+"""The field of TensorProto that has the values of each datatype."""
+_NUMBERS = message("tensorflow.TensorProto").DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_name
+_DATATYPES = {_NUMBERS[name].number: datatype for datatype, name in TYPES.items()}
+# The last value stands for all that are missing. Without a limit, a small message could fill the memory.
+_MOST_REPEATED_BYTES = 2**20
+
+
+class PredictRequest(NamedTuple):
+    """A request.
+
+    Attributes:
+        inputs: all in binary, by name.
+        rows: the length of the first axis of every input.
+        wanted: names of requested outputs, if the client names any.
+    """
+
+    inputs: list[Tensor]
+    rows: int
+    wanted: list[str]
+
+
+def read_request(request: Any) -> PredictRequest:
+    """Read a PredictRequest.
+
+    Raises:
+        Malformed: if it contradicts itself.
+        Unmergeable: if it has no rows, its inputs have different numbers of rows, or a tensor is of a kind
+            that has no rows of bytes.
+    """
+    inputs = read_tensors(request.inputs)
+    return PredictRequest(inputs, rows_of(inputs), list(dict.fromkeys(request.output_filter)))
+
+
+def read_tensors(tensors: Mapping[str, Any]) -> list[Tensor]:
+    """Read the tensors of a request or a response, all into binary, by name.
+
+    Raises:
+        Malformed: if a tensor is invalid, or its data does not match it.
+        Unmergeable: if a tensor is of a kind that has no rows of bytes.
+    """
+    left_bytes = _MOST_REPEATED_BYTES
+    read = []
+    for name in sorted(tensors):
+        tensor, repeated_bytes = _read_tensor(name, tensors[name], left_bytes)
+        left_bytes -= repeated_bytes
+        read.append(tensor)
+    return read
+
+
+def add_tensors(added: Any, tensors: Iterable[Tensor], *, typed: bool) -> None:
+    """Write binary tensors into the map of a request or a response.
+
+    Args:
+        added: the map.
+        tensors: the tensors.
+        typed: whether to write numbers into fields of their type, not as bytes.
+    """
+    for tensor in tensors:
+        proto = added[tensor.name]
+        add_rest(proto, tensor)
+        proto.dtype = _NUMBERS[TYPES[tensor.datatype]].number
+        proto.tensor_shape.SetInParent()  # a scalar has a shape, too
+        for length in tensor.shape:
+            proto.tensor_shape.dim.add(size=length)
+        if typed or tensor.datatype == "BYTES":
+            add_values(proto, VALUE_FIELDS[tensor.datatype], tensor)
+        else:
+            proto.tensor_content = tensor.data
+
+
+def _read_tensor(name: str, proto: Any, left_bytes: int) -> tuple[Tensor, int]:
+    """Return a tensor, and how many bytes of it are repetitions of its last value."""
+    datatype = _datatype(name, proto)
+    if proto.tensor_shape.unknown_rank:
+        raise malformed(name, "its shape must be known, got unknown_rank")
+    shape = tuple([dim.size for dim in proto.tensor_shape.dim])
+    check_kind(name, datatype, shape)
+    field = VALUE_FIELDS[datatype]
+    for each, _ in proto.ListFields():
+        if each.name.endswith("_val") and each.name != field:
+            raise malformed(name, f"values of {TYPES[datatype]} must be in {field}, got {each.name}")
+    tensor = Tensor(name, datatype, shape, "binary", proto.tensor_content)
+    values = getattr(proto, field)
+    if not tensor.data:
+        return _with_values(tensor, values, left_bytes)
+    if values:
+        raise malformed(name, f"it has both tensor_content and {field}; send only one")
+    if datatype == "BYTES":
+        raise Unmergeable(f"tensor {name!r}: strings must be in string_val, got tensor_content")
+    check_values(tensor)
+    return tensor, 0
+
+
+def _with_values(tensor: Tensor, values: Sequence[Any], left_bytes: int) -> tuple[Tensor, int]:
+    wanted, given = math.prod(tensor.shape), len(values)
+    if given > wanted or (wanted and not given):
+        raise Unmergeable(
+            f"tensor {tensor.name!r}: shape {list(tensor.shape)} of {TYPES[tensor.datatype]} needs "
+            f"{plural(wanted, 'value')} in {VALUE_FIELDS[tensor.datatype]}, or fewer, of which the last one "
+            f"is repeated, got {given}"
+        )
+    data = read_values(tensor.name, tensor.datatype, values)
+    if given == wanted:
+        return msgspec.structs.replace(tensor, data=data), 0
+    last = read_values(tensor.name, tensor.datatype, values[-1:])
+    repeated_bytes = (wanted - given) * len(last)
+    if repeated_bytes > left_bytes:
+        raise Unmergeable(
+            f"tensor {tensor.name!r}: the last value may be repeated to at most {_MOST_REPEATED_BYTES} bytes "
+            f"in all tensors; send all {plural(wanted, 'value')}"
+        )
+    return msgspec.structs.replace(tensor, data=data + last * (wanted - given)), repeated_bytes
+
+
+def _datatype(name: str, proto: Any) -> str:
+    datatype = _DATATYPES.get(proto.dtype)
+    if datatype is None:
+        value = type(proto).DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_number.get(proto.dtype)
+        got = str(proto.dtype) if value is None else value.name
+        raise Unmergeable(f"tensor {name!r}: dtype must be one of {', '.join(TYPES.values())}, got {got}")
+    return datatype

@@ -1,0 +1,136 @@
+"""ModelInfer of the Open Inference Protocol V2: its messages, and the tensors in them."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from uncork_dispatcher.plural import plural
+from uncork_gateway.protocols.grpc.values import add_rest, add_values, read_values
+from uncork_gateway.protocols.tensors import Malformed, Tensor, check_kind, check_values, malformed
+from uncork_gateway.protocols.v2 import CLASSIFICATION, refuse_sequence, refuse_shared_memory, rows_of
+
+METHOD = b"/inference.GRPCInferenceService/ModelInfer"
+
+CONTENTS = {
+    "BOOL": "bool_contents",
+    **{f"INT{bits}": "int_contents" for bits in (8, 16, 32)},
+    "INT64": "int64_contents",
+    **{f"UINT{bits}": "uint_contents" for bits in (8, 16, 32)},
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
+}
+"""The fields of InferTensorContents by datatype. Halves have none: they must be raw."""
+
+
+class InferRequest(NamedTuple):
+    """A request.
+
+    Attributes:
+        inputs: all in binary.
+        rows: the length of the first axis of every input.
+        typed: whether values are in fields of their own type, not raw.
+        wanted: names of requested outputs, if the client names any.
+        classified: those whose top classes the client wants (Triton's classification).
+    """
+
+    id: str
+    inputs: list[Tensor]
+    rows: int
+    typed: bool
+    wanted: list[str]
+    classified: list[str]
+
+
+def read_request(request: Any) -> InferRequest:
+    """Read a ModelInferRequest.
+
+    Raises:
+        Malformed: if it contradicts itself.
+        Unmergeable: if it belongs to a sequence, uses shared memory, has no rows, or its inputs have
+            different numbers of rows.
+    """
+    refuse_sequence(request.parameters)
+    for tensor in (*request.inputs, *request.outputs):
+        refuse_shared_memory(tensor.name, tensor.parameters)
+    raw = request.raw_input_contents
+    inputs = read_tensors(request.inputs, raw, "raw_input_contents")
+    wanted = list(dict.fromkeys([output.name for output in request.outputs]))
+    classified = [output.name for output in request.outputs if _classifies(output.parameters)]
+    return InferRequest(request.id, inputs, rows_of(inputs), not raw, wanted, classified)
+
+
+def read_tensors(described: Sequence[Any], raw: Sequence[bytes], raw_name: str) -> list[Tensor]:
+    """Read the tensors of a request or a response, all into binary.
+
+    Args:
+        described: the tensors.
+        raw: their data, if it is not with them.
+        raw_name: the field of ``raw``.
+
+    Raises:
+        Malformed: if a tensor is invalid, or its data does not match it.
+    """
+    if raw and len(raw) != len(described):
+        names = ", ".join(repr(each.name) for each in described) or "none"
+        raise Malformed(
+            f"{raw_name} must have an element for each tensor ({names}), got {plural(len(raw), 'element')}"
+        )
+    tensors = []
+    for at, each in enumerate(described):
+        shape = tuple(each.shape)
+        check_kind(each.name, each.datatype, shape)
+        data = _raw_data(each, raw[at], raw_name) if raw else _typed_data(each, raw_name)
+        tensor = Tensor(each.name, each.datatype, shape, "binary", data)
+        check_values(tensor)
+        tensors.append(tensor)
+    return tensors
+
+
+def add_tensors(described: Any, raw: Any, tensors: Iterable[Tensor], *, typed: bool) -> None:
+    """Write binary tensors into the fields of a request or a response.
+
+    Raw data is all or nothing, so typed tensors become raw if one is of a datatype without a field.
+    """
+    tensors = list(tensors)
+    typed = typed and all(tensor.datatype in CONTENTS for tensor in tensors)
+    for tensor in tensors:
+        added = described.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+        add_rest(added, tensor)
+        if typed:
+            add_values(added.contents, CONTENTS[tensor.datatype], tensor)
+        else:
+            raw.append(tensor.data)
+
+
+def _raw_data(described: Any, data: bytes, raw_name: str) -> bytes:
+    if described.contents.ListFields():
+        raise malformed(described.name, f"it has both contents and {raw_name}; send only one")
+    return data
+
+
+def _typed_data(described: Any, raw_name: str) -> bytes:
+    name, datatype = described.name, described.datatype
+    field = CONTENTS.get(datatype)
+    if field is None:
+        raise malformed(name, f"{datatype} has no typed contents; send it in {raw_name}")
+    for each, _ in described.contents.ListFields():
+        if each.name != field:
+            raise malformed(name, f"values of {datatype} must be in {field}, got {each.name}")
+    values = getattr(described.contents, field)
+    wanted = math.prod(described.shape)
+    if len(values) != wanted:
+        raise malformed(
+            name,
+            f"shape {list(described.shape)} of {datatype} needs {plural(wanted, 'value')} in {field}, or "
+            f"{raw_name}, got {len(values)}",
+        )
+    return read_values(name, datatype, values)
+
+
+def _classifies(parameters: Any) -> bool:
+    if CLASSIFICATION not in parameters:  # reading a map adds what is missing
+        return False
+    classes = parameters[CLASSIFICATION]
+    return bool(getattr(classes, classes.WhichOneof("parameter_choice") or "int64_param"))

@@ -1,0 +1,212 @@
+"""Messages with tensors whose requests can share a call, whichever protocol they belong to."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.grpc.values import REST
+from uncork_gateway.protocols.grpc_messages import parse
+from uncork_gateway.protocols.tensor_replies import join_outputs, split_outputs
+from uncork_gateway.protocols.tensors import Malformed, Tensor, concatenate, cut_rows
+from uncork_gateway.protocols.wire import Content, Unmergeable, WrongReply
+
+
+class Parsed(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of a request or a reply.
+
+    Attributes:
+        id: of the request; empty if there is none.
+        rest: everything but id and tensors, serialized.
+        tensors: inputs or outputs, all in binary. Their only parameter is what else the message says of them,
+            serialized.
+        typed: whether values are in fields of their own type.
+    """
+
+    id: str = ""
+    rest: bytes
+    tensors: list[Tensor]
+    typed: bool
+
+
+class TensorRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, or a part of one.
+
+    Attributes:
+        message: as the client sent it; None for a part.
+        rows: the length of the first axis of every input.
+        key: requests with the same key share calls.
+        size_bytes: of the message, or of the inputs of a part.
+    """
+
+    message: bytes | None
+    parsed: Parsed
+    rows: int
+    key: Hashable
+    size_bytes: int
+
+
+class TensorReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The share of a reply for one request, or for a part of one.
+
+    Attributes:
+        parsed: the share; or the message as it came, if the call had only this request.
+        rows: of the request.
+    """
+
+    parsed: Parsed | bytes
+    rows: int
+
+
+class TensorWire(ABC):
+    """Merges and splits along the first axis of tensors; see :class:`~uncork_gateway.protocols.wire.Wire`.
+
+    Content is a serialized message, without headers. A request that does not share its call is passed on as
+    it came, and so is the reply. Requests with different parameters do not share calls: a parameter of gRPC
+    cannot be a list with a value for each request.
+
+    Attributes:
+        method: the path of the method.
+        request: the class of its requests.
+        response: the class of its responses.
+    """
+
+    method: bytes
+    request: Any
+    response: Any
+
+    @abstractmethod
+    def read_request(self, message: Any) -> Parsed:
+        """Read a request, and take from the message what is not the rest.
+
+        Raises:
+            BadRequest: if it is malformed.
+            Unmergeable: if it must be passed on unchanged, alone.
+        """
+
+    @abstractmethod
+    def read_reply(self, message: Any) -> Parsed:
+        """Read a reply, and take from the message what is not the rest.
+
+        Raises:
+            BadRequest, Unmergeable: if its tensors cannot be split.
+        """
+
+    @abstractmethod
+    def write_request(self, parsed: Parsed) -> bytes:
+        """Return a serialized request."""
+
+    @abstractmethod
+    def write_reply(self, parsed: Parsed) -> bytes:
+        """Return a serialized reply."""
+
+    @abstractmethod
+    def model_of(self, message: Any) -> str:
+        """Return the name of the model that a request is for."""
+
+    def parse(self, content: Content) -> TensorRequest:
+        return self.request_of(self.read(content.body), content.body)
+
+    def read(self, message: bytes) -> Any:
+        """Return a request message.
+
+        Raises:
+            BadRequest: if it is none.
+        """
+        return parse(self.request, message)
+
+    def request_of(self, message: Any, serialized: bytes) -> TensorRequest:
+        """Return the request in a message, which is not a message to use after that.
+
+        Raises:
+            BadRequest: if it is malformed.
+            Unmergeable: if it must be passed on unchanged, alone.
+        """
+        parsed = self.read_request(message)
+        inputs = [
+            (each.name, each.datatype, each.shape[1:], *each.parameters.values()) for each in parsed.tensors
+        ]
+        return TensorRequest(
+            message=serialized,
+            parsed=parsed,
+            rows=parsed.tensors[0].shape[0],
+            key=(self.method, parsed.rest, parsed.typed, *inputs),
+            size_bytes=len(serialized),
+        )
+
+    def cut(self, request: TensorRequest, most_rows: int) -> list[TensorRequest]:
+        if request.rows <= most_rows:
+            return [request]
+        return [
+            TensorRequest(
+                message=None,
+                parsed=replace(request.parsed, tensors=inputs),
+                rows=rows,
+                key=request.key,
+                size_bytes=sum([len(tensor.data) for tensor in inputs]),
+            )
+            for rows, inputs in cut_rows(request.parsed.tensors, request.rows, most_rows)
+        ]
+
+    def merge(self, requests: Sequence[TensorRequest]) -> Content:
+        """Merge requests with one key, with a new id if there are several."""
+        first = requests[0]
+        if len(requests) == 1:
+            return Content(first.message or self.write_request(first.parsed))
+        inputs = zip(*[request.parsed.tensors for request in requests], strict=True)
+        merged = replace(first.parsed, id=uuid4().hex, tensors=list(map(concatenate, inputs)))
+        return Content(self.write_request(merged))
+
+    def split(self, reply: Content, requests: Sequence[TensorRequest]) -> list[TensorReply]:
+        if len(requests) == 1:
+            return [TensorReply(parsed=reply.body, rows=requests[0].rows)]
+        parsed, rows = self._opened(reply.body), [request.rows for request in requests]
+        try:
+            shares = split_outputs(parsed.tensors, rows)
+        except Malformed as error:
+            raise WrongReply(str(error)) from error
+        return [
+            TensorReply(parsed=replace(parsed, tensors=share), rows=count)
+            for share, count in zip(shares, rows, strict=True)
+        ]
+
+    def join(self, parts: Sequence[TensorReply]) -> TensorReply:
+        if len(parts) == 1:
+            return parts[0]
+        opened, rows = [self._opened(part.parsed) for part in parts], [part.rows for part in parts]
+        try:
+            outputs = join_outputs([each.tensors for each in opened], rows)
+        except Malformed as error:
+            raise WrongReply(str(error)) from error
+        return TensorReply(parsed=replace(opened[0], tensors=outputs), rows=sum(rows))
+
+    def render(self, reply: TensorReply, request: TensorRequest, *, batch_id: str) -> Content:
+        """Write the answer to one request, with its own id. The batch id is in the metadata of the call."""
+        if isinstance(reply.parsed, bytes):
+            return Content(reply.parsed)
+        return Content(self.write_reply(replace(reply.parsed, id=request.parsed.id)))
+
+    def _opened(self, reply: Parsed | bytes) -> Parsed:
+        if isinstance(reply, Parsed):
+            return reply
+        try:
+            return self.read_reply(parse(self.response, reply))
+        except (BadRequest, Unmergeable) as error:
+            raise WrongReply(str(error)) from error
+
+
+def rest_of(message: Any, *fields: str) -> bytes:
+    """Return a message without these fields, serialized: the same bytes for equal messages."""
+    for field in fields:
+        message.ClearField(field)
+    rest: bytes = message.SerializeToString(deterministic=True)
+    return rest
+
+
+def with_rest(tensor: Tensor, rest: bytes) -> Tensor:
+    """Return a tensor with what else a message says of it."""
+    return replace(tensor, parameters={REST: rest}) if rest else tensor

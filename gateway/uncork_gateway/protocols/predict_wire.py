@@ -1,0 +1,60 @@
+"""TensorFlow Serving's Predict: calls that share one call to a model server."""
+
+from typing import Any
+
+from uncork_gateway.protocols.grpc.predict import (
+    METHOD,
+    VALUE_FIELDS,
+    add_tensors,
+    read_request,
+    read_tensors,
+)
+from uncork_gateway.protocols.grpc.wire import Parsed, TensorWire, rest_of, with_rest
+from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.protocols.tensors import Tensor
+
+
+class PredictWire(TensorWire):
+    """Merged requests have ``tensor_content``, whatever the clients sent; answers stay as they come."""
+
+    method = METHOD
+    request = message("tensorflow.serving.PredictRequest")
+    response = message("tensorflow.serving.PredictResponse")
+
+    def model_of(self, message: Any) -> str:
+        name: str = message.model_spec.name
+        return name
+
+    def read_request(self, message: Any) -> Parsed:
+        inputs = _with_rests(read_request(message).inputs, message.inputs)
+        return Parsed(rest=rest_of(message, "inputs"), tensors=inputs, typed=False)
+
+    def read_reply(self, message: Any) -> Parsed:
+        outputs = read_tensors(message.outputs)
+        typed = not any(message.outputs[output.name].tensor_content for output in outputs)
+        outputs = _with_rests(outputs, message.outputs)
+        return Parsed(rest=rest_of(message, "outputs"), tensors=outputs, typed=typed)
+
+    def write_request(self, parsed: Parsed) -> bytes:
+        request = self.request.FromString(parsed.rest)
+        add_tensors(request.inputs, parsed.tensors, typed=False)
+        serialized: bytes = request.SerializeToString()
+        return serialized
+
+    def write_reply(self, parsed: Parsed) -> bytes:
+        response = self.response.FromString(parsed.rest)
+        add_tensors(response.outputs, parsed.tensors, typed=parsed.typed)
+        serialized: bytes = response.SerializeToString()
+        return serialized
+
+
+def _with_rests(tensors: list[Tensor], protos: Any) -> list[Tensor]:
+    return [
+        with_rest(
+            tensor,
+            rest_of(
+                protos[tensor.name], "dtype", "tensor_shape", "tensor_content", VALUE_FIELDS[tensor.datatype]
+            ),
+        )
+        for tensor in tensors
+    ]

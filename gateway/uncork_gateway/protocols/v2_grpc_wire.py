@@ -1,0 +1,56 @@
+"""ModelInfer of the Open Inference Protocol V2: calls of gRPC that share one call to a model server."""
+
+from typing import Any
+
+from uncork_gateway.protocols.grpc.v2 import METHOD, add_tensors, read_request, read_tensors
+from uncork_gateway.protocols.grpc.wire import Parsed, TensorWire, rest_of, with_rest
+from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.protocols.tensors import Tensor
+
+_TENSOR = ("name", "datatype", "shape", "contents")
+
+
+class V2GrpcWire(TensorWire):
+    """Raw and typed requests do not share calls, because model servers answer them in kind."""
+
+    method = METHOD
+    request = message("inference.ModelInferRequest")
+    response = message("inference.ModelInferResponse")
+
+    def model_of(self, message: Any) -> str:
+        name: str = message.model_name
+        return name
+
+    def read_request(self, message: Any) -> Parsed:
+        request = read_request(message)
+        inputs = _with_rests(request.inputs, message.inputs)
+        rest = rest_of(message, "id", "inputs", "raw_input_contents")
+        return Parsed(id=request.id, rest=rest, tensors=inputs, typed=request.typed)
+
+    def read_reply(self, message: Any) -> Parsed:
+        raw = message.raw_output_contents
+        outputs = read_tensors(message.outputs, raw, "raw_output_contents")
+        outputs, typed = _with_rests(outputs, message.outputs), not raw
+        return Parsed(
+            rest=rest_of(message, "id", "outputs", "raw_output_contents"), tensors=outputs, typed=typed
+        )
+
+    def write_request(self, parsed: Parsed) -> bytes:
+        request = self.request.FromString(parsed.rest)
+        request.id = parsed.id
+        add_tensors(request.inputs, request.raw_input_contents, parsed.tensors, typed=parsed.typed)
+        serialized: bytes = request.SerializeToString()
+        return serialized
+
+    def write_reply(self, parsed: Parsed) -> bytes:
+        response = self.response.FromString(parsed.rest)
+        response.id = parsed.id
+        add_tensors(response.outputs, response.raw_output_contents, parsed.tensors, typed=parsed.typed)
+        serialized: bytes = response.SerializeToString()
+        return serialized
+
+
+def _with_rests(tensors: list[Tensor], described: Any) -> list[Tensor]:
+    return [
+        with_rest(tensor, rest_of(each, *_TENSOR)) for tensor, each in zip(tensors, described, strict=True)
+    ]

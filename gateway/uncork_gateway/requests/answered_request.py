@@ -1,0 +1,119 @@
+"""One request in the dispatcher, from its arrival to its answer, whatever carries it."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from uncork_dispatcher import DispatchError, RequestResult
+from uncork_gateway.errors import CLIENT_GONE, GatewayError, from_dispatcher, unexpected
+from uncork_gateway.headers import Header
+from uncork_gateway.interfaces import Observers, Span
+from uncork_gateway.telemetry.metrics import ApiTally, ProtocolName
+
+
+class AnsweredRequest(ABC):
+    """Answers a request once, with a result or an error, and counts, logs and traces it.
+
+    Args:
+        observers: the access log and the traces of its connection.
+        target: for the access log and the span.
+        trace: the headers that name its trace.
+    """
+
+    protocol: ClassVar[ProtocolName]
+    timeout_header: ClassVar[str]
+    """The header with which clients of the protocol limit their time."""
+
+    # Class attributes, because most requests never change them.
+    _is_answered = False
+    _answer: RequestResult[Any] | None = None
+    """The dispatcher's answer, if the request was executed."""
+    _rows = 0
+    """Number of rows, once the body has been read."""
+    _size = 0
+    """Bytes of the body."""
+    _span: Span | None = None
+    _grpc_status = ""
+    """The name of the code that a gRPC call ended with."""
+
+    def __init__(self, observers: Observers, target: bytes, trace: Sequence[Header]) -> None:
+        self._arrived = time.perf_counter()
+        self._observers = observers
+        self._target = target
+        if observers.traces is not None:
+            self._span = observers.traces.begin_request(target, trace)
+
+    @property
+    @abstractmethod
+    def _executor(self) -> str:
+        """The kind of backend, in a word for clients."""
+
+    @property
+    @abstractmethod
+    def _tally(self) -> ApiTally | None:
+        """The counters of its answer; None if no API is known."""
+
+    @abstractmethod
+    def _finish(self, answer: RequestResult[Any]) -> None:
+        """Send the dispatcher's answer. The client gets exceptions instead."""
+
+    @abstractmethod
+    def _refuse(self, failure: GatewayError) -> None:
+        """Send an error."""
+
+    @abstractmethod
+    def _withdraw(self) -> None:
+        """Cancel the request in the dispatcher."""
+
+    @abstractmethod
+    def _batch_id(self, batch: int) -> str:
+        """Return the id under which clients and logs know a batch."""
+
+    def answered(self, answer: RequestResult[Any]) -> None:
+        """Send the result, or the error that this raises."""
+        self._answer = answer
+        try:
+            self._finish(answer)
+        except Exception as error:
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """Send an error; after the answer, only log internal errors."""
+        failure = self._failure(error)
+        if not self._is_answered:
+            self._refuse(failure)
+
+    def disconnect(self) -> None:
+        """Cancel the request: its client has gone."""
+        if not self._is_answered:
+            self._is_answered = True
+            self._withdraw()
+            self._count(CLIENT_GONE)
+
+    def _failure(self, error: Exception) -> GatewayError:
+        if isinstance(error, DispatchError):
+            error = from_dispatcher(error, executor=self._executor, timeout=self.timeout_header)
+        return error if isinstance(error, GatewayError) else unexpected(error)
+
+    def _count(self, status: int, *, is_refusal: bool = False) -> None:
+        seconds = time.perf_counter() - self._arrived
+        tally, answer, access_log = self._tally, self._answer, self._observers.access_log
+        if tally is not None:
+            tally.answered(status, seconds, self._rows, is_refusal=is_refusal, protocol=self.protocol)
+        if access_log is not None:
+            batch_id = "" if answer is None else self._batch_id(answer.batch.start.batch)
+            access_log.request(
+                "POST",
+                self._target,
+                status,
+                seconds,
+                size=self._logged_bytes(),
+                batch_id=batch_id,
+                grpc_status=self._grpc_status,
+            )
+        if self._span is not None:
+            self._span.end(status, answer)
+
+    def _logged_bytes(self) -> int:
+        return self._size

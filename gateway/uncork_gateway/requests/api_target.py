@@ -1,0 +1,72 @@
+"""An API of the service as the destination of requests, whatever their protocol."""
+
+from collections.abc import Hashable
+from dataclasses import KW_ONLY, dataclass
+
+from uncork_dispatcher import AsyncDispatcher, RequestResult
+from uncork_dispatcher.jobs import Waiter
+from uncork_gateway.codecs import Marshalled
+from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.errors import Refused, Unavailable
+from uncork_gateway.requests.batch_headers import BatchHeaders
+from uncork_gateway.telemetry.metrics import ApiTally
+
+
+@dataclass(eq=False)
+class ApiTarget:
+    """An API that requests are submitted to."""
+
+    executor = "worker"
+    removed = False
+
+    api: str
+    _: KW_ONLY
+    dispatcher: AsyncDispatcher[Marshalled, HandlerResult]
+    tally: ApiTally
+    batch_headers: BatchHeaders
+
+    def remove(self) -> None:
+        """Reject requests that are still arriving: the dispatcher and the metrics have forgotten the API."""
+        self.removed, self.tally = True, ApiTally()
+
+    def submit(
+        self,
+        waiter: Waiter[HandlerResult],
+        payload: Marshalled,
+        *,
+        client_timeout_s: float,
+        source: Hashable,
+        flow: Hashable,
+    ) -> int:
+        """Queue a request, and return its number in the dispatcher.
+
+        Raises:
+            Unavailable: if the API was removed.
+            RequestShed: if the request was shed at once.
+        """
+        if self.removed:
+            raise Unavailable("this API was removed", reason="api_removed", retry_after_s=1)
+        return self.dispatcher.submit(
+            waiter,
+            self.api,
+            payload,
+            rows=payload.rows,
+            cost=payload.cost,
+            size_bytes=len(payload.body),
+            key=payload.key,
+            client_timeout_s=client_timeout_s,
+            source=source,
+            flow=flow,
+        )
+
+
+def accepted(answer: RequestResult[HandlerResult]) -> HandlerResult:
+    """Return the result of a request.
+
+    Raises:
+        Refused: if the handler rejected the request.
+    """
+    result = answer.result
+    if result.status != 200 and not result.content_type:
+        raise Refused(result.body.decode(), result.status)
+    return result

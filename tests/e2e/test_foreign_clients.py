@@ -1,0 +1,42 @@
+"""KServe's clients and ovmsclient, each in an environment of its own, against a service of ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.server import ROOT, Server, serving
+
+pytestmark = pytest.mark.slow
+
+# The first run installs the client.
+_BOUND_S = 900
+
+
+@pytest.fixture(scope="module")
+def digits() -> Iterator[Server]:
+    """The example, trained."""
+    example = ROOT / "examples/digits"
+    subprocess.run([sys.executable, str(example / "train.py")], check=True, capture_output=True)
+    with serving(f"{example / 'service.py'}:Digits", "--grpc-port", "0") as server:
+        yield server
+
+
+def test_every_call_of_kserves_clients_is_answered(digits: Server) -> None:
+    run("kserve-client", digits.base, "digits", digits.grpc)
+
+
+def test_every_call_of_ovmsclient_is_answered(digits: Server) -> None:
+    run("ovms-client", digits.grpc, "digits")
+
+
+def run(script: str, *arguments: str) -> None:
+    """Run a script, which fails if an answer is wrong; skip where its client cannot be installed."""
+    command = [str(ROOT / "scripts" / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_BOUND_S, check=False)
+    if "pip cannot install" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stdout + done.stderr

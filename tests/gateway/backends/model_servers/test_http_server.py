@@ -1,0 +1,78 @@
+"""One HTTP server: headers, Retry-After."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uncork_gateway.backends.model_servers.http_server import end_to_end, retry_after_s
+
+NOW = datetime(2024, 2, 29, 12, 0, tzinfo=UTC)
+
+
+def retry_after(value: bytes) -> float:
+    """Return the seconds that a Retry-After means."""
+    return retry_after_s([(b"date", b"17"), (b"retry-after", value)], now=NOW)
+
+
+def test_headers_of_a_connection_stay_with_it() -> None:
+    headers = [
+        (b"Connection", b"close, X-Private"),
+        (b"X-PRIVATE", b"1"),
+        (b"Transfer-Encoding", b"chunked"),
+        (b"Content-Length", b"5"),
+        (b"Host", b"a"),
+        (b"Content-Type", b"text/plain"),
+        (b"X-Twice", b"1"),
+        (b"X-Twice", b"2"),
+    ]
+    assert end_to_end(headers) == (
+        (b"content-type", b"text/plain"),
+        (b"x-twice", b"1"),
+        (b"x-twice", b"2"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (b"7", 7),
+        (b"0", 0),
+        (b"3600", 30),
+        (b"9" * 5000, 30),
+        (b"-1", 0),
+        (b"1.5", 0),
+        (b"soon", 0),
+        (b"", 0),
+        (b"Thu, 29 Feb 2024 12:00:12 GMT", 12),
+        (b"Thu, 29 Feb 2024 12:00:12 -0000", 12),
+        (b"Thu, 29 Feb 2024 11:59:59 GMT", 0),
+        (b"Fri, 01 Mar 2024 12:00:00 GMT", 30),
+        (b"Thu, 32 Feb 2024 12:00:12 GMT", 0),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(value: bytes, seconds: float) -> None:
+    """Limited to 0 to 30 s; an invalid value counts as 0."""
+    assert retry_after(value) == seconds
+
+
+def test_no_retry_after_is_none() -> None:
+    assert retry_after_s([(b"date", b"Thu, 29 Feb 2024 12:00:12 GMT")], now=NOW) == 0
+
+
+@given(st.integers(-100, 100), st.integers(-12, 12))
+def test_a_date_means_the_same_as_seconds(seconds: int, zone: int) -> None:
+    when = (NOW + timedelta(seconds=seconds)).astimezone(tz=_zone(zone))
+    assert retry_after(format_datetime(when).encode()) == min(max(seconds, 0), 30)
+
+
+@given(st.binary(max_size=40) | st.text("0123456789 ,:-+GMTadeFNovJan", max_size=40).map(str.encode))
+def test_any_retry_after_is_from_0_to_30(value: bytes) -> None:
+    """No value raises an error."""
+    assert 0 <= retry_after(value) <= 30
+
+
+def _zone(hours: int) -> timezone:
+    return timezone(timedelta(hours=hours))

@@ -1,0 +1,219 @@
+"""Batches as calls to model servers: what is sent, who gets which reply, and failures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.gateway.backends.lines import TEXT, bodies, sent, shout
+from tests.gateway.backends.model_servers.fake_server import Call, Reply
+from tests.gateway.backends.model_servers.merged_stage import NOW, stage
+from tests.gateway.running import turns
+from uncork_dispatcher import BatchResult, WorkerLost
+from uncork_gateway.backends.model_servers.merged_calls import Part
+from uncork_gateway.backends.model_servers.server import ServerResponse
+from uncork_gateway.errors import BadGateway
+from uncork_gateway.protocols.wire import Content
+
+
+async def test_a_batch_is_one_call() -> None:
+    """Rows are in order, with the passed headers; each request gets its own rows."""
+    async with stage() as on:
+        ran = await on.run(sent("a b"), sent("c"), sent("d e f"))
+
+        assert ran == BatchResult([Part(b"A B"), Part(b"C"), Part(b"D E F")], "worked")
+        (call,) = on.server.calls
+        assert (call.target, call.body) == (b"/shout?loud=1", b"a\nb\nc\nd\ne\nf")
+        assert call.header(b"content-type") == b"text/plain"
+        assert call.header(b"authorization") == b"me"
+        assert call.header(b"x-request-timeout-ms") is None
+        assert on.slots.out == [1]
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "header"),
+    [
+        ([NOW + 0.25, NOW + 1.5009], b"1500"),
+        ([NOW - 5], b"1"),
+        ([NOW + 0.25, math.inf], None),
+    ],
+)
+async def test_the_time_that_is_left_is_passed_on(expires_at: Sequence[float], header: bytes | None) -> None:
+    """That of the most patient client, at least a millisecond; none if a client sets no limit."""
+    async with stage() as on:
+        await on.run(*(sent("a", expires_at=at) for at in expires_at))
+        assert on.server.calls[0].header(b"x-request-timeout-ms") == header
+
+
+@pytest.mark.parametrize("status", [201, 301, 401, 403, 404, 405, 429, 502, 503, 504])
+async def test_an_answer_that_is_nobodys_fault_is_relayed_to_all(status: int) -> None:
+    async with stage() as on:
+        ran = await on.run(sent("a"), sent(str(status)), sent("b"))
+
+        relayed = ServerResponse(status, (TEXT,), b"no: %d" % status)
+        assert ran == BatchResult([relayed] * 3, "failed")
+        assert len(on.asked) == 1
+
+
+async def test_headers_that_tell_a_client_what_to_do_are_relayed() -> None:
+    kept = (
+        (b"content-type", b"application/octet-stream"),
+        (b"inference-header-content-length", b"2"),
+        (b"content-encoding", b"br"),
+        (b"retry-after", b"0"),
+        (b"www-authenticate", b"Bearer"),
+    )
+    dropped = ((b"set-cookie", b"a=1"), (b"x-request-id", b"5"), (b"date", b"today"), (b"etag", b"1"))
+
+    async with stage(lambda call: Reply(b"\x00", 503, kept + dropped)) as on:
+        ran = await on.run(sent("a"))
+        assert ran.results == [ServerResponse(503, kept, b"\x00")]
+
+
+# Replies that cannot be split
+
+
+def one_line(call: Call) -> Reply:
+    """A model without batching: it has one answer for many rows."""
+    return Reply(b"-".join(call.body.split()), 200, (TEXT, (b"date", b"x"), (b"x-of-the-call", b"1")))
+
+
+async def test_a_reply_that_cannot_be_dealt_out_is_asked_for_one_by_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each request is sent unchanged and gets the whole answer. The log says so once."""
+    async with stage(one_line) as on:
+        for _ in range(2):
+            ran = await on.run(sent("a b"), sent("c", expires_at=NOW + 2))
+            headers = (TEXT, (b"x-of-the-call", b"1"))
+            assert ran == BatchResult(
+                [ServerResponse(200, headers, b"a-b"), ServerResponse(200, headers, b"c")], "failed"
+            )
+
+        merged, first, second = on.server.calls[:3]
+        assert (merged.body, first.body, second.body) == (b"a\nb\nc", b"a b", b"c")
+        assert first.target == b"/shout?loud=1"
+        assert first.header(b"x-of") == b"a b"
+        assert first.header(b"x-request-timeout-ms") is None
+        assert first.header(b"authorization") is None  # the client sent none
+        assert first.header(b"host") != b"proxy"
+        assert second.header(b"x-request-timeout-ms") == b"2000"
+    assert caplog.messages == [
+        "'/shout?loud=1': cannot split the response to a merged call: it has 1 lines;"
+        " sending its requests individually, without batching"
+    ]
+
+
+async def test_one_request_alone_is_asked_again_as_it_came() -> None:
+    """Merging may have changed too much."""
+    async with stage(one_line) as on:
+        assert bodies((await on.run(sent("a b"))).results) == ["200 a-b"]
+        assert on.asked == ["a\nb", "a b"]
+
+
+async def test_a_part_of_a_request_is_asked_for_alone() -> None:
+    """It has no original; if its own reply is invalid too, the client gets that error."""
+    async with stage(one_line) as on:
+        ran = await on.run(sent("a", part=True), sent("b c", part=True), sent("d"))
+
+        assert bodies(ran.results) == ["A".lower(), "502 it has 1 lines", "200 d"]
+        assert isinstance(ran.results[1], BadGateway)
+        assert ran.status == "failed"
+        assert on.asked == ["a\nb\nc\nd", "a", "b\nc", "d"]
+
+
+async def test_a_part_that_is_refused_alone_gets_that_answer() -> None:
+    def script(call: Call) -> Reply:
+        return Reply(b"", 200) if b"\n" in call.body else shout(call)
+
+    async with stage(script) as on:
+        ran = await on.run(sent("400", part=True), sent("404", part=True), sent("a", part=True))
+        assert bodies(ran.results) == ["400 no: 400", "404 no: 404", "A"]
+
+
+async def test_nothing_is_asked_again_if_that_could_do_harm() -> None:
+    """The call was executed and must not be repeated."""
+    async with stage(one_line, idempotent=False) as on:
+        ran = await on.run(sent("a"), sent("b"))
+        assert bodies(ran.results) == ["502 it has 1 lines"] * 2
+        assert len(on.asked) == 1
+
+
+# Failures
+
+
+async def test_a_connection_that_breaks_loses_the_batch_and_the_slot() -> None:
+    async with stage(lambda call: Reply(b"A", missing=1)) as on:
+        with pytest.raises(WorkerLost, match="RemoteProtocolError"):
+            await on.run(sent("a"))
+        assert await on.slots.number(1) == [2]
+        on.server.script = shout
+        assert (await on.run(sent("b"))).results == [Part(b"B")]
+
+
+async def test_a_connection_that_breaks_in_a_search_loses_the_batch() -> None:
+    async with stage() as on:
+        batch = [sent("a"), sent("400")]
+        on.server.script = lambda call: Reply(b"", missing=1) if b"\n" not in call.body else shout(call)
+        with pytest.raises(WorkerLost):
+            await on.run(*batch)
+
+
+async def test_a_fault_of_ours_ends_the_batch() -> None:
+    class BrokenWire:
+        def merge(self, requests: Sequence[Any]) -> Content:
+            raise KeyError("ours")
+
+    async with stage() as on:
+        with pytest.raises(KeyError, match="ours"):
+            await on.run(sent("a")._replace(wire=BrokenWire()))  # type: ignore[arg-type]
+        assert (await on.run(sent("b"))).results == [Part(b"B")]
+        assert on.slots.out == [1]
+
+
+async def test_a_wire_that_deals_out_too_little_is_a_fault_of_ours() -> None:
+    """No request gets the answer to another."""
+
+    class ShortWire(type(sent("a").wire)):  # type: ignore[misc]
+        def split(self, reply: Content, requests: Sequence[Any]) -> list[bytes]:
+            return [b"A"]
+
+    async with stage() as on:
+        with pytest.raises(ValueError, match="argument 2 is longer"):
+            await on.run(sent("a")._replace(wire=ShortWire()), sent("b"))
+
+
+async def test_a_batch_that_is_abandoned_hangs_up() -> None:
+    async with stage(lambda call: None) as on:
+        ended = on.start(sent("a"))
+        await on.server.called.wait()
+        on.merged.abandon(7, 1)
+        on.slots.out.remove(1)
+        await on.server.hung_up.wait()
+        assert await on.slots.number(1) == [2]
+        assert not ended.done()
+
+        on.server.script = shout
+        assert (await on.run(sent("b"))).results == [Part(b"B")]
+
+
+async def test_a_batch_can_be_abandoned_before_it_has_begun() -> None:
+    async with stage() as on:
+        ended = on.start(sent("a"))
+        on.merged.abandon(7, 1)
+        on.slots.out.remove(1)
+        assert await on.slots.number(1) == [2]
+        await turns()
+        assert (ended.done(), on.asked) == (False, [])
+
+
+async def test_closing_cancels_what_runs() -> None:
+    async with stage(lambda call: None) as on:
+        ended = on.start(sent("a"))
+        await on.server.called.wait()
+        await on.merged.close()
+        await on.server.hung_up.wait()
+        assert not ended.done()

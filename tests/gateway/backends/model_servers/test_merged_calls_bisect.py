@@ -1,0 +1,172 @@
+"""One bad request among many: it is found, and the others are answered."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.gateway.backends.lines import TEXT, bodies, sent, shout
+from tests.gateway.backends.model_servers.fake_server import Call, Reply
+from tests.gateway.backends.model_servers.merged_stage import stage
+from uncork_dispatcher import BatchResult
+from uncork_gateway.backends.model_servers.merged_calls import CallResult, Part
+from uncork_gateway.backends.model_servers.refused_calls import accepted_rows, bisect, groups
+from uncork_gateway.backends.model_servers.server import CallStatus, ServerResponse
+
+
+@pytest.mark.parametrize("status", [400, 413, 422, 500])
+async def test_one_bad_request_does_not_fail_its_neighbours(status: int) -> None:
+    """It is found with 12 calls among 64, and gets the answer to itself alone."""
+    async with stage() as on:
+        batch = [sent(f"a{at}") for at in range(64)]
+        batch[37] = sent(f"b {status} c")
+        ran = await on.run(*batch)
+
+        answers = bodies(ran.results)
+        assert answers.pop(37) == f"{status} no: {status}"
+        assert answers == [f"A{at}" for at in range(64) if at != 37]
+        assert ran.status == "failed"
+        assert len(on.asked) == 13
+        assert on.asked[-1] == f"b\n{status}\nc"
+        assert on.slots.out == [1]
+
+
+async def test_a_bad_request_alone_gets_its_answer() -> None:
+    async with stage() as on:
+        ran = await on.run(sent("400"))
+        assert ran == BatchResult([ServerResponse(400, (TEXT,), b"no: 400")], "failed")
+        assert len(on.asked) == 1
+
+
+async def test_a_server_that_refuses_everything_is_not_asked_for_long() -> None:
+    """After more than four groups of one level were refused, and one request alone."""
+    async with stage(lambda call: Reply(b"%d" % len(call.body.split()), 500)) as on:
+        ran = await on.run(*(sent(f"a{at}") for at in range(64)))
+        assert bodies(ran.results) == ["500 1", *["500 8"] * 63]
+        assert len(on.asked) == 1 + 2 + 4 + 8 + 1
+
+
+async def test_a_server_that_cannot_run_merged_calls_is_asked_for_each_request() -> None:
+    """Such as one whose model has no axis for batches; a request that is at fault itself gets its error."""
+
+    def script(call: Call) -> Reply:
+        return shout(call) if len(call.body.split()) == 1 else Reply(b"unexpected shape", 400)
+
+    async with stage(script) as on:
+        ran = await on.run(*(sent("400" if at == 20 else f"a{at}") for at in range(32)))
+        assert bodies(ran.results) == ["400 no: 400" if at == 20 else f"A{at}" for at in range(32)]
+        assert len(on.asked) == 1 + 2 + 4 + 8 + 32
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_call_with_more_rows_than_the_server_accepts_is_divided(idempotent: bool) -> None:
+    """Even if nothing may be repeated, because the call has not run."""
+
+    def script(call: Call) -> Reply:
+        rows = len(call.body.split())
+        text = b'{"error":"[request id: 1] inference request batch-size must be <= 4 for \'m\'"}'
+        return Reply(text, 400) if rows > 4 else shout(call)
+
+    limits: list[tuple[str, int]] = []
+    async with stage(
+        script, idempotent=idempotent, limited=lambda api, rows: limits.append((api, rows))
+    ) as on:
+        ran = await on.run(*(sent(each) for each in ("a b", "c d", "e f g", "h i", "j k l m n", "o", "400")))
+        answers = bodies(ran.results)
+        assert limits == [("api", 4)]
+        assert [len(call.split()) for call in on.asked][:5] == [16, 4, 3, 2, 5]
+    assert answers[:4] == ["A B", "C D", "E F G", "H I"]
+    assert answers[4].startswith("400 ")
+    assert answers[5:] == ["O" if idempotent else "400 no: 400", "400 no: 400"]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("[request id: <id_unknown>] inference request batch-size must be <= 8 for 'm'", 8),
+        ("Task size 65 is larger than maximum input batch size 64", 64),
+        ("inference request batch-size must be >= 1 for 'm'", None),
+        ("a bad row", None),
+    ],
+)
+def test_the_rows_that_a_server_accepts_are_read_from_its_text(text: str, rows: int | None) -> None:
+    assert accepted_rows(ServerResponse(400, (), b"", CallStatus(3, text))) == rows
+    assert accepted_rows(ServerResponse(400, (), f'{{"error":"{text}"}}'.encode())) == rows
+
+
+@given(rows=st.lists(st.integers(1, 9), min_size=1), most=st.integers(1, 12))
+def test_groups_have_all_requests_in_order_and_not_too_many_rows(rows: list[int], most: int) -> None:
+    found = groups(rows, most)
+    assert [at for group in found for at in group] == list(range(len(rows)))
+    for group in found:
+        assert len(group) == 1 or sum(rows[at] for at in group) <= most
+    for one, other in itertools.pairwise(found):
+        assert sum(rows[at] for at in one) + rows[other.start] > most
+
+
+async def test_what_is_not_idempotent_is_not_searched() -> None:
+    async with stage(idempotent=False) as on:
+        ran = await on.run(sent("a"), sent("500"))
+        assert bodies(ran.results) == ["500 no: 500"] * 2
+        assert len(on.asked) == 1
+
+
+async def test_a_search_ends_where_it_is_nobodys_fault() -> None:
+    def script(call: Call) -> Reply:
+        return Reply(b"slower", 429) if call.body == b"a\n400" else shout(call)
+
+    async with stage(script) as on:
+        ran = await on.run(sent("a"), sent("400"), sent("b"), sent("c"))
+        assert bodies(ran.results) == ["429 slower", "429 slower", "B", "C"]
+        assert on.asked == ["a\n400\nb\nc", "a\n400", "b\nc"]
+
+
+def _refusal(number: int) -> ServerResponse:
+    return ServerResponse(400, (), b"%d" % number)
+
+
+@given(st.integers(1, 300).flatmap(lambda count: st.tuples(st.just(count), st.integers(0, count - 1))))
+async def test_one_culprit_costs_two_calls_a_level(case: tuple[int, int]) -> None:
+    count, culprit = case
+    asked: list[range] = []
+
+    async def ask(group: range) -> list[CallResult] | ServerResponse:
+        asked.append(group)
+        return _refusal(len(group)) if culprit in group else [Part(at) for at in group]
+
+    answers = await bisect(range(count), _refusal(count), ask)
+
+    expected: list[CallResult] = [Part(at) for at in range(count)]
+    expected[culprit] = _refusal(1)
+    assert answers == expected
+    assert len(asked) <= 2 * math.ceil(math.log2(count))
+
+
+@given(
+    st.integers(1, 100).flatmap(lambda count: st.tuples(st.just(count), st.sets(st.integers(0, count - 1))))
+)
+async def test_a_search_tells_everybody_something_true(case: tuple[int, set[int]]) -> None:
+    """Up to four bad requests are all found; with more, no request gets an answer to others."""
+    count, culprits = case
+    told: dict[int, bytes] = dict.fromkeys(range(count), b"%d" % count)
+    calls = Counter[int]()
+
+    async def ask(group: range) -> list[CallResult] | ServerResponse:
+        calls.update(group)
+        if not culprits.intersection(group):
+            return [Part(at) for at in group]
+        told.update(dict.fromkeys(group, b"%d" % len(group)))
+        return _refusal(len(group))
+
+    answers = await bisect(range(count), _refusal(count), ask)
+
+    for at, answer in enumerate(answers):
+        assert answer in (Part(at), ServerResponse(400, (), told[at]))
+        if len(culprits) <= 4:
+            assert answer == (_refusal(1) if at in culprits else Part(at)) or count == 1
+    assert all(count <= 7 for count in calls.values())

@@ -1,0 +1,139 @@
+"""The dispatcher in front of merged calls, and servers that die, hang and ask for a pause."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.gateway.backends.lines import bodies, sent, shout
+from tests.gateway.backends.model_servers.fake_server import Call, Reply, fake_server
+from tests.gateway.backends.model_servers.servers_stage import Slots, assert_no_task_left
+from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchTimedOut, RequestResult
+from uncork_gateway.backends.model_servers.addresses import read_addresses
+from uncork_gateway.backends.model_servers.http_server import http_servers
+from uncork_gateway.backends.model_servers.merged_calls import CallResult, MergedCalls, Sent
+from uncork_gateway.backends.model_servers.servers import Servers
+
+
+class Listener:
+    """Passes slots on to a dispatcher that is made later."""
+
+    def __init__(self) -> None:
+        self.dispatcher: AsyncDispatcher[Sent, CallResult] | None = None
+        self.slots = Slots()
+
+    def worker_ready(self, worker: int) -> None:
+        assert self.dispatcher is not None
+        self.dispatcher.worker_ready(worker)
+        self.slots.worker_ready(worker)
+
+    def worker_lost(self, worker: int) -> None:
+        assert self.dispatcher is not None
+        self.dispatcher.worker_lost(worker)
+        self.slots.worker_lost(worker)
+
+    def health_changed(self) -> None:
+        self.slots.health_changed()
+
+
+@contextlib.asynccontextmanager
+async def dispatching(
+    *urls: str, concurrency: int = 1, timeout_s: float = 60
+) -> AsyncIterator[tuple[AsyncDispatcher[Sent, CallResult], Listener]]:
+    """A dispatcher in front of servers."""
+    listener = Listener()
+    made = http_servers(read_addresses(urls), concurrency=concurrency)
+    servers = Servers(made, concurrency=concurrency, timeout_s=60, listener=listener)
+    merged = MergedCalls(servers)
+    dispatcher = listener.dispatcher = AsyncDispatcher(merged)
+    dispatcher.set_api(
+        ApiRules(name="api", goal_s=60, max_batch_rows=8, policy="fixed:1", timeout_s=timeout_s)
+    )
+    servers.start()
+    await listener.slots.number(concurrency * len(urls))
+    try:
+        yield dispatcher, listener
+    finally:
+        await dispatcher.drain()
+        await merged.close()
+        await servers.close()
+        assert_no_task_left()
+
+
+async def ask(dispatcher: AsyncDispatcher[Sent, CallResult], *texts: str) -> list[str]:
+    """Return each caller's answer, or the name of its error."""
+    calls = (dispatcher.call("api", one, rows=one.request.rows) for one in map(sent, texts))
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    return [bodies([end.result])[0] if isinstance(end, RequestResult) else type(end).__name__ for end in ends]
+
+
+async def test_a_server_that_dies_in_a_call_is_replaced_by_another() -> None:
+    def die(call: Call) -> Reply:
+        dying.refuse()
+        return Reply(b"A", missing=1)
+
+    async with (
+        fake_server(die) as dying,
+        fake_server(shout) as healthy,
+        dispatching(dying.url, healthy.url) as (dispatcher, _),
+    ):
+        assert await ask(dispatcher, "a", "b") == ["A", "B"]
+        assert await ask(dispatcher, "c", "d") == ["C", "D"]
+        assert len(dying.calls) == 1
+
+
+async def test_a_batch_that_breaks_its_server_three_times_fails() -> None:
+    async with (
+        fake_server(lambda call: Reply(missing=1)) as one,
+        fake_server(lambda call: Reply(missing=1)) as two,
+        dispatching(one.url, two.url) as (dispatcher, _),
+    ):
+        assert await ask(dispatcher, "a") == ["WorkerLost"]
+        assert len(one.calls) + len(two.calls) == 3
+
+
+async def test_a_batch_that_takes_too_long_is_given_up_and_the_server_used_again() -> None:
+    async with (
+        fake_server(lambda call: None) as server,
+        dispatching(server.url, timeout_s=0.01) as (dispatcher, _),
+    ):
+        with pytest.raises(BatchTimedOut):
+            await dispatcher.call("api", sent("a"))
+        server.script = shout
+        dispatcher.set_api(ApiRules(name="api"))
+        assert await ask(dispatcher, "b") == ["B"]
+
+
+async def test_many_callers_over_several_servers_get_their_own_answers() -> None:
+    """Some are bad, some have several rows; no server exceeds its concurrency."""
+    async with (
+        fake_server(shout) as one,
+        fake_server(shout) as two,
+        dispatching(one.url, two.url, concurrency=2) as (dispatcher, listener),
+    ):
+        texts = [f"a{at} b{at}" if at % 3 else f"c{at}" for at in range(100)]
+        texts[50] = "400"
+        expected = [text.upper() for text in texts]
+        expected[50] = "400 no: 400"
+        assert await ask(dispatcher, *texts) == expected
+        assert len(one.calls) > 5
+        assert len(two.calls) > 5
+        assert max(call.connection for call in one.calls + two.calls) <= 2
+        assert listener.slots.lost == []
+
+
+async def test_a_server_that_asks_for_rest_while_requests_are_held() -> None:
+    """The next batch goes to the other server; only the first batch gets the 503."""
+    async with (
+        fake_server(lambda call: Reply(b"busy", 503, ((b"retry-after", b"9"),))) as busy,
+        fake_server(shout) as free,
+        dispatching(busy.url, free.url) as (dispatcher, _),
+    ):
+        answers = await ask(dispatcher, *(f"a{at}" for at in range(64)))
+        assert Counter(answers)["503 busy"] == 8
+        assert len(set(answers)) == 57
+        assert len(busy.calls) == 1

@@ -1,0 +1,168 @@
+"""Which servers get calls, how many, and what happens to slots; on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.gateway.backends.model_servers.servers_stage import Stage, VirtualServers
+from tests.gateway.running import turns
+from uncork_dispatcher import WorkerLost
+from uncork_gateway.protocols.wire import Content
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def ok(host: str, path: str) -> httpx.Response:
+    """Answer with the host."""
+    return httpx.Response(200, content=host.encode())
+
+
+def least_loaded(on: Stage) -> str | None:
+    """Return the address of the least loaded server."""
+    server = on.servers.least_loaded()
+    return None if server is None else str(server.url)
+
+
+async def test_the_least_loaded_server_gets_the_call() -> None:
+    """Of equally loaded servers, the least recently used one."""
+
+    async def slow(host: str, path: str) -> httpx.Response:
+        await asyncio.sleep(float(path[1:]))
+        return httpx.Response(200)
+
+    servers = VirtualServers(slow)
+    async with servers.stage("a", "b", "c", concurrency=2) as on:
+        slots = await on.slots.number(6)
+        await asyncio.gather(*(on.call(slot, target=b"/1") for slot in slots[:2]))
+        calls = [asyncio.ensure_future(on.call(slots[0], target=b"/9"))]  # c, used never
+        await turns()
+        calls += [asyncio.ensure_future(on.call(slots[at], target=b"/1")) for at in (1, 2)]
+        await asyncio.sleep(2)  # c runs one still
+        calls += [asyncio.ensure_future(on.call(slots[at], target=b"/9")) for at in (1, 2, 3, 4, 5)]
+        await asyncio.gather(*calls)
+    assert [host for host, _ in servers.calls] == [*"ab", *"cab", *"ab", *"cab"]
+
+
+async def test_requests_without_a_slot_get_the_least_loaded_server() -> None:
+    """Even when all servers are full; none if none is healthy."""
+    servers = VirtualServers(ok)
+    async with servers.stage("a", "b", health_interval_s=1) as on:
+        assert least_loaded(on) is None
+        first, second = await on.slots.number(2)
+        assert [least_loaded(on) for _ in range(3)] == ["http://a", "http://b", "http://a"]
+        on.servers.take(first)
+        assert [least_loaded(on) for _ in range(2)] == ["http://a"] * 2
+        on.servers.take(second)
+        assert [least_loaded(on) for _ in range(2)] == ["http://b", "http://a"]
+        servers.ill = {"a"}
+        await asyncio.sleep(1.5)
+        assert least_loaded(on) == "http://b"
+        on.servers.give_back(first)
+        on.servers.give_back(second)
+
+
+async def test_a_call_under_way_outlives_the_illness_of_its_server() -> None:
+    """Its slot is taken back when it ends; healthy servers keep their slots."""
+    ends = asyncio.Event()
+
+    async def held(host: str, path: str) -> httpx.Response:
+        if host == "a":
+            await ends.wait()
+        return httpx.Response(200, content=host.encode())
+
+    servers = VirtualServers(held)
+    async with servers.stage("a", "b", health_interval_s=1) as on:
+        first, second = await on.slots.number(2)
+        call = asyncio.ensure_future(on.call(first))
+        await turns()
+        servers.ill = {"a"}
+        await asyncio.sleep(2)
+        assert on.slots.out == [first, second]
+        for _ in range(2):
+            assert (await on.call(second)).body == b"b"
+            await turns()
+        ends.set()
+        assert (await call).body == b"a"
+        await turns()
+        assert len(on.slots.out) == 1
+        assert (await on.call(on.slots.out[0])).body == b"b"
+
+
+async def test_a_batch_moves_on_when_its_server_falls_ill_between_two_calls() -> None:
+    """To another server with room; without one, the batch is lost."""
+    resting: set[str] = set()
+
+    async def script(host: str, path: str) -> httpx.Response:
+        return httpx.Response(503 if host in resting else 200, headers={"retry-after": "9"})
+
+    servers = VirtualServers(script)
+    async with servers.stage("a", "b", health_interval_s=100) as on:
+        slot, _ = await on.slots.number(2)
+        on.servers.take(slot)
+        resting |= {"a"}
+        for status in (503, 200):
+            response = await on.servers.call(slot, b"/", Content(b""))
+            assert response.status == status
+        assert on.slots.out == [slot]
+        resting |= {"b"}
+        assert (await on.servers.call(slot, b"/", Content(b""))).status == 503
+        with pytest.raises(WorkerLost, match=r"no server is available; http://a: returned 503.*http://b: "):
+            await on.servers.call(slot, b"/", Content(b""))
+        on.servers.give_back(slot)
+        assert [server.running for server in on.servers.all] == [0, 0]
+    assert [host for host, _ in servers.calls] == ["a", "b", "b"]
+
+
+async def test_a_slot_that_was_dropped_cannot_be_given_back() -> None:
+    async with VirtualServers(ok).stage("a") as on:
+        (slot,) = await on.slots.number(1)
+        on.servers.take(slot)
+        on.servers.drop(slot)
+        on.slots.out.remove(slot)
+        on.servers.give_back(slot)
+        on.servers.drop(slot)
+        await turns()
+        assert len(on.slots.out) == 1
+        assert on.slots.out != [slot]
+        assert [server.running for server in on.servers.all] == [0]
+
+
+def _step() -> st.SearchStrategy[tuple[str, int]]:
+    return st.tuples(st.sampled_from(["take", "give_back", "drop", "ill", "well", "wait"]), st.integers(0, 5))
+
+
+@settings(max_examples=60)
+@given(steps=st.lists(_step(), max_size=40), concurrency=st.integers(1, 3))
+async def test_idle_slots_are_free_capacity(steps: list[tuple[str, int]], concurrency: int) -> None:
+    """After any sequence of events; no server ever exceeds its concurrency."""
+    servers = VirtualServers(ok)
+    async with servers.stage("a", "b", concurrency=concurrency, health_interval_s=0.5) as on:
+        busy: list[int] = []
+        for what, which in steps:
+            idle = [slot for slot in on.slots.out if slot not in busy]
+            if what == "take" and idle:
+                busy.append(idle[which % len(idle)])
+                on.servers.take(busy[-1])
+            elif what == "give_back" and busy:
+                on.servers.give_back(busy.pop(which % len(busy)))
+            elif what == "drop" and busy:
+                slot = busy.pop(which % len(busy))
+                on.servers.drop(slot)
+                on.slots.out.remove(slot)
+            elif what in ("ill", "well"):
+                (servers.ill.add if what == "ill" else servers.ill.discard)("ab"[which % 2])
+            elif what == "wait":
+                await asyncio.sleep(which)
+            await turns()
+            every = on.servers.all
+            free = sum(concurrency - server.running for server in every if server.healthy)
+            assert len(on.slots.out) - len(busy) == free
+            assert all(0 <= server.running <= concurrency for server in every)
+            assert sum(server.running for server in every) == len(busy)
+        for slot in busy:
+            on.servers.give_back(slot)

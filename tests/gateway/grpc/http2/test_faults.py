@@ -1,0 +1,454 @@
+"""What clients may not do: every broken rule ends the stream or the connection, with the right code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hpack import Encoder
+
+from tests.gateway.grpc.http2.peer import LIMITS, Peer, Server, Wire, headers, message, read_frames
+from uncork_gateway.grpc.http2 import frames
+from uncork_gateway.grpc.http2.frames import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HAS_PRIORITY,
+    HEADERS,
+    PADDED,
+    PING,
+    PRIORITY,
+    PUSH_PROMISE,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    ErrorCode,
+    frame,
+)
+
+pytestmark = pytest.mark.virtual_time
+
+START = frames.PREFACE + frames.settings({})
+HANG = Encoder().encode(headers(b"/t.T/Hang"))
+OPEN = frames.headers(1, HANG, ends=False)
+HALF = frames.headers(1, HANG, ends=True)
+PROTOCOL, SIZE, FLOW = ErrorCode.PROTOCOL_ERROR, ErrorCode.FRAME_SIZE_ERROR, ErrorCode.FLOW_CONTROL_ERROR
+CALM, CLOSED = ErrorCode.ENHANCE_YOUR_CALM, ErrorCode.STREAM_CLOSED
+
+
+def setting(name: int, value: int) -> bytes:
+    return frames.settings({name: value})
+
+
+def goaways(wire: Wire) -> list[tuple[int, int, str]]:
+    """Return code, last stream and text of each GOAWAY."""
+    return [
+        (int.from_bytes(data[4:8], "big"), int.from_bytes(data[:4], "big"), data[8:].decode())
+        for kind, _, _, data in read_frames(wire.received)
+        if kind == GOAWAY
+    ]
+
+
+def resets(wire: Wire) -> list[tuple[int, int]]:
+    """Return stream and code of each RST_STREAM."""
+    return [
+        (number, int.from_bytes(data, "big"))
+        for kind, _, number, data in read_frames(wire.received)
+        if kind == RST_STREAM
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        # Sizes
+        (bytes((0, 0x40, 1, DATA, 0, 0, 0, 0, 1)), SIZE),
+        (frame(SETTINGS, 0, 0, bytes(5)), SIZE),
+        (frame(SETTINGS, ACK, 0, bytes(6)), SIZE),
+        (frame(PING, 0, 0, bytes(7)), SIZE),
+        (OPEN + frame(RST_STREAM, 0, 1, bytes(3)), SIZE),
+        (OPEN + frame(WINDOW_UPDATE, 0, 1, bytes(5)), SIZE),
+        (frame(GOAWAY, 0, 0, bytes(7)), SIZE),
+        (frame(HEADERS, END_HEADERS | HAS_PRIORITY, 1, bytes(4)), SIZE),
+        (OPEN + frame(DATA, PADDED, 1), SIZE),
+        # Streams
+        (frame(DATA, 0, 0, bytes(20)), PROTOCOL),
+        (frame(HEADERS, END_HEADERS, 0, HANG), PROTOCOL),
+        (frame(PRIORITY, 0, 0, bytes(5)), PROTOCOL),
+        (frame(RST_STREAM, 0, 0, bytes(4)), PROTOCOL),
+        (frame(SETTINGS, 0, 1), PROTOCOL),
+        (frame(PING, 0, 1, bytes(8)), PROTOCOL),
+        (frame(GOAWAY, 0, 1, bytes(8)), PROTOCOL),
+        (frames.headers(2, HANG, ends=True), PROTOCOL),
+        (frame(DATA, 0, 1, bytes(20)), PROTOCOL),
+        (frame(RST_STREAM, 0, 1, bytes(4)), PROTOCOL),
+        (frames.window_update(1, 1), PROTOCOL),
+        (OPEN + frames.reset(1, 8) + frames.headers(1, HANG, ends=True), CLOSED),
+        # Frames that may not come, or not there
+        (frame(PUSH_PROMISE, END_HEADERS, 1, bytes(4) + HANG), PROTOCOL),
+        (frame(CONTINUATION, END_HEADERS, 1, HANG), PROTOCOL),
+        (frame(HEADERS, 0, 1, HANG[:5]) + frame(PING, 0, 0, bytes(8)), PROTOCOL),
+        (frame(HEADERS, 0, 1, HANG[:5]) + frame(CONTINUATION, END_HEADERS, 3, HANG[5:]), PROTOCOL),
+        (frame(HEADERS, 0, 1, HANG[:5]) + frame(99, 0, 1), PROTOCOL),
+        # Padding
+        (OPEN + frame(DATA, PADDED, 1, b"\x14" + bytes(19)), PROTOCOL),
+        (frame(HEADERS, END_HEADERS | PADDED, 1, b"\xff" + HANG), PROTOCOL),
+        # Settings
+        (setting(frames.ENABLE_PUSH, 2), PROTOCOL),
+        (setting(frames.INITIAL_WINDOW_SIZE, 2**31), FLOW),
+        (setting(frames.MAX_FRAME_SIZE, 16_383), PROTOCOL),
+        (setting(frames.MAX_FRAME_SIZE, 2**24), PROTOCOL),
+        # Windows
+        (frames.window_update(0, 0), PROTOCOL),
+        (frames.window_update(0, 2**31 - 1), FLOW),
+        (
+            HALF + frames.window_update(1, 2**31 - 1 - 65_535) + setting(frames.INITIAL_WINDOW_SIZE, 65_536),
+            FLOW,
+        ),
+        # Header blocks
+        (frame(HEADERS, END_HEADERS, 1, b"\xff\xff\xff\xff\xff"), ErrorCode.COMPRESSION_ERROR),
+        (frame(HEADERS, END_HEADERS, 1, b"\xc7"), ErrorCode.COMPRESSION_ERROR),
+        (frame(HEADERS, END_HEADERS, 1, b"\x00\x05ab"), ErrorCode.COMPRESSION_ERROR),
+        (frame(HEADERS, END_HEADERS, 1, b"\x3f\xff\xff\x07"), ErrorCode.COMPRESSION_ERROR),
+        (frame(HEADERS, END_HEADERS, 1, b"\0\x01a\x7f\xf3\x7e" + b"b" * 16_370), CALM),
+        (frame(HEADERS, 0, 1, bytes(16_000)) + frame(CONTINUATION, 0, 1, bytes(400)), CALM),
+    ],
+)
+async def test_errors_of_connections(sent: bytes, code: ErrorCode) -> None:
+    server = Server()
+    wire = Wire(server)
+    wire.send(START + sent)
+    [(found, last, text)] = goaways(wire)
+    assert (found, bool(text)) == (code, True)
+    assert last == (1 if server.calls else last)
+    assert wire.ended
+    assert all(call.events[-1] == "cancelled" for call in server.calls)
+    wire.send(frames.headers(99, HANG, ends=True))
+    await asyncio.sleep(10)
+    assert wire.closed
+    assert server.listener.connections == 1  # asyncio reports the end
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (OPEN + frames.window_update(1, 0), PROTOCOL),
+        (OPEN + frames.window_update(1, 2**31 - 1), FLOW),
+        (HALF + frame(DATA, 0, 1, bytes(20)), CLOSED),
+        (HALF + frames.headers(1, HANG, ends=True), CLOSED),
+        (OPEN + frames.headers(1, Encoder().encode([(b"x", b"y")]), ends=False), PROTOCOL),
+        (OPEN + frames.headers(1, Encoder().encode([(b":x", b"y")]), ends=True), PROTOCOL),
+        (frame(PRIORITY, 0, 1, bytes(4)), SIZE),
+        (
+            OPEN + frame(DATA, 0, 1, message(bytes(40))) + frames.reset(1, 8) + frame(DATA, 0, 1, bytes(20)),
+            CLOSED,
+        ),
+        (frames.headers(1, Encoder().encode(headers(b"/", (b"content-length", b"21"))), ends=True), PROTOCOL),
+        (
+            frames.headers(1, Encoder().encode(headers(b"/", (b"content-length", b"21"))), ends=False)
+            + frame(DATA, 0, 1, message(bytes(17))),
+            PROTOCOL,
+        ),
+    ],
+)
+async def test_errors_of_streams(sent: bytes, code: ErrorCode) -> None:
+    """The connection and other calls go on."""
+    server = Server()
+    wire = Wire(server)
+    wire.send(START + sent)
+    assert resets(wire) == [(1, code)]
+    assert not goaways(wire)
+    assert all(call.events[-1] == "cancelled" for call in server.calls)
+    wire.send(frames.headers(5, Encoder().encode(headers()), ends=False))
+    wire.send(frame(DATA, END_STREAM, 5, message(b"hello")))
+    assert message(b"hello") in wire.received
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [(b"X-Upper", b"1")],
+        [(b"connection", b"close")],
+        [(b"transfer-encoding", b"chunked")],
+        [(b"te", b"gzip")],
+        [(b"x", b"a\r\nb")],
+        [(b"x\0", b"a")],
+        [(b"", b"a")],
+        [(b"x:y", b"a")],
+        [(b":path", b"/again")],
+        [(b":unknown", b"1")],
+        [(b":authority", b"late")],
+        [(b"content-length", b"-5")],
+        [(b"content-length", b"-1")],
+        [(b"content-length", b"9" * 5000)],
+    ],
+)
+async def test_malformed_heads(fields: list[tuple[bytes, bytes]]) -> None:
+    own = [field for field in headers() if field[0] not in (b"te", b":authority")]
+    wire = Wire(Server())
+    wire.send(START + frames.headers(1, Encoder().encode(own + fields), ends=True))
+    assert resets(wire) == [(1, PROTOCOL)]
+
+
+@pytest.mark.parametrize("missing", [b":method", b":scheme", b":path"])
+async def test_heads_without_what_they_need(missing: bytes) -> None:
+    fields = [field for field in headers() if field[0] != missing]
+    wire = Wire(Server())
+    wire.send(START + frames.headers(1, Encoder().encode(fields), ends=True))
+    assert resets(wire) == [(1, PROTOCOL)]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        frames.PREFACE + frame(PING, 0, 0, bytes(8)),
+        frames.PREFACE + frame(SETTINGS, ACK, 0),
+        frames.PREFACE + frames.headers(1, HANG, ends=True),
+        b"\x16\x03\x01\x02\x00",
+        frames.PREFACE[:-1] + b"x",
+        b"INVALID PREFACE\r\n\r\n",
+    ],
+)
+async def test_connections_that_do_not_begin_as_they_must(sent: bytes) -> None:
+    wire = Wire(Server())
+    wire.send(sent)
+    [(code, _, _)] = goaways(wire)
+    assert code == PROTOCOL
+    assert wire.ended
+
+
+def starved(server: Server) -> Wire:
+    """Fill the pool, and return a connection that waits for nothing else."""
+    server.pool.used_bytes = server.pool.max_bytes
+    first = Wire(server)
+    first.send(START + OPEN + upload(3))
+    return first
+
+
+def upload(pieces: int) -> bytes:
+    """The DATA of a message of 9 MB that has just begun."""
+    return frame(DATA, 0, 1, message(bytes(9_000_000))[:16_384]) + (pieces - 1) * frame(
+        DATA, 0, 1, bytes(16_384)
+    )
+
+
+LARGE = replace(LIMITS, max_message_bytes=10_000_000)
+
+
+async def test_more_data_than_the_window_of_the_connection() -> None:
+    server = Server(limits=LARGE, pool_bytes=100_000_000)
+    starved(server)
+    wire = Wire(server)
+    wire.send(START + OPEN + upload(3))
+    assert not goaways(wire)
+    wire.send(frame(DATA, 0, 1, bytes(16_384)))
+    assert goaways(wire) == [(FLOW, 1, "more DATA than the connection's window")]
+
+
+async def test_more_data_than_the_window_of_a_stream() -> None:
+    server = Server(limits=LARGE, pool_bytes=100_000_000)
+    wire = Wire(server)
+    wire.send(START + OPEN + upload(3))
+    starved(server)
+    wire.send(frame(DATA, 0, 1, bytes(16_384)) * 61)
+    assert not resets(wire)
+    wire.send(frame(DATA, 0, 1, bytes(16_384)))
+    assert resets(wire) == [(1, FLOW)]
+    assert not goaways(wire)
+
+
+# Floods
+
+
+def flood(wire: Wire, sent: Iterator[bytes]) -> int:
+    """Send until the server has had enough; returns how many were accepted."""
+    for count, piece in enumerate(sent):
+        if wire.ended:
+            [(code, _, _)] = goaways(wire)
+            assert code == CALM
+            return count
+        wire.send(piece)
+    raise AssertionError("the server has never had enough")
+
+
+def repeat(piece: bytes, *, times: int = 5000) -> Iterator[bytes]:
+    return iter([piece] * times)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        frame(PING, 0, 0, bytes(8)),
+        frame(PING, ACK, 0, bytes(8)),
+        frames.settings({}),
+        frames.settings({frames.INITIAL_WINDOW_SIZE: 10}) + frames.settings({frames.INITIAL_WINDOW_SIZE: 20}),
+        frame(SETTINGS, ACK, 0),
+        frame(PRIORITY, 0, 5, bytes(5)),
+        frame(77, 0, 5),
+        frame(DATA, 0, 1),
+        frame(DATA, PADDED, 1, b"\x09" + bytes(9)),
+        frame(DATA, 0, 1, b"x"),
+        frames.reset(1, ErrorCode.CANCEL),
+        frames.window_update(0, 1),
+        frames.window_update(1, 1),
+        frame(GOAWAY, 0, 0, bytes(8)),
+    ],
+)
+async def test_floods_of_frames_that_bring_no_call_on(piece: bytes) -> None:
+    wire = Wire(Server())
+    wire.send(START + OPEN)
+    assert flood(wire, repeat(piece)) <= 510
+
+
+async def test_a_flood_of_continuations() -> None:
+    wire = Wire(Server())
+    wire.send(START + frame(HEADERS, 0, 1, HANG[:5]))
+    assert flood(wire, repeat(frame(CONTINUATION, 0, 1))) <= 510
+
+
+async def test_a_flood_of_settings_in_one_frame() -> None:
+    """Each would change the windows of all streams."""
+    wire = Wire(Server())
+    wire.send(START + OPEN)
+    values = b"".join([frames.settings({frames.INITIAL_WINDOW_SIZE: n})[9:] for n in range(2700)])
+    wire.send(frame(SETTINGS, 0, 0, values))
+    assert not wire.ended
+    assert flood(wire, repeat(frame(SETTINGS, 0, 0, values))) <= 510
+
+
+def rapid_resets() -> Iterator[bytes]:
+    for number in range(1, 20_000, 2):
+        yield frames.headers(number, HANG, ends=True) + frames.reset(number, ErrorCode.CANCEL)
+
+
+async def test_rapid_resets() -> None:
+    """CVE-2023-44487."""
+    server = Server()
+    wire = Wire(server)
+    wire.send(START)
+    assert flood(wire, rapid_resets()) <= 1010
+    assert all(call.events[-1] == "cancelled" for call in server.calls)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        frames.window_update(0, 0)[:5] + bytes((0, 0, 0, 0)) + bytes(4),
+        frame(WINDOW_UPDATE, 0, 0, (2**31 - 1).to_bytes(4, "big")),
+        frame(PRIORITY, 0, 0, bytes(4)),
+        frame(DATA, 0, 0, bytes(20)),
+    ],
+)
+async def test_resets_that_the_client_provokes(wrong: bytes) -> None:
+    """CVE-2025-8671: frames that make the server reset a stream."""
+
+    def sent() -> Iterator[bytes]:
+        for number in range(1, 20_000, 2):
+            provocation = wrong[:5] + number.to_bytes(4, "big") + wrong[9:]
+            ends = wrong[3] == DATA
+            yield frames.headers(number, HANG, ends=ends) + provocation
+
+    server = Server()
+    wire = Wire(server)
+    wire.send(START)
+    assert flood(wire, sent()) <= 1010
+    assert all(call.events[-1] == "cancelled" for call in server.calls)
+
+
+async def test_streams_beyond_the_limit_again_and_again() -> None:
+    server = Server(limits=replace(LIMITS, max_streams=10))
+    wire = Wire(server)
+    wire.send(START + frame(SETTINGS, ACK, 0))
+    assert flood(wire, (frames.headers(number, HANG, ends=True) for number in range(1, 9999, 2))) <= 220
+    assert len(server.calls) == 10
+
+
+async def test_a_client_that_has_not_seen_the_limit_yet_may_exceed_it() -> None:
+    server = Server(limits=replace(LIMITS, max_streams=10))
+    wire = Wire(server)
+    wire.send(START)
+    for number in range(1, 2001, 2):
+        wire.send(frames.headers(number, HANG, ends=True))
+    assert not wire.ended
+    assert len(resets(wire)) == 990
+
+
+async def test_malformed_heads_again_and_again() -> None:
+    wire = Wire(Server())
+    wire.send(START)
+    block = Encoder().encode([(b"X", b"y")])
+    assert flood(wire, (frames.headers(number, block, ends=True) for number in range(1, 9999, 2))) <= 1010
+
+
+async def test_a_header_bomb() -> None:
+    """One large entry of the table, and references to it of one byte each."""
+    wire = Wire(Server())
+    block = b"\x40\x01a\x7f" + b"\xa1\x1e" + b"b" * 4000 + b"\xbe" * 1000
+    wire.send(START + frames.headers(1, block, ends=True))
+    [(code, _, text)] = goaways(wire)
+    assert (code, text) == (CALM, "the headers exceed 16384 bytes")
+
+
+# Not floods
+
+
+async def test_a_client_that_pings_with_each_message() -> None:
+    """As grpc-go does."""
+    peer = Peer(Server())
+    for _ in range(1000):
+        peer.h2.ping(bytes(8))
+        peer.h2.ping(bytes(8))
+        assert peer.ask().status == 0
+    number = peer.call(None, path=b"/t.T/Stream")
+    for _ in range(1000):
+        peer.h2.ping(bytes(8))
+        peer.h2.send_data(number, message(bytes(20)))
+        peer.sync()
+    assert len(peer.answer(number).messages) == 1000
+    assert peer.goaway is None
+
+
+async def test_a_client_that_pings_for_hours() -> None:
+    peer = Peer(Server())
+    for _ in range(2000):
+        peer.h2.ping(bytes(8))
+        peer.sync()
+        await asyncio.sleep(10)
+    assert len(peer.acknowledged_pings) == 2000
+
+
+async def test_a_client_that_cancels_half_of_its_calls() -> None:
+    """As hedging does."""
+    peer = Peer(Server())
+    for _ in range(2000):
+        number = peer.call(path=b"/t.T/Hang")
+        peer.h2.reset_stream(number)
+        assert peer.ask().status == 0
+    assert peer.goaway is None
+
+
+async def test_1000_calls_that_are_cancelled_at_once() -> None:
+    """As a proxy does when its client goes, or when all reach their deadline."""
+    peer = Peer(Server())
+    for number in [peer.call(path=b"/t.T/Hang") for _ in range(1000)]:
+        peer.h2.reset_stream(number)
+    peer.sync()
+    assert peer.goaway is None
+
+
+async def test_a_client_that_opens_small_windows_for_a_large_answer() -> None:
+    peer = Peer(Server())
+    peer.h2.update_settings({frames.INITIAL_WINDOW_SIZE: 4096})
+    peer.sync()
+    number = peer.call(None)
+    peer.upload(number, message(bytes(999_000)), ends=True)
+    for _ in range(10):
+        other = peer.call(None)
+        peer.upload(other, message(bytes(20_000)), ends=True)
+        assert peer.answer(other).status == 0
+    assert peer.answer(number).messages == [bytes(999_000)]

@@ -1,0 +1,170 @@
+"""Messages: prefixes, compression, limits; large ones are inflated in threads, in order."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.gateway.grpc.http2.peer import LIMITS, EchoCall, Peer, Server, gzipped, message
+from tests.gateway.running import turns
+from tests.loops import run
+from uncork_gateway.grpc.http2 import frames
+from uncork_gateway.grpc.statuses import Code
+
+GZIP = (b"grpc-encoding", b"gzip")
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    """Wait for a thread."""
+    while not happened():
+        await turns(1)
+    await turns(1)
+
+
+async def ended(call: EchoCall) -> None:
+    """Wait until a call has seen the end of its messages."""
+    await until(lambda: bool(call.events) and isinstance(call.events[-1], str))
+
+
+def echo(peer: Peer, *pieces: bytes, path: bytes = b"/t.T/Stream") -> EchoCall:
+    """Send pieces of a compressed stream; returns its call."""
+    number = peer.call(None, path=path, more=[GZIP])
+    for piece in pieces:
+        assert not peer.upload(number, piece)
+    peer.h2.end_stream(number)
+    peer.sync()
+    return peer.server.calls[-1]
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"deflate"])
+@pytest.mark.parametrize("size", [0, 10, 100_000, 900_000])
+async def test_compressed_messages(encoding: bytes, size: int) -> None:
+    peer = Peer(Server())
+    body = b"x" * size
+    number = peer.call(None, more=[(b"grpc-encoding", encoding)])
+    compressor = zlib.compressobj(wbits=31 if encoding == b"gzip" else 15)
+    compressed = compressor.compress(body) + compressor.flush()
+    peer.upload(number, message(compressed, flag=1), ends=True)
+    call = peer.server.calls[0]
+    await ended(call)
+
+    assert call.events == [body, "end"]
+    assert peer.server.pool.used_bytes == 0
+
+
+async def test_messages_keep_their_order() -> None:
+    """Small ones behind a large one wait for it, wherever the frames are cut."""
+    bodies = [b"1", b"2" * 900_000, b"3", b"4" * 800_000, b"", b"5" * 700_000, b"6"]
+    data = b"".join([gzipped(body) if len(body) != 1 else message(body) for body in bodies])
+    for cut in (3, 100, len(data) // 2, len(data) - 1):
+        server = Server()
+        call = echo(Peer(server), data[:cut], data[cut:])
+        await ended(call)
+        assert call.events == [*bodies, "end"]
+        assert server.pool.used_bytes == 0
+
+
+async def test_little_is_inflated_in_one_turn() -> None:
+    """A thousand messages of 200 kB each, which take no space on the wire, do not stop the loop."""
+    server = Server()
+    peer = Peer(server)
+    call = echo(peer, b"".join([gzipped(bytes(200_000))] * 50), path=b"/t.T/Hang")
+    assert len(call.events) < 5
+    await ended(call)
+    assert call.events == [bytes(200_000)] * 50 + ["end"]
+    assert server.pool.used_bytes == 0
+
+
+async def test_no_window_while_a_message_is_inflated() -> None:
+    server = Server(limits=replace(LIMITS, max_message_bytes=50_000_000))
+    peer = Peer(server)
+    number = peer.call(None, path=b"/t.T/Hang", more=[GZIP])
+    peer.upload(number, gzipped(bytes(40_000_000)))
+    rest = peer.upload(number, message(b"x" * 10_000_000))
+    assert len(rest) > 8_000_000
+    while rest:
+        await turns(1)
+        peer.sync()
+        rest = peer.upload(number, rest)
+    assert peer.server.calls[0].events == [bytes(40_000_000), b"x" * 10_000_000]
+
+
+async def test_a_call_that_ends_while_a_message_is_inflated() -> None:
+    server = Server()
+    peer = Peer(server)
+    call = echo(peer, gzipped(bytes(900_000)))
+    peer.wire.leave()
+    await until(lambda: not server.pool.used_bytes)
+    assert call.events == ["cancelled"]
+
+
+@pytest.mark.parametrize(
+    ("data", "more", "code", "text"),
+    [
+        (message(b"x", flag=1), (), Code.INTERNAL, "is compressed, but the call has no grpc-encoding"),
+        (message(b"x", flag=2), (), Code.INTERNAL, "the first byte of a message must be 0 or 1, got 2"),
+        (message(b"no gzip" * 9, flag=1), (GZIP,), Code.INTERNAL, "cannot decompress"),
+        (message(gzipped(b"x")[5:-3], flag=1), (GZIP,), Code.INTERNAL, "incomplete"),
+        (message(b"", flag=1), (GZIP,), Code.INTERNAL, "incomplete"),
+        (gzipped(bytes(1_000_001)), (GZIP,), Code.RESOURCE_EXHAUSTED, "exceeds the limit of 1000000 bytes"),
+        (gzipped(bytes(100_000_000)), (GZIP,), Code.RESOURCE_EXHAUSTED, "exceeds the limit of 1000000 bytes"),
+        (message(b"hello")[:-2], (), Code.INTERNAL, "after 3 of 5 bytes of a message"),
+        (message(b"hello")[:3], (), Code.INTERNAL, "after 3 of 5 bytes of its prefix"),
+        (message(b"hello")[:5], (), Code.INTERNAL, "after 0 of 5 bytes of a message"),
+    ],
+)
+async def test_messages_that_cannot_be_read(
+    data: bytes, more: tuple[tuple[bytes, bytes], ...], code: Code, text: str
+) -> None:
+    """The call ends with an error; the connection continues."""
+    server = Server()
+    peer = Peer(server)
+    number = peer.call(None, more=more)
+    peer.upload(number, data, ends=True)
+    call = server.calls[0]
+    await ended(call)
+    peer.sync()
+
+    assert len(call.events) == 1
+    assert text in call.events[0]
+    assert peer.answer(number).status == code
+    assert server.pool.used_bytes == 0
+    assert peer.ask().messages == [b"hello"]
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=40), st.booleans()), max_size=6),
+    st.lists(st.integers(0, 300), max_size=10),
+)
+def test_any_messages_cut_anywhere(messages: list[tuple[bytes, bool]], cuts: list[int]) -> None:
+    data = b"".join([gzipped(body) if packed else message(body) for body, packed in messages])
+    ends = [*sorted(min(cut, len(data)) for cut in cuts), len(data)]
+
+    async def received() -> list[bytes | str]:
+        server = Server()
+        peer = Peer(server)
+        number = peer.call(None, path=b"/t.T/Hang", more=[GZIP])
+        at = 0
+        for end in ends:
+            peer.wire.send(frames.frame(frames.DATA, 0, number, data[at:end]))
+            at = end
+        peer.h2.end_stream(number)
+        peer.sync()
+        assert server.pool.used_bytes == 0
+        return server.calls[0].events
+
+    assert run(received()) == [*(body for body, _ in messages), "end"]
+
+
+async def test_the_limit_changes_on_an_open_connection() -> None:
+    limits = replace(LIMITS, max_message_bytes=1000)
+    peer = Peer(Server(limits=limits))
+    assert peer.ask(bytes(500)).status == 0
+    limits.max_message_bytes = 100
+    assert peer.ask(bytes(500)).status == 8
+    assert peer.ask(bytes(100)).status == 0

@@ -1,0 +1,104 @@
+"""Models of gRPC model servers, as Triton and TensorFlow Serving answer, and what their clients send."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.gateway.grpc.proxy.fake_grpc_server import Call, Reply, ok
+from uncork_gateway.grpc.statuses import Code
+from uncork_gateway.protocols.grpc_messages import message
+
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+PREDICT = "/tensorflow.serving.PredictionService/Predict"
+BAD = -1.0
+
+_ModelInferRequest: Any = message("inference.ModelInferRequest")
+_ModelInferResponse: Any = message("inference.ModelInferResponse")
+_PredictRequest: Any = message("tensorflow.serving.PredictRequest")
+_PredictResponse: Any = message("tensorflow.serving.PredictResponse")
+_FLOAT = 1
+
+
+def infer(*rows: float, model: str = "m", request_id: str = "", **parameters: str) -> bytes:
+    """Return a ModelInferRequest with one column."""
+    request = _ModelInferRequest(model_name=model, id=request_id)
+    request.inputs.add(name="x", datatype="FP32", shape=[len(rows), 1])
+    request.raw_input_contents.append(np.array(rows, "<f4").tobytes())
+    for name, value in parameters.items():
+        request.parameters[name].string_param = value
+    data: bytes = request.SerializeToString()
+    return data
+
+
+def inferred(data: bytes) -> list[float]:
+    """Return the rows of a ModelInferResponse."""
+    response = _ModelInferResponse.FromString(data)
+    values: list[float] = np.frombuffer(response.raw_output_contents[0], "<f4").tolist()
+    assert list(response.outputs[0].shape) == [len(values), 1]
+    return values
+
+
+def answer_id(data: bytes) -> str:
+    """Return the id of a ModelInferResponse."""
+    text: str = _ModelInferResponse.FromString(data).id
+    return text
+
+
+def predict(*rows: float, model: str = "m") -> bytes:
+    """Return a PredictRequest with one column."""
+    request = _PredictRequest()
+    request.model_spec.name = model
+    tensor = request.inputs["x"]
+    tensor.dtype = _FLOAT
+    for size in (len(rows), 1):
+        tensor.tensor_shape.dim.add(size=size)
+    tensor.float_val.extend(rows)
+    data: bytes = request.SerializeToString()
+    return data
+
+
+def predicted(data: bytes) -> list[float]:
+    """Return the rows of a PredictResponse."""
+    tensor = _PredictResponse.FromString(data).outputs["y"]
+    values = list(tensor.float_val) or np.frombuffer(tensor.tensor_content, "<f4").tolist()
+    assert [dim.size for dim in tensor.tensor_shape.dim] == [len(values), 1]
+    return [float(value) for value in values]
+
+
+def doubles(call: Call) -> Reply:
+    """Double every row, by either method. A row that is ``BAD`` fails the whole call."""
+    if not call.messages:
+        return Reply()  # The message was over the limit.
+    if call.path == PREDICT:
+        return _double_predicted(call.body)
+    request = _ModelInferRequest.FromString(call.body)
+    rows = np.frombuffer(request.raw_input_contents[0], "<f4")
+    if BAD in rows:
+        return Reply(code=Code.INVALID_ARGUMENT, text=f"[request id: {request.id}] a bad row")
+    response = _ModelInferResponse(model_name=request.model_name, model_version="3", id=request.id)
+    response.outputs.add(name="y", datatype="FP32", shape=[len(rows), 1])
+    response.raw_output_contents.append((rows * 2).tobytes())
+    return ok(response.SerializeToString())
+
+
+def _double_predicted(body: bytes) -> Reply:
+    request = _PredictRequest.FromString(body)
+    tensor = request.inputs["x"]
+    rows = list(tensor.float_val) or np.frombuffer(tensor.tensor_content, "<f4").tolist()
+    response = _PredictResponse(model_spec=request.model_spec)
+    output = response.outputs["y"]
+    output.dtype = _FLOAT
+    output.tensor_shape.CopyFrom(tensor.tensor_shape)
+    output.float_val.extend([row * 2 for row in rows])
+    return ok(response.SerializeToString())
+
+
+def rows_of(call: Call) -> int:
+    """Return the rows of a call."""
+    if call.path == PREDICT:
+        size: int = _PredictRequest.FromString(call.body).inputs["x"].tensor_shape.dim[0].size
+        return size
+    rows: int = _ModelInferRequest.FromString(call.body).inputs[0].shape[0]
+    return rows

@@ -1,0 +1,502 @@
+"""The whole proxy for gRPC servers: what merges, what passes through, and who gets which answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+
+from tests.gateway.grpc.fake_stream import FakeStream
+from tests.gateway.grpc.proxy.fake_grpc_server import Call, Reply, fake_grpc_server, ok
+from tests.gateway.grpc.proxy.models import (
+    BAD,
+    INFER,
+    PREDICT,
+    answer_id,
+    doubles,
+    infer,
+    inferred,
+    predict,
+    predicted,
+    rows_of,
+)
+from tests.gateway.grpc.proxy.proxy_stage import Answer, grpc_proxy, merging, sizes
+from tests.gateway.running import turns
+from uncork_gateway.auth import ApiKeys
+from uncork_gateway.grpc.interfaces import CallHead
+from uncork_gateway.grpc.statuses import Code
+from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.proxy import Proxy, ProxySettings
+
+KEY = "a-key-of-enough-characters"
+# Requests are released together when the queue is this long, or after a second.
+TOGETHER: dict[str, Any] = {"policy": "fixed:1000", "max_hold_s": 1.0}
+
+
+def succeeded(answer: Answer) -> list[float]:
+    """Return the rows of an answer to ModelInfer."""
+    assert answer.code == Code.OK, answer
+    return inferred(answer.message)
+
+
+async def test_calls_at_the_same_time_are_one_call() -> None:
+    """Each client gets its own rows, under its own id, and learns of the batch."""
+    async with merging(max_batch_rows=6, **TOGETHER) as (on, fake):
+        answers = await on.calls(
+            infer(1, request_id="a"), infer(2, 3, request_id="b"), infer(4, 5, 6, request_id="c")
+        )
+
+        assert [succeeded(answer) for answer in answers] == [[2], [4, 6], [8, 10, 12]]
+        assert [answer_id(answer.message) for answer in answers] == ["a", "b", "c"]
+        assert sizes(fake) == [6]
+        assert len({answer.batch for answer in answers}) == 1
+        assert answers[0].batch[1] == 6
+        assert "queue;dur=" in answers[0].trailers["server-timing"]
+        assert on.requests("m", 200) == 3
+
+
+async def test_predict_merges_too() -> None:
+    async with merging(max_batch_rows=3, **TOGETHER) as (on, fake):
+        answers = await on.calls(predict(1), predict(2, 3), path=PREDICT)
+        assert [predicted(answer.message) for answer in answers] == [[2], [4, 6]]
+        assert [(call.path, rows_of(call)) for call in fake.calls] == [(PREDICT, 3)]
+
+
+async def test_what_differs_in_more_than_its_rows_does_not_share_a_call() -> None:
+    async with merging(max_batch_rows=2, **{**TOGETHER, "max_hold_s": 0.05}) as (on, fake):
+        answers = await on.calls(infer(1), infer(2, model="n"), infer(3, mood="good"), infer(4))
+        assert [succeeded(answer) for answer in answers] == [[2], [4], [6], [8]]
+        assert sorted(sizes(fake)) == [1, 1, 2]
+
+
+async def test_a_large_request_is_cut_and_put_together() -> None:
+    async with merging(max_batch_rows=2) as (on, fake):
+        answer = await on.call(infer(1, 2, 3, 4, 5, request_id="large"))
+        assert (succeeded(answer), answer_id(answer.message)) == ([2, 4, 6, 8, 10], "large")
+        assert sorted(sizes(fake)) == [1, 2, 2]
+
+
+async def test_one_bad_row_fails_alone() -> None:
+    """With the code and the text of the server."""
+    async with merging(max_batch_rows=4, **TOGETHER) as (on, _):
+        answers = await on.calls(infer(1), infer(BAD, request_id="own"), infer(2), infer(3))
+        assert [succeeded(answer) for at, answer in enumerate(answers) if at != 1] == [[2], [4], [6]]
+        assert (answers[1].code, answers[1].text) == (Code.INVALID_ARGUMENT, "[request id: own] a bad row")
+        assert "x-batch-id" in answers[1].trailers
+        assert on.requests("m", 400) == 1
+
+
+async def test_a_merged_message_over_the_servers_limit_is_cut_up() -> None:
+    """The clients do not know of the limit, nor whether their requests are merged."""
+    async with (
+        fake_grpc_server(doubles, max_receive_message_length=250) as fake,
+        grpc_proxy(fake.url, max_batch_rows=80, **TOGETHER) as on,
+    ):
+        answers = await on.calls(*[infer(*[at] * 20) for at in range(4)])
+        assert [succeeded(answer) for answer in answers] == [[at * 2.0] * 20 for at in range(4)]
+        assert [rows_of(call) for call in fake.calls if call.messages] == [40, 40]
+
+
+async def test_an_error_for_all_goes_to_all_with_what_the_server_says() -> None:
+    """Trailers that explain it come along; those about one call do not."""
+    trailers = (("grpc-status-details-bin", b"\xff"), ("grpc-retry-pushback-ms", "0"), ("x-request", "7"))
+    reply = Reply(code=Code.UNAVAILABLE, text="Exceeds maximum queue size", trailers=trailers)
+    async with merging(lambda call: reply, max_batch_rows=2, **TOGETHER) as (on, fake):
+        answers = await on.calls(infer(1), infer(2))
+        assert {(answer.code, answer.text) for answer in answers} == {(Code.UNAVAILABLE, reply.text)}
+        assert len(fake.calls) == 1
+        for answer in answers:
+            assert answer.trailers["grpc-status-details-bin"] == b"\xff"
+            assert answer.trailers["grpc-retry-pushback-ms"] == "0"
+            assert "x-request" not in answer.trailers
+
+
+async def test_a_server_that_pushes_back_rests() -> None:
+    """Requests go to another one, or are refused."""
+    reply = Reply(code=Code.UNAVAILABLE, text="busy", trailers=(("grpc-retry-pushback-ms", "20000"),))
+    async with (
+        fake_grpc_server(lambda call: reply) as busy,
+        fake_grpc_server(doubles) as idle,
+        grpc_proxy(busy.url, idle.url) as on,
+    ):
+        codes = [(await on.call(infer(1))).code for _ in range(10)]
+        assert codes.count(Code.UNAVAILABLE) == len(busy.calls) == 1
+        slots = {slot.url: slot for slot in on.proxy.slots()}
+        assert (slots[busy.url].state, slots[busy.url].fault) == ("lost", "returned 503; retrying in 20 s")
+
+
+async def test_a_server_that_dies_in_a_call_is_replaced_by_another() -> None:
+    async with (
+        fake_grpc_server(lambda call: None) as dying,
+        fake_grpc_server(doubles) as healthy,
+        grpc_proxy(dying.url, healthy.url, max_batch_rows=1) as on,
+    ):
+        while len(on.proxy.slots()) < 2 or not all(slot.state == "idle" for slot in on.proxy.slots()):
+            await turns(1)
+        calling = asyncio.ensure_future(on.calls(infer(1), infer(2)))
+        await dying.called(1)
+        await dying.stop()
+        assert [succeeded(answer) for answer in await calling] == [[2], [4]]
+        assert len(dying.calls) == 1
+
+
+async def test_a_call_that_must_not_be_repeated_is_not() -> None:
+    async with (
+        fake_grpc_server(lambda call: None) as dying,
+        fake_grpc_server(doubles) as healthy,
+        grpc_proxy(dying.url, healthy.url, max_batch_rows=1, idempotent=False) as on,
+    ):
+        while len(on.proxy.slots()) < 2 or not all(slot.state == "idle" for slot in on.proxy.slots()):
+            await turns(1)
+        calling = asyncio.ensure_future(on.calls(infer(1), infer(2)))
+        await dying.called(1)
+        await dying.stop()
+        answers = await calling
+        assert sorted(answer.code for answer in answers) == [Code.OK, Code.INTERNAL]
+        assert {answer.text for answer in answers} == {"", "the model server died while running this request"}
+
+
+async def test_a_reply_that_cannot_be_split_is_asked_for_one_by_one() -> None:
+    """A model without batching: each request gets the answer to itself, metadata and trailers too."""
+
+    def one_row(call: Call) -> Reply:
+        reply = doubles(call)
+        if rows_of(call) > 1:
+            reply = doubles(Call(path=INFER, metadata=(), messages=[infer(7, 8, 9)], time_left_s=None))
+        reply.metadata, reply.trailers = (("x-first", "1"),), (("x-last", "2"),)
+        return reply
+
+    async with merging(one_row, max_batch_rows=2, **TOGETHER) as (on, fake):
+        answers = await on.calls(infer(1), infer(2))
+        assert [succeeded(answer) for answer in answers] == [[2], [4]]
+        assert answers[0].metadata["x-first"] == "1"
+        assert answers[0].trailers["x-last"] == "2"
+        assert sizes(fake) == [2, 1, 1]
+
+
+# What clients say with their calls
+
+
+async def test_callers_with_other_credentials_do_not_share_a_call() -> None:
+    """The call has the metadata that may identify the caller and the trace, and no other."""
+    async with merging(max_batch_rows=2, **TOGETHER) as (on, fake):
+        one, two = (("authorization", f"Bearer {name}") for name in ("one", "two"))
+        trace = ("traceparent", "00-1-2-00")
+        calls = [
+            on.call(infer(1), one, ("x-other", "1")),
+            on.call(infer(2), two, trace),
+            on.call(infer(3), one),
+            on.call(infer(4), two, trace),
+        ]
+        assert [succeeded(answer) for answer in await asyncio.gather(*calls)] == [[2], [4], [6], [8]]
+        sent = {frozenset(call.metadata) for call in fake.calls}
+        assert sent == {frozenset([one]), frozenset([two, trace])}
+        assert sizes(fake) == [2, 2]
+
+
+async def test_metadata_that_cannot_be_sent_on_fails_no_call_of_others() -> None:
+    async with merging(max_batch_rows=1) as (on, fake):
+        stream = FakeStream()
+        head = CallHead(INFER.encode(), metadata=((b"traceparent", b"\xff"),))
+        assert on.proxy.front_end.open_call is not None
+        call = on.proxy.front_end.open_call(stream, head)
+        call.message_received(infer(1))
+        call.end_received()
+        assert (stream.code, stream.text[:27]) == (Code.INVALID_ARGUMENT, "the metadata 'traceparent' ")
+        assert fake.calls == []
+
+
+async def test_the_deadline_is_passed_on_and_kept() -> None:
+    async with merging(lambda call: None) as (on, fake):
+        answer = await on.call(infer(1), timeout_s=0.3)
+        assert answer.code == Code.DEADLINE_EXCEEDED
+        assert 0 < (fake.calls[0].time_left_s or 0) <= 0.35
+        await fake.cancelled.wait()
+
+
+async def test_a_client_that_cancels_leaves_the_queue() -> None:
+    async with merging(max_batch_rows=9, policy="fixed:60000", max_hold_s=60.0) as (on, fake):
+        calling = asyncio.ensure_future(on.call(infer(1, 2)))
+        while on.queued() != 2:
+            await turns(1)
+        calling.cancel()
+        while on.queued():
+            await turns(1)
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        while on.requests("(unknown)", 499) != 1:
+            await turns(1)
+        assert fake.calls == []
+
+
+async def test_api_keys_are_required_for_all_but_health() -> None:
+    async with merging(keys=ApiKeys([KEY.encode()])) as (on, fake):
+        for path in (INFER, "/some.Service/Method"):
+            answer = await on.call(infer(1), path=path)
+            assert (answer.code, fake.calls) == (Code.UNAUTHENTICATED, [])
+        assert succeeded(await on.call(infer(1), ("x-api-key", KEY))) == [2]
+        assert (await on.call(b"", path="/grpc.health.v1.Health/Check")).message == b"\x08\x01"
+
+
+async def test_the_proxy_answers_for_its_own_health() -> None:
+    async with merging() as (on, fake):
+        assert (await on.call(b"", path="/grpc.health.v1.Health/Check")).message == b"\x08\x01"
+        checked = len(fake.checked)
+        on.proxy.front_end.retire()
+        assert (await on.call(b"", path="/grpc.health.v1.Health/Check")).message == b"\x08\x02"
+        assert len(fake.checked) == checked
+
+
+async def test_a_watch_hears_that_the_only_server_died_while_it_was_busy() -> None:
+    """No idle slot is lost then, by which the dispatcher would hear of it."""
+    async with fake_grpc_server(lambda call: None) as dying, grpc_proxy(dying.url) as on:
+        watch: aio.UnaryStreamMultiCallable[bytes, bytes] = on.channel.unary_stream(
+            "/grpc.health.v1.Health/Watch"
+        )
+        watching = watch(b"")
+        statuses = aiter(watching)
+        assert await anext(statuses) == b"\x08\x01"
+        calling = asyncio.ensure_future(on.call(infer(1)))
+        await dying.called(1)
+        await dying.stop()
+
+        assert await anext(statuses) == b"\x08\x02"
+        watching.cancel()
+        assert await watching.code() is grpc.StatusCode.CANCELLED
+        calling.cancel()
+        await asyncio.gather(calling, return_exceptions=True)
+
+
+NAMED = message("grpc.health.v1.HealthCheckRequest")(service="m").SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        (ok(b"\x08\x02"), Code.OK),
+        (Reply(code=Code.NOT_FOUND, text="unknown service"), Code.NOT_FOUND),
+    ],
+)
+async def test_the_health_of_a_name_is_what_a_server_says(reply: Reply, code: Code) -> None:
+    async with merging() as (on, fake):
+        health: list[bytes] = []
+
+        def check(call: Call) -> Reply:
+            health.append(call.body)
+            return reply if call.body == NAMED else ok(b"\x08\x01")
+
+        fake.checks["/grpc.health.v1.Health/Check"] = check
+        answer = await on.call(NAMED, path="/grpc.health.v1.Health/Check")
+        assert (answer.code, answer.text, [answer.message]) == (code, reply.text, [*reply.messages] or [b""])
+        assert NAMED in health
+        assert (await on.call(b"", path="/grpc.health.v1.Health/Check")).message == b"\x08\x01"
+
+
+async def test_a_watch_of_a_name_is_a_stream_of_a_server() -> None:
+    """Of which nothing is left when the client cancels it."""
+    async with merging(lambda call: Reply(messages=(b"\x08\x02", b"\x08\x01"))) as (on, fake):
+        watch: aio.UnaryStreamMultiCallable[bytes, bytes] = on.channel.unary_stream(
+            "/grpc.health.v1.Health/Watch"
+        )
+        assert [status async for status in watch(NAMED)] == [b"\x08\x02", b"\x08\x01"]
+        assert fake.calls[0].body == NAMED
+
+        fake.script = lambda call: None
+        watching = watch(NAMED)
+        await fake.called(2)
+        watching.cancel()
+        await fake.cancelled.wait()
+        assert await watching.code() is grpc.StatusCode.CANCELLED
+
+
+async def test_only_checks_that_reach_a_server_need_a_key() -> None:
+    async with merging(keys=ApiKeys([KEY.encode()])) as (on, fake):
+        for path in ("/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"):
+            checked = len(fake.checked)
+            assert (await on.call(NAMED, path=path)).code == Code.UNAUTHENTICATED
+            assert (fake.calls, len(fake.checked)) == ([], checked)
+        answer = await on.call(NAMED, ("x-api-key", KEY), path="/grpc.health.v1.Health/Check")
+        assert answer.code == Code.UNIMPLEMENTED
+
+
+async def test_a_check_without_a_message_or_with_a_wrong_one_is_answered_by_the_proxy() -> None:
+    async with merging() as (on, fake):
+        checked = len(fake.checked)
+        answer = await on.call(b"\xff", path="/grpc.health.v1.Health/Check")
+        assert (answer.code, len(fake.checked)) == (Code.INVALID_ARGUMENT, checked)
+        stream: aio.StreamStreamCall[bytes, bytes] = on.channel.stream_stream(
+            "/grpc.health.v1.Health/Check"
+        )()
+        await stream.done_writing()
+        assert await stream.code() is grpc.StatusCode.INTERNAL
+        assert "takes one message" in (await stream.details() or "")
+
+
+# What does not merge
+
+
+@pytest.mark.parametrize(
+    ("request_", "path"),
+    [
+        (infer(1, sequence_id="5"), INFER),
+        (infer(1, model=""), INFER),
+        (infer(1, model="a\nb"), INFER),
+        (infer(1, model="m" * 257), INFER),
+        (message("inference.ModelInferRequest")(model_name="m").SerializeToString(), INFER),
+    ],
+)
+async def test_a_request_that_cannot_share_a_call_is_relayed_as_it_is(request_: bytes, path: str) -> None:
+    reply = Reply(messages=(b"\xff any",), metadata=(("x-first", "1"),), trailers=(("x-last", "2"),))
+    async with merging(lambda call: reply) as (on, fake):
+        answer = await on.call(request_, ("x-other", "1"), path=path, timeout_s=9)
+        assert (answer.code, answer.message) == (Code.OK, b"\xff any")
+        assert (answer.metadata["x-first"], answer.trailers["x-last"]) == ("1", "2")
+        assert "x-batch-id" not in answer.trailers
+        (call,) = fake.calls
+        assert (call.path, call.body, call.metadata) == (path, request_, (("x-other", "1"),))
+        assert call.time_left_s == pytest.approx(9, abs=1)
+
+
+async def test_a_relayed_error_is_the_servers() -> None:
+    reply = Reply(code=Code.FAILED_PRECONDITION, text="no sequence", trailers=(("x-last", "2"),))
+    async with merging(lambda call: reply) as (on, _):
+        answer = await on.call(infer(1, sequence_id="5"))
+        assert (answer.code, answer.text) == (Code.FAILED_PRECONDITION, "no sequence")
+        assert answer.trailers["x-last"] == "2"
+
+
+async def test_malformed_requests_are_refused_without_a_call() -> None:
+    async with merging() as (on, fake):
+        for body, text in (
+            (b"\xff", "not a valid inference.ModelInferRequest"),
+            (infer(1)[:-1], "not a valid"),
+        ):
+            answer = await on.call(body)
+            assert answer.code == Code.INVALID_ARGUMENT
+            assert text in answer.text
+        assert fake.calls == []
+
+
+async def test_other_methods_pass_through() -> None:
+    async with merging(lambda call: ok(call.path.encode() + call.body)) as (on, fake):
+        path = "/inference.GRPCInferenceService/ModelMetadata"
+        answer = await on.call(b" asked", ("x-a", "1"), path=path)
+        assert (answer.code, answer.message) == (Code.OK, path.encode() + b" asked")
+        assert fake.calls[0].metadata == (("x-a", "1"),)
+
+
+async def test_streams_pass_through_in_both_directions() -> None:
+    async with merging() as (on, fake):
+        fake.talk = True
+        stream: aio.StreamStreamCall[bytes, bytes] = on.channel.stream_stream(
+            "/inference.GRPCInferenceService/ModelStreamInfer"
+        )()
+        for message_ in (b"a", b"b" * 3 * 2**20, b""):
+            await stream.write(message_)
+            assert await stream.read() == message_
+        assert (await stream.initial_metadata())["x-talks"] == "1"
+        await stream.done_writing()
+        assert await stream.read() is aio.EOF
+        assert await stream.code() is grpc.StatusCode.OK
+
+
+async def test_a_stream_that_the_client_cancels_is_cancelled_at_the_server() -> None:
+    async with merging(lambda call: None) as (on, fake):
+        stream: aio.StreamStreamCall[bytes, bytes] = on.channel.stream_stream("/s/m")()
+        await stream.write(b"a")
+        await fake.called(1)
+        stream.cancel()
+        await fake.cancelled.wait()
+
+
+async def test_a_client_that_does_not_read_slows_the_server_down() -> None:
+    """In the proxy, only a part of what the server has to say waits."""
+    reply = Reply(messages=(b"x" * 2**18,) * 200)
+    async with merging(lambda call: reply) as (on, fake):
+        stream: aio.StreamStreamCall[bytes, bytes] = on.channel.stream_stream("/s/m")()
+        await stream.done_writing()
+        assert len(await stream.read()) == 2**18  # type: ignore[arg-type]
+        before = -1
+        while fake.unwritten != before:
+            before = fake.unwritten
+            await turns(300)
+        assert before > 50
+        received = 1
+        while await stream.read() is not aio.EOF:
+            received += 1
+        assert received == 200
+
+
+async def test_a_client_that_sends_more_than_the_server_reads_is_slowed_down() -> None:
+    async with merging() as (on, fake):
+        fake.reads.clear()
+        stream: aio.StreamStreamCall[bytes, bytes] = on.channel.stream_stream("/s/m")()
+        sent = 0
+
+        async def send() -> None:
+            nonlocal sent
+            for _ in range(100):
+                await stream.write(b"x" * 2**18)
+                sent += 1
+            await stream.done_writing()
+
+        sending = asyncio.ensure_future(send())
+        before = -1
+        while sent != before:
+            before = sent
+            await turns(300)
+        assert before < 60
+        fake.script = lambda call: Reply(messages=(b"%d" % len(call.messages),))
+        fake.reads.set()
+        assert await stream.read() == b"100"
+        await sending
+
+
+# The whole
+
+
+async def test_only_one_method_merges_if_the_protocol_says_so() -> None:
+    async with merging(protocol="tfserving") as (on, _):
+        assert "x-batch-id" in (await on.call(predict(1), path=PREDICT)).trailers
+        assert "x-batch-id" not in (await on.call(infer(1))).trailers
+
+
+@contextlib.asynccontextmanager
+async def made(*urls: str, **settings: object) -> AsyncIterator[Proxy]:
+    proxy = Proxy(urls, ProxySettings(**settings))  # type: ignore[arg-type]
+    yield proxy
+    await proxy.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"protocol": "v1"}, "protocol must be auto, v2 or tfserving for gRPC servers, got v1"),
+        ({"health_path": "/health"}, "health_path is for HTTP servers"),
+    ],
+)
+async def test_settings_of_http_are_refused(settings: dict[str, object], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        async with made("grpc://127.0.0.1:1", **settings):
+            pass
+
+
+async def test_http_and_grpc_servers_are_not_mixed() -> None:
+    with pytest.raises(ValueError, match="all servers must speak the same protocol"):
+        async with made("grpc://127.0.0.1:1", "http://127.0.0.1:1"):
+            pass
+
+
+async def test_without_a_healthy_server_calls_are_refused() -> None:
+    async with fake_grpc_server(doubles) as fake, grpc_proxy(fake.url) as on:
+        await fake.stop()
+        while (answer := await on.call(b"", path="/s/m")).text != "no server is healthy":
+            assert answer.code == Code.UNAVAILABLE
+        assert answer.trailers["grpc-retry-pushback-ms"] == "1000"
+        assert (await on.call(b"", path="/grpc.health.v1.Health/Check")).message == b"\x08\x02"
+        assert on.proxy.not_ready_reason.startswith(f"no server is healthy: {fake.url}: failed to connect")

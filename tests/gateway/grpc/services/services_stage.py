@@ -1,0 +1,69 @@
+"""The gRPC services of a gateway with fake workers, called without a connection."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import ParseDict
+
+from tests.gateway.gateway_stage import GatewayStage, gateway
+from tests.gateway.grpc.fake_stream import FakeConnection, FakeStream
+from uncork_gateway.errors import GatewayError
+from uncork_gateway.grpc.interfaces import Call, CallHead
+from uncork_gateway.grpc.services.table import ServiceMethods
+from uncork_gateway.grpc.statuses import Code, code_of
+from uncork_gateway.protocols.grpc_messages import POOL, message
+from uncork_gateway.telemetry.access_log import AccessLog
+
+INFERENCE = "/inference.GRPCInferenceService/"
+PREDICTION = "/tensorflow.serving.PredictionService/"
+MODEL = "/tensorflow.serving.ModelService/"
+
+
+def response_of(path: str) -> Any:
+    """Return the class of a method's response."""
+    service, _, method = path.removeprefix("/").rpartition("/")
+    return message(POOL.FindServiceByName(service).methods_by_name[method].output_type.full_name)
+
+
+class ServicesStage:
+    """A gateway and its gRPC services. ``on`` is the gateway's stage."""
+
+    def __init__(self, on: GatewayStage, *, statistics: bool) -> None:
+        self.on = on
+        self.methods = ServiceMethods(on.gateway.front_end, on.gateway, statistics=statistics)
+
+    def ask(self, path: str, **fields: Any) -> Any:
+        """Call a unary method; the messages go through their bytes, as on a connection."""
+        method = self.methods.unary[path.encode()]
+        request = method.request.FromString(method.request(**fields).SerializeToString())
+        return response_of(path).FromString(method.answer(request).SerializeToString())
+
+    def refusal(self, path: str, code: Code, **fields: Any) -> str:
+        """Return the text of the error of a unary call; fail if it has another code."""
+        with pytest.raises(GatewayError) as caught:
+            self.ask(path, **fields)
+        assert code_of(caught.value) is code
+        return str(caught.value)
+
+    def open(self, path: str, *, access_log: AccessLog | None = None) -> tuple[Call, FakeStream]:
+        """Open a call of a streaming method."""
+        stream = FakeStream(connection=FakeConnection(access_log=access_log))
+        return self.methods.streaming[path.encode()].open(stream, CallHead(path.encode())), stream
+
+    async def page(self, path: str, kind: Any) -> Any:
+        """Return a page of the HTTP interface as a message; fail if its JSON is not a form of one."""
+        reply = await self.on.http.get(path)
+        assert reply.status_code == 200, reply.text
+        return ParseDict(reply.json(), kind())
+
+
+@contextlib.asynccontextmanager
+async def services(folder: Path, *, statistics: bool = True, **settings: Any) -> AsyncIterator[ServicesStage]:
+    """The gRPC services of a gateway on a socket in a folder."""
+    async with gateway(folder, **settings) as on:
+        yield ServicesStage(on, statistics=statistics)

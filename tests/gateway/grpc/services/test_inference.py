@@ -1,0 +1,210 @@
+"""The calls of the Open Inference Protocol about the server and its models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.fake_worker import json_api, service
+from tests.gateway.grpc.services.services_stage import INFERENCE, ServicesStage, response_of, services
+from tests.gateway.running import turns
+from uncork_gateway.errors import Unavailable
+from uncork_gateway.grpc.interfaces import StreamingMethod, UnaryMethod
+from uncork_gateway.grpc.services.inference import NOT_SUPPORTED, Inference
+from uncork_gateway.grpc.services.models import Models
+from uncork_gateway.grpc.statuses import Code, trailers_of
+from uncork_gateway.pages.models.metadata import streaming_models_of
+from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
+from uncork_workers.wire.schema import ApiDescription, ApiSettings
+
+OF_MODELS = ("ModelReady", "ModelMetadata", "ModelConfig", "ModelStatistics")
+
+
+def array_api(name: str = "echo", **settings: Any) -> ApiDescription:
+    """An API that takes arrays of four numbers."""
+    takes = {"kind": "ndarray", "dtype": "float32", "shape": [4]}
+    return ApiDescription(name=name, route=f"/{name}", input=takes, settings=ApiSettings(**settings))
+
+
+async def arrays(on: ServicesStage) -> None:
+    """Connect a worker whose warm-up returned arrays."""
+    worker = await on.on.connect()
+    worker.send(Hello(index=0, launch=1, service=service(array_api(policy="fixed:25:8"))))
+    worker.send(Ready(results={"echo": RowResult(form=ListForm("FP64", (3,)))}))
+    await on.on.gateway.front_end.ready.wait()
+
+
+# Metadata
+
+
+@pytest.mark.parametrize("name", ["fake", "fake.echo"])
+async def test_models_are_described_as_over_http(tmp_path: Path, name: str) -> None:
+    async with services(tmp_path) as on:
+        await arrays(on)
+        for version in ("", "1"):
+            metadata = on.ask(f"{INFERENCE}ModelMetadata", name=name, version=version)
+            config = on.ask(f"{INFERENCE}ModelConfig", name=name, version=version).config
+            [stats] = on.ask(f"{INFERENCE}ModelStatistics", name=name, version=version).model_stats
+
+            assert metadata == await on.page(f"/v2/models/{name}", type(metadata))
+            assert config == await on.page(f"/v2/models/{name}/config", type(config))
+            page = await on.page(f"/v2/models/{name}/stats", response_of(f"{INFERENCE}ModelStatistics"))
+            assert [stats] == list(page.model_stats)
+            assert [tensor.name for tensor in metadata.inputs] == ["input-0"]
+            assert list(metadata.outputs[0].shape) == [-1, 3]
+            assert list(config.dynamic_batching.preferred_batch_size) == [8]
+
+
+@pytest.mark.parametrize("admin", [False, True])
+async def test_the_server_names_the_same_extensions_as_over_http(tmp_path: Path, admin: bool) -> None:
+    async with services(tmp_path, admin=admin, statistics=not admin) as on:
+        await arrays(on)
+        metadata = on.ask(f"{INFERENCE}ServerMetadata")
+
+        assert metadata == await on.page("/v2", type(metadata))
+        assert ("statistics" in metadata.extensions) is not admin
+
+
+def test_an_api_that_streams_is_decoupled() -> None:
+    """The service's name means it if there is no other API."""
+    tokens = ApiDescription(name="tokens", route="/tokens", input={"kind": "json"}, streams=True)
+
+    def configs(*apis: ApiDescription) -> dict[str, bool]:
+        """Return which of the models that stream are decoupled."""
+        models = streaming_models_of(service(*apis))
+        methods = Inference(Models(lambda: models, str), unready=str, tally=None).methods()
+        method = methods[f"{INFERENCE}ModelConfig".encode()]
+        answers: list[Any] = [method.answer(method.request(name=name)) for name in models]
+        return {one.config.name: one.config.model_transaction_policy.decoupled for one in answers}
+
+    assert configs(tokens) == {"fake": True, "fake.tokens": True}
+    assert configs(tokens, json_api()) == {"fake.tokens": True}
+
+
+# Statistics
+
+
+async def test_statistics_count_requests_of_all_protocols(tmp_path: Path) -> None:
+    async with services(tmp_path, overrides={"policy": "fixed:0"}) as on:
+        worker = await on.on.worker()
+        await on.on.echo(worker, "/v1/models/fake:predict", {"instances": [1, 2, 3]})
+        await on.on.echo(worker, "/echo", 1)
+
+        both = on.ask(f"{INFERENCE}ModelStatistics")
+
+        assert [stats.name for stats in both.model_stats] == ["fake", "fake.echo"]
+        for stats in both.model_stats:
+            assert (stats.inference_count, stats.execution_count) == (4, 2)
+            assert stats.inference_stats.success.count == 2
+            assert stats.inference_stats.compute_infer.ns > 0
+            assert [batch.batch_size for batch in stats.batch_stats] == [1, 3]
+        assert both == await on.page("/v2/models/stats", type(both))
+
+
+async def test_statistics_are_not_for_clients_where_operators_have_a_port(tmp_path: Path) -> None:
+    async with services(tmp_path, admin=True, statistics=False) as on:
+        await on.on.worker()
+        text = on.refusal(f"{INFERENCE}ModelStatistics", Code.UNIMPLEMENTED, name="fake")
+        assert "statistics are on the admin port (--admin-port)" in text
+
+
+# Readiness
+
+
+async def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
+    """Live at once; models are unavailable, not unknown, until a worker has described them."""
+    async with services(tmp_path) as on:
+        assert on.ask(f"{INFERENCE}ServerLive").live
+        assert not on.ask(f"{INFERENCE}ServerReady").ready
+        for method in OF_MODELS:
+            text = on.refusal(f"{INFERENCE}{method}", Code.UNAVAILABLE, name="fake")
+            assert text == "no worker is ready: workers are starting"
+        assert not on.ask(f"{INFERENCE}RepositoryIndex").models
+
+        (await on.on.connect()).send(Hello(index=0, launch=1, service=service()))
+        await on.on.gateway.events.described
+        assert not on.ask(f"{INFERENCE}ModelReady", name="fake").ready
+        assert on.ask(f"{INFERENCE}ModelMetadata", name="fake").name == "fake"
+
+        worker = await on.on.worker(index=1)
+        assert on.ask(f"{INFERENCE}ModelReady", name="fake").ready
+        assert on.ask(f"{INFERENCE}ServerReady").ready
+        worker.close()
+        while on.ask(f"{INFERENCE}ServerReady").ready:
+            await turns(1)
+        assert not on.ask(f"{INFERENCE}ModelReady", name="fake").ready
+
+
+def test_clients_learn_when_to_retry_before_a_worker_is_there() -> None:
+    models = Models(dict, lambda: "no worker is ready: workers are starting")
+    with pytest.raises(Unavailable) as caught:
+        models.find("fake")
+    assert trailers_of(caught.value) == ((b"grpc-retry-pushback-ms", b"1000"),)
+
+
+@pytest.mark.parametrize("method", OF_MODELS)
+async def test_an_unknown_model_is_not_found(tmp_path: Path, method: str) -> None:
+    """The error names the available models, and the nearest."""
+    async with services(tmp_path) as on:
+        await on.on.worker()
+        text = on.refusal(f"{INFERENCE}{method}", Code.NOT_FOUND, name="fake.eho")
+        assert text == (
+            "unknown model 'fake.eho'; available models: fake, fake.echo; did you mean fake.echo?"
+        )
+        text = on.refusal(f"{INFERENCE}{method}", Code.NOT_FOUND, name="fake", version="2")
+        assert text == "model 'fake' has no version '2'; send '1' or no version"
+
+
+# Repository
+
+
+async def test_the_index_lists_the_models(tmp_path: Path) -> None:
+    async with services(tmp_path) as on:
+        worker = await on.on.connect()
+        worker.send(Hello(index=0, launch=1, service=service()))
+        await on.on.gateway.events.described
+        entries = on.ask(f"{INFERENCE}RepositoryIndex").models
+        assert [(one.name, one.version, one.state) for one in entries] == [
+            ("fake", "1", "UNAVAILABLE"),
+            ("fake.echo", "1", "UNAVAILABLE"),
+        ]
+        assert all(one.reason.startswith("no worker is ready: ") for one in entries)
+        assert not on.ask(f"{INFERENCE}RepositoryIndex", ready=True).models
+
+        worker.send(Ready())
+        await on.on.gateway.front_end.ready.wait()
+        for ready in (False, True):
+            entries = on.ask(f"{INFERENCE}RepositoryIndex", ready=ready).models
+            assert [(one.name, one.state, one.reason) for one in entries] == [
+                ("fake", "READY", ""),
+                ("fake.echo", "READY", ""),
+            ]
+
+
+# The table
+
+
+async def test_only_liveness_and_readiness_need_no_key(tmp_path: Path) -> None:
+    async with services(tmp_path) as on:
+        methods: list[tuple[bytes, UnaryMethod | StreamingMethod]] = [
+            *on.methods.unary.items(),
+            *on.methods.streaming.items(),
+        ]
+        assert {path.decode() for path, method in methods if method.free} == {
+            f"{INFERENCE}ServerLive",
+            f"{INFERENCE}ServerReady",
+            "/grpc.health.v1.Health/Check",
+            "/grpc.health.v1.Health/Watch",
+        }
+
+
+async def test_methods_that_are_not_supported_say_why(tmp_path: Path) -> None:
+    """Each has one place: no method is both answered and refused."""
+    async with services(tmp_path) as on:
+        served = on.methods.unary.keys() | on.methods.streaming.keys()
+        assert not served & on.methods.not_supported.keys()
+        assert NOT_SUPPORTED.items() <= on.methods.not_supported.items()
+        path = f"{INFERENCE}RepositoryModelLoad".encode()
+        assert on.methods.not_supported[path].startswith("clients cannot load models; ")

@@ -1,0 +1,80 @@
+"""The rules that all streaming calls of services follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.gateway.grpc.fake_stream import FakeStream
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.grpc.interfaces import CallHead
+from uncork_gateway.grpc.services.streaming import OpenCalls, StreamingCall
+from uncork_gateway.grpc.statuses import Code
+from uncork_gateway.protocols.grpc_messages import message
+
+Request: Any = message("grpc.health.v1.HealthCheckRequest")
+
+
+class Recording(StreamingCall):
+    """Notes what it is asked."""
+
+    def __init__(self, stream: FakeStream, calls: OpenCalls) -> None:
+        self.requests: list[str] = []
+        super().__init__(stream, CallHead(b"/service/method"), Request, calls)
+
+    def asked(self, request: Any) -> None:
+        """Note the request, or raise an exception as it says."""
+        self.requests.append(request.service)
+        if request.service == "bad":
+            raise BadRequest("bad request")
+        if request.service == "fault":
+            raise ZeroDivisionError
+
+
+def ask(call: Recording, name: str) -> None:
+    """Send a message."""
+    call.message_received(Request(service=name).SerializeToString())
+
+
+@pytest.mark.parametrize("how", ["end", "cancelled", "reject", "error", "close", "closed before"])
+async def test_a_call_that_is_over_is_not_asked(how: str) -> None:
+    """The connection may have read more messages by then."""
+    calls = OpenCalls()
+    if how == "closed before":
+        calls.close()
+    call = Recording(FakeStream(), calls)
+    ends: list[str] = []
+    call.on_end = lambda: ends.append(how)
+    match how:
+        case "end":
+            call.end_received()
+        case "cancelled":
+            call.cancelled()
+        case "reject":
+            call.reject(BadRequest("x"))
+        case "error":
+            ask(call, "bad")
+        case "close":
+            calls.close()
+    before = list(call.requests)
+    ask(call, "late")
+    call.end_received()
+    calls.close()
+
+    assert call.requests == before
+    assert ends == ([] if how == "closed before" else [how])
+
+
+async def test_a_fault_ends_only_its_call(caplog: pytest.LogCaptureFixture) -> None:
+    """The client gets the id of the log line, not the exception."""
+    calls, stream, other = OpenCalls(), FakeStream(), FakeStream()
+    call, neighbour = Recording(stream, calls), Recording(other, calls)
+    ask(call, "fault")
+    ask(neighbour, "fine")
+
+    assert stream.code is Code.INTERNAL
+    error_id = stream.text.removeprefix("internal error; error id ")
+    assert f"[{error_id}]" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+    assert other.code is None

@@ -1,0 +1,218 @@
+"""ModelStreamInfer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.fake_worker import json_api, service
+from tests.gateway.grpc.call_stage import STREAM_INFER, StreamResponse, calls, numbers, raw, values
+from tests.gateway.running import turns
+from tests.gateway.test_service_streams import HEAD, streaming_api
+from uncork_gateway.errors import BodyTooLarge
+from uncork_gateway.grpc.statuses import Code
+from uncork_workers.wire.messages import AnswerHead, Cancel, Piece
+
+TWO_APIS = service(json_api("predict"), streaming_api())
+LINES = AnswerHead(status=200, content_type="application/x-ndjson")
+
+
+def response(message: bytes) -> Any:
+    """The ModelInferResponse in a message; fail if it is an error."""
+    parsed = StreamResponse.FromString(message)
+    assert parsed.error_message == ""
+    return parsed.infer_response
+
+
+def piece(message: bytes) -> bytes:
+    """The only element of a piece."""
+    [raw] = response(message).raw_output_contents
+    assert int.from_bytes(raw[:4], "little") == len(raw) - 4
+    return bytes(raw[4:])
+
+
+async def test_answers_come_in_order_even_if_they_are_ready_in_another(tmp_path: Path) -> None:
+    async with calls(tmp_path, overrides={"mb_max_batch_size": 1}) as stage:
+        other = await stage.on.worker(index=1)
+        call, stream = stage.open(STREAM_INFER)
+        for number in (1, 2):
+            call.message_received(numbers(number, request_id=str(number)))
+        running = {}
+        for worker in (stage.worker, other):
+            batch, payload = await worker.batch()
+            running[payload] = worker, batch
+        worker, batch = running[raw(2)]
+        worker.answer(batch, [b"20"])
+        await turns()
+        assert stream.messages == []
+        worker, batch = running[raw(1)]
+        worker.answer(batch, [b"10"])
+
+        answers = [response(await stream.next()) for _ in range(2)]
+        assert [answer.id for answer in answers] == ["1", "2"]
+        assert [values(answer.SerializeToString()) for answer in answers] == [[10], [20]]
+        call.end_received()
+        assert await stream.end() is Code.OK
+
+
+async def test_an_error_takes_the_place_of_an_answer_and_the_stream_goes_on(tmp_path: Path) -> None:
+    async with calls(tmp_path) as stage:
+        call, stream = stage.open(STREAM_INFER)
+        call.message_received(numbers(1, request_id="bad", model="nothing"))
+        call.message_received(b"\xff")
+        call.message_received(numbers(1, request_id="rejected"))
+        batch, _ = await stage.worker.batch()
+        stage.worker.answer(batch, [b"not this one"], statuses=[422], worked=False)
+        failures = [StreamResponse.FromString(await stream.next()) for _ in range(3)]
+        call.message_received(numbers(2))
+        await stage.answer(b"20")
+
+        assert "unknown model 'nothing'" in failures[0].error_message
+        assert "not a valid" in failures[1].error_message
+        assert failures[2].error_message == "not this one"
+        assert failures[2].infer_response.id == "rejected"
+        assert list(response(await stream.next()).outputs[0].contents.int64_contents) == [20]
+        assert stream.code is None
+
+
+async def test_refusals_are_no_errors(tmp_path: Path) -> None:
+    async with calls(tmp_path, max_queue_rows=1) as stage:
+        call, _ = stage.open(STREAM_INFER)
+        call.message_received(numbers(1))
+        await stage.worker.batch()
+        for number in (2, 3):
+            call.message_received(numbers(number))
+
+        tally = stage.on.gateway.front_end.metrics.api("echo")
+        assert (tally.statuses, tally.grpc_statuses, tally.errors) == ({503: 1}, {503: 1}, {})
+        call.cancelled()
+
+
+async def test_a_stream_ends_after_the_answers_to_all_its_messages(tmp_path: Path) -> None:
+    async with calls(tmp_path) as stage:
+        _, empty = stage.ask(path=STREAM_INFER)
+        assert empty.code is Code.OK
+
+        _, stream = stage.ask(numbers(1), path=STREAM_INFER)
+        assert stream.code is None
+        await stage.answer(b"10")
+        assert await stream.end() is Code.OK
+        assert len(stream.messages) == 1
+
+
+async def test_open_requests_of_a_stream_count_as_clients(tmp_path: Path) -> None:
+    """A new request is the return of a client that was answered, never of one that waits."""
+    async with calls(tmp_path) as stage:
+        dispatcher = stage.on.gateway.front_end.dispatcher
+        call, stream = stage.open(STREAM_INFER)
+        call.message_received(numbers(0))
+        batch, _ = await stage.worker.batch()
+        for number in (1, 2):
+            call.message_received(numbers(number))
+        stage.worker.answer(batch, [b"0"])
+        await stream.next()
+        call.message_received(numbers(3))
+        [api] = dispatcher.stats()
+        assert api.clients == 3
+
+        while dispatcher.stats()[0].queued_requests or len(stream.messages) < 4:
+            batch, _ = await stage.worker.batch()
+            stage.worker.answer(batch, [b"0"] * len(batch.rows))
+            await turns()
+        [api] = dispatcher.stats()
+        assert api.clients == 3
+
+
+@pytest.mark.parametrize("how", ["cancelled", "rejected"])
+async def test_the_requests_of_a_stream_that_breaks_leave_the_queue(tmp_path: Path, how: str) -> None:
+    async with calls(tmp_path) as stage:
+        running, _ = stage.ask(numbers(0))
+        await stage.worker.batch()
+        call, stream = stage.open(STREAM_INFER)
+        for number in range(3):
+            call.message_received(numbers(number))
+        assert stage.on.gateway.front_end.unanswered() == 4
+        if how == "cancelled":
+            call.cancelled()
+        else:
+            call.reject(BodyTooLarge("too large"))
+
+        assert stage.on.gateway.front_end.unanswered() == 1
+        assert stream.code is (None if how == "cancelled" else Code.RESOURCE_EXHAUSTED)
+        running.cancelled()
+
+
+async def test_an_api_that_streams_sends_its_pieces(tmp_path: Path) -> None:
+    async with calls(tmp_path, TWO_APIS) as stage:
+        call, stream = stage.open(STREAM_INFER)
+        call.message_received(numbers(1, model="fake.tell", request_id="seven"))
+        batch, _ = await stage.worker.batch()
+        stage.worker.send(Piece(batch.batch, HEAD), [b"one "])
+        assert piece(await stream.next()) == b"one "
+        stage.worker.send(Piece(batch.batch), [b"two"])
+        last = await stream.next()
+        assert piece(last) == b"two"
+        assert (response(last).id, response(last).model_name) == ("seven", "fake.tell")
+        assert not response(last).parameters["triton_final_response"].bool_param
+        stage.worker.answer(batch, [b""], chunks=[])
+        call.end_received()
+
+        assert await stream.end() is Code.OK
+        assert len(stream.messages) == 2
+        assert stage.counted(200, api="tell") == 1
+
+
+async def test_a_client_that_wants_it_is_told_of_the_end_of_an_answer(tmp_path: Path) -> None:
+    async with calls(tmp_path, TWO_APIS) as stage:
+        call, stream = stage.open(STREAM_INFER)
+        wanted = {"triton_enable_empty_final_response": {"bool_param": True}}
+        call.message_received(numbers(1, model="fake.tell", parameters=wanted))
+        batch, _ = await stage.worker.batch()
+        stage.worker.send(Piece(batch.batch, LINES), [b'{"a": 1}\n'])
+        stage.worker.answer(batch, [b""], chunks=[])
+
+        assert piece(await stream.next()) == b'{"a": 1}'
+        final = response(await stream.next())
+        assert final.parameters["triton_final_response"].bool_param
+        assert list(final.outputs) == []
+
+
+async def test_an_answer_that_breaks_off_ends_with_an_error(tmp_path: Path) -> None:
+    async with calls(tmp_path, TWO_APIS) as stage:
+        call, stream = stage.open(STREAM_INFER)
+        call.message_received(numbers(1, model="fake.tell"))
+        batch, _ = await stage.worker.batch()
+        stage.worker.send(Piece(batch.batch, HEAD), [b"one "])
+        assert piece(await stream.next()) == b"one "
+        stage.worker.answer(batch, [b"it raised"], statuses=[500], worked=False, chunks=[])
+
+        assert StreamResponse.FromString(await stream.next()).error_message == "it raised"
+        call.cancelled()
+
+
+async def test_a_streamed_answer_may_have_the_status_of_an_error(tmp_path: Path) -> None:
+    async with calls(tmp_path, TWO_APIS) as stage:
+        call, stream = stage.open(STREAM_INFER)
+        call.message_received(numbers(1, model="fake.tell"))
+        batch, _ = await stage.worker.batch()
+        head = AnswerHead(status=409, content_type="text/plain")
+        stage.worker.send(Piece(batch.batch, head), [b"not now"])
+
+        assert StreamResponse.FromString(await stream.next()).error_message == "not now"
+        assert isinstance(await stage.worker.next(), Cancel)
+        assert stage.counted(409, api="tell") == 1
+
+
+async def test_a_client_that_leaves_stops_the_handler(tmp_path: Path) -> None:
+    async with calls(tmp_path, TWO_APIS) as stage:
+        call, stream = stage.open(STREAM_INFER)
+        call.message_received(numbers(1, model="fake.tell"))
+        batch, _ = await stage.worker.batch()
+        stage.worker.send(Piece(batch.batch, HEAD), [b"one "])
+        await stream.next()
+        call.cancelled()
+
+        assert isinstance(await stage.worker.next(), Cancel)
+        assert stage.counted(499, api="tell") == 1

@@ -1,0 +1,93 @@
+"""Which call a path opens, and who may."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.grpc.call_stage import INFER, calls, numbers
+from tests.gateway.grpc.fake_stream import FakeConnection
+from uncork_gateway.auth import ApiKeys
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.grpc.statuses import CallFailed, Code
+from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.telemetry.access_log import AccessLog
+
+LIVE = b"/inference.GRPCInferenceService/ServerLive"
+METADATA = b"/inference.GRPCInferenceService/ServerMetadata"
+
+
+async def test_unknown_methods_are_named(tmp_path: Path) -> None:
+    async with calls(tmp_path) as stage:
+        _, unknown = stage.ask(path=b"/some.Service/Method")
+        _, left_out = stage.ask(path=b"/inference.GRPCInferenceService/RepositoryModelLoad")
+
+        assert unknown.code is left_out.code is Code.UNIMPLEMENTED
+        assert "/some.Service/Method" in unknown.text
+        assert left_out.text != unknown.text
+
+
+async def test_a_wrong_head_is_told(tmp_path: Path) -> None:
+    async with calls(tmp_path) as stage:
+        _, stream = stage.ask(numbers(1), rejection=BadRequest("grpc-timeout is wrong"))
+
+        assert (stream.code, stream.text) == (Code.INVALID_ARGUMENT, "grpc-timeout is wrong")
+
+        accepted = ((b"grpc-accept-encoding", b"identity"),)
+        _, stream = stage.ask(numbers(1), rejection=CallFailed("encoding", Code.UNIMPLEMENTED, accepted))
+        assert (stream.code, stream.trailers) == (Code.UNIMPLEMENTED, accepted)
+
+
+async def test_keys_are_required_but_for_health(tmp_path: Path) -> None:
+    async with calls(tmp_path, keys=ApiKeys([b"a-key-of-sixteen-characters"])) as stage:
+        for path in (INFER, METADATA):
+            _, stream = stage.ask(numbers(1), path=path)
+            assert stream.code is Code.UNAUTHENTICATED
+        _, live = stage.ask(b"", path=LIVE)
+        assert live.code is Code.OK
+        key = ((b"x-api-key", b"a-key-of-sixteen-characters"),)
+        _, stream = stage.ask(b"", path=METADATA, metadata=key)
+        assert stream.code is Code.OK
+
+
+@pytest.mark.parametrize(
+    ("messages", "code"),
+    [
+        ([], Code.INTERNAL),
+        ([b"", b""], Code.INTERNAL),
+        ([b"\xff"], Code.INVALID_ARGUMENT),
+        ([b""], Code.OK),
+    ],
+)
+async def test_methods_that_answer_at_once_take_one_message(
+    tmp_path: Path, messages: list[bytes], code: Code
+) -> None:
+    async with calls(tmp_path) as stage:
+        _, stream = stage.ask(*messages, path=METADATA)
+
+        assert stream.code is code
+        if code is Code.OK:
+            metadata = message("inference.ServerMetadataResponse").FromString(stream.messages[0])
+            assert metadata.name == "uncork"
+
+
+async def test_every_call_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    connection = FakeConnection(access_log=AccessLog())
+    async with calls(tmp_path) as stage:
+        with caplog.at_level(logging.INFO, logger="uncork.access"):
+            stage.ask(b"", path=LIVE, connection=connection)
+            call, _ = stage.ask(path=b"/some.Service/Method", connection=connection)
+            call.cancelled()
+            waiting, _ = stage.open(LIVE, connection=connection)
+            waiting.cancelled()
+            waiting.end_received()
+
+    lines = [record.getMessage() for record in caplog.records if record.name == "uncork.access"]
+    assert [line.split()[1:3] for line in lines] == [
+        [LIVE.decode(), "200"],
+        ["/some.Service/Method", "501"],
+        [LIVE.decode(), "499"],
+    ]
+    assert [line.rpartition(" ")[2] for line in lines] == ["OK", "UNIMPLEMENTED", "CANCELLED"]

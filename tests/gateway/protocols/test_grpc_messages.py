@@ -1,0 +1,197 @@
+"""The tables of gRPC messages against the definitions that other packages ship."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+from uncork_gateway.protocols.grpc_messages import FILES, POOL, message
+
+# Modules that register the definitions in protobuf's default pool.
+TRITON, HEALTH, REFLECTION = (
+    "tritonclient.grpc.service_pb2",
+    "grpc_health.v1.health_pb2",
+    "grpc_reflection.v1alpha.reflection_pb2",
+)
+TENSORFLOW = [
+    f"ovmsclient.tfs_compat.protos.{name}_pb2"
+    for name in (
+        "tensorflow_serving.apis.prediction_service",
+        "tensorflow_serving.apis.model_service",
+    )
+]
+# Of these the gateway knows a part: fields, values or methods that it neither reads nor writes are missing.
+PARTIAL = {
+    "inference.GRPCInferenceService",
+    "inference.ModelConfig",
+    "inference.ModelDynamicBatching",
+    "inference.ModelInput",
+    "inference.ModelOutput",
+    "inference.ModelStatistics",
+    "tensorflow.DataType",
+    "tensorflow.TensorInfo",
+    "tensorflow.TensorProto",
+    "tensorflow.error.Code",
+    "tensorflow.serving.ModelService",
+    "tensorflow.serving.PredictionService",
+}
+
+Facts = dict[str, dict[str, Any]]
+
+
+def files(pool: Any, *names: str) -> Iterator[FileDescriptorProto]:
+    """The files of these names and those that they import, each once."""
+    waiting, seen = list(names), set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        file = FileDescriptorProto.FromString(pool.FindFileByName(name).serialized_pb)
+        waiting += file.dependency
+        yield file
+
+
+def facts(found: Iterator[FileDescriptorProto], renamed: tuple[str, str] = ("", "")) -> Facts:
+    """What messages, enums and services have, by their full names.
+
+    A field is its number, type, label and oneof. ``renamed`` is a part of packages and its replacement.
+    """
+
+    def full(name: str) -> str:
+        return name.removeprefix(".").replace(*renamed, 1)
+
+    known: Facts = {}
+
+    def add_enum(scope: str, enum: Any) -> None:
+        known[f"{scope}.{enum.name}"] = {value.name: value.number for value in enum.value}
+
+    def add_message(scope: str, each: Any) -> None:
+        name = f"{scope}.{each.name}"
+        known[name] = {
+            field.name: (
+                field.number,
+                field.type,
+                full(field.type_name),
+                field.label,
+                each.oneof_decl[field.oneof_index].name if field.HasField("oneof_index") else None,
+                field.options.packed if field.options.HasField("packed") else True,
+                each.options.map_entry,
+            )
+            for field in each.field
+        }
+        for nested in each.nested_type:
+            add_message(name, nested)
+        for enum in each.enum_type:
+            add_enum(name, enum)
+
+    for file in found:
+        assert file.syntax == "proto3"
+        package = full(file.package)
+        for each in file.message_type:
+            add_message(package, each)
+        for enum in file.enum_type:
+            add_enum(package, enum)
+        for service in file.service:
+            known[f"{package}.{service.name}"] = {
+                method.name: (
+                    full(method.input_type),
+                    full(method.output_type),
+                    method.client_streaming,
+                    method.server_streaming,
+                )
+                for method in service.method
+            }
+    return known
+
+
+def ours(prefix: str) -> Facts:
+    """The facts of the services whose names begin so."""
+    names = [file.name for service, file in FILES.items() if service.startswith(prefix)]
+    assert names
+    return facts(files(POOL, *names))
+
+
+def of_modules(*modules: str) -> Iterator[FileDescriptorProto]:
+    """The files of modules and those that they import."""
+    names = [import_module(module).DESCRIPTOR.name for module in modules]
+    return files(descriptor_pool.Default(), *names)
+
+
+def assert_same(own: Facts, other: Facts) -> None:
+    for name, members in own.items():
+        if name in PARTIAL:
+            assert members.items() <= other[name].items(), name
+            assert members != other[name], f"{name} is not partial"
+        else:
+            assert members == other[name], name
+
+
+def test_inference_is_what_tritons_client_has() -> None:
+    assert_same(ours("inference."), facts(of_modules(TRITON)))
+
+
+def test_health_is_what_grpcs_own_package_has() -> None:
+    assert ours("grpc.health.") == facts(of_modules(HEALTH))
+
+
+def test_reflection_is_what_grpcs_own_package_has() -> None:
+    """Its two versions differ only in their names."""
+    other = of_modules(REFLECTION)
+
+    assert ours("grpc.reflection.v1alpha.") == facts(other)
+    assert ours("grpc.reflection.v1.") == facts(of_modules(REFLECTION), ("v1alpha", "v1"))
+
+
+def test_tensorflow_is_what_openvinos_client_has() -> None:
+    assert_same(ours("tensorflow."), facts(of_modules(*TENSORFLOW), ("ovmsclient", "tensorflow")))
+
+
+def test_nothing_is_registered_in_the_default_pool() -> None:
+    """Triton's client must be importable beside the gateway, in any order, and so must others' stubs."""
+    names = sorted({file.name for service in FILES for file in files(POOL, FILES[service].name)})
+    code = f"""
+from google.protobuf import descriptor_pool
+import uncork_gateway.protocols.grpc_messages
+for name in {[name for name in names if not name.startswith("google/")]}:
+    try:
+        descriptor_pool.Default().FindFileByName(name)
+    except KeyError:
+        pass
+    else:
+        raise AssertionError(name)
+"""
+
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_unknown_fields_are_accepted_and_kept() -> None:
+    unknown = b"\xfa\x3f\x03new"
+
+    request = message("inference.ModelInferRequest").FromString(b"\x0a\x01m" + unknown)
+
+    assert request.model_name == "m"
+    assert request.SerializeToString().endswith(unknown)
+
+
+def test_signatures_travel_as_any() -> None:
+    signatures = message("tensorflow.serving.SignatureDefMap")()
+    signatures.signature_def["serving_default"].method_name = "tensorflow/serving/predict"
+    response = message("tensorflow.serving.GetModelMetadataResponse")()
+    response.model_spec.version.value = 1
+    response.metadata["signature_def"].Pack(signatures)
+
+    read = type(response).FromString(response.SerializeToString())
+
+    assert read.metadata["signature_def"].TypeName() == "tensorflow.serving.SignatureDefMap"
+    assert type(signatures).FromString(read.metadata["signature_def"].value) == signatures
+
+
+def test_an_unknown_message_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        message("inference.Nothing")
