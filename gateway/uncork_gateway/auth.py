@@ -25,6 +25,11 @@ class ApiKeys:
     def __init__(self, keys: Iterable[bytes]) -> None:
         self._digests = [_digest(key) for key in keys]
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ApiKeys) and set(self._digests) == set(other._digests)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def admit(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Return whether one of a request's headers carries an accepted key.
 
@@ -42,6 +47,10 @@ class ApiKeys:
     def _knows(self, key: bytes) -> bool:
         digest = _digest(key)
         return sum(hmac.compare_digest(digest, known) for known in self._digests) > 0
+
+
+AcceptedKeys = Callable[[], ApiKeys | None]
+"""Returns the keys that are accepted now; None if no key is required."""
 
 
 def read_keys(path: Path) -> ApiKeys:
@@ -75,22 +84,26 @@ class RequireKey:
 
     Attributes:
         app: serves all other requests.
+        keys: returns the accepted keys.
         error: writes the 401 from path, status, detail and headers, in the form for the path.
         free: the app's routes that need no key.
     """
 
     app: ASGIApp
-    keys: ApiKeys
+    keys: AcceptedKeys
     error: Callable[[str, int, str, dict[str, str]], Response]
     free: Sequence[BaseRoute]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_free = any(route.matches(scope)[0] is Match.FULL for route in self.free)
-        if is_free or self.keys.admit(scope["headers"]):
+        keys = self.keys()
+        if keys is None or self._is_free(scope) or keys.admit(scope["headers"]):
             await self.app(scope, receive, send)
             return
         refusal = self.error(scope["path"], 401, REFUSAL, {"www-authenticate": "Bearer"})
         await refusal(scope, receive, send)
+
+    def _is_free(self, scope: Scope) -> bool:
+        return any(route.matches(scope)[0] is Match.FULL for route in self.free)
 
 
 def _digest(key: bytes) -> bytes:

@@ -65,6 +65,13 @@ class Scaling:
         self._clock = clock
         self._look_at = clock() + LOOK_S
 
+    async def change_bounds(self, least: int, most: int) -> None:
+        """Set other bounds, and start or stop workers until their number is within them."""
+        self.least, self.most = least, most
+        target = self._autoscaler.change_bounds(least, most)
+        if self._resize is not None and target != self._workers().target:
+            await self._resize(target)
+
     @property
     def wanted(self) -> int:
         """How many workers the traffic needs; as many as there should be, while that is unknown."""

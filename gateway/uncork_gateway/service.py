@@ -50,21 +50,22 @@ class Gateway:
     not_ready = "no worker is ready"
 
     def __init__(self, settings: GatewaySettings, supervisor: SupervisorActions) -> None:
-        self._settings = settings
         self._supervisor = supervisor
         self._traces = settings.traces
         self._failures = Failures(show_messages=settings.admin)
         self.front_end = FrontEnd(
             settings, self, self, names=SERVICE, index_of=lambda worker: self._pool.index_of(worker)
         )
-        self._apis = Apis(settings, self.front_end)
-        self.events = WorkerEvents(self.front_end, self._apis, supervisor, launches=settings.workers > 0)
+        self._apis = Apis(self.front_end)
+        if settings.grpc:
+            self._apis.serve_grpc(self)
+        self.events = WorkerEvents(self.front_end, self._apis, supervisor, settings)
         self._pool = WorkerPool(self.events, reserved=settings.workers)
         self._remote = RemoteWorkers(self._pool, self._apis, self.events)
         self.events.on_joining_changed = self._remote.reconsider
         self._listener: WorkerListener | None = None
         self._scaling: Scaling | None = None
-        self.front_end.mount(ServicePages(self.front_end, self, settings).pages)
+        self.front_end.mount(ServicePages(self.front_end, self).pages)
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
         """Accept workers on a Unix socket; those on a ``standby`` socket wait for :meth:`take_over`."""
@@ -81,8 +82,8 @@ class Gateway:
         self._listener = WorkerListener(
             self._pool,
             port,
-            overrides=self._settings.overrides,
-            warmup_seconds=self._settings.warmup_seconds,
+            overrides=self.events.settings.overrides,
+            warmup_seconds=self.events.settings.warmup_seconds,
             on_refusal=lambda reason: refused.labels(reason).inc(),
         )
         self._listener.listen()
@@ -127,11 +128,31 @@ class Gateway:
         """Accept a worker on a socket that is connected already."""
         await self._pool.attach(connected)
 
-    def take_over(self, launches: Collection[int]) -> set[int]:
+    def change(self, settings: GatewaySettings) -> None:
+        """Put other settings in force, at once and for queued requests too; workers stay.
+
+        What :meth:`FrontEnd.change` cannot change stays as it was.
+
+        Raises:
+            ValueError: if the service cannot be served with them; nothing has changed then.
+        """
+        if self.service is not None:
+            self.events.serve(self.service, settings, same_code=True)
+        self._changed(settings)
+
+    def _changed(self, settings: GatewaySettings) -> None:
+        self.events.settings = settings
+        self.front_end.change(settings)
+        self._pool.reserve(settings.workers)
+        if self._listener is not None:
+            self._listener.change(settings.overrides, settings.warmup_seconds)
+        self._remote.settings_changed()
+
+    def take_over(self, launches: Collection[int], settings: GatewaySettings | None = None) -> set[int]:
         """Let standby processes replace the workers of the same indexes, and put their service in force.
 
         The old workers get no more batches and exit after the current one. Returns the processes of those
-        that were ready.
+        that were ready. All settings change with the workers, if others are given; see :meth:`change`.
 
         Raises:
             ValueError: if one of the new workers has gone, they differ in what they serve from each other or
@@ -143,11 +164,14 @@ class Gateway:
         are_all = not self._pool.any_left_by(launches)
         if first != self.service and not are_all:
             raise ValueError("the service has changed, so all workers must be reloaded together")
-        if are_all:
+        if are_all or settings is not None:
             # Also for an unchanged description: new code may return other outputs, which are learned anew.
-            self.events.serve(first)
+            self.events.serve(first, settings)
         replaced = self._pool.take_over(launches)
-        self._remote.reconsider()
+        if settings is not None:
+            self._changed(settings)
+        else:
+            self._remote.reconsider()
         return replaced
 
     async def close(self) -> None:
@@ -256,7 +280,8 @@ class Gateway:
         scaling = self._scaling
         if scaling is None or scaling.least == scaling.most or scaling.decision is None:
             return None
-        return describe_scaling(scaling.decision, least=scaling.least, most=scaling.most)
+        startup_s = self.front_end.dispatcher.startup_s
+        return describe_scaling(scaling.decision, least=scaling.least, most=scaling.most, startup_s=startup_s)
 
     def worker_states(self) -> list[WorkerState]:
         return self._pool.states()

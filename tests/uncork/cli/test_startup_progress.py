@@ -49,7 +49,7 @@ def console(*, terminal: bool) -> Console:
 
 def test_a_line_says_what_each_does_and_for_how_long() -> None:
     clock, workers = Clock(), Workers()
-    progress = StartupProgress(workers, 3, console=console(terminal=True), clock=clock)
+    progress = StartupProgress(workers, lambda: 3, console=console(terminal=True), clock=clock)
     clock.now += 4
     workers.said = {1: WorkerStartup("setup", "", 101.5)}
     assert progress.line() == "worker 0: import, 4 s · worker 1: setup, 2 s · worker 2: import, 4 s"
@@ -64,7 +64,7 @@ def test_the_log_has_a_line_for_each_stage(caplog: pytest.LogCaptureFixture) -> 
     caplog.set_level(logging.INFO, logger="uncork.gateway")
     workers = Workers()
     workers.are_ready = {1}
-    progress = StartupProgress(workers, 2, console=console(terminal=False))
+    progress = StartupProgress(workers, lambda: 2, console=console(terminal=False))
     stages = [None, "setup", "setup", "warm-up of a", "warm-up of a"]
     for number, stage in enumerate(stages):
         workers.said = {} if stage is None else {0: WorkerStartup(stage, f" with {number} rows", 0)}
@@ -90,7 +90,7 @@ async def test_what_is_shown_goes_when_all_are_ready_or_the_server_stops(
 
     async def shown(*, terminal: bool) -> str:
         workers, on = Workers(), console(terminal=terminal)
-        running = asyncio.create_task(StartupProgress(workers, 9, console=on).run())
+        running = asyncio.create_task(StartupProgress(workers, lambda: 9, console=on).run())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         if ends == "ready":

@@ -88,6 +88,8 @@ def test_a_token_that_cannot_be_used_is_told(token: str, says: str) -> None:
         (["--ca", "missing"], "uncork worker: --ca, --tls-cert and --tls-key must be PEM files: "),
         (["--ca", "token"], "must be PEM files: "),
         (["--tls-cert", "ca.pem"], "must be PEM files: "),
+        (["--ready-file", "missing/ready"], "--ready-file: missing/ready: No such file or directory"),
+        (["--max-memory", "much"], "'--max-memory'"),
         (["--log-level", "loud"], "must be one of debug, info, warning, error, got 'loud'"),
     ],
 )

@@ -118,7 +118,21 @@ def test_options_that_are_missing_are_wrong_usage(folder: Path) -> None:
             1,
             "--worker-port requires --worker-token-file, .*openssl rand -hex 32",
         ),
-        (replace(PLAIN, worker_token_file=folder / "token"), 1, "--worker-token-file requires --worker-port"),
+        (
+            replace(PLAIN, worker_token_file=folder / "token"),
+            1,
+            "^--worker-token-file requires --worker-port or --on ray$",
+        ),
+        (
+            options(folder, worker_port=None, worker_host="0.0.0.0", worker_tls_cert="cert.pem"),
+            1,
+            "^--worker-host, --worker-token-file, --worker-tls-cert require --worker-port or --on ray$",
+        ),
+        (
+            replace(PLAIN, worker_tls_key=folder, worker_tls_client_ca=folder, worker_insecure=True),
+            1,
+            "^--worker-tls-key, --worker-tls-client-ca, --worker-insecure require --worker-port or --on ray$",
+        ),
         (PLAIN, 0, "--workers 0 requires --worker-port, where workers can connect"),
     ):
         with pytest.raises(WrongUsage, match=says), open_worker_port(incomplete, workers=workers):
@@ -142,6 +156,14 @@ def test_a_port_in_use_is_told_with_its_option(folder: Path) -> None:
         (["--workers", "0"], "uncork serve: --workers 0 requires --worker-port"),
         (["x.py:X", "--worker-port", "0"], "uncork serve: --worker-port requires --worker-token-file"),
         (["x.py:X", "--worker-port", "65536"], "must be a whole number from 0 to 65535, got '65536'"),
+        (
+            ["x.py:X", "--worker-insecure"],
+            "uncork serve: --worker-insecure requires --worker-port or --on ray",
+        ),
+        (
+            ["--workers", "0", "--worker-port", "0", "--max-worker-memory", "1GB"],
+            "uncork serve: --max-worker-memory cannot be combined with --workers 0",
+        ),
         (["--workers", "-1"], "must be a number from 0 or a range such as 2-16, got '-1'"),
         ([], "missing argument TARGET"),
     ],

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from uncork.cli.app import app
-from uncork.server.control_socket import NoServer, Outcome, ask_to_reload, listening
+from uncork.server.control_socket import NoServer, Outcome, ask, listening
 from uncork.server.private_folders import make_private
 
 PORT = 4711
@@ -54,7 +54,7 @@ def reload_with(outcome: Outcome) -> Result:
     async def scenario() -> Result:
         wishes = Wishes(outcome)
         wishes.gate.set()
-        async with listening(PORT, wishes):
+        async with listening(PORT, {"reload": wishes}):
             return await asyncio.to_thread(CliRunner().invoke, app, ["reload", "--port", str(PORT)])
 
     return asyncio.run(scenario())
@@ -82,27 +82,27 @@ def test_no_server_is_wrong_usage() -> None:
 async def test_who_leaves_does_not_wish_it_any_more(folder: Path) -> None:
     """As with Ctrl-C; the next one is served."""
     wishes = Wishes(Outcome(0, "done"))
-    async with listening(PORT, wishes):
+    async with listening(PORT, {"reload": wishes}):
         _, writer = await asyncio.open_unix_connection(str(folder / f"{PORT}.sock"))
         writer.write(b"reload\n")
         await wishes.came.wait()
         writer.close()
         await wishes.given_up.wait()
         wishes.gate.set()
-        assert await asyncio.to_thread(ask_to_reload, PORT) == Outcome(0, "done")
+        assert await asyncio.to_thread(ask, PORT, "reload") == Outcome(0, "done")
 
 
 async def test_a_server_that_ends_meanwhile_is_told() -> None:
     wishes = Wishes(Outcome(0, "done"))
     async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(listening(PORT, wishes))
-        asking = asyncio.create_task(asyncio.to_thread(ask_to_reload, PORT))
+        await stack.enter_async_context(listening(PORT, {"reload": wishes}))
+        asking = asyncio.create_task(asyncio.to_thread(ask, PORT, "reload"))
         await wishes.came.wait()
     assert await asking == Outcome(1, "the server stopped before the reload was complete")
 
 
 async def test_other_wishes_are_refused(folder: Path) -> None:
-    async with listening(PORT, Wishes(Outcome(0, "done"))):
+    async with listening(PORT, {"reload": Wishes(Outcome(0, "done"))}):
         reader, writer = await asyncio.open_unix_connection(str(folder / f"{PORT}.sock"))
         writer.write(b"stop\n")
         assert b"accepts only reload" in await reader.read()
@@ -116,7 +116,7 @@ def test_the_socket_of_a_killed_server_makes_room(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(str(left))
     with pytest.raises(NoServer):
-        ask_to_reload(PORT)
+        ask(PORT, "reload")
 
     assert reload_with(Outcome(0, "done")).exit_code == 0
     assert not left.exists()
@@ -126,10 +126,10 @@ async def test_two_servers_on_a_port_do_not_take_each_others_wishes(caplog: pyte
     """They may listen on different addresses; the second can be reached by SIGHUP."""
     first, second = Wishes(Outcome(0, "first")), Wishes(Outcome(0, "second"))
     first.gate.set()
-    async with listening(PORT, first):
-        async with listening(PORT, second):
+    async with listening(PORT, {"reload": first}):
+        async with listening(PORT, {"reload": second}):
             pass
-        assert await asyncio.to_thread(ask_to_reload, PORT) == Outcome(0, "first")
+        assert await asyncio.to_thread(ask, PORT, "reload") == Outcome(0, "first")
     assert "to reload, send SIGHUP" in caplog.text
 
 

@@ -3,13 +3,16 @@
 import os
 import socket
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import psutil
 import pytest
 import trustme
 
+from uncork.cli.serve.banner import grpc
 from uncork.config.errors import WrongUsage
+from uncork.server import listeners as listeners_module
 from uncork.server.listeners import ListenerOptions, open_listeners
 
 PLAIN = ListenerOptions(
@@ -43,7 +46,9 @@ def test_the_address_says_how_to_come_in(certificate: Path) -> None:
         assert listeners.admin_url == f"http://127.0.0.1:{listeners.admin.getsockname()[1]}"
 
 
-@pytest.mark.parametrize(("field", "option"), [("port", "--port"), ("admin_port", "--admin-port")])
+@pytest.mark.parametrize(
+    ("field", "option"), [("port", "--port"), ("admin_port", "--admin-port"), ("grpc_port", "--grpc-port")]
+)
 def test_a_port_in_use_is_told_with_its_option(field: str, option: str) -> None:
     """Two may be asked for."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -93,6 +98,45 @@ def test_one_port_cannot_have_two_listeners(host: str, admin_host: str) -> None:
     options = replace(PLAIN, host=host, port=port, admin_host=admin_host, admin_port=port)
     complaint = rf"are both {port}, and --host {host} overlaps with --admin-host {admin_host}; choose another"
     with pytest.raises(WrongUsage, match=complaint), open_listeners(options):
+        pass
+
+
+@pytest.mark.parametrize("option", ["--port", "--admin-port"])
+def test_the_port_for_grpc_is_no_other_port(option: str) -> None:
+    port = free_port()
+    options = replace(PLAIN, grpc_port=port)
+    options = replace(options, port=port) if option == "--port" else replace(options, admin_port=port)
+    complaint = rf"^{option} and --grpc-port are both {port}; choose another --grpc-port$"
+    with pytest.raises(WrongUsage, match=complaint), open_listeners(options):
+        pass
+
+
+def test_grpc_has_a_port_with_the_same_tls(certificate: Path) -> None:
+    """Zero picks a free one, which the banner prints."""
+    with open_listeners(PLAIN) as listeners:
+        assert (listeners.grpc, grpc(listeners)) == (None, [])
+
+    options = replace(PLAIN, grpc_port=0, grpc_max_connection_age=60, tls_cert=certificate)
+    with open_listeners(options) as listeners:
+        assert listeners.grpc is not None
+        address = f"127.0.0.1:{listeners.grpc.getsockname()[1]}"
+        assert listeners.grpc_target == address
+        assert listeners.grpc_tls is not None
+        assert listeners.grpc_max_connection_age_s == 60
+        [line] = grpc(listeners)
+        assert line.text.plain == f"  gRPC {address}"
+
+
+@pytest.mark.parametrize("package", ["grpcio", "hpack", "protobuf"])
+def test_packages_that_are_missing_for_grpc_are_told(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version_of(name: str) -> str:
+        if name == package:
+            raise PackageNotFoundError(name)
+        return "1.0"
+
+    monkeypatch.setattr(listeners_module, "version", version_of)
+    complaint = rf"^--grpc-port requires {package}; run pip install 'uncork\[grpc\]'$"
+    with pytest.raises(WrongUsage, match=complaint), open_listeners(replace(PLAIN, grpc_port=0)):
         pass
 
 

@@ -185,7 +185,9 @@ def test_other_routes_are_there(digits: Client) -> None:
     assert v2.json()["outputs"][0]["data"] == [3, 7]
     assert digits.get("/v2/models/digits").json()["name"] == "digits"
     assert digits.get("/readyz").text == "ready\n"
-    assert 'uncork_requests_total{api="predict",status="200"} 2.0' in digits.get("/metrics").text
+    assert (
+        'uncork_requests_total{api="predict",protocol="http",status="200"} 2.0' in digits.get("/metrics").text
+    )
 
 
 def test_bodies_of_any_kind_are_sent(digits: Client) -> None:
@@ -245,7 +247,7 @@ def test_requests_sent_together_raise_the_first_error(digits: Client) -> None:
     with pytest.raises(KeyError, match="the culprit"):
         digits.post_all("/echo", json=["a", "raise", "b", "raise"])
 
-    assert 'uncork_requests_total{api="echo",status="200"} 2.0' in digits.get("/metrics").text
+    assert 'uncork_requests_total{api="echo",protocol="http",status="200"} 2.0' in digits.get("/metrics").text
 
 
 def test_what_is_raised_has_a_hint() -> None:
@@ -464,7 +466,10 @@ async def test_a_request_that_cannot_be_sent_holds_nobody_up() -> None:
         ]
         with pytest.raises(ValueError, match="the body ends here"):
             await c.send_all(requests)
-        assert 'uncork_requests_total{api="echo",status="200"} 1.0' in (await c.get("/metrics")).text
+        assert (
+            'uncork_requests_total{api="echo",protocol="http",status="200"} 1.0'
+            in (await c.get("/metrics")).text
+        )
 
 
 def test_uvloop() -> None:

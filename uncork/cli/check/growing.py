@@ -15,8 +15,8 @@ import numpy as np
 from uncork.cli.check.figures import Failure, Times
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_loadtests.tuning.batch_times import SizeTime, fit
+from uncork_workers.memory import resident_bytes
 from uncork_workers.process.warmup import Example
-from uncork_workers.supervision.recycling import resident_bytes
 from uncork_workers.wire.messages import Batch, ExceptionReport
 
 Run = Callable[[Batch, Sequence[bytes]], Awaitable[tuple[Executed, float]]]

@@ -6,6 +6,7 @@ from uncork.cli.check.apis import judge_api
 from uncork.cli.check.figures import ApiFigures, Figures, Finding, Findings, Plan, error, warning
 from uncork.cli.serve.server_options import OTHER_FILES
 from uncork_dispatcher.plural import plural
+from uncork_workers.memory import mebibytes
 
 _ORDER = ("error", "warning", "note")
 _LOCAL = ("127.", "::1", "localhost")
@@ -57,14 +58,15 @@ def _memory(plan: Plan) -> Findings:
     if limit is not None and base > limit:
         yield error(
             "worker-above-limit",
-            f"a worker uses {_mib(base)} before its first batch, but --max-worker-memory is {_mib(limit)}",
-            f"set --max-worker-memory above {_mib(2 * base)}",
+            f"a worker uses {mebibytes(base)} before its first batch, but --max-worker-memory is "
+            f"{mebibytes(limit)}",
+            f"set --max-worker-memory above {mebibytes(2 * base)}",
         )
     if free is not None and plan.workers * base > free:
         yield error(
             "workers-above-memory",
-            f"{plural(plan.workers, 'worker')} of {_mib(base)} {'does' if plan.workers == 1 else 'do'} not "
-            f"fit into the {_mib(free)} of free memory",
+            f"{plural(plan.workers, 'worker')} of {mebibytes(base)} {'does' if plan.workers == 1 else 'do'} "
+            f"not fit into the {mebibytes(free)} of free memory",
             f"set --workers to {max(1, free // base)}",
         )
 
@@ -86,8 +88,8 @@ def _batch_memory(plan: Plan, api: ApiFigures) -> Findings:
         if room is not None and base < room < needs:
             yield found(
                 "cap-above-memory",
-                f"a full batch of {cap} {api.unit} needs {_mib(needs)} ({_mib(base)}, plus "
-                f"{each / 2**20:.3g} MiB each), {allowed} {_mib(room)}",
+                f"a full batch of {cap} {api.unit} needs {mebibytes(needs)} ({mebibytes(base)}, plus "
+                f"{each / 2**20:.3g} MiB each), {allowed} {mebibytes(room)}",
                 f"set mb_max_batch_size to {max(1, int(0.8 * (room - base) / each))}",
             )
             return
@@ -117,7 +119,3 @@ def _listeners(plan: Plan) -> Findings:
 
 def _is_local(host: str) -> bool:
     return host.startswith(_LOCAL)
-
-
-def _mib(size_bytes: float) -> str:
-    return f"{size_bytes / 2**20:.0f} MiB"

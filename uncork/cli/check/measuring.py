@@ -20,10 +20,10 @@ from uncork_gateway.backends.worker_connection import OnPiece
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_workers.definition.adapters.base import Sample
+from uncork_workers.memory import resident_bytes
 from uncork_workers.process.warmup import Example
 from uncork_workers.supervision.launcher import over_unix
-from uncork_workers.supervision.processes import Processes, worker_environment
-from uncork_workers.supervision.recycling import resident_bytes
+from uncork_workers.supervision.processes import LocalWorkers, Processes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
 from uncork_workers.wire import messages
 from uncork_workers.wire.messages import Batch, Ready
@@ -50,13 +50,14 @@ async def measure(options: ServeOptions, plan: Plan, folder: Path, *, seconds: f
     pool = WorkerPool(watch)
     socket_path = str(folder / "workers.sock")
     processes = Processes(
-        options.service,
-        workers=1,
+        LocalWorkers(
+            target=options.service,
+            workers=options.worker_count.most,  # for its share of the cores
+            # The check itself prints exceptions of handlers, as findings.
+            arguments=(*options.worker_arguments, "--log-level", "critical"),
+            gpus=options.gpu_names,
+        ),
         dialing=over_unix(socket_path, socket_path),
-        # The check itself prints exceptions of handlers, as findings.
-        arguments=("--log-level", "critical", *options.worker_arguments),
-        gpus=options.gpu_names,
-        environment=worker_environment(options.worker_count.most),  # its share of the cores
     )
     supervisor = Supervisor(
         processes,

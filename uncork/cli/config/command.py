@@ -1,8 +1,6 @@
-"""``uncork config``: the settings in force, and the source of each."""
+"""``uncork config``: the settings in force, the source of each, and what a reload would change."""
 
 from collections.abc import Iterable, Iterator
-from enum import Enum
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -11,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from uncork.cli.command import Command
+from uncork.cli.config.diff import diff
 from uncork.cli.configurable import CONFIGURABLE, takes_options
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
 from uncork.cli.serve.options import ServeOptions
@@ -19,7 +18,7 @@ from uncork.cli.terminal import plain_table, show
 from uncork.cli.usage import refusals
 from uncork.config.errors import WrongUsage
 from uncork.config.names import settings_of
-from uncork.config.option_fields import parameter_info
+from uncork.config.values import plain_value, unset_text, value_text
 from uncork_workers.definition.inspect_service import inspect_service
 from uncork_workers.definition.loading import TargetError
 from uncork_workers.wire.overrides import ARGUMENTS, FIXED_IN_STREAMS, Override, apply_overrides
@@ -29,11 +28,13 @@ _DEFAULT, _CODE = "default", "code"
 
 config = typer.Typer(
     name="config",
-    help="Show the settings in force, and the source of each.",
+    help="Show the settings in force, the source of each, and changes.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
 )
+
+config.command("diff", cls=Command)(diff)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the settings as JSON.")]
 
@@ -74,9 +75,8 @@ def _settings(options: ServerOptions, command: str) -> Iterator[tuple[str, Setti
     for name, parameter in settings_of(CONFIGURABLE[command]).items():
         value = getattr(options, name)
         source = options.sources.get(name)
-        info = parameter_info(parameter.annotation)
-        unset = info.show_default if info is not None and isinstance(info.show_default, str) else "not set"
-        yield name, _setting(value, _DEFAULT if source is None else source.name, unset=f"({unset})")
+        shown = value_text(value, unset=unset_text(parameter))
+        yield name, Setting(plain_value(value), _DEFAULT if source is None else source.name, shown)
 
 
 def _imported(options: ProxyOptions) -> dict[str, Setting]:
@@ -143,14 +143,5 @@ def _table(heading: str, settings: dict[str, Setting]) -> Table:
     return table
 
 
-def _setting(value: Any, source: str, *, unset: str = "(none)") -> Setting:
-    plain = str(value) if isinstance(value, Path | Enum) else value
-    if isinstance(plain, bool):
-        text = str(plain).lower()
-    elif isinstance(plain, float):
-        text = f"{plain:g}" if float(f"{plain:g}") == plain else repr(plain)
-    elif isinstance(plain, list | tuple):
-        text = ", ".join(map(str, plain))
-    else:
-        text = str(plain)
-    return Setting(plain, source, unset if plain in (None, "") else text)
+def _setting(value: Any, source: str) -> Setting:
+    return Setting(plain_value(value), source, value_text(value))

@@ -6,21 +6,22 @@ import typer
 
 from uncork.cli.errors import print_error
 from uncork.cli.terminal import INTERRUPTED, telling
-from uncork.server.control_socket import NoServer, ask_to_reload
+from uncork.server.control_socket import RELOAD, NoServer, ask
 
 
 def reload(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port that the server listens on.")] = 3000,
 ) -> None:
-    """Replace the workers of a running `uncork serve` with new ones that run the current code.
+    """Have a running `uncork serve` read its settings again, and replace its workers.
 
-    The server must run on this machine, as the same user. The new workers take over together when all are
-    ready. If one fails, the old workers keep running, and the exit code is 1.
+    The server must run on this machine, as the same user. The new workers run the current code. They take
+    over together when all are ready, and the new settings take effect with them. If a worker fails or a
+    setting is wrong, nothing changes, and the exit code is 1.
     """
     try:
         with telling() as tell:
             tell("starting new workers; press Ctrl-C to cancel and keep the old ones")
-            outcome = ask_to_reload(port)
+            outcome = ask(port, RELOAD)
     except NoServer as error:
         print_error("reload", error)
         raise typer.Exit(2) from None

@@ -69,7 +69,7 @@ def of_service(
     lines += [
         address("POST", listeners.url + api.route, _timing(api), _media_types(api)) for api in service.apis
     ]
-    lines += [*pages(listeners), address("GET ", f"{listeners.url}/docs")]
+    lines += [*grpc(listeners), *pages(listeners), address("GET ", f"{listeners.url}/docs")]
     short = next((api for api in service.apis if has_short_example(api)), None)
     if short is not None:
         lines.append(note(curl(short, listeners.url, wants_key=listeners.keys is not None)))
@@ -96,6 +96,11 @@ def headline(what: str) -> Line:
 
 def note(what: str) -> Line:
     return Line(Text(f"  {what}"))
+
+
+def grpc(listeners: Listeners, *details: str) -> list[Line]:
+    """Return the address for gRPC clients, if there is one."""
+    return [address("gRPC", listeners.grpc_target, *details)] if listeners.grpc is not None else []
 
 
 def pages(listeners: Listeners) -> list[Line]:

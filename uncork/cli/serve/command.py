@@ -19,18 +19,20 @@ from uncork.cli.configurable import takes_options
 from uncork.cli.serve import banner
 from uncork.cli.serve.gpus import require_gpus
 from uncork.cli.serve.options import ServeOptions, WorkerCount
-from uncork.cli.serve.placement import STANDBYS_SOCKET, WORKERS_SOCKET, check_placement, launching
+from uncork.cli.serve.placement import STANDBYS_SOCKET, WORKERS_SOCKET, launching
+from uncork.cli.serve.running_settings import Parts, RunningSettings, check_options, gateway_settings
 from uncork.cli.serve.startup_progress import StartupProgress
 from uncork.cli.serve.worker_port import open_worker_port
 from uncork.cli.usage import exit_code
 from uncork.config.errors import WrongUsage
-from uncork.server.control_socket import listening
+from uncork.server.control_socket import DIFF, RELOAD, listening
 from uncork.server.listeners import Listeners, open_listeners
 from uncork.server.private_folders import own_folder
 from uncork.server.reloading import Reloader
+from uncork.server.servers import Servers
 from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
-from uncork_gateway import Gateway, GatewaySettings
+from uncork_gateway import Gateway
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_gateway.scaling import Scaling
 from uncork_gateway.worker_events import ServiceUnusable, SupervisorActions
@@ -60,7 +62,7 @@ def run(options: ServeOptions) -> int:
     if options.reload and find_spec("watchfiles") is None:
         raise WrongUsage("--reload requires watchfiles; run pip install 'uncork[reload]'")
     console = log_to_terminal(options.log_level, options.log_format.value)
-    check_placement(options)
+    check_options(options)
     require_gpus(options, warn=lambda text: log.warning("%s", text))
     on_ray = options.ray_address is not None
     with (
@@ -83,7 +85,7 @@ async def _serve(
     supervisor: Supervisor
     gateway = _gateway(options, listeners, traces, lambda: supervisor)
     waiting = gateway.events.failures.waiting
-    async with launching(options, folder, worker_port, on_waiting=waiting) as launcher:
+    async with launching(options, folder, worker_port, on_waiting=waiting) as (launcher, starter_with):
         supervisor = _supervisor(options, launcher, gateway)
         await gateway.listen(str(folder / WORKERS_SOCKET))
         await gateway.listen(str(folder / STANDBYS_SOCKET), standby=True)
@@ -93,14 +95,21 @@ async def _serve(
                 target, file = options.target, options.worker_token_file
                 how = banner.waiting_for_workers(worker_port, listeners, target=target, token_file=file)
                 log.info("%s", how)
-        return await _run(options, listeners, gateway, supervisor, console)
+        parts = Parts(
+            gateway=gateway,
+            supervisor=supervisor,
+            starter_with=starter_with,
+            scaling=_scaling(gateway, supervisor, options.worker_count),
+            recycler=Recycler(supervisor, options.recycling),
+            servers=Servers(gateway.front_end, listeners),
+        )
+        return await _run(RunningSettings(options, listeners.keys, parts), listeners, console)
 
 
-async def _run(
-    options: ServeOptions, listeners: Listeners, gateway: Gateway, supervisor: Supervisor, console: Console
-) -> int:
-    reloader = Reloader(gateway, supervisor, options.config)
-    progress = StartupProgress(gateway, options.worker_count.least, console=console)
+async def _run(settings: RunningSettings, listeners: Listeners, console: Console) -> int:
+    options, gateway, supervisor = settings.options, settings.parts.gateway, settings.parts.supervisor
+    reloader = Reloader(gateway, supervisor, settings)
+    progress = StartupProgress(gateway, lambda: settings.options.worker_count.least, console=console)
     background: list[asyncio.Task[None]] = []
 
     async def close(hurry: asyncio.Event) -> None:
@@ -112,18 +121,20 @@ async def _run(
 
     supervisor.start()
     gateway.events.expect_workers(range(options.worker_count.least))
-    background.append(asyncio.create_task(_scaling(gateway, supervisor, options.worker_count).run()))
+    background.append(asyncio.create_task(settings.parts.scaling.run()))
+    background.append(asyncio.create_task(settings.parts.recycler.run()))
     if options.reload:
         background.append(asyncio.create_task(reloader.watch()))
-    if options.recycling.any:
-        background.append(asyncio.create_task(Recycler(supervisor, options.recycling).run()))
+    if options.watch_config:
+        background.append(asyncio.create_task(reloader.watch_settings()))
     try:
-        async with listening(listeners.port, reloader.reload_requested):
+        handlers = {RELOAD: reloader.reload_requested, DIFF: reloader.diff_requested}
+        async with listening(listeners.port, handlers):
             return await serve_until_signal(
                 gateway.front_end,
-                listeners,
+                settings.parts.servers,
                 announcing=_announce(gateway, options, listeners, background, progress),
-                drain=options.drain,
+                drain=lambda: settings.options.drain,
                 close=close,
                 reload=reloader.on_hangup,
             )
@@ -139,14 +150,12 @@ def _gateway(
 ) -> Gateway:
     """Return the gateway, which calls the supervisor once there is one."""
     return Gateway(
-        GatewaySettings(
-            overrides=options.overrides,
-            workers=options.worker_count.most,
-            warmup_seconds=options.warmup_seconds,
-            keys=listeners.keys,
+        gateway_settings(
+            options,
+            listeners.keys,
             admin=listeners.admin is not None,
+            grpc=listeners.grpc is not None,
             traces=traces,
-            **options.server_settings,
         ),
         SupervisorActions(
             kill=lambda launch: supervisor().kill(launch),
@@ -189,7 +198,7 @@ def _scaling(gateway: Gateway, supervisor: Supervisor, count: WorkerCount) -> Sc
         least=count.least,
         most=count.most,
         target=lambda: supervisor.workers,
-        resize=resize if count.least < count.most else None,
+        resize=resize,
     )
 
 

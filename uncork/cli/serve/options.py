@@ -115,6 +115,9 @@ class ServeOptions(WorkerPortOptions):
     reload: bool = option(
         False, "Replace the workers when a file of the service changes; for development.", "--reload"
     )
+    watch_config: bool = option(
+        False, "Reload the settings when the file of --config or --api-key-file changes.", "--watch-config"
+    )
     gpus: str | None = option(
         None,
         "GPUs to assign to the workers in turn, one each: a count, or a list of numbers or UUIDs such as "
@@ -162,7 +165,8 @@ class ServeOptions(WorkerPortOptions):
         """Arguments of each worker: it warms up under the settings in force for its batches."""
         overrides = msgspec.json.encode(self.overrides).decode()
         warmup = ["--warmup-seconds", str(self.warmup_seconds)]
-        return ["--log-format", self.log_format, *warmup, "--overrides", overrides]
+        log = ["--log-level", self.log_level, "--log-format", self.log_format]
+        return [*log, *warmup, "--overrides", overrides]
 
     @property
     def recycling(self) -> RecyclingLimits:

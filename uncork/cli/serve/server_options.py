@@ -65,6 +65,9 @@ class ServerOptions(ListenerOptions):
     Attributes:
         sources: where options come from, by name; options without a source have their defaults.
         api_overrides: settings of single APIs, first those of the file, then those of the environment.
+        reread: returns these options with the present content of the file, and raises
+            :class:`~uncork.config.errors.WrongUsage` if it is wrong. Command line and environment stay those
+            of the start. None if the options were made in another way.
     """
 
     config: Path | None = option(
@@ -123,6 +126,7 @@ class ServerOptions(ListenerOptions):
     )
     sources: Mapping[str, Source] = field(default_factory=dict)
     api_overrides: Sequence[tuple[Kind, Override]] = ()
+    reread: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def drain(self) -> Drain:

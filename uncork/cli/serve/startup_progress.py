@@ -35,27 +35,32 @@ class Workers(Protocol):
 
 
 class StartupProgress:
-    """Reports the stages of ``count`` workers until all of them are ready.
+    """Reports the stages of the first workers until all of them are ready.
 
     Args:
+        count: returns how many workers to wait for.
         console: that of stderr; a terminal shows a changing last line, otherwise stages are logged.
     """
 
     def __init__(
         self,
         workers: Workers,
-        count: int,
+        count: Callable[[], int],
         *,
         console: Console,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._workers = workers
-        self._indexes = range(count)
+        self._count = count
         self._console = console
         self._clock = clock
         self._began = clock()
         self._logged: dict[int, str] = {}
         self._status: Status | None = None
+
+    @property
+    def _indexes(self) -> range:
+        return range(self._count())
 
     async def run(self) -> None:
         """Report until all workers are ready, or the server stops."""

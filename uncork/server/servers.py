@@ -1,10 +1,12 @@
-"""uvicorn on the listeners of a process."""
+"""The servers on the listeners of a process."""
+
+from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -15,6 +17,9 @@ from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.interfaces import BodyPool
 
+if TYPE_CHECKING:
+    from uncork.server.grpc_server import GrpcServer
+
 KEEP_ALIVE_S = 75
 """Longer than load balancers keep idle connections, so that they close them first."""
 
@@ -22,28 +27,50 @@ KEEP_ALIVE_S = 75
 class Servers:
     """One server for each listener; they start and end together."""
 
-    def __init__(self, front_end: FrontEnd, listeners: Listeners, *, drain_timeout_s: float) -> None:
-        graceful: dict[str, Any] = {"timeout_graceful_shutdown": max(1, round(drain_timeout_s))}
-        public = _http_config(front_end.app, front_end.protocol, **graceful, **listeners.tls)
+    def __init__(self, front_end: FrontEnd, listeners: Listeners) -> None:
+        public = _http_config(front_end.app, front_end.protocol, **listeners.tls)
         self._servers = [(_HttpServer(public), listeners.public)]
         if listeners.admin is not None:
             protocol = partial(HttpProtocol, RouteTable(), ListenerContext(pool=BodyPool.for_bodies(0)))
-            admin = _http_config(front_end.admin_app, protocol, **graceful)
+            admin = _http_config(front_end.admin_app, protocol)
             self._servers.append((_HttpServer(admin), listeners.admin))
+        self._grpc: GrpcServer | None = None
+        if listeners.grpc is not None:
+            from uncork.server.grpc_server import GrpcServer  # needs an extra
+
+            self._grpc = GrpcServer(front_end, listeners)
 
     async def serve(self) -> None:
         """Serve until all servers have ended."""
-        await asyncio.gather(*(server.serve([listener]) for server, listener in self._servers))
+        serving = [server.serve([listener]) for server, listener in self._servers]
+        if self._grpc is not None:
+            serving.append(self._grpc.serve())
+        await asyncio.gather(*serving)
 
-    def exit(self) -> None:
-        """End the servers when their connections have ended."""
+    def change(self, *, max_body_bytes: int, max_connection_age_s: float | None) -> None:
+        """Set other limits of gRPC clients."""
+        if self._grpc is not None:
+            self._grpc.change(max_body_bytes=max_body_bytes, max_connection_age_s=max_connection_age_s)
+
+    def drain(self) -> None:
+        """Send clients elsewhere: they get no new calls on their connections from now on."""
+        if self._grpc is not None:
+            self._grpc.drain()
+
+    def exit(self, *, timeout_s: float) -> None:
+        """End the servers when their connections have ended, or after a time."""
         for server, _ in self._servers:
+            server.config.timeout_graceful_shutdown = max(1, round(timeout_s))
             server.should_exit = True
+        if self._grpc is not None:
+            self._grpc.exit()
 
     def force_exit(self) -> None:
         """Let the servers that are ending skip open connections."""
         for server, _ in self._servers:
             server.force_exit = True
+        if self._grpc is not None:
+            self._grpc.force_exit()
 
 
 def _http_config(app: Any, protocol: Callable[..., HttpProtocol], **others: Any) -> uvicorn.Config:

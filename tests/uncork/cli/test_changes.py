@@ -1,0 +1,152 @@
+"""What differs between two sets of options of `uncork serve`, and what can be read again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.uncork.config.asking import options_of
+from uncork.cli.serve.changes import EFFECTS, WITH_NEW_WORKERS, changes_between
+from uncork.cli.serve.options import ServeOptions
+from uncork.config.changes import Change, Effect, names_of, needing
+from uncork.config.errors import WrongUsage
+from uncork.config.names import settings_of
+from uncork_workers.wire.overrides import ARGUMENTS
+
+AT_ONCE, NEW_WORKERS, RESTART = Effect
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """An empty configuration file."""
+    file = tmp_path / "uncork.toml"
+    file.touch()
+    return file
+
+
+def changes(file: Path, before: str, after: str, *flags: str, **environment: str) -> list[Change]:
+    """The changes when the content of the file changes."""
+    file.write_text(before)
+    options = options_of("serve", "--config", file, *flags, environment=environment)
+    file.write_text(after)
+    return changes_between(options, options.reread())
+
+
+def test_the_effect_of_every_setting_is_known() -> None:
+    assert EFFECTS.keys() == settings_of(ServeOptions).keys()
+    assert set(WITH_NEW_WORKERS) < set(ARGUMENTS)
+
+
+def test_what_did_not_change_is_no_change(file: Path) -> None:
+    text = "workers = 2\n[api.predict]\npolicy = 'aimd'\nallowed_batch_sizes = [1, 2]"
+    assert changes(file, text, text) == []
+
+
+def test_values_are_those_of_the_file_and_of_the_defaults(file: Path) -> None:
+    found = changes(
+        file,
+        "workers = 2\nmb-max-latency = 100\nfair_by = 'X-A'",
+        "workers = '2-4'\nport = 3001\naccess_log = true\nwarmup_seconds = 2.5\nlog_level = 'debug'",
+    )
+    assert sorted(found, key=lambda change: change.name) == [
+        Change("access_log", "false", "true", AT_ONCE),
+        Change("fair_by", "X-A", "(first come, first served)", AT_ONCE),
+        Change("log_level", "info", "debug", AT_ONCE),
+        Change("mb_max_latency", "100", "(set per API, else 300)", AT_ONCE),
+        Change("port", "3000", "3001", RESTART),
+        Change("warmup_seconds", "10", "2.5", NEW_WORKERS),
+        Change("workers", "2", "2-4", AT_ONCE),
+    ]
+    assert names_of(needing(RESTART, found)) == "port"
+
+
+def test_flags_and_variables_stay(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the start, whatever the environment is now."""
+    file.write_text("workers = 2\nmax-queue-rows = 5\npolicy = 'aimd'")
+    environment = {"UNCORK_MAX_QUEUE_ROWS": "7"}
+    options = options_of("serve", "--config", file, "--workers", "3", environment=environment)
+    monkeypatch.setenv("UNCORK_POLICY", "none")
+    file.write_text("workers = 4\nmax-queue-rows = 6\npolicy = 'cork'")
+
+    after = options.reread()
+    assert (after.workers, after.max_queue_rows, after.policy) == ("3", 7, "cork")
+    assert names_of(changes_between(options, after)) == "policy"
+    assert names_of(changes_between(after, after.reread())) == ""
+
+
+def test_settings_of_single_apis_are_named_like_their_keys(file: Path) -> None:
+    found = changes(
+        file,
+        "[api.predict]\npolicy = 'aimd'\nmb_max_latency = 100\ntimeout = 5",
+        "[api.predict]\npolicy = 'cork'\nmb_max_latency = 100\n[api.other]\nallowed_batch_sizes = [1, 2]",
+    )
+    assert found == [
+        Change("api.predict.policy", "aimd", "cork", AT_ONCE),
+        Change("api.predict.timeout", "5", "(set by the code)", AT_ONCE),
+        Change("api.other.allowed_batch_sizes", "(set by the code)", "1, 2", NEW_WORKERS),
+    ]
+
+
+def test_what_another_source_overrides_does_not_change(file: Path) -> None:
+    """The command line for all APIs, a variable for one."""
+    before = "[api.predict]\nmb_max_latency = 100\npolicy = 'aimd'\ntimeout = 5"
+    after = "[api.predict]\nmb_max_latency = 200\npolicy = 'cork'\ntimeout = 6"
+    found = changes(file, before, after, "--mb-max-latency", "50", UNCORK_API_PREDICT_POLICY="none")
+    assert names_of(found) == "api.predict.timeout"
+
+
+def test_a_setting_for_all_apis_shows_where_that_of_one_ends(file: Path) -> None:
+    found = changes(file, "policy = 'aimd'\n[api.predict]\npolicy = 'none'", "policy = 'aimd'")
+    assert found == [Change("api.predict.policy", "none", "aimd", AT_ONCE)]
+
+
+def test_keys_differ_without_being_shown(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("a-key-of-the-tests")
+    options = options_of("serve", "--api-key-file", keys)
+    other_place = options_of("serve", "--api-key-file", tmp_path / "other")
+
+    assert changes_between(options, options, other_keys=True) == [
+        Change("api_key_file", str(keys), f"{keys} (other keys)", AT_ONCE)
+    ]
+    assert changes_between(options, other_place, other_keys=True) == [
+        Change("api_key_file", str(keys), str(tmp_path / "other"), AT_ONCE)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "name"),
+    [
+        ("workers = 2", "workers = 0", "workers"),
+        ("workers = 0", "workers = 2", "workers"),
+        ("on = 'h:1'\ntarget = 'a.py:A'", "on = 'h:1'\ntarget = 'b.py:B'", "target"),
+    ],
+)
+def test_some_values_need_a_restart(before: str, after: str, name: str, file: Path) -> None:
+    [change] = changes(file, before, after)
+    assert (change.name, change.effect) == (name, RESTART)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("workrs = 2", "workrs is not a setting of uncork serve; did you mean workers?"),
+        ("workers = 'two'", "workers must be a number from 0 or a range such as 2-16, got 'two'"),
+        ("workers = ", "is not valid TOML"),
+        ("max-queue-rows = 0", "max-queue-rows must be a whole number from 1"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_the_words_of_the_start(text: str, says: str, file: Path) -> None:
+    options = options_of("serve", "--config", file)
+    file.write_text(text)
+    with pytest.raises(WrongUsage, match=f"{file}.*") as caught:
+        options.reread()
+    assert says in str(caught.value)
+
+
+def test_a_file_that_vanished_is_refused(file: Path) -> None:
+    options = options_of("serve", "--config", file)
+    file.unlink()
+    with pytest.raises(WrongUsage, match="No such file"):
+        options.reread()

@@ -1,0 +1,178 @@
+"""What a reload does, in which order, and when it does nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, cast
+
+import pytest
+
+from uncork.config.changes import Change, Effect
+from uncork.config.errors import WrongUsage
+from uncork.server.control_socket import Outcome
+from uncork.server.reloading import Reloader
+from uncork_gateway import Gateway
+from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor
+
+AT_ONCE = Change("max_queue_rows", "5", "6", Effect.AT_ONCE)
+NEW_WORKERS = Change("target", "a.py:A", "b.py:B", Effect.NEW_WORKERS)
+RESTART = Change("port", "3000", "3001", Effect.RESTART)
+
+
+class Server:
+    """Settings, gateway and supervisor of a server; keeps what is done to it."""
+
+    any_ready = True
+
+    def __init__(self, *changes: Change, workers: int = 2) -> None:
+        self.changes: Sequence[Change] = changes
+        self.workers = workers
+        self.files: Collection[str] = ()
+        self.done: list[str] = []
+        self.fault: Exception | None = None
+        self.replacing, self.gate = asyncio.Event(), asyncio.Event()
+        self.gate.set()
+        self.reloader = Reloader(cast(Gateway, self), cast(Supervisor, self), self)
+
+    def read(self) -> Server:
+        self.done.append("read")
+        if isinstance(self.fault, WrongUsage):
+            raise self.fault
+        return self
+
+    async def start(self, index: int, *, standby: bool = False) -> Any:
+        raise AssertionError
+
+    def take_over(self, launches: Collection[int]) -> Collection[int]:
+        self.done.append("take over")
+        return ()
+
+    def apply(self) -> None:
+        if self.fault is not None:
+            raise self.fault
+        self.done.append("apply")
+
+    async def scale(self) -> None:
+        self.done.append("scale")
+
+    async def replace_all(self, *, start: object, take_over: Callable[[Collection[int]], object]) -> None:
+        assert start == self.start
+        self.done.append("replace")
+        self.replacing.set()
+        await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
+        take_over([])
+
+
+DONE = "reloaded after 0.0 s"
+NOTHING = "nothing has changed: "
+REPLACED = ["read", "replace", "take over", "scale"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "workers", "done", "message"),
+    [
+        ((), 2, REPLACED, DONE),
+        ((AT_ONCE,), 2, REPLACED, f"{DONE}; settings changed: max_queue_rows"),
+        (
+            (AT_ONCE, NEW_WORKERS),
+            2,
+            REPLACED,
+            f"{DONE}; settings changed: max_queue_rows, target",
+        ),
+        (
+            (AT_ONCE,),
+            0,
+            ["read", "apply", "scale"],
+            "reloaded, the workers keep running; settings changed: max_queue_rows",
+        ),
+    ],
+)
+async def test_a_reload_by_request_replaces_the_workers_that_there_are(
+    changes: tuple[Change, ...], workers: int, done: list[str], message: str
+) -> None:
+    on = Server(*changes, workers=workers)
+    assert await on.reloader.reload_requested() == Outcome(0, message)
+    assert on.done == done
+
+
+@pytest.mark.parametrize(
+    ("changes", "done"),
+    [
+        ((), ["read"]),
+        ((AT_ONCE,), ["read", "apply", "scale"]),
+        ((AT_ONCE, NEW_WORKERS), REPLACED),
+        ((RESTART, AT_ONCE), ["read"]),
+    ],
+)
+async def test_a_changed_file_replaces_workers_only_if_it_must(
+    changes: tuple[Change, ...], done: list[str]
+) -> None:
+    on = Server(*changes)
+    await on.reloader._reload("uncork.toml changed", replaces=False)
+    assert on.done == done
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault", "message"),
+    [
+        ((AT_ONCE,), WrongUsage("workers must be a number"), "nothing has changed: workers must be a number"),
+        (
+            (AT_ONCE, RESTART),
+            None,
+            f"{NOTHING}port (from 3000 to 3001) needs a restart; restart the server, or restore the value",
+        ),
+        ((AT_ONCE,), ReplacementFailed("no weights"), "the old workers keep running: no weights"),
+    ],
+)
+async def test_a_reload_that_fails_changes_nothing(
+    changes: tuple[Change, ...],
+    fault: Exception | None,
+    message: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    on = Server(*changes)
+    on.fault = fault
+    assert await on.reloader.reload_requested() == Outcome(1, f"failed, {message}")
+    assert not {"take over", "apply", "scale"} & set(on.done)
+    assert f"uncork reload: reload failed, {message}" in caplog.text
+
+
+async def test_settings_that_the_service_cannot_have_change_nothing() -> None:
+    on = Server(AT_ONCE, workers=0)
+    on.fault = ValueError("Echo has no API 'predit'")
+    outcome = await on.reloader.reload_requested()
+    assert outcome == Outcome(1, "failed, nothing has changed: Echo has no API 'predit'")
+
+
+async def test_a_reload_waits_for_the_one_before() -> None:
+    """It reads the settings after that one, so that none is forgotten or applied twice."""
+    on = Server(AT_ONCE)
+    on.gate.clear()
+    first, second = (asyncio.create_task(on.reloader.reload_requested()) for _ in range(2))
+    await on.replacing.wait()
+    assert on.done == ["read", "replace"]
+    on.gate.set()
+    await asyncio.gather(first, second)
+    assert on.done == REPLACED * 2
+
+
+async def test_a_difference_is_reported_without_doing_anything() -> None:
+    on = Server(AT_ONCE, RESTART)
+    assert await on.reloader.diff_requested() == Outcome(1, "", (AT_ONCE, RESTART))
+    on.changes = ()
+    assert await on.reloader.diff_requested() == Outcome(0, "")
+    on.fault = WrongUsage("no such file")
+    assert await on.reloader.diff_requested() == Outcome(2, "no such file")
+    assert on.done == ["read"] * 3
+
+
+async def test_a_server_that_stops_cancels_its_reload() -> None:
+    on = Server(AT_ONCE)
+    on.gate.clear()
+    on.reloader.on_hangup()
+    await on.replacing.wait()
+    await on.reloader.close()
+    assert on.done == ["read", "replace"]

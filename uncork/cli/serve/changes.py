@@ -1,0 +1,122 @@
+"""What differs between two sets of options of ``uncork serve``, and how each change takes effect."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from uncork.cli.serve.options import ServeOptions
+from uncork.config.changes import Change, Effect
+from uncork.config.names import settings_of
+from uncork.config.values import unset_text, value_text
+
+EFFECTS: Mapping[str, Effect] = {
+    **dict.fromkeys(
+        (
+            "workers",
+            "policy",
+            "mb_max_latency",
+            "mb_max_batch_size",
+            "max_batches_per_worker",
+            "max_worker_memory",
+            "max_body_bytes",
+            "max_queue_rows",
+            "max_queue_bytes",
+            "fair_by",
+            "header_timeout",
+            "body_timeout",
+            "max_connections",
+            "drain_delay",
+            "drain_timeout",
+            "log_level",
+            "access_log",
+            "api_key_file",
+            "grpc_max_connection_age",
+        ),
+        Effect.AT_ONCE,
+    ),
+    **dict.fromkeys(
+        ("target", "gpus", "worker_cpus", "worker_gpus", "warmup_seconds", "log_format"),
+        Effect.NEW_WORKERS,
+    ),
+    **dict.fromkeys(
+        (
+            "host",
+            "port",
+            "admin_host",
+            "admin_port",
+            "grpc_port",
+            "tls_cert",
+            "tls_key",
+            "tls_client_ca",
+            "on",
+            "worker_address",
+            "worker_port",
+            "worker_host",
+            "worker_token_file",
+            "worker_tls_cert",
+            "worker_tls_key",
+            "worker_tls_client_ca",
+            "worker_insecure",
+            "reload",
+            "watch_config",
+            "traces",
+        ),
+        Effect.RESTART,
+    ),
+}
+"""How a change of each setting takes effect, by name."""
+
+WITH_NEW_WORKERS = ("cost", "allowed_batch_sizes")
+"""The arguments of ``@api`` for which workers warm up again; all others take effect at once."""
+
+_OTHER_CONTENT = "other keys"
+
+
+def changes_between(before: ServeOptions, after: ServeOptions, *, other_keys: bool = False) -> list[Change]:
+    """Return the settings whose values differ, in the order of the options, then those of single APIs.
+
+    ``other_keys`` says that the content of the file of API keys differs.
+    """
+    changes = [
+        Change(
+            name,
+            value_text(old, unset=unset_text(parameter)),
+            value_text(new, unset=unset_text(parameter)),
+            _effect(name, before, after),
+        )
+        for name, parameter in settings_of(ServeOptions).items()
+        for old, new in [(getattr(before, name), getattr(after, name))]
+        if old != new
+    ]
+    if other_keys and before.api_key_file == after.api_key_file:
+        file = str(after.api_key_file)
+        changes.append(Change("api_key_file", file, f"{file} ({_OTHER_CONTENT})", Effect.AT_ONCE))
+    return [*changes, *_of_single_apis(before, after)]
+
+
+def _effect(name: str, before: ServeOptions, after: ServeOptions) -> Effect:
+    """Return how a change takes effect where it depends on the values."""
+    if name == "workers" and (before.worker_count.most == 0) != (after.worker_count.most == 0):
+        return Effect.RESTART
+    if name == "target" and after.ray_address is not None:
+        # The code that is shipped to the cluster is that of the target's folder.
+        return Effect.RESTART
+    return EFFECTS[name]
+
+
+def _of_single_apis(before: ServeOptions, after: ServeOptions) -> Iterator[Change]:
+    named = {
+        (str(one.api), one.argument): None for options in (before, after) for _, one in options.api_overrides
+    }
+    for api, argument in named:
+        old, new = _override(before, api, argument), _override(after, api, argument)
+        if old != new:
+            effect = Effect.NEW_WORKERS if argument in WITH_NEW_WORKERS else Effect.AT_ONCE
+            unset = "(set by the code)"
+            name = f"api.{api}.{argument}"
+            yield Change(name, value_text(old, unset=unset), value_text(new, unset=unset), effect)
+
+
+def _override(options: ServeOptions, api: str, argument: str) -> Any:
+    """Return the value that overrides an argument of an API; None if none does."""
+    values = [one.value for one in options.overrides if one.argument == argument and one.applies_to(api)]
+    return values[-1] if values else None
