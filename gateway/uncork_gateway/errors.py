@@ -29,6 +29,9 @@ from uncork_workers.wire.schema import JSON, ErrorFormat
 
 log = logging.getLogger("uncork.gateway")
 
+TIMEOUT_HEADER = "X-Request-Timeout-Ms"
+"""The HTTP header with which clients limit their time."""
+
 CLIENT_GONE = 499
 """Counted and logged when the client has disconnected; never sent."""
 
@@ -134,13 +137,19 @@ _SHED: dict[ShedReason, str] = {
 }
 
 
-def from_dispatcher(error: DispatchError, *, executor: str) -> GatewayError:
-    """Return the response to an error of the dispatcher; ``executor`` names what runs batches."""
+def draining() -> Unavailable:
+    """Return the error for a request that arrives while the server stops."""
+    return Unavailable(_SHED["draining"], reason="draining", retry_after_s=1)
+
+
+def from_dispatcher(error: DispatchError, *, executor: str, timeout: str = TIMEOUT_HEADER) -> GatewayError:
+    """Return the response to an error of the dispatcher.
+
+    ``executor`` names what runs batches, and ``timeout`` the header with which clients limit their time.
+    """
     match error:
         case RequestShed(reason="client_deadline"):
-            return ClientTimedOut(
-                "the timeout in X-Request-Timeout-Ms expired before the request was executed"
-            )
+            return ClientTimedOut(f"the timeout in {timeout} expired before the request was executed")
         case RequestShed():
             message = _SHED[error.reason].format(executor=executor)
             return Unavailable(message, reason=error.reason, retry_after_s=error.retry_after_s)

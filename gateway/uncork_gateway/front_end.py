@@ -11,10 +11,13 @@ from uncork_dispatcher import AsyncDispatcher, Observer, Runner
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.connection.route_table import RouteTable
+from uncork_gateway.grpc.interfaces import OpenCall
 from uncork_gateway.interfaces import BodyPool, Handler
 from uncork_gateway.pages.plain_pages import Pages
+from uncork_gateway.pages.status.document import SettingsChange
 from uncork_gateway.pages.status.formatting import Names
 from uncork_gateway.pages.status.status_builder import StatusBuilder, StatusSource
+from uncork_gateway.readiness import Readiness
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.access_log import AccessLog, batch_observers
@@ -60,12 +63,16 @@ class FrontEnd:
     Attributes:
         app: serves all requests that no handler takes.
         admin_app: serves operators on a listener of their own; None if ``app`` serves them.
+        open_call: opens the calls of gRPC clients; None if they are not served.
         ready: set when the first batch can run.
         draining: whether the server is stopping; ``/readyz`` then returns 503.
+        settings_change: the last change of settings while the server runs.
+        readiness: notifies of changes of :meth:`unready` and of the models.
     """
 
     app: ASGIApp
     admin_app: ASGIApp | None
+    open_call: OpenCall | None = None
     status_builder: StatusBuilder
 
     def __init__(
@@ -86,6 +93,10 @@ class FrontEnd:
         self.metrics = Metrics()
         self.ready = asyncio.Event()
         self.draining = False
+        self.settings_change: SettingsChange | None = None
+        self._close_pages: Callable[[], object] = lambda: None
+        self._close_grpc: Callable[[], object] = lambda: None
+        self.readiness = Readiness()
         self._served = served
         self._recorder = Recorder(
             self.metrics, sample=lambda api: self.dispatcher.sample(api), index_of=index_of
@@ -104,10 +115,27 @@ class FrontEnd:
         )
         self.metrics.registry.register(_gauges(self.dispatcher, served, has_goal=has_goal))
 
+    def change(self, settings: ServerSettings) -> None:
+        """Put other settings in force; ``admin``, ``grpc`` and ``traces`` stay as they were.
+
+        Open connections keep the limits on clients.
+        """
+        self.settings = settings
+        listener = self.listener
+        listener.limits, listener.keys = settings.clients, settings.keys
+        listener.access_log = AccessLog() if settings.access_log else None
+        listener.pool.max_bytes = BodyPool.for_bodies(settings.max_body_bytes).max_bytes
+        # Requests with a known head are accepted without another look at their key.
+        self.routes.forget_heads()
+
     def mount(self, pages: Pages) -> None:
         """Serve pages: health, status, metrics and all that is not a batch. They live until :meth:`close`."""
         self.app, self.admin_app, self._close_pages = pages.app, pages.admin_app, pages.close
         pages.start()
+
+    def mount_grpc(self, open_call: OpenCall, *, close: Callable[[], object]) -> None:
+        """Serve gRPC clients. ``close`` ends the calls that only watch, which would never end themselves."""
+        self.open_call, self._close_grpc = open_call, close
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """Create a connection, for uvicorn."""
@@ -144,6 +172,7 @@ class FrontEnd:
     def retire(self) -> None:
         """Report not ready from now on, but keep accepting requests."""
         self.draining = True
+        self.readiness.may_have_changed()
 
     async def drain(self) -> None:
         """Refuse new requests, and return when all others are answered.
@@ -153,7 +182,7 @@ class FrontEnd:
         self.retire()
         self.listener.closing = True
         await self.dispatcher.drain()
-        self._close_pages()
+        self._end_streams()
 
     def unanswered(self) -> int:
         """Return how many requests are queued or running, without those that are passed through."""
@@ -162,11 +191,15 @@ class FrontEnd:
     def give_up(self) -> None:
         """Refuse every request that is still queued or running."""
         self.dispatcher.give_up()
+        self._end_streams()
+
+    def _end_streams(self) -> None:
         self._close_pages()
+        self._close_grpc()
 
     def close(self) -> None:
         """Stop the dispatcher, and what the pages do on their own."""
-        self._close_pages()
+        self._end_streams()
         self.dispatcher.close()
 
 
@@ -185,5 +218,6 @@ def _gauges(dispatcher: AsyncDispatcher[Any, Any], served: Served, *, has_goal: 
         apis=lambda: [api for api in dispatcher.stats() if served.serves(api.name)],
         workers=served.worker_states,
         restarts=lambda: served.restarts,
+        startup_s=lambda: dispatcher.startup_s,
         has_goal=has_goal,
     )

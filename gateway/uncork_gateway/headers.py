@@ -7,6 +7,15 @@ import httptools
 
 Header = tuple[bytes, bytes]
 """Name and value."""
+TRACE = (b"traceparent", b"tracestate")
+"""The headers that name the trace of a request."""
+
+
+def value_of(headers: Iterable[Header], name: bytes | None) -> bytes | None:
+    """Return the value of the first header of a name; None without the header or the name."""
+    if name is None:
+        return None
+    return next((value for key, value in headers if key == name), None)
 
 
 def header_lines(headers: Iterable[Header]) -> bytes:

@@ -97,7 +97,17 @@ class FastPathRequest(Request, Protocol):
         """Start, given the whole body: ``start``, ``body_received`` and ``body_complete`` in one."""
 
 
-class Connection(Protocol):
+class Observers(Protocol):
+    """The access log and the traces that record a connection's requests."""
+
+    @property
+    def access_log(self) -> AccessLog | None:
+        """Logs every request, if given; it may be replaced at any time."""
+
+    traces: Tracing | None
+
+
+class Connection(Observers, Protocol):
     """A client's connection, as its requests see it."""
 
     number: int
@@ -105,8 +115,6 @@ class Connection(Protocol):
     transport: asyncio.Transport
     pool: BodyPool
     """The memory that incomplete bodies share."""
-    access_log: AccessLog | None
-    traces: Tracing | None
 
     @property
     def http_version(self) -> str:

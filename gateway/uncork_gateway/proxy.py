@@ -1,38 +1,41 @@
 """The batching proxy: a front end for model servers that are not ours."""
 
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
+import httpx
 from starlette.responses import Response
 from starlette.routing import Mount
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from uncork_dispatcher import ApiRules, Job
-from uncork_gateway.backends.http_servers import HttpServers
-from uncork_gateway.backends.known_models import UNKNOWN, KnownModels
-from uncork_gateway.backends.merged_calls import MergedCalls, Sent
+from uncork_dispatcher import ApiRules, Job, SettingError
+from uncork_gateway.backends.model_servers.addresses import are_grpc, read_addresses
+from uncork_gateway.backends.model_servers.http_server import http_servers
+from uncork_gateway.backends.model_servers.known_models import KnownModels
+from uncork_gateway.backends.model_servers.merged_calls import MergedCalls, Sent
+from uncork_gateway.backends.model_servers.server import Server
+from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.front_end import FrontEnd
-from uncork_gateway.headers import path_of
 from uncork_gateway.interfaces import Tracing
 from uncork_gateway.pages.plain_pages import Pages
 from uncork_gateway.pages.status.formatting import PROXY
 from uncork_gateway.pages.status.status_builder import ServedApi
-from uncork_gateway.protocols.rows import RowsWire, error_body
-from uncork_gateway.protocols.v2 import V2Wire
-from uncork_gateway.protocols.wire import Wire
+from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.requests.pass_through import PassThrough
-from uncork_gateway.requests.proxy_route import HeaderRules, ProxyRoute
+from uncork_gateway.requests.proxy_route import ProxyRoute
+from uncork_gateway.requests.proxy_routes import ProxyRoutes
+from uncork_gateway.requests.proxy_target import HeaderRules, Merging
 from uncork_gateway.settings import ServerSettings
 
 ProtocolName = Literal["auto", "v1", "v2", "tfserving"]
 
 # Stands for no goal: requests are never shed by prediction, and any time plus a day is finite.
 _NO_GOAL_S = 86_400.0
-_LONGEST_NAME = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +52,7 @@ class ProxySettings(ServerSettings):
         concurrency: calls that one server runs at a time.
         idempotent: whether a failed call may be repeated, whole or in parts.
         health_path: the path that a healthy server answers with 2xx; None: a connection is enough.
+        server_ca: a file (PEM) of the CA certificates to trust for servers with TLS; None: public ones.
         headers: which headers of merged requests are passed on.
     """
 
@@ -61,6 +65,7 @@ class ProxySettings(ServerSettings):
     concurrency: int = 1
     idempotent: bool = True
     health_path: str | None = None
+    server_ca: Path | None = None
     headers: HeaderRules = field(default_factory=HeaderRules)
 
     @property
@@ -89,18 +94,6 @@ class ProxySettings(ServerSettings):
         )
 
 
-_V1 = re.compile(rb"/v1/models/([^/:]+):predict$")
-_TF_SERVING = re.compile(rb"/v1/models/([^/:]+)(?:/(?:versions|labels)/[^/:]+)?:predict$", re.IGNORECASE)
-_V2 = re.compile(rb"/v2/models/([^/]+)(?:/versions/[^/]+)?/infer$")
-# Tried in this order.
-_WIRES: dict[ProtocolName, list[tuple[re.Pattern[bytes], Wire[Any, Any]]]] = {
-    "v1": [(_V1, RowsWire(add_batch_id=True))],
-    "v2": [(_V2, V2Wire())],
-    "tfserving": [(_TF_SERVING, RowsWire(add_batch_id=False))],
-}
-_WIRES["auto"] = [*_WIRES["v2"], *_WIRES["v1"], *_WIRES["tfserving"]]
-
-
 class Proxy:
     """Servers that all serve the same models, behind a front end. Make it inside a running event loop.
 
@@ -115,17 +108,19 @@ class Proxy:
     def __init__(self, urls: Sequence[str], settings: ProxySettings) -> None:
         settings.rules("model")
         self._settings = settings
-        self._servers = HttpServers(
-            urls,
+        self._routes: ProxyRoutes | None = None
+        addresses = read_addresses(urls)
+        self._servers: Servers[Any] = Servers(
+            _servers_at(addresses, settings),
             concurrency=settings.concurrency,
             timeout_s=settings.timeout_s,
             listener=self,
-            health_path=settings.health_path,
             idempotent=settings.idempotent,
         )
         self._calls = MergedCalls(
             self._servers,
             trace=None if settings.traces is None else partial(self._begin_trace, settings.traces),
+            limited=lambda api, rows: self._models.limit(api, rows),
         )
         self.front_end = front_end = FrontEnd(
             settings,
@@ -135,25 +130,67 @@ class Proxy:
             has_goal=settings.goal_s is not None,
             resolve=self._resolve,
         )
-        self._pass_through = PassThrough(self._servers, front_end.listener, timeout_s=settings.timeout_s)
         self._models = KnownModels(
             settings.rules,
             dispatcher=front_end.dispatcher,
             metrics=front_end.metrics,
             forget_api=front_end.forget_api,
         )
-        front_end.mount(
-            Pages(front_end, self, settings, for_clients=[Mount("/", self._pass_through)], error=_error)
+        merging = Merging(
+            dispatcher=front_end.dispatcher,
+            models=self._models,
+            batch_headers=front_end.batch_headers,
+            header_rules=settings.headers,
+            most_rows=settings.most_rows_of_part,
+            fair_by=settings.fair_by,
         )
+        serve = self._serve_grpc if are_grpc(addresses) else self._serve_http
+        otherwise = Mount("/", serve(merging))
+        front_end.mount(Pages(front_end, self, for_clients=[otherwise], error=_error))
+
+    def _serve_http(self, merging: Merging) -> ASGIApp:
+        """Merge HTTP requests; return the application for all others."""
+        settings = self._settings
+        passing = PassThrough(
+            self._servers, self.front_end.listener, timeout_s=settings.timeout_s, ca=settings.server_ca
+        )
+        self._close_pass_through = passing.close
+        self._routes = ProxyRoutes(
+            settings.protocol, merging, passing.relay, max_body_bytes=settings.max_body_bytes
+        )
+        return passing
+
+    def _serve_grpc(self, merging: Merging) -> ASGIApp:
+        """Merge gRPC calls; return the application for HTTP requests."""
+        from uncork_gateway.grpc.proxy.methods import GrpcProxy  # needs an extra
+        from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
+
+        settings, front_end = self._settings, self.front_end
+        passing = GrpcPassThrough(self._servers, front_end.listener, timeout_s=settings.timeout_s)
+        self._close_pass_through = passing.close
+        calls = GrpcProxy(
+            settings.protocol,
+            merging,
+            passing,
+            unready=front_end.unready,
+            readiness=front_end.readiness,
+            keys=lambda: front_end.settings.keys,
+        )
+        front_end.mount_grpc(calls.open_call, close=calls.close)
+        return _speaks_grpc
 
     def start(self) -> None:
         self._servers.start()
 
     async def close(self) -> None:
         await self._calls.close()
+        await self._close_pass_through()
         await self._servers.close()
-        await self._pass_through.close()
         self.front_end.close()
+
+    def _resolve(self, target: bytes) -> ProxyRoute | None:
+        """Return the handler of a POST request; None if it does not merge."""
+        return None if self._routes is None else self._routes.resolve(target)
 
     def _begin_trace(self, traces: Tracing, job: Job[Sent]) -> tuple[str, str]:
         return traces.begin_batch(self.front_end.batch_headers.id_of(job.start.batch), job)
@@ -167,33 +204,8 @@ class Proxy:
     def worker_lost(self, worker: int) -> None:
         self.front_end.dispatcher.worker_lost(worker)
 
-    # Routes
-
-    def _resolve(self, target: bytes) -> ProxyRoute | None:
-        """Return the handler of a POST request; None if the request is passed through."""
-        settings, path = self._settings, path_of(target)
-        for pattern, wire in _WIRES[settings.protocol]:
-            found = pattern.search(path)
-            if found is None:
-                continue
-            model = found[1].decode("utf-8", "backslashreplace")
-            # The name is in /metrics and in the log, which is read line by line.
-            if not model.isprintable() or len(model) > _LONGEST_NAME or model == UNKNOWN:
-                return None
-            return ProxyRoute(
-                target,
-                model=model,
-                wire=wire,
-                most_rows=settings.most_rows_of_part,
-                header_rules=settings.headers,
-                models=self._models,
-                dispatcher=self.front_end.dispatcher,
-                relay=self._pass_through.relay,
-                max_body_bytes=settings.max_body_bytes,
-                batch_headers=self.front_end.batch_headers,
-                fair_by=settings.fair_by,
-            )
-        return None
+    def health_changed(self) -> None:
+        self.front_end.readiness.may_have_changed()
 
     # What the pages show
 
@@ -230,3 +242,25 @@ class Proxy:
 
 def _error(path: str, status: int, detail: str, headers: dict[str, str]) -> Response:
     return Response(error_body(detail), status, headers=headers, media_type="application/json")
+
+
+async def _speaks_grpc(scope: Scope, receive: Receive, send: Send) -> None:
+    detail = "the model servers speak gRPC: send requests to the gRPC port of this proxy, --grpc-port"
+    await _error(scope["path"], 404, detail, {})(scope, receive, send)
+
+
+def _servers_at(addresses: Sequence[httpx.URL], settings: ProxySettings) -> Sequence[Server]:
+    if not are_grpc(addresses):
+        return http_servers(
+            addresses,
+            concurrency=settings.concurrency,
+            health_path=settings.health_path,
+            ca=settings.server_ca,
+        )
+    if settings.health_path is not None:
+        raise SettingError(
+            "health_path", says=" is for HTTP servers; the health of gRPC servers is checked by gRPC"
+        )
+    from uncork_gateway.grpc.proxy.server import grpc_servers  # needs an extra
+
+    return grpc_servers(addresses, ca=settings.server_ca)

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from uncork_gateway.apis import Apis
+from uncork_gateway.apis import Apis, GatewaySettings
 from uncork_gateway.backends.worker_failures import WorkerFailures
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.requests.batch_frames import result_of_row
@@ -46,9 +46,8 @@ class SupervisorActions:
 class WorkerEvents:
     """Turns events of workers into changes of the dispatcher, the APIs and the log.
 
-    ``launches`` says whether the supervisor starts any workers.
-
     Attributes:
+        settings: with which workers are served that connect from now on.
         described: the service, with the overrides, once the first worker has described it;
             :class:`ServiceUnusable` if it cannot be served.
         files: paths of the files that the service has imported at any time.
@@ -58,15 +57,17 @@ class WorkerEvents:
     """
 
     def __init__(
-        self, front_end: FrontEnd, apis: Apis, supervisor: SupervisorActions, *, launches: bool = True
+        self, front_end: FrontEnd, apis: Apis, supervisor: SupervisorActions, settings: GatewaySettings
     ) -> None:
+        self.settings = settings
         self._ready = front_end.ready
+        self._readiness = front_end.readiness
         self._dispatcher = front_end.dispatcher
         self._apis = apis
         self._supervisor = supervisor
         self.described: asyncio.Future[ServiceDescription] = asyncio.get_running_loop().create_future()
         self.files: set[str] = set()
-        self.failures = WorkerFailures(launches=launches)
+        self.failures = WorkerFailures(launches=settings.workers > 0)
         self.on_joining_changed: Callable[[], object] = lambda: None
         self._logged_traceback = ""
 
@@ -114,13 +115,20 @@ class WorkerEvents:
         else:
             self.on_joining_changed()
 
-    def serve(self, service: ServiceDescription) -> None:
-        """Put the APIs of a service in force.
+    def serve(
+        self,
+        service: ServiceDescription,
+        settings: GatewaySettings | None = None,
+        *,
+        same_code: bool = False,
+    ) -> None:
+        """Put the APIs of a service in force; by default with the settings in force.
 
         Raises:
             ValueError: if it cannot be served; nothing has changed then.
         """
-        effective = self._apis.put_in_force(service)
+        effective = self._apis.put_in_force(service, settings or self.settings, same_code=same_code)
+        self._readiness.may_have_changed()
         if not self.described.done():
             self.described.set_result(effective)
 
@@ -132,6 +140,7 @@ class WorkerEvents:
 
     def worker_ready(self, worker: int, hello: Hello) -> None:
         self._ready.set()
+        self._readiness.may_have_changed()
         self.failures.ready(hello.index)
         if hello.launch is None:
             log.info("worker %d on %s is ready", hello.index, hello.host)
@@ -149,6 +158,7 @@ class WorkerEvents:
     def worker_lost(self, worker: int, hello: Hello) -> None:
         """Have the worker's batch repeated. The supervisor restarts processes that it launched."""
         self._dispatcher.worker_lost(worker)
+        self._readiness.may_have_changed()
         if hello.launch is not None:
             self._dispatcher.worker_expected(hello.index)
             self._supervisor.connection_lost(hello.launch)
@@ -157,6 +167,7 @@ class WorkerEvents:
 
     def worker_leaves(self, worker: int) -> None:
         self._dispatcher.worker_retired(worker)
+        self._readiness.may_have_changed()
 
     def worker_gone(self, index: int) -> None:
         self.failures.disconnected(index)

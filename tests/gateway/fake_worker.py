@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import cast
 
 from uncork_workers.wire.frames import Frame, FrameDecoder, encode_frame
-from uncork_workers.wire.messages import Batch, Hello, Message, Ready, Reply, RowsForm
+from uncork_workers.wire.messages import Batch, Goodbye, Hello, Message, Ready, Reply, RowsForm
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
 
 
@@ -95,6 +95,13 @@ class FakeWorker:
         """Wait until the gateway closes the connection; fail if it sends anything."""
         assert [frame async for frame in self._frames] == []
         self.close()
+
+    async def dismissed(self) -> Goodbye:
+        """Wait until the gateway closes the connection; return why it says that it does."""
+        [(goodbye, _)] = [frame async for frame in self._frames]
+        assert isinstance(goodbye, Goodbye)
+        self.close()
+        return goodbye
 
     def close(self) -> None:
         self._writer.close()

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tests.gateway.backends.fake_server import Call
-from tests.gateway.backends.fake_server import Reply as Answer
+from tests.gateway.backends.model_servers.fake_server import Call
+from tests.gateway.backends.model_servers.fake_server import Reply as Answer
 from tests.gateway.client import JSON, Connection, Reply, Server, request
 from tests.gateway.protocols import v2_bodies
 from tests.gateway.running import turns

@@ -89,7 +89,7 @@ class Stage:
 
     def counted(self, status: int) -> float | None:
         """Return how many requests were answered with a status."""
-        labels = {"api": "echo", "status": str(status)}
+        labels = {"api": "echo", "protocol": "http", "status": str(status)}
         return self.metrics.registry.get_sample_value("uncork_requests_total", labels)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.gateway.backends.fake_server import fake_server
+from tests.gateway.backends.model_servers.fake_server import fake_server
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import gateway, problem
 from tests.gateway.proxy_stage import V1, Model, doubles, error, proxy, rows_body, served

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.gateway.backends.fake_server import Call, Reply, fake_server
+from tests.gateway.backends.model_servers.fake_server import Call, Reply, fake_server
 from tests.gateway.client import JSON
 from tests.gateway.proxy_stage import (
     V1,
@@ -25,7 +25,7 @@ from tests.gateway.proxy_stage import (
     sizes,
 )
 from tests.gateway.running import turns
-from uncork_gateway.backends import known_models
+from uncork_gateway.backends.model_servers import known_models
 from uncork_gateway.proxy import Proxy, ProxySettings
 from uncork_gateway.telemetry.metrics import CONTENT_TYPE
 
@@ -143,7 +143,7 @@ async def test_names_that_clients_invent_leave_no_trace() -> None:
 
         metrics, status = await on.http.get("/metrics"), (await on.http.get("/status")).json()
         assert "invented" not in metrics.text
-        assert 'uncork_requests_total{api="(unknown)",status="404"} 100.0' in metrics.text
+        assert 'uncork_requests_total{api="(unknown)",protocol="http",status="404"} 100.0' in metrics.text
         assert [api["name"] for api in status["apis"]] == ["m", "(unknown)"]
         assert status["apis"][1]["requests"] == {"404": 100}
 
@@ -363,8 +363,8 @@ async def test_metrics_are_by_model() -> None:
             for sample in family.samples
         }
         model = ("api", "m")
-        assert samples["uncork_requests_total", model, ("status", "200")] == 3
-        assert samples["uncork_requests_total", model, ("status", "400")] == 1
+        assert samples["uncork_requests_total", model, ("protocol", "http"), ("status", "200")] == 3
+        assert samples["uncork_requests_total", model, ("protocol", "http"), ("status", "400")] == 1
         assert samples["uncork_batch_rows_sum", model] == 3
         assert samples["uncork_batch_rows_sum", ("api", "(unknown)")] == 1
         assert samples["uncork_workers", ("state", "idle")] == 3

@@ -144,7 +144,7 @@ async def test_an_api_comes_back_with_another_reload(tmp_path: Path) -> None:
         _, reply = await on.echo(new, "/old", 2)
         assert reply.json() == 2
         metrics = (await on.http.get("/metrics")).text
-        assert 'uncork_requests_total{api="old",status="200"} 1.0' in metrics
+        assert 'uncork_requests_total{api="old",protocol="http",status="200"} 1.0' in metrics
 
 
 async def test_what_the_old_code_returned_says_nothing_of_the_new(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """The number of workers follows the traffic; with a clock of the test's own."""
 
 import logging
+from pathlib import Path
 
 import pytest
 
+from tests.gateway.gateway_stage import gateway
 from tests.gateway.pages.status.staged import stats
-from uncork_dispatcher import ApiSample, ApiStats, Estimate
+from uncork_dispatcher import ApiSample, ApiStats, Decision, Estimate, ScalingReason
 from uncork_gateway.scaling import Scaling, Workers
 
 # A row takes 50 ms and shares nothing with others, so 100 rows/s need more than five workers.
@@ -101,3 +103,32 @@ async def test_as_many_as_there_are_are_wanted_while_the_need_is_unknown() -> No
 
     assert on.scaling.decision is not None
     assert on.scaling.wanted == 4
+
+
+async def test_the_time_from_launch_to_ready_is_exported(tmp_path: Path) -> None:
+    """That of workers which the supervisor starts."""
+    async with gateway(tmp_path, workers=2) as on:
+        scaling = on.gateway.follow_traffic(least=1, most=2)
+        scaling.decision = Decision(2, 2, ScalingReason("up", "predict", "goal"))
+        on.gateway.events.expect_workers([0])
+        await on.worker(index=1)
+        described = (await on.http.get("/status?format=json")).json()["scaling"]
+        assert described["start_s"] is None
+        assert "\nuncork_worker_start_seconds " not in (await on.http.get("/metrics")).text
+
+        await on.worker(index=0)
+        described = (await on.http.get("/status?format=json")).json()["scaling"]
+        assert 0 < described["start_s"] < 60
+        assert "a start takes about" in described["sentence"]
+        assert (
+            f"\nuncork_worker_start_seconds {described['start_s']}\n" in (await on.http.get("/metrics")).text
+        )
+
+
+async def test_workers_start_and_stop_with_the_bounds() -> None:
+    """At once, and only as far as the bounds require."""
+    on = Stage(least=2, most=4)
+    for least, most, resized in ((3, 5, [3]), (1, 9, [3]), (1, 2, [3, 2]), (6, 6, [3, 2, 6])):
+        await on.scaling.change_bounds(least, most)
+        assert on.resized == resized
+        assert (on.scaling.least, on.scaling.most) == (least, most)

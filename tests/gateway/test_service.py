@@ -267,7 +267,7 @@ async def test_metrics_are_for_prometheus(tmp_path: Path) -> None:
             for family in text_string_to_metric_families(reply.text)
             for sample in family.samples
         }
-        assert values["uncork_requests_total", "echo", "200"] == 1
+        assert values["uncork_requests_total", "echo", "http", "200"] == 1
         assert values["uncork_workers", "starting"] == 1
         assert values["uncork_workers", "idle"] == 1
         assert values["uncork_worker_restarts_total",] == 4

@@ -23,10 +23,12 @@ from uncork_workers.wire.handshake import (
     encode_greeting,
     gateway_proof,
     greeting_length,
+    launch_token,
     worker_proof,
 )
 
 TOKEN = b"0123456789abcdef"
+LAUNCH_SECRET = b"fedcba9876543210"
 NONCE = bytes(range(NONCE_BYTES))
 G = TypeVar("G", bound=Greeting)
 Address = tuple[str, int]
@@ -88,11 +90,16 @@ class Peer:
         return decode_greeting(await self.reader.readexactly(length), expected)
 
 
-def application(challenge: Challenge, *, token: bytes = TOKEN, **fields: Any) -> Application:
-    """Return a right answer to a challenge, or one with other ``fields``."""
+def token_of(launch: int | None) -> bytes:
+    """Return the token of a worker that the supervisor launched, or of others."""
+    return TOKEN if launch is None else launch_token(LAUNCH_SECRET, launch)
+
+
+def application(challenge: Challenge, *, token: bytes | None = None, **fields: Any) -> Application:
+    """Return a right answer to a challenge, or one with another ``token`` or other ``fields``."""
     right = {
         "nonce": NONCE,
-        "proof": worker_proof(token, challenge.nonce, NONCE),
+        "proof": worker_proof(token or token_of(fields.get("launch")), challenge.nonce, NONCE),
         "protocol": PROTOCOL,
         "version": VERSION,
         "instance": "an instance",
@@ -108,5 +115,6 @@ async def dial(
     challenge = await peer.challenge()
     peer.send(application(challenge, instance=instance, **fields))
     welcome = await peer.welcome()
-    assert welcome.proof == gateway_proof(TOKEN, challenge.nonce, NONCE)
+    token = token_of(fields.get("launch"))
+    assert welcome.proof == gateway_proof(token, challenge.nonce, NONCE)
     return peer.worker(), welcome

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from uncork_gateway.auth import ApiKeys, RequireKey
+from uncork_gateway.auth import AcceptedKeys, ApiKeys, RequireKey
 from uncork_gateway.pages.dashboard.feed import Commands
 from uncork_gateway.pages.dashboard.page import Dashboard
 from uncork_gateway.pages.home import FOR_OPERATORS, Home, HomePage
@@ -28,8 +28,9 @@ OnHttpError = Callable[[Request, Exception], Any]
 
 
 class Front(Protocol):
-    """A front end, as its pages see it."""
+    """A front end, as its pages see it; the settings may be replaced at any time."""
 
+    settings: ServerSettings
     status_builder: StatusBuilder
 
     def unready(self, *, in_full: bool = True) -> str:
@@ -42,7 +43,6 @@ class Pages:
     """The plain routes of a front end.
 
     Args:
-        settings: API keys, and whether operators have a port of their own.
         commands: returns commands that call APIs, for the dashboard.
         for_clients: more routes for clients.
         operating: more routes for operators.
@@ -60,7 +60,6 @@ class Pages:
         self,
         front: Front,
         source: StatusSource,
-        settings: ServerSettings,
         *,
         commands: Commands = lambda names: {},
         for_clients: Sequence[BaseRoute],
@@ -71,19 +70,18 @@ class Pages:
     ) -> None:
         self._front = front
         self._error = error
-        health = self._health_routes(settings.keys)
-        dashboard = Dashboard(front.status_builder, commands, error=error, apart=settings.admin)
+        has_admin = front.settings.admin
+        health = self._health_routes(self._keys)
+        dashboard = Dashboard(front.status_builder, commands, error=error, apart=has_admin)
         self.start, self.close = dashboard.start, dashboard.close
         status = [Route("/metrics", self._metrics), Route("/status", self._status)]
         operating = [*status, *dashboard.event_routes(), *operating]
         # Neither a load balancer nor a browser that opens a page sends a key.
         pages = dashboard.page_routes()
         self.admin_app: ASGIApp | None = None
-        if settings.admin:
-            home = HomePage(
-                lambda: Home(source.server, not_ready_reason=front.unready()), FOR_OPERATORS, keys=None
-            )
-            routes = [*home.routes(), *self._health_routes(None), *pages, *operating]
+        if has_admin:
+            home = HomePage(lambda: Home(source.server, not_ready_reason=front.unready()), FOR_OPERATORS)
+            routes = [*home.routes(), *self._health_routes(lambda: None), *pages, *operating]
             self.admin_app = admin = _app(routes, self._admin_error)
             self._admin_methods = methods_of(admin.routes)
             free, operating = [*health, *free], []
@@ -91,9 +89,12 @@ class Pages:
             free = [*health, *pages, *free]
         app = _app([*free, *operating, *for_clients], on_http_error)
         self.routes: Sequence[BaseRoute] = app.routes
-        self.app = app if settings.keys is None else RequireKey(app, settings.keys, error, free=free)
+        self.app = RequireKey(app, self._keys, error, free=free)
 
-    def _health_routes(self, keys: ApiKeys | None) -> list[BaseRoute]:
+    def _keys(self) -> ApiKeys | None:
+        return self._front.settings.keys
+
+    def _health_routes(self, keys: AcceptedKeys) -> list[BaseRoute]:
         """Return the routes for load balancers; if there are keys, only requests with one get the reason."""
         ready = partial(self._readyz, keys)
         return [Route("/livez", self._livez), Route("/readyz", ready), Route("/healthz", ready)]
@@ -101,7 +102,8 @@ class Pages:
     async def _livez(self, request: Request) -> Response:
         return PlainTextResponse("alive\n")
 
-    async def _readyz(self, keys: ApiKeys | None, request: Request) -> Response:
+    async def _readyz(self, accepted: AcceptedKeys, request: Request) -> Response:
+        keys = accepted()
         reason = self._front.unready(in_full=keys is None or keys.admit(request.scope["headers"]))
         if reason:
             return self._error(request.url.path, 503, reason, {})

@@ -16,15 +16,13 @@ from uncork_gateway.pages.dashboard.page import ORIGIN
 from uncork_gateway.pages.docs import docs_routes
 from uncork_gateway.pages.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, Model, ModelPages
-from uncork_gateway.pages.models.triton import CONFIGURATION, STATISTICS, TritonPages
+from uncork_gateway.pages.models.triton import TritonPages
 from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served
 from uncork_gateway.pages.openapi import make_openapi
 from uncork_gateway.pages.plain_pages import Front, Pages
 from uncork_gateway.pages.status.status_builder import StatusSource
 from uncork_gateway.protocols.rows import error_body
-from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.metrics import Metrics
-from uncork_gateway.version import VERSION
 from uncork_workers.wire.schema import ServiceDescription
 
 _MOST_NAMED = 5
@@ -52,26 +50,24 @@ class Served(StatusSource, Protocol):
 class ServicePages:
     """The plain routes of the gateway of a service: :class:`Pages` with models and documents."""
 
-    def __init__(self, front: ServiceFront, served: Served, settings: ServerSettings) -> None:
+    def __init__(self, front: ServiceFront, served: Served) -> None:
         self._front = front
         self._served = served
         self._routes_of: Mapping[str, Model] | None = None
-        self._settings = settings
+        has_admin = front.settings.admin
         models = ModelPages(
-            version=VERSION,
             models=lambda: served.models,
             ready=lambda: not front.unready(),
-            extensions=[CONFIGURATION] if settings.admin else [CONFIGURATION, STATISTICS],
+            statistics=not has_admin,
         )
         triton = TritonPages(models=lambda: served.models, tally=front.metrics.api, unready=front.unready)
         # Before the route of a model, which would take "stats" for a name.
-        moved = triton.moved_statistics_routes() if settings.admin else []
-        links = FOR_CLIENTS if settings.admin else FOR_CLIENTS | FOR_OPERATORS
-        home = HomePage(self._home, links, keys=settings.keys)
+        moved = triton.moved_statistics_routes() if has_admin else []
+        links = FOR_CLIENTS if has_admin else FOR_CLIENTS | FOR_OPERATORS
+        home = HomePage(self._home, links, keys=lambda: front.settings.keys)
         self.pages = Pages(
             front,
             served,
-            settings,
             commands=self._commands,
             for_clients=[Route("/openapi.json", self._openapi), *triton.routes(), *moved, *models.routes()],
             operating=triton.statistics_routes(),
@@ -89,14 +85,14 @@ class ServicePages:
 
     def _commands(self, names: Collection[str]) -> dict[str, str]:
         apis = () if self._served.service is None else self._served.service.apis
-        wants_key = self._settings.keys is not None
+        wants_key = self._front.settings.keys is not None
         return {api.name: curl(api, ORIGIN, wants_key=wants_key) for api in apis if api.name in names}
 
     async def _openapi(self, request: Request) -> Response:
         if self._served.service is None:
             return self._not_ready(request.url.path)
         service, models = self._served.service, self._served.models
-        document = make_openapi(service, models, self._settings)
+        document = make_openapi(service, models, self._front.settings)
         return Response(msgspec.json.encode(document), media_type="application/json")
 
     async def _http_error(self, request: Request, error: Exception) -> Response:

@@ -14,13 +14,29 @@ class AccessLog:
     """Logs a line at level info when a request is answered, or its client has disconnected (499)."""
 
     def request(
-        self, method: str, target: bytes, status: int, seconds: float, *, size: int, batch_id: str = ""
+        self,
+        method: str,
+        target: bytes,
+        status: int,
+        seconds: float,
+        *,
+        size: int,
+        batch_id: str = "",
+        grpc_status: str = "",
     ) -> None:
-        """Log a request; ``size`` is the bytes of its body, ``batch_id`` is empty if it had none."""
+        """Log a request.
+
+        Args:
+            status: of HTTP; for a gRPC call, the one that stands for its code.
+            size: bytes of the body.
+            batch_id: empty if it was in no batch.
+            grpc_status: the name of the code of a gRPC call.
+        """
+        more = "".join([grpc_status and f", {grpc_status}", batch_id and f", batch {batch_id}"])
         path = target.partition(b"?")[0].decode("ascii", "backslashreplace")
         _requests.info(
             "%s %s %d %.2f ms, %d bytes%s",
-            *(method, path, status, seconds * 1000, size, batch_id and f", batch {batch_id}"),
+            *(method, path, status, seconds * 1000, size, more),
             extra={
                 "method": method,
                 "path": path,
@@ -28,6 +44,7 @@ class AccessLog:
                 "duration_ms": round(seconds * 1000, 3),
                 "request_bytes": size,
                 "batch": batch_id,
+                **({"grpc_status": grpc_status} if grpc_status else {}),
             },
         )
 

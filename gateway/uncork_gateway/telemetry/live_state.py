@@ -16,6 +16,7 @@ class LiveState(Collector):
         apis: returns the APIs in force.
         workers: returns the state of each worker.
         restarts: returns how many workers have been restarted.
+        startup_s: returns how long launched workers usually take to be ready; None if none was launched.
         has_goal: whether the APIs have a latency goal.
     """
 
@@ -25,11 +26,13 @@ class LiveState(Collector):
         apis: Callable[[], list[ApiStats]],
         workers: Callable[[], Iterable[str]],
         restarts: Callable[[], int],
+        startup_s: Callable[[], float | None] = lambda: None,
         has_goal: bool = True,
     ) -> None:
         self._apis = apis
         self._workers = workers
         self._restarts = restarts
+        self._startup_s = startup_s
         self._readings = {name: reading for name, reading in _READINGS.items() if has_goal or name != _GOAL}
 
     def collect(self) -> Iterable[Metric]:
@@ -44,6 +47,10 @@ class LiveState(Collector):
         for state, count in states.items():
             workers.add_metric([state], count)
         yield workers
+        startup_s = self._startup_s()
+        if startup_s is not None:
+            text = "Usual time from the launch of a worker until it is ready."
+            yield GaugeMetricFamily("uncork_worker_start_seconds", text, value=startup_s)
         restarts = CounterMetricFamily("uncork_worker_restarts", "Worker restarts.")
         restarts.add_metric([], self._restarts())
         yield restarts

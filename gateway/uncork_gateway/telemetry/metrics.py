@@ -6,7 +6,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from prometheus_client import (
@@ -23,6 +23,8 @@ from prometheus_client.registry import Collector
 from uncork_dispatcher import BatchFacts, BatchStatus, Reason, ShedReason, Start
 from uncork_gateway.telemetry.distribution import Distribution
 from uncork_gateway.version import VERSION
+
+ProtocolName = Literal["http", "grpc"]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _SECONDS = np.array(
@@ -80,6 +82,7 @@ class ApiTally:
     """The counts of one API. ``before_answer`` is called before an answer is counted.
 
     Attributes:
+        statuses: of all answers; ``grpc_statuses``: of those over gRPC, as HTTP statuses.
         released_rows: of all released batches; in units of cost where the API defines one.
         ran, ran_s: requests in batches that ended, and the sum of their batch times.
         worked_rows, worked_s: rows (or cost) and batch times of the batches that succeeded.
@@ -88,6 +91,7 @@ class ApiTally:
     def __init__(self, before_answer: Callable[[], object] = lambda: None) -> None:
         self._before_answer = before_answer
         self.statuses: Counter[int] = Counter()
+        self.grpc_statuses: Counter[int] = Counter()
         self.errors: Counter[int] = Counter()
         self.releases: Counter[Reason] = Counter()
         self.endings: Counter[str] = Counter()
@@ -114,7 +118,20 @@ class ApiTally:
     def copy(self) -> ApiTally:
         return self.since(ApiTally())
 
-    def answered(self, status: int, seconds: float, rows: int = 0, *, is_refusal: bool = False) -> None:
+    @property
+    def statuses_by_protocol(self) -> dict[ProtocolName, Counter[int]]:
+        """The statuses of the answers over each protocol."""
+        return {"http": self.statuses - self.grpc_statuses, "grpc": self.grpc_statuses}
+
+    def answered(
+        self,
+        status: int,
+        seconds: float,
+        rows: int = 0,
+        *,
+        is_refusal: bool = False,
+        protocol: ProtocolName = "http",
+    ) -> None:
         """Count the response to a request, ``seconds`` after its arrival; 499 if the client had disconnected.
 
         ``rows`` is 0 if the body was not read. A 5xx counts as an error unless it ``is_refusal``: the gateway
@@ -122,6 +139,8 @@ class ApiTally:
         """
         self._before_answer()
         self.statuses[status] += 1
+        if protocol == "grpc":
+            self.grpc_statuses[status] += 1
         if status >= FIRST_SERVER_ERROR and not is_refusal:
             self.errors[status] += 1
         self.duration.observe(seconds)
@@ -193,6 +212,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield InfoMetricFamily("uncork_build", "Version of the gateway.", {"version": VERSION})
+        yield self._requests()
         for name, text, label, counts in _COUNTERS:
             counter = CounterMetricFamily(name, text, labels=["api", label])
             for api, tally in self._apis.items():
@@ -205,14 +225,17 @@ class Metrics(Collector):
                 distribution(tally).add_to(histogram, [api])
             yield histogram
 
+    def _requests(self) -> Metric:
+        text = "Requests finished, by status and protocol; 499 if the client disconnected."
+        requests = CounterMetricFamily("uncork_requests", text, labels=["api", "protocol", "status"])
+        for api, tally in self._apis.items():
+            for protocol, statuses in tally.statuses_by_protocol.items():
+                for status, count in statuses.items():
+                    requests.add_metric([api, protocol, str(status)], count)
+        return requests
+
 
 _COUNTERS: tuple[tuple[str, str, str, Callable[[ApiTally], Counter[Any]]], ...] = (
-    (
-        "uncork_requests",
-        "Requests finished, by status; 499 if the client disconnected.",
-        "status",
-        lambda api: api.statuses,
-    ),
     ("uncork_errors", "5xx responses, without shed requests, by status.", "status", lambda api: api.errors),
     ("uncork_releases", "Batches released, by reason.", "reason", lambda api: api.releases),
     ("uncork_batches", "Batches finished, by outcome.", "outcome", lambda api: api.endings),

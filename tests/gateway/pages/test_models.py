@@ -26,7 +26,7 @@ from tests.gateway.running import turns
 from uncork_gateway.pages.models.metadata import dialects_of, models_of
 from uncork_workers.definition.adapters import NdArray
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.execution import Executor
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.frames import split_payload
 from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult, TensorForm
 from uncork_workers.wire.schema import JSON, NPY, ApiDescription, ApiSettings, ServiceDescription

@@ -5,6 +5,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from uncork_gateway import Gateway, GatewaySettings
+from uncork_gateway.auth import RequireKey
 from uncork_gateway.worker_events import SupervisorActions
 from uncork_workers.wire.schema import DefinitionError, check_route
 
@@ -15,6 +16,7 @@ async def test_every_page_has_a_reserved_path(admin: bool) -> None:
         GatewaySettings(admin=admin), SupervisorActions(kill=lambda _: None, restarts=lambda: 0)
     )
     for app in filter(None, (gateway.front_end.app, gateway.front_end.admin_app)):
+        app = app.app if isinstance(app, RequireKey) else app
         assert isinstance(app, Starlette)
         paths = {route.path for route in app.routes if isinstance(route, Route)} - {"/"}
         assert "/readyz" in paths

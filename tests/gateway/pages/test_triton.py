@@ -14,7 +14,7 @@ from tests.gateway.gateway_stage import gateway
 from tests.gateway.proxy_stage import error
 from tests.gateway.running import turns
 from uncork_dispatcher import BatchFacts, BatchStatus, Start
-from uncork_gateway.pages.models.triton import statistics_of
+from uncork_gateway.pages.models.statistics import statistics_of
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
 from uncork_workers.wire.schema import ApiDescription, ApiSettings

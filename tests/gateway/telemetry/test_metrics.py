@@ -67,7 +67,12 @@ async def traffic() -> Reading:
 
     dispatcher = AsyncDispatcher(TaskRunner(echo), observers=(metrics,))
     metrics.registry.register(
-        LiveState(apis=dispatcher.stats, workers=lambda: ["idle", "busy", "busy"], restarts=lambda: 7)
+        LiveState(
+            apis=dispatcher.stats,
+            workers=lambda: ["idle", "busy", "busy"],
+            restarts=lambda: 7,
+            startup_s=lambda: 12.5,
+        )
     )
     dispatcher.set_api(ApiRules(name="echo", goal_s=50, max_batch_rows=5))
     dispatcher.set_api(ApiRules(name="quiet"))
@@ -120,13 +125,14 @@ def test_all_documented_metrics_are_exported(reading: Reading) -> None:
     labels = {
         **{f"{name}_count": {"api"} for name in histograms},
         **{name: {"api"} for name in gauges},
-        "uncork_requests_total": {"api", "status"},
+        "uncork_requests_total": {"api", "protocol", "status"},
         "uncork_releases_total": {"api", "reason"},
         "uncork_batches_total": {"api", "outcome"},
         "uncork_shed_total": {"api", "reason"},
         "uncork_errors_total": {"api", "status"},
         "uncork_workers": {"state"},
         "uncork_worker_restarts_total": set(),
+        "uncork_worker_start_seconds": set(),
         "uncork_build_info": {"version"},
         "process_cpu_seconds_total": set(),
         "python_gc_collections_total": {"generation"},
@@ -266,6 +272,14 @@ def test_who_has_no_goal_shows_none() -> None:
     assert value(reading, "uncork_max_batch_rows", **API) == 1000
 
 
+def test_the_time_of_a_start_is_absent_before_the_first(reading: Reading) -> None:
+    metrics = Metrics()
+    metrics.registry.register(LiveState(apis=list, workers=list, restarts=lambda: 0))
+
+    assert value(reading, "uncork_worker_start_seconds") == 12.5
+    assert value(read(metrics), "uncork_worker_start_seconds") is None
+
+
 def test_the_version_is_told(reading: Reading) -> None:
     assert value(reading, "uncork_build_info", version=version("uncork")) == 1
 
@@ -274,8 +288,8 @@ def test_two_gateways_do_not_share_their_counts() -> None:
     first, second = Metrics(), Metrics()
     first.api("echo").answered(200, 0.1)
 
-    assert value(read(first), "uncork_requests_total", **API, status="200") == 1
-    assert value(read(second), "uncork_requests_total", **API, status="200") is None
+    assert value(read(first), "uncork_requests_total", **API, protocol="http", status="200") == 1
+    assert value(read(second), "uncork_requests_total", **API, protocol="http", status="200") is None
 
 
 def test_the_content_type_is_that_of_the_text_format() -> None:

@@ -11,6 +11,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from tests.gateway.gateway_stage import GatewayStage, gateway
+from tests.gateway.grpc.call_stage import STREAM_INFER, calls, numbers
+from tests.gateway.grpc.fake_stream import FakeConnection
 from tests.gateway.proxy_stage import V1, merging, rows_body
 from tests.gateway.running import turns
 from uncork_gateway.telemetry.traces import Traces
@@ -147,3 +149,30 @@ async def test_a_server_behind_a_proxy_is_told_of_the_batch() -> None:
     assert len(batch.links) == 2
     rows = [dict(span.attributes or {})["uncork.rows"] for span in seen.named(f"POST {V1.decode()}")]
     assert set(rows) == {1, 2}
+
+
+async def test_calls_over_grpc_have_spans_with_their_method_and_code(tmp_path: Path) -> None:
+    """Each message of a stream has its own, in the trace of the call."""
+    seen = Seen()
+    connection = FakeConnection(traces=seen.traces)
+
+    async with calls(tmp_path, traces=seen.traces) as stage:
+        _, stream = stage.ask(numbers(1), connection=connection)
+        await stage.answer(b"1")
+        await stream.end()
+        stage.ask(numbers(1, model="unknown"), connection=connection)
+        stage.ask(
+            *(numbers(1, model="unknown"),) * 2,
+            path=STREAM_INFER,
+            connection=connection,
+            metadata=((b"traceparent", CLIENT.encode()),),
+        )
+
+    answered, unknown = seen.named("POST /inference.GRPCInferenceService/ModelInfer")
+    told = dict(answered.attributes or {})
+    assert (told["rpc.system"], told["rpc.service"]) == ("grpc", "inference.GRPCInferenceService")
+    assert (told["rpc.method"], told["rpc.grpc.status_code"], told["uncork.rows"]) == ("ModelInfer", 0, 1)
+    told = dict(unknown.attributes or {})
+    assert (told["rpc.grpc.status_code"], told["http.response.status_code"]) == (5, 404)
+    of_stream = seen.named("POST /inference.GRPCInferenceService/ModelStreamInfer")
+    assert [f"{span.context.trace_id:032x}" for span in of_stream if span.context] == [CLIENT[3:35]] * 2

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from uncork_gateway.auth import ApiKeys
+from uncork_gateway.auth import AcceptedKeys
 from uncork_gateway.dialects.accept import choose
 from uncork_gateway.pages import docs, theme
 from uncork_gateway.pages.assets import INSTALL_PAGES, Assets, html_page, package_folder
@@ -54,10 +54,16 @@ class HomePage:
     Args:
         home: returns the current content.
         links: paths of the pages that the reader can open, by title.
-        keys: API keys, one of which the full page requires; None if it requires none.
+        keys: returns the API keys, one of which the full page requires; None if it requires none.
     """
 
-    def __init__(self, home: Callable[[], Home], links: dict[str, str], *, keys: ApiKeys | None) -> None:
+    def __init__(
+        self,
+        home: Callable[[], Home],
+        links: dict[str, str],
+        *,
+        keys: AcceptedKeys = lambda: None,
+    ) -> None:
         self._home = home
         self._links = _links(links)
         self._keys = keys
@@ -79,8 +85,9 @@ class HomePage:
         return reply
 
     async def _page(self, request: Request) -> str:
-        if self._keys is None or self._keys.admit(request.scope["headers"]):
-            parts = self._parts(self._home(), base_url=_base_url(request))
+        keys = self._keys()
+        if keys is None or keys.admit(request.scope["headers"]):
+            parts = self._parts(self._home(), base_url=_base_url(request), wants_key=keys is not None)
         else:
             parts = {
                 "name": _NAME,
@@ -92,8 +99,8 @@ class HomePage:
         files = {name: f"docs/{url}" for name, url in (await self._assets.urls()).items()}
         return Template((_OURS / "home.html").read_text()).substitute(parts, **files)
 
-    def _parts(self, home: Home, *, base_url: str) -> dict[str, str]:
-        sections = [_api(api, base_url, wants_key=self._keys is not None) for api in home.apis]
+    def _parts(self, home: Home, *, base_url: str, wants_key: bool) -> dict[str, str]:
+        sections = [_api(api, base_url, wants_key=wants_key) for api in home.apis]
         if home.models:
             sections.append(_models(home.models))
         tone, state = ("warn", "not ready") if home.not_ready_reason else ("good", "ready")

@@ -1,6 +1,7 @@
 """The APIs of a service as models of other protocols: names, paths and metadata."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -10,11 +11,14 @@ from starlette.routing import Route
 
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import V2, Dialect, Rest
+from uncork_gateway.dialects.rest import SIGNATURE
 from uncork_gateway.dialects.v2 import VERSION
+from uncork_gateway.errors import GatewayError
 from uncork_gateway.pages.models.inputs import inputs_of
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.nearest import nearest
 from uncork_gateway.protocols.tensors import TensorSpec
+from uncork_gateway.version import VERSION as SERVER_VERSION
 from uncork_workers.wire.schema import KINDS_WITH_FIELDS, ApiDescription, ServiceDescription
 
 PREFIXES = ("/v1/models/", "/v2/")
@@ -25,6 +29,8 @@ ROOTS = ("/v1/models", "/v2")
 
 PLATFORM = "uncork"
 
+_EXTENSIONS = ("binary_tensor_data", "model_configuration")
+
 _MAIN, _EXPLAIN = "predict", "explain"
 _TF_DTYPES = {
     **{f"{kind}INT{bits}": f"DT_{kind}INT{bits}" for kind in ("", "U") for bits in (8, 16, 32, 64)},
@@ -34,6 +40,12 @@ _TF_DTYPES = {
     "FP32": "DT_FLOAT",
     "FP64": "DT_DOUBLE",
 }
+
+
+class UnknownModel(GatewayError):
+    """No model has the name that a client asked for."""
+
+    status = 404
 
 
 class Model(NamedTuple):
@@ -48,20 +60,36 @@ class Model(NamedTuple):
     outputs: Outputs
 
 
-def models_of(service: ServiceDescription) -> dict[str, Model]:
+def models_of(
+    service: ServiceDescription, *, outputs: Mapping[str, Outputs] = MappingProxyType({})
+) -> dict[str, Model]:
     """Return the models of a service; its name in lower case means ``predict``, or its only API.
 
-    APIs that stream are left out: other protocols cannot express it.
+    APIs that stream are left out: other protocols cannot express it. ``outputs`` is what is known already, by
+    API.
     """
     apis = {api.name: api for api in service.apis if not api.streams}
     name = service.name.lower()
     models = {
-        f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None, Outputs()) for api in apis.values()
+        f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None, outputs.get(api.name) or Outputs())
+        for api in apis.values()
     }
     main = next(iter(apis.values())) if len(apis) == 1 else apis.get(_MAIN)
     if main is not None:
-        outputs = models[f"{name}.{main.name}"].outputs
-        models[name] = Model(name, main, apis.get(_EXPLAIN), outputs)
+        models[name] = models[f"{name}.{main.name}"]._replace(name=name, explainer=apis.get(_EXPLAIN))
+    return models
+
+
+def streaming_models_of(service: ServiceDescription) -> dict[str, Model]:
+    """Return the APIs that stream as models, which only gRPC can express.
+
+    The service's name in lower case means such an API only if there is no other.
+    """
+    name = service.name.lower()
+    apis = [api for api in service.apis if api.streams]
+    models = {f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None, Outputs()) for api in apis}
+    if apis and len(service.apis) == 1:
+        models[name] = models[f"{name}.{apis[0].name}"]._replace(name=name)
     return models
 
 
@@ -93,15 +121,13 @@ class ModelPages:
     def __init__(
         self,
         *,
-        version: str,
         models: Callable[[], Mapping[str, Model]],
         ready: Callable[[], bool],
-        extensions: Sequence[str],
+        statistics: bool,
     ) -> None:
-        self._version = version
         self._models = models
         self._ready = ready
-        self._extensions = ["binary_tensor_data", *extensions]
+        self._statistics = statistics
 
     def routes(self) -> list[Route]:
         v1, v2 = "/v1/models/{model}", "/v2/models/{model}"
@@ -134,19 +160,19 @@ class ModelPages:
 
     async def _tf_metadata(self, request: Request) -> Response:
         model = self._model(request)
-        signature = {
-            "inputs": {spec.name: _tensor_info(spec) for spec in inputs_of(model.api)},
-            "outputs": {spec.name: _tensor_info(spec) for spec in model.outputs.known()},
-            "method_name": "tensorflow/serving/predict",
-        }
+        signature = signature_of(model)
+        for info in (*signature["inputs"].values(), *signature["outputs"].values()):
+            # In the JSON form of messages, integers of 64 bits are strings.
+            for axis in info["tensor_shape"]["dim"]:
+                axis["size"] = str(axis["size"])
         spec = {"name": model.name, "signature_name": "", "version": VERSION}
-        signatures = {"signature_def": {"serving_default": signature}}
+        signatures = {"signature_def": {SIGNATURE: signature}}
         return JSONResponse({"model_spec": spec, "metadata": {"signature_def": signatures}})
 
     # Open Inference Protocol V2
 
     async def _server(self, request: Request) -> Response:
-        return JSONResponse({"name": "uncork", "version": self._version, "extensions": self._extensions})
+        return JSONResponse(server_of(statistics=self._statistics))
 
     async def _live(self, request: Request) -> Response:
         return JSONResponse({"live": True})
@@ -169,20 +195,50 @@ def model_asked(request: Request, models: Mapping[str, Model]) -> Model:
     Raises:
         HTTPException: 404 if there is none of that name.
     """
-    name = request.path_params["model"]
+    try:
+        return find_model(request.path_params["model"], models)
+    except UnknownModel as error:
+        raise HTTPException(error.status, str(error)) from None
+
+
+def find_model(name: str, models: Mapping[str, Model]) -> Model:
+    """Return the model of a name.
+
+    Raises:
+        UnknownModel: if there is none; the message has the available models.
+    """
     if name not in models:
         known = ", ".join(sorted(models)) or "none yet"
         near = nearest(name, sorted(models))
         hint = f"; did you mean {near}?" if near else ""
-        raise HTTPException(404, f"unknown model {name!r}; available models: {known}{hint}")
+        raise UnknownModel(f"unknown model {name!r}; available models: {known}{hint}")
     return models[name]
+
+
+def server_of(*, statistics: bool) -> dict[str, Any]:
+    """Return the metadata of the server as V2 has it.
+
+    Triton's repository extension is missing, because only its index is served. ``statistics`` says whether
+    clients can read those.
+    """
+    extensions = [*_EXTENSIONS, *(["statistics"] if statistics else [])]
+    return {"name": "uncork", "version": SERVER_VERSION, "extensions": extensions}
 
 
 def status_of(model: str, *, ready: bool) -> dict[str, Any]:
     """Return the status of a model for KServe and TensorFlow Serving, which use the same path."""
-    state = {"version": VERSION, "state": "AVAILABLE" if ready else "LOADING"}
-    status = {**state, "status": {"error_code": "OK", "error_message": ""}}
+    status = {**version_status_of(ready=ready), "version": VERSION}
     return {"name": model, "ready": ready, "model_version_status": [status]}
+
+
+def version_status_of(*, ready: bool) -> dict[str, Any]:
+    """Return TensorFlow Serving's status of the only version of a model."""
+    state = "AVAILABLE" if ready else "LOADING"
+    return {
+        "version": int(VERSION),
+        "state": state,
+        "status": {"error_code": "OK", "error_message": ""},
+    }
 
 
 def metadata_of(model: Model) -> dict[str, Any]:
@@ -196,9 +252,18 @@ def _described(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "datatype": spec.datatype, "shape": [-1, *spec.shape]}
 
 
+def signature_of(model: Model) -> dict[str, Any]:
+    """Return TensorFlow's SignatureDef of a model; its outputs are those known so far."""
+    return {
+        "inputs": {spec.name: _tensor_info(spec) for spec in inputs_of(model.api)},
+        "outputs": {spec.name: _tensor_info(spec) for spec in model.outputs.known()},
+        "method_name": "tensorflow/serving/predict",
+    }
+
+
 def _tensor_info(spec: TensorSpec) -> dict[str, Any]:
     """Describe a tensor as TensorFlow's TensorInfo."""
-    dims = [{"size": str(length), "name": ""} for length in (-1, *spec.shape)]
+    dims = [{"size": length, "name": ""} for length in (-1, *spec.shape)]
     return {
         "name": spec.name,
         "dtype": _TF_DTYPES[spec.datatype],

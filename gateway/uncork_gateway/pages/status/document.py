@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from uncork_dispatcher import Reason, ShedReason
+from uncork_gateway.telemetry.metrics import ProtocolName
 
 ApiState = Literal["ok", "degraded", "failing"]
 """By the share of recent requests that failed or were refused: at most 1 %, more, or at least half."""
@@ -104,7 +105,8 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
             ``refused`` are among these, ``error_share`` and ``refused_share`` their shares; None without an
             answer.
         failure: None if no handler raised since the start, and in a proxy.
-        requests: recent answers by status; ``releases`` and ``sheds``: recent, by reason.
+        requests, protocols: recent answers, by status and by protocol; ``releases`` and ``sheds``: recent,
+            by reason.
         rate_rows: recent arrivals in rows per second, including refused ones.
         capacity_rows: rows per second of all workers at full load, when they are always busy and queues
             grow. It counts on batches as large as the goal and the cap allow, but no larger than any that
@@ -141,6 +143,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     refused_share: float | None
     failure: Failure | None
     requests: dict[str, int]
+    protocols: dict[ProtocolName, int]
     releases: dict[Reason, int]
     sheds: dict[ShedReason, int]
     rate_rows: float | None
@@ -185,6 +188,7 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
         wanted: workers that the traffic needs.
         target: workers that there should be: ``wanted`` within the bounds, lowered one at a time.
         least, most: the bounds.
+        start_s: how long a worker usually takes from its launch until it is ready; None before the first.
         state: what happens, such as ``enough``, ``up`` or ``waiting``.
     """
 
@@ -192,8 +196,21 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     target: int
     least: int
     most: int
+    start_s: float | None
     state: str
     sentence: str
+
+
+class SettingsChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The last reload that changed settings.
+
+    Attributes:
+        time: seconds since 1970.
+        names: the settings that changed.
+    """
+
+    time: float
+    names: list[str]
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,6 +225,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         restarts: workers that were restarted since the start.
         utilization: share of the workers' recent time that batches took; None without a worker, or a batch.
         scaling: None where the number of workers is fixed.
+        settings_change: None if no reload has changed a setting.
     """
 
     version: str
@@ -220,5 +238,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     utilization: float | None
     scaling: Scaling | None
+    settings_change: SettingsChange | None
     workers: list[Worker]
     apis: list[Api]

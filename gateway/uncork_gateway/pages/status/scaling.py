@@ -4,31 +4,35 @@ from typing import assert_never
 
 from uncork_dispatcher import Decision, ScalingReason, ScalingState
 from uncork_gateway.pages.status import document
-from uncork_gateway.pages.status.formatting import are, capitalized, count
+from uncork_gateway.pages.status.formatting import are, capitalized, count, number
 
 
-def describe_scaling(decision: Decision, *, least: int, most: int) -> document.Scaling:
-    """Describe a decision within the bounds of the number of workers."""
+def describe_scaling(
+    decision: Decision, *, least: int, most: int, startup_s: float | None
+) -> document.Scaling:
+    """Describe a decision within the bounds of the number of workers; ``startup_s`` is that of a worker."""
     return document.Scaling(
         wanted=decision.wanted,
         target=decision.target,
         least=least,
         most=most,
+        start_s=startup_s,
         state=decision.reason.state,
-        sentence=_sentence(decision, least, most),
+        sentence=_sentence(decision, least, most, startup_s),
     )
 
 
-def _sentence(decision: Decision, least: int, most: int) -> str:
+def _sentence(decision: Decision, least: int, most: int, startup_s: float | None) -> str:
     wanted, target, reason = decision
     if reason.state == "unknown":
         names = " and ".join(reason.unknown)
         return f"Too few batches of {names} have run to know how many workers the traffic needs."
     more = min(wanted, most) - target
+    takes = "" if startup_s is None else f"; a start takes about {number(startup_s)} s"
     endings: dict[ScalingState, str] = {
         "enough": ".",
         "confirming": f". {more} more {'starts' if more == 1 else 'start'} if that is still so in 5 s.",
-        "up": f". {count(target, 'worker')} {are(target)} ready or starting.",
+        "up": f". {count(target, 'worker')} {are(target)} ready or starting{takes}.",
         "at_most": f", but --workers allows at most {most}.",
         "down": f". One more worker stops; {target} {'stays' if target == 1 else 'stay'}.",
         "waiting": f". One of {target} stops in {reason.wait_s or 0:.0f} s unless the traffic rises.",

@@ -33,6 +33,7 @@ class Lifecycle(Protocol):
     """The state of a front end; ``ready`` is set when the first batch can run."""
 
     draining: bool
+    settings_change: document.SettingsChange | None
     ready: asyncio.Event
 
 
@@ -125,6 +126,7 @@ class StatusBuilder:
             restarts=source.restarts,
             utilization=_utilization([figures.recent for figures, *_ in found], work),
             scaling=source.scaling(),
+            settings_change=self._front.settings_change,
             workers=describe_slots(slots, work.running),
             apis=apis,
         )
@@ -231,6 +233,7 @@ def _api(figures: Figures, served: ServedApi, failure: document.Failure | None, 
         refused_share=recent.refused_share if recent.answered else None,
         failure=failure,
         requests=_by_status(counts.statuses),
+        protocols={name: some.total() for name, some in counts.statuses_by_protocol.items() if some},
         releases=dict(counts.releases),
         sheds=dict(counts.sheds),
         rate_rows=None if recent.is_few else recent.rate,

@@ -47,6 +47,7 @@ class Gateway:
             sentence="",
             restarts=0,
             scaling=None,
+            settings_change=None,
             utilization=None,
             workers=[],
             apis=[],

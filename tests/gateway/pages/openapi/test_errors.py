@@ -15,7 +15,7 @@ from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.pages.openapi.test_document import KEYS, document_of
 from uncork_workers.definition.adapters import DataFrame, File, Image, Json, NdArray, Requests, Text
 from uncork_workers.definition.service import Service, api, describe_service
-from uncork_workers.process.execution import Executor
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import Batch
 
 ALWAYS = {"400", "408", "413", "414", "415", "431", "500", "502", "503", "504"}

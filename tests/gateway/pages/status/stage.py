@@ -10,7 +10,7 @@ from tests.gateway.pages.status.any_figures import NOT_READY
 from tests.gateway.pages.status.staged import figures, stats, work
 from uncork_dispatcher import ApiStats, WorkStats
 from uncork_gateway.backends.slot import BackendSlot
-from uncork_gateway.pages.status.document import Failure, Status
+from uncork_gateway.pages.status.document import Failure, SettingsChange, Status
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import SERVICE, Names
 from uncork_gateway.pages.status.status_builder import ServedApi, StatusBuilder
@@ -33,6 +33,7 @@ class Stage:
         self._slots = slots
         self._names = names
         self.draining = False
+        self.settings_change: SettingsChange | None = None
         self.ready = asyncio.Event()
         self.ready.set()
         self.any_ready = self._work.workers > 0

@@ -57,8 +57,19 @@ CASES: dict[ScalingState, tuple[Decision, str]] = {
 @pytest.mark.parametrize("state", get_args(ScalingState))
 def test_every_state_has_a_sentence(state: ScalingState) -> None:
     decision, text = CASES[state]
-    described = describe_scaling(decision, least=2, most=16)
+    described = describe_scaling(decision, least=2, most=16, startup_s=None)
 
     assert described.sentence == text
     assert (described.wanted, described.target) == decision[:2]
     assert (described.least, described.most, described.state) == (2, 16, state)
+    assert described.start_s is None
+
+
+def test_the_time_of_a_start_is_said_while_workers_start() -> None:
+    described = [
+        describe_scaling(CASES[state][0], least=2, most=16, startup_s=12.34)
+        for state in get_args(ScalingState)
+    ]
+
+    assert all(one.start_s == 12.34 for one in described)
+    assert [one.state for one in described if "a start takes about 12 s." in one.sentence] == ["up"]

@@ -138,7 +138,7 @@ export class ApiView {
   }
 
   /** Answers by outcome: a refusal has a reason, a failure a status. */
-  #answers({ requests, errors, sheds, refused }) {
+  #answers({ requests, protocols, errors, sheds, refused }) {
     const failed = sum(errors);
     const succeeded = sum(only(requests, (status) => status < "400"));
     const wrong = only(requests, (status) => status >= "400" && status < "500" && status !== CLIENT_GONE);
@@ -153,6 +153,8 @@ export class ApiView {
     ].filter(({ amount }) => amount);
     this.#fields.optional("answersNone", outcomes.length ? "" : "No request in the last 30 s.");
     list(this.#fields.answers, outcomes.map((outcome) => ({ ...outcome, value: count(outcome.amount), share: outcome.amount / total })));
+    const { http = 0, grpc = 0 } = protocols;
+    this.#fields.optional("protocols", grpc ? `${count(http)} over HTTP, ${count(grpc)} over gRPC.` : "");
   }
 
   #failure({ failure, errors }, now) {

@@ -1,0 +1,46 @@
+"""Triton's statistics of a model, which its HTTP and gRPC interfaces share."""
+
+from typing import Any
+
+from uncork_gateway.dialects.v2 import VERSION
+from uncork_gateway.telemetry.metrics import FIRST_CLIENT_ERROR, ApiTally
+
+_NS = 10**9
+
+
+def statistics_of(model: str, tally: ApiTally) -> dict[str, Any]:
+    """Return the statistics of a model since the gateway started, from its API's counts.
+
+    The gateway only knows a worker's total time, reported as ``compute_infer``. Clients expect the same count
+    in all three ``compute`` fields.
+    """
+    inference = tally.inference
+    answered = sum(count for status, count in tally.statuses.items() if status < FIRST_CLIENT_ERROR)
+    return {
+        "name": model,
+        "version": VERSION,
+        "last_inference": round(inference.last_release * 1000),
+        "inference_count": inference.rows,
+        "execution_count": tally.endings["worked"],
+        "inference_stats": {
+            "success": _duration(answered, inference.succeeded_s),
+            "fail": _duration(tally.statuses.total() - answered, inference.failed_s),
+            "queue": _duration(tally.queue_wait.count, tally.queue_wait.sum),
+            **_compute(inference.ran, inference.run_s),
+            "cache_hit": _duration(0, 0.0),
+            "cache_miss": _duration(0, 0.0),
+        },
+        "batch_stats": [
+            {"batch_size": rows, **_compute(batches, inference.batches_s[rows])}
+            for rows, batches in sorted(inference.batches.items())
+        ],
+    }
+
+
+def _compute(count: int, seconds: float) -> dict[str, Any]:
+    nothing = _duration(count, 0.0)
+    return {"compute_input": nothing, "compute_infer": _duration(count, seconds), "compute_output": nothing}
+
+
+def _duration(count: int, seconds: float) -> dict[str, int]:
+    return {"count": count, "ns": round(seconds * _NS)}
