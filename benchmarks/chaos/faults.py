@@ -59,6 +59,32 @@ SLOW = Fault(
 )
 MALFORMED = Fault(name="malformed", says="malformed HTTP and JSON", every_s=0.5, own=frozenset({400}))
 OVERSIZED = Fault(name="oversized", says="bodies over the limit", every_s=1.5, own=frozenset({413}))
+CANCEL = Fault(
+    name="cancel",
+    says="50 gRPC calls cancelled, or left with their connections, some in the middle of a message",
+    every_s=4,
+    own=frozenset({200}),
+    may_close=True,
+)
+TIMEOUT = Fault(
+    name="timeout",
+    says="gRPC calls with a grpc-timeout of up to 300 ms",
+    every_s=3,
+    own=frozenset({200, 503, 504}),
+)
+SHUT = Fault(
+    name="shut",
+    says="gRPC clients that keep their windows shut, or do not read, for 3 s",
+    every_s=4,
+    own=frozenset({200}),
+)
+FRAMES = Fault(
+    name="frames",
+    says="broken HTTP/2 frames and gRPC messages, and messages over the limit",
+    every_s=0.7,
+    own=frozenset({200}),
+    may_close=True,
+)
 OVERLOAD = Fault(name="overload", says="4 times the rate for 5 s", every_s=40, others=frozenset({503}))
 RELOAD = Fault(name="reload", says="new workers take over (SIGHUP, uncork reload)", every_s=15)
 HOST = Fault(
@@ -76,8 +102,8 @@ DRAIN = Fault(name="drain", says="SIGTERM under load, at the end", every_s=0, ot
 FAULTS = {
     fault.name: fault
     for fault in (
-        *(KILL, STOP, POISON, KILLER, LEAVE, SLOW, MALFORMED, OVERSIZED, OVERLOAD, RELOAD, HOST, PARTITION),
-        DRAIN,
+        *(KILL, STOP, POISON, KILLER, LEAVE, SLOW, MALFORMED, OVERSIZED, CANCEL, TIMEOUT, SHUT, FRAMES),
+        *(OVERLOAD, RELOAD, HOST, PARTITION, DRAIN),
     )
 }
 """All faults, by name."""

@@ -30,11 +30,12 @@ class Possessions(NamedTuple):
 
 
 class Gateway:
-    """A running gateway, polled while :meth:`watch` runs."""
+    """A running gateway, polled while :meth:`watch` runs; ``grpc_port`` is 0 if it has none."""
 
-    def __init__(self, server: Server, *, workers: int) -> None:
+    def __init__(self, server: Server, *, workers: int, grpc_port: int = 0) -> None:
         self.server = server
         self.port = server.port
+        self.grpc_port = grpc_port
         self.pid = server.pid
         self.size = workers
         self._process = psutil.Process(server.pid)

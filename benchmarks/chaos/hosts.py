@@ -83,8 +83,8 @@ class Hosts:
 class RemoteGateway(Gateway):
     """A gateway whose workers run on hosts."""
 
-    def __init__(self, server: Server, hosts: Hosts) -> None:
-        super().__init__(server, workers=hosts.size)
+    def __init__(self, server: Server, hosts: Hosts, *, grpc_port: int) -> None:
+        super().__init__(server, workers=hosts.size, grpc_port=grpc_port)
         self.hosts = hosts
 
     def workers(self) -> list[int]:

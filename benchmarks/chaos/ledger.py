@@ -85,6 +85,8 @@ class Ledger:
         self._windows: list[Window] = []
         self.sent = self.left = self.lost = self.wrong = 0
         self.statuses: Counter[int] = Counter()
+        self.kinds: Counter[str] = Counter()
+        """Requests by protocol, and by method of gRPC."""
         self.tallies: defaultdict[str, Tally] = defaultdict(Tally)
         self.findings: list[Finding] = []
 
@@ -113,6 +115,7 @@ class Ledger:
     def send(self, question: Question, now_s: float, *, own: Fault | None = None) -> None:
         """Enter a request; ``own`` is the fault that it is."""
         self.sent += 1
+        self.kinds[question.kind] += 1
         self._open[question.number] = _Open(question, now_s, own)
 
     def answer(self, number: int, reply: Reply, now_s: float) -> None:
@@ -131,12 +134,15 @@ class Ledger:
             waited_s = now_s - request.sent_s
             self._wrong(touched, f"{fault} (after {waited_s:.2f} s, body {reply.body[:200]!r})", number)
 
-    def close(self, number: int, now_s: float, *, how: str = "closed without an answer") -> None:
-        """Handle a connection that the gateway closed; ignored if the request was answered."""
+    def close(
+        self, number: int, now_s: float, *, how: str = "closed without an answer", connected: bool = True
+    ) -> None:
+        """Handle a connection that was closed or never accepted; ignored if the request was answered."""
         request = self._open.pop(number, None)
         if request is None:
             return
-        is_refused = any(one.fault is DRAIN and one.opened_s <= request.sent_s for one in self._windows)
+        since_s = request.sent_s if connected else now_s
+        is_refused = any(one.fault is DRAIN and one.opened_s <= since_s for one in self._windows)
         if is_refused or (request.own is not None and request.own.may_close):
             self._left(request)
         else:
@@ -174,9 +180,10 @@ class Ledger:
     def _allowed(self, request: _Open, now_s: float) -> set[int]:
         """Return the statuses allowed for a request."""
         felt = self._felt(request)
-        allowed = set(request.allowed).union(*(window.fault.others for window in felt))
+        allowed = set[int]().union(*(window.fault.others for window in felt))
         if now_s - request.sent_s < self._timeout_s:
             allowed.discard(504)
+        allowed |= request.allowed
         deaths = [one.fault.fatal for one in felt if one.opened_s > request.sent_s - _UNNOTICED_S]
         if sum(deaths) >= _RUNS:
             allowed.add(502)

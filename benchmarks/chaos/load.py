@@ -1,4 +1,4 @@
-"""The well-behaved clients: an open loop on keep-alive connections with one request at a time."""
+"""The well-behaved clients: an open loop of calls over gRPC, and of requests on keep-alive connections."""
 
 import asyncio
 import time
@@ -9,6 +9,8 @@ from random import Random
 from typing import cast
 
 from benchmarks.chaos.faults import DRAIN, Fault
+from benchmarks.chaos.grpc.calls import INFER, PREDICT, STREAM_INFER, call
+from benchmarks.chaos.grpc.channels import Asked, Channels
 from benchmarks.chaos.ledger import NO_FAULT, Ledger
 from benchmarks.chaos.questions import Act, Question, ask, ask_rows
 from benchmarks.chaos.waiting import comes_true
@@ -18,6 +20,8 @@ from uncork_loadtests.servers import HOST
 # Enough that no request waits for a connection while the gateway's queue is full, and few enough for it.
 _MAX_CONNECTIONS = 1000
 _LONG_PAD = 20_000
+_GRPC_SHARE = 0.3
+_MAX_STREAMED = 5
 
 
 class Connection(asyncio.Protocol):
@@ -106,11 +110,22 @@ class Load:
     Args:
         rate: requests per second.
         numbers: numbers of requests, shared with the injectors.
+        grpc_port: port for part of the requests; 0 if all are sent over HTTP.
     """
 
-    def __init__(self, ledger: Ledger, *, port: int, rate: float, seed: int, numbers: "count[int]") -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        port: int,
+        rate: float,
+        seed: int,
+        numbers: "count[int]",
+        grpc_port: int = 0,
+    ) -> None:
         self._ledger = ledger
         self._port = port
+        self._channels = Channels(ledger, port=grpc_port, seed=seed) if grpc_port else None
         self._rate = rate
         self._random = Random(seed)
         self._numbers = numbers
@@ -132,8 +147,8 @@ class Load:
         while not self._stopping:
             now_s = time.monotonic()
             while due_s <= now_s:
-                self._fire()
-                due_s += self._random.expovariate(self._rate * self.factor)
+                for _ in range(self._fire()):
+                    due_s += self._random.expovariate(self._rate * self.factor)
             await asyncio.sleep(due_s - now_s)
 
     def stop(self) -> None:
@@ -150,11 +165,22 @@ class Load:
         for task in list(self._opening):
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
+        if self._channels is not None:
+            await self._channels.close()
         for connection in list(self._connections):
             connection.close()
         await comes_true(lambda: not self._connections)
 
-    def _fire(self) -> None:
+    def _fire(self) -> int:
+        """Send what is next; returns the number of requests."""
+        if self._channels is not None and self._random.random() < _GRPC_SHARE:
+            calls = self._next_calls()
+            self._channels.ask(calls)
+            return len(calls)
+        self._fire_request()
+        return 1
+
+    def _fire_request(self) -> None:
         question, own = self._next()
         while self._idle:
             connection = self._idle.popleft()
@@ -177,6 +203,21 @@ class Load:
             return ask_rows(number, rows=self._random.randint(1, 5)), None
         pad = _LONG_PAD if chance < 0.11 else self._random.randrange(200)
         return ask(number, pad="x" * pad), None
+
+    def _next_calls(self) -> list[Asked]:
+        """Return the question of a unary call, or those of a stream."""
+        kind = self._random.choice((INFER, PREDICT, STREAM_INFER))
+        most = _MAX_STREAMED if kind == STREAM_INFER else 1
+        return [self._next_call(kind) for _ in range(self._random.randint(1, most))]
+
+    def _next_call(self, kind: str) -> Asked:
+        number = next(self._numbers)
+        if self._acts:
+            act, fault = self._acts.popleft()
+            return call(number, kind, act=act), fault
+        length = _LONG_PAD if self._random.random() < 0.01 else self._random.randrange(200)
+        rows = 3 if self._random.random() < 0.1 else 1
+        return call(number, kind, pads=["x" * length] * rows), None
 
     async def _open(self) -> None:
         connection = Connection(self._ledger, idle=self._is_idle, gone=self._connections.discard)

@@ -1,5 +1,6 @@
 """Requests whose right answer follows from their content, so that a swapped answer is recognised."""
 
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Literal, NamedTuple
 
@@ -26,21 +27,33 @@ class _Predictions(msgspec.Struct):
     predictions: list[str]
 
 
+def _read_json(body: bytes) -> tuple[str, ...]:
+    """Return the answers in a body: a bare one, or several in the form of KServe V1."""
+    found = msgspec.json.decode(body, type=str | _Predictions)
+    return (found,) if isinstance(found, str) else tuple(found.predictions)
+
+
 class Question(NamedTuple):
-    """The bytes of a request, and the answers to its rows; empty if there is no right answer."""
+    """The bytes of a request, and the answers to its rows; empty if there is no right answer.
+
+    Attributes:
+        request: with its head over HTTP; the message of a call over gRPC.
+        kind: the protocol, or the method of gRPC.
+        read: returns the answers in a body; raises ValueError if there are none.
+    """
 
     number: int
     request: bytes
     expected: tuple[str, ...] = ()
+    kind: str = "HTTP"
+    read: Callable[[bytes], tuple[str, ...]] = _read_json
 
     def is_answered_by(self, body: bytes) -> bool:
-        """Whether the body holds the answers in order: a bare one, or several in the form of KServe V1."""
+        """Whether the body holds the answers in order."""
         try:
-            found = msgspec.json.decode(body, type=str | _Predictions)
-        except msgspec.DecodeError:
+            return bool(self.expected) and self.read(body) == self.expected
+        except ValueError:
             return False
-        given = (found,) if isinstance(found, str) else tuple(found.predictions)
-        return bool(self.expected) and given == self.expected
 
 
 def right_answer(row: Row) -> str:

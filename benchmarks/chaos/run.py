@@ -1,7 +1,7 @@
 """Put a real gateway under load and faults, and check every answer.
 
-Every request has a number and one right answer. It must get that answer, or one that an active fault allows,
-once and within bounded time; ``faults.py`` lists the allowed ones.
+Every request, over HTTP or gRPC, has a number and one right answer. It must get that answer, or one that an
+active fault allows, once and within bounded time; ``faults.py`` lists the allowed ones.
 
     python -m benchmarks.chaos.run --seconds 60 --seed 7 --faults kill,poison
 """
@@ -28,7 +28,7 @@ from benchmarks.harness.cli import MarkdownFile, exit_with, reporting_failures
 from benchmarks.harness.commands import uncork_serve
 from benchmarks.harness.paths import SERVICES
 from benchmarks.harness.sheets import Sheet, output, show
-from uncork_loadtests.servers import serve
+from uncork_loadtests.servers import free_port, serve
 
 _SERVICE = f"{SERVICES / 'chaos.py'}:Chaos"
 _FIXED_MS = 5.0
@@ -105,17 +105,19 @@ def run(settings: Settings, faults: tuple[Fault, ...], *, progress: Console) -> 
 @contextmanager
 def _gateway(settings: Settings) -> Iterator[Gateway]:
     """Run a gateway, with its workers on this machine or on hosts, until the block ends."""
+    port = free_port()
     if not settings.hosts:
-        with serve("uncork", command=_command(settings, ["--workers", str(settings.workers)])) as server:
-            yield Gateway(server, workers=settings.workers)
+        local = ["--workers", str(settings.workers)]
+        with serve("uncork", command=_command(settings, local, grpc_port=port)) as server:
+            yield Gateway(server, workers=settings.workers, grpc_port=port)
         return
     names = [f"host{number}" for number in range(1, settings.hosts + 1)]
     with (
         tempfile.TemporaryDirectory() as folder,
         hosts_on_this_machine(names, target=_SERVICE, workers=settings.workers, folder=Path(folder)) as hosts,
-        serve("uncork", command=_command(settings, hosts.gateway_arguments)) as server,
+        serve("uncork", command=_command(settings, hosts.gateway_arguments, grpc_port=port)) as server,
     ):
-        yield RemoteGateway(server, hosts)
+        yield RemoteGateway(server, hosts, grpc_port=port)
 
 
 def row_ms(settings: Settings) -> float:
@@ -124,8 +126,9 @@ def row_ms(settings: Settings) -> float:
     return max(0.0, settings.workers * 1000 / rows_per_s - _FIXED_MS / _MAX_BATCH_ROWS)
 
 
-def _command(settings: Settings, workers: Sequence[str]) -> list[str]:
+def _command(settings: Settings, workers: Sequence[str], *, grpc_port: int) -> list[str]:
     options = {
+        "--grpc-port": grpc_port,
         "--mb-max-batch-size": _MAX_BATCH_ROWS,
         "--max-body-bytes": MAX_BODY_BYTES,
         "--max-queue-rows": max(200, round(settings.rate / 2)),

@@ -15,6 +15,7 @@ import psutil
 from benchmarks.chaos import client_faults, processes
 from benchmarks.chaos.faults import DRAIN, Strike
 from benchmarks.chaos.gateway import Gateway, Possessions
+from benchmarks.chaos.grpc import call_faults
 from benchmarks.chaos.hosts import RemoteGateway
 from benchmarks.chaos.ledger import NO_FAULT, Ledger
 from benchmarks.chaos.load import Load
@@ -35,6 +36,10 @@ INJECTORS: Mapping[str, Injector] = {
     "slow": client_faults.slow,
     "malformed": client_faults.malformed,
     "oversized": client_faults.oversized,
+    "cancel": call_faults.cancel,
+    "timeout": call_faults.timeout,
+    "shut": call_faults.shut,
+    "frames": call_faults.broken_frames,
 }
 DRAIN_TIMEOUT_S = 10.0
 _WARM_UP_S = 2.0
@@ -56,7 +61,14 @@ class Trial:
         self._tell = tell
         self.ledger = Ledger(timeout_s=TIMEOUT_S)
         self._numbers = count(1)
-        self._load = Load(self.ledger, port=gateway.port, rate=rate, seed=seed, numbers=self._numbers)
+        self._load = Load(
+            self.ledger,
+            port=gateway.port,
+            rate=rate,
+            seed=seed,
+            numbers=self._numbers,
+            grpc_port=gateway.grpc_port,
+        )
         self.notes: list[str] = []
 
     async def run(self, strikes: Sequence[Strike], *, seconds: float, drain: bool) -> None:
@@ -72,6 +84,7 @@ class Trial:
                 await self._drain()
         finally:
             sweeping.cancel()
+        self.notes.append(f"Requests: {_kinds(self.ledger)}.")
         for line in self._gateway.bug_lines():
             self.ledger.complain(NO_FAULT, f"the gateway's log says: {line}")
 
@@ -193,6 +206,10 @@ class Trial:
         server = self._gateway.server
         await comes_true(lambda: server.exit_code() is not None, within_s=within_s)
         return server.exit_code()
+
+
+def _kinds(ledger: Ledger) -> str:
+    return ", ".join(f"{count:,} {kind}" for kind, count in ledger.kinds.most_common())
 
 
 def _gave_back(now: Possessions, then: Possessions) -> bool:

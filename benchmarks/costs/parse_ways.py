@@ -14,7 +14,7 @@ import pandas as pd
 from uncork.adapters import DataFrame, NdArray
 from uncork_workers.definition.adapters.base import Adapter
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.execution import Executor
+from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import Batch, TableForm
 
 COLUMNS = ("length", "width", "height", "weight")

@@ -3,12 +3,12 @@
 Seed and number determine a request, so that a failed one can be sent again:
 
     python -m benchmarks.fuzz.run --seed 7 --first 4711 --requests 1
+
+With --grpc, the requests are calls, and those of one connection must be sent together.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Annotated
 
@@ -18,6 +18,9 @@ from rich.console import Console
 
 from benchmarks.chaos.gateway import BUG
 from benchmarks.chaos.streams import connected, read_reply
+from benchmarks.fuzz.call_seeds import CALL_EXAMPLES
+from benchmarks.fuzz.calls import LOT, CallFuzzer
+from benchmarks.fuzz.found import HANDLER_FAILED, Found
 from benchmarks.fuzz.mutations import mutated
 from benchmarks.fuzz.seeds import EXAMPLES, Example, Seed
 from benchmarks.harness.cli import choose, exit_with, reporting_failures
@@ -26,7 +29,7 @@ from benchmarks.harness.paths import ROOT
 from benchmarks.harness.rounds import Tell
 from benchmarks.harness.sheets import Sheet, output, show
 from uncork_loadtests.generator.http_reply import Reply, ReplyError
-from uncork_loadtests.servers import BenchError, Server, serve
+from uncork_loadtests.servers import BenchError, Server, free_port, serve
 
 _CONNECTIONS = 24
 # Then the client half-closes: some requests announce more than they send.
@@ -35,16 +38,7 @@ _BOUND_S = 5.0
 _NEIGHBOUR_EVERY = 20
 _MAX_SHOWN = 20
 _CLOSED = 0
-_HANDLER_FAILED = b"the handler of API"
-
-
-@dataclass(kw_only=True)
-class Found:
-    """The result for one example; a connection closed without an answer counts as status 0."""
-
-    statuses: Counter[int] = field(default_factory=Counter)
-    neighbours: int = 0
-    faults: list[str] = field(default_factory=list)
+_OPTIONS: Mapping[str, object] = {"--mb-max-latency": 5000}
 
 
 def main(
@@ -53,42 +47,65 @@ def main(
     ] = 100_000,
     seed: Annotated[int, typer.Option(help="Seed of the mutations.")] = 1,
     first: Annotated[int, typer.Option(min=0, help="Number of the first request.")] = 0,
-    examples: Annotated[str, typer.Option(help="Examples to send to, separated by commas.")] = ",".join(
-        EXAMPLES
-    ),
+    examples: Annotated[
+        str | None, typer.Option(help="Examples to send to, separated by commas; by default all.")
+    ] = None,
+    grpc: Annotated[bool, typer.Option("--grpc", help="Send calls over gRPC, not HTTP requests.")] = False,
 ) -> None:
     """Send mutated requests; exit with 1 if the gateway fails, hangs, or answers a valid request wrongly."""
-    names = choose(examples, list(EXAMPLES), what="example")
+    every = list(CALL_EXAMPLES if grpc else EXAMPLES)
+    names = choose(",".join(every) if examples is None else examples, every, what="example")
     progress = Console(stderr=True)
     faults: list[str] = []
     rows = []
     with reporting_failures("fuzz", progress=progress):
-        for place, name in enumerate(names):
-            numbers = [number for number in range(first, first + requests) if number % len(names) == place]
-            if not numbers:
-                continue
+        for name, numbers in _shares(range(first, first + requests), names, lot=LOT if grpc else 1).items():
             with progress.status(name) as status:
-                found = _fuzz(EXAMPLES[name](), numbers, seed=seed, tell=status.update)
+                fuzz = _fuzz_calls if grpc else _fuzz
+                found = fuzz(name, numbers, seed=seed, tell=status.update)
             faults += [f"{name}: {fault}" for fault in found.faults]
             rows.append(_row(name, found))
-    columns = ["example", "mutated requests", "answers by status (0: closed)", "valid requests", "faults"]
+    what, statuses = ("calls", "") if grpc else ("requests", " (0: closed)")
+    columns = ["example", f"mutated {what}", f"answers by status{statuses}", f"valid {what}", "faults"]
     show(Sheet(title=f"Fuzz, seed {seed}", columns=columns, rows=rows), console=output())
     more = [f"and {len(faults) - _MAX_SHOWN} more"] if len(faults) > _MAX_SHOWN else []
     exit_with([*faults[:_MAX_SHOWN], *more], progress=progress)
 
 
-def _fuzz(example: Example, numbers: Sequence[int], *, seed: int, tell: Tell) -> Found:
+def _shares(numbers: range, names: Sequence[str], *, lot: int) -> Mapping[str, Sequence[int]]:
+    """Distribute lots of numbers over examples; those without any are missing."""
+    shares: dict[str, list[int]] = {}
+    for number in numbers:
+        shares.setdefault(names[number // lot % len(names)], []).append(number)
+    return shares
+
+
+def _fuzz(name: str, numbers: Sequence[int], *, seed: int, tell: Tell) -> Found:
     """Serve an example and send it the requests with these numbers."""
-    command = uncork_serve(ROOT / example.target, {"--mb-max-latency": 5000})
-    with serve(example.target, command=command) as server:
+    example = EXAMPLES[name]()
+    with serve(example.target, command=uncork_serve(ROOT / example.target, _OPTIONS)) as server:
         fuzzer = Fuzzer(server, example, seed=seed, tell=tell)
         uvloop.run(fuzzer.run(numbers))
-        ended = server.exit_code()
-        if ended is not None:
-            fuzzer.found.faults.append(f"the gateway ended with {ended}")
-        log = server.written().splitlines()
-    fuzzer.found.faults += [f"the log says: {line}" for line in log if BUG.search(line)]
+        fuzzer.found.faults += _faults_of(server)
     return fuzzer.found
+
+
+def _fuzz_calls(name: str, numbers: Sequence[int], *, seed: int, tell: Tell) -> Found:
+    """Serve an example and send it the calls with these numbers."""
+    example, port = CALL_EXAMPLES[name](), free_port()
+    command = uncork_serve(ROOT / example.target, {**_OPTIONS, "--grpc-port": port})
+    with serve(example.target, command=command) as server:
+        fuzzer = CallFuzzer(server.name, port, example, seed=seed, tell=tell)
+        uvloop.run(fuzzer.run(numbers))
+        fuzzer.found.faults += _faults_of(server)
+    return fuzzer.found
+
+
+def _faults_of(server: Server) -> list[str]:
+    """Return whether a server has ended, and the lines of its log that indicate a bug."""
+    ended = server.exit_code()
+    faults = [f"the log says: {line}" for line in server.written().splitlines() if BUG.search(line)]
+    return faults if ended is None else [f"the gateway ended with {ended}", *faults]
 
 
 class Fuzzer:
@@ -153,7 +170,7 @@ class Fuzzer:
         else:
             status = _CLOSED if reply is None else reply.status
             self.found.statuses[status] += 1
-            if reply is not None and status >= 500 and _HANDLER_FAILED not in reply.body:
+            if reply is not None and status >= 500 and HANDLER_FAILED.encode() not in reply.body:
                 fault = f"{status} {reply.body[:200]!r}"
         if fault:
             self.found.faults.append(
@@ -206,7 +223,7 @@ def whole(seed: Seed) -> bytes:
 
 
 def _row(name: str, found: Found) -> list[str]:
-    statuses = ", ".join(f"{status}: {count:,}" for status, count in sorted(found.statuses.items()))
+    statuses = ", ".join(f"{status}: {count:,}" for status, count in sorted(found.statuses.items(), key=str))
     sent = sum(found.statuses.values())
     return [name, f"{sent:,}", statuses, f"{found.neighbours:,}", f"{len(found.faults):,}"]
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 _JSON = (b"Content-Type", b"application/json")
-_PIXELS = [float(value % 17) for value in range(64)]
-_WINE = {
+PIXELS = [float(value % 17) for value in range(64)]
+WINE = {
     "alcohol": 14.2, "malic_acid": 1.7, "ash": 2.4, "alcalinity_of_ash": 15.6, "magnesium": 127.0,
     "total_phenols": 2.8, "flavanoids": 3.1, "nonflavanoid_phenols": 0.3, "proanthocyanins": 2.3,
     "color_intensity": 5.6, "hue": 1.0, "od280_per_od315_of_diluted_wines": 3.9, "proline": 1065.0,
@@ -47,7 +47,7 @@ class Example(NamedTuple):
 
 def digits() -> Example:
     """Arrays: JSON, .npy, and as tensors in all protocols."""
-    row, rows = _PIXELS, [_PIXELS, _PIXELS[::-1]]
+    row, rows = PIXELS, [PIXELS, PIXELS[::-1]]
     tensor = {"name": "x", "shape": [2, 64], "datatype": "FP32"}
     raw = np.array(rows, dtype="<f4").tobytes()
     head = _text({"inputs": [{**tensor, "parameters": {"binary_data_size": len(raw)}}]})
@@ -77,10 +77,10 @@ def digits() -> Example:
 
 def wine() -> Example:
     """Tables: CSV, JSON in all its forms, and as tensors by column."""
-    names, values = list(_WINE), list(_WINE.values())
+    names, values = list(WINE), list(WINE.values())
     csv = f"{','.join(names)}\n{','.join(map(str, values))}\n".encode()
     columns = [
-        {"name": name, "shape": [1], "datatype": "FP64", "data": [value]} for name, value in _WINE.items()
+        {"name": name, "shape": [1], "datatype": "FP64", "data": [value]} for name, value in WINE.items()
     ]
     return Example(
         "examples/wine/service.py:Wine",
@@ -89,12 +89,12 @@ def wine() -> Example:
                 b"POST", b"/grower", ((b"Content-Type", b"text/csv"), (b"Accept", b"application/json")), csv
             ),
             Seed(b"POST", b"/grower", ((b"Content-Type", b"text/csv; charset=utf-8"),), csv),
-            _json("/grower", _WINE),
-            _json("/grower", [_WINE, _WINE]),
+            _json("/grower", WINE),
+            _json("/grower", [WINE, WINE]),
             _json("/grower", {"columns": names, "data": [values, values], "index": [0, 1]}),
-            _json("/grower", {name: [value, value] for name, value in _WINE.items()}),
-            _json("/v1/models/wine:predict", {"instances": [_WINE]}),
-            _json("/v1/models/wine:predict", {"inputs": {name: [value] for name, value in _WINE.items()}}),
+            _json("/grower", {name: [value, value] for name, value in WINE.items()}),
+            _json("/v1/models/wine:predict", {"instances": [WINE]}),
+            _json("/v1/models/wine:predict", {"inputs": {name: [value] for name, value in WINE.items()}}),
             _json("/v2/models/wine/infer", {"inputs": columns}),
             *_pages("wine"),
         ),

@@ -3,6 +3,7 @@
 import http.client
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from benchmarks.harness.metrics import batches
@@ -105,19 +106,27 @@ def measure(each: Target, *, generator: str = "python") -> Round:
     Raises:
         BenchError: if the server or the generator fails.
     """
-    before, front_before, batches_before = each.server.cpu(), each.front.cpu(), batches(each.server)
-    if generator == "wrk":
-        found, count = _with_wrk(each.plan)
-    else:
-        outcome = run_plan(each.plan)
-        found, count = round_of(outcome), len(outcome.samples)
-    after, front_after, batches_after = each.server.cpu(), each.front.cpu(), batches(each.server)
+    return measure_load(each.server, partial(_load, each.plan, generator), front=each.front)
+
+
+def measure_load(server: Server, load: Callable[[], tuple[Round, int]], *, front: Server) -> Round:
+    """Run a load, which returns its figures and the number of requests sent; add those of the server."""
+    before, front_before, batches_before = server.cpu(), front.cpu(), batches(server)
+    found, count = load()
+    after, front_after, batches_after = server.cpu(), front.cpu(), batches(server)
     return replace(
         found,
         front_cpu=_per_1000(front_before, front_after, count=count, workers=False),
         all_cpu=_per_1000(before, after, count=count, workers=True),
         rows_per_batch=_rows_per_batch(batches_before, batches_after),
     )
+
+
+def _load(plan: Plan, generator: str) -> tuple[Round, int]:
+    if generator == "wrk":
+        return _with_wrk(plan)
+    outcome = run_plan(plan)
+    return round_of(outcome), len(outcome.samples)
 
 
 def run_plan(plan: Plan, *, tell: Callable[..., None] | None = None) -> Outcome:

@@ -1,9 +1,10 @@
 # mypy: disable-error-code="import-not-found, import-untyped"
-"""Call a service of ours with KServe's own client, by V1 and V2. Runs in KServe's environment.
+"""Call a service of ours with KServe's own clients, by V1, V2 and gRPC. Runs in KServe's environment.
 
-    python ask_kserve.py http://127.0.0.1:3000 digits
+    python ask_kserve.py http://127.0.0.1:3000 digits [127.0.0.1:8001]
 
-Prints each call and its result. The exit code is 1 if a result is wrong.
+The last argument is the gRPC port, if there is one. Prints each call and its result. The exit code is 1 if a
+result is wrong.
 """
 
 import asyncio
@@ -12,20 +13,22 @@ from typing import Any
 
 import httpx
 import numpy as np
-from kserve import InferenceRESTClient, InferInput, InferRequest, RESTConfig
+from kserve import InferenceGRPCClient, InferenceRESTClient, InferInput, InferRequest, RESTConfig
 
 _TYPES = {"BOOL": "bool", "FP16": "float16", "FP32": "float32", "FP64": "float64", "INT64": "int64"}
 _ROWS = 2
 
 
-async def main(url: str, model: str) -> int:
-    """Make every call of the client for such a server."""
+async def main(url: str, model: str, grpc_address: str | None = None) -> int:
+    """Make every call of the clients for such a server."""
     async with httpx.AsyncClient() as http:
         metadata = (await http.get(f"{url}/v2/models/{model}")).json()
     [described] = metadata["inputs"]
     shape = [_ROWS, *[max(1, length) for length in described["shape"][1:]]]
     rows = np.zeros(shape, _TYPES[described["datatype"]])
     results = [*await ask_v1(url, model, rows), *await ask_v2(url, model, described, rows)]
+    if grpc_address is not None:
+        results += await ask_grpc(grpc_address, model, described, rows)
     for call, result, is_right in results:
         print(f"{call}: {result}{'' if is_right else '   WRONG'}")
     return 0 if all(is_right for _, _, is_right in results) else 1
@@ -57,14 +60,41 @@ async def ask_v2(url: str, model: str, described: Any, rows: Any) -> list[tuple[
             ("v2 is_model_ready", ready, ready is True),
         ]
         for binary in (False, True):
-            tensor = InferInput(described["name"], list(rows.shape), described["datatype"])
-            tensor.set_data_from_numpy(rows, binary_data=binary)
-            request = InferRequest(model_name=model, infer_inputs=[tensor])
-            [output] = (await client.infer(url, request, model_name=model)).outputs
-            said = f"{output.name} {output.datatype} {output.shape}: {output.as_numpy().tolist()}"
-            call = "v2 infer, binary" if binary else "v2 infer"
-            results.append((call, said, output.shape[0] == len(rows)))
+            request = request_of(model, described, rows, binary=binary)
+            answer = await client.infer(url, request, model_name=model)
+            results.append(("v2 infer, binary" if binary else "v2 infer", *output_of(answer, rows)))
     return results
+
+
+async def ask_grpc(address: str, model: str, described: Any, rows: Any) -> list[tuple[str, object, bool]]:
+    """Return each gRPC call, its result, and whether it is right."""
+    async with InferenceGRPCClient(address) as client:
+        live = await client.is_server_live()
+        server_ready = await client.is_server_ready()
+        ready = await client.is_model_ready(model)
+        results = [
+            ("grpc is_server_live", live, live is True),
+            ("grpc is_server_ready", server_ready, server_ready is True),
+            ("grpc is_model_ready", ready, ready is True),
+        ]
+        for raw in (False, True):
+            answer = await client.infer(request_of(model, described, rows, binary=raw))
+            results.append(("grpc infer, raw" if raw else "grpc infer", *output_of(answer, rows)))
+    return results
+
+
+def request_of(model: str, described: Any, rows: Any, *, binary: bool) -> Any:
+    """Return a request with these rows."""
+    tensor = InferInput(described["name"], list(rows.shape), described["datatype"])
+    tensor.set_data_from_numpy(rows, binary_data=binary)
+    return InferRequest(model_name=model, infer_inputs=[tensor])
+
+
+def output_of(answer: Any, rows: Any) -> tuple[str, bool]:
+    """Return the only output of an answer, and whether it has a row for each row."""
+    [output] = answer.outputs
+    said = f"{output.name} {output.datatype} {output.shape}: {output.as_numpy().tolist()}"
+    return said, output.shape[0] == len(rows)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from benchmarks.harness.commands import environment as variables_prefix
 from benchmarks.harness.environments import Environment
-from benchmarks.interop.dialects import V1, V2, Dialect
+from benchmarks.interop.dialects import V1, V2, V2_GRPC, Dialect
 from benchmarks.peers.catalogue import PEERS
 from benchmarks.peers.entrants import Entrant, Work, digits_work, sleep_work
 from benchmarks.peers.model_point import ModelPoint
-from uncork_loadtests.servers import HOST, Server
+from uncork_loadtests.servers import HOST
 
 POINT = ModelPoint(intercept_ms=5, slope_ms=0.1)
 _HERE = Path(__file__).parent
@@ -31,6 +31,10 @@ class Service:
     model: str = "sleep"
     """sleep or digits."""
     arguments: Sequence[str] = ()
+
+    @property
+    def over(self) -> str:
+        return "grpc" if self.dialect.is_grpc else "http"
 
     def command(self, *, work: Work, environment: Environment, folder: Path) -> list[str]:
         """Return the command without the port; `folder` is for its temporary files."""
@@ -79,9 +83,11 @@ SERVICES = (
     Service(name="mlserver, scikit-learn", project="mlserver", dialect=V2, model="digits"),
     Service(name="kserve, V1", project="kserve", dialect=V1),
     Service(name="kserve, V2", project="kserve", dialect=V2),
+    Service(name="mlserver, gRPC", project="mlserver", dialect=V2_GRPC),
+    Service(name="kserve, gRPC", project="kserve", dialect=V2_GRPC),
 )
 
 
-def proxy_command(server: Server) -> list[str]:
-    """Return the command of the batching proxy in front of a server, without the port."""
-    return [sys.executable, "-m", "uncork", "proxy", server.url(""), "--host", HOST]
+def proxy_command(url: str) -> list[str]:
+    """Return the command of the batching proxy in front of a server, without its ports."""
+    return [sys.executable, "-m", "uncork", "proxy", url, "--host", HOST]

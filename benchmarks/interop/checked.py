@@ -1,10 +1,14 @@
 """Concurrent clients with rows of their own, which check every answer."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import grpc
 import httpx
+from grpc import aio
 
 from benchmarks.interop.dialects import Dialect
 from benchmarks.peers.entrants import Work
@@ -14,6 +18,13 @@ _MAX_ROWS = 3
 _REQUESTS = 10
 _TIMEOUT_S = 60.0
 _HEADERS = {"Content-Type": "application/json"}
+
+Send = Callable[[bytes], Awaitable[tuple[int, bytes]]]
+"""Sends a request; returns the HTTP status of the answer, or what stands for it, and the answer."""
+
+
+class LostError(Exception):
+    """A request without an answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +68,19 @@ def fault(question: Question, *, dialect: Dialect, status: int, answer: bytes) -
     return ""
 
 
-async def check(url: str, *, dialect: Dialect, work: Work, clients: int) -> Checked:
-    """Send the requests of all clients concurrently; each client waits for its answers."""
-    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
-    async with httpx.AsyncClient(limits=limits, timeout=_TIMEOUT_S) as http:
-        asked = [questions(work, dialect=dialect, client=client) for client in range(clients)]
-        found = await asyncio.gather(*(_ask(each, url=url, dialect=dialect, http=http) for each in asked))
+async def check(target: str, *, dialect: Dialect, work: Work, clients: int) -> Checked:
+    """Send the requests of all clients concurrently; each client waits for its answers.
+
+    Args:
+        target: a URL, or the address of a gRPC server.
+    """
+    asked = [questions(work, dialect=dialect, client=client) for client in range(clients)]
+    async with AsyncExitStack() as stack:
+        connect = _over_grpc if dialect.is_grpc else _over_http
+        senders = [await stack.enter_async_context(connect(target, dialect)) for _ in range(clients)]
+        found = await asyncio.gather(
+            *(_ask(each, dialect=dialect, send=send) for each, send in zip(asked, senders, strict=True))
+        )
     return Checked(
         requests=sum(each.requests for each in found),
         wrong=[fault for each in found for fault in each.wrong],
@@ -70,13 +88,45 @@ async def check(url: str, *, dialect: Dialect, work: Work, clients: int) -> Chec
     )
 
 
-async def _ask(asked: Sequence[Question], *, url: str, dialect: Dialect, http: httpx.AsyncClient) -> Checked:
+@asynccontextmanager
+async def _over_http(url: str, dialect: Dialect) -> AsyncIterator[Send]:
+    async with httpx.AsyncClient(timeout=_TIMEOUT_S, verify=False) as http:
+
+        async def send(body: bytes) -> tuple[int, bytes]:
+            try:
+                reply = await http.post(url, content=body, headers=_HEADERS)
+            except httpx.HTTPError as error:
+                raise LostError(repr(error)) from error
+            return reply.status_code, reply.content
+
+        yield send
+
+
+@asynccontextmanager
+async def _over_grpc(address: str, dialect: Dialect) -> AsyncIterator[Send]:
+    # A connection for each client.
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    async with aio.insecure_channel(address, options=options) as channel:
+        method: Any = channel.unary_unary(dialect.path)
+
+        async def send(body: bytes) -> tuple[int, bytes]:
+            try:
+                return 200, await method(body, timeout=_TIMEOUT_S)
+            except aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.UNAVAILABLE:
+                    raise LostError(error.details() or "UNAVAILABLE") from error
+                return 500, f"{error.code().name}: {error.details()}".encode()
+
+        yield send
+
+
+async def _ask(asked: Sequence[Question], *, dialect: Dialect, send: Send) -> Checked:
     wrong, lost = [], []
     for question in asked:
         try:
-            reply = await http.post(url, content=question.body, headers=_HEADERS)
-        except httpx.HTTPError as error:
-            lost.append(f"request {question.request_id} has no answer: {error!r}")
+            status, answer = await send(question.body)
+        except LostError as error:
+            lost.append(f"request {question.request_id} has no answer: {error}")
         else:
-            wrong.append(fault(question, dialect=dialect, status=reply.status_code, answer=reply.content))
+            wrong.append(fault(question, dialect=dialect, status=status, answer=answer))
     return Checked(requests=len(asked), wrong=[*filter(None, wrong)], lost=lost)

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-not-found, misc"
-"""KServe's server with one model, for V1 and V2. Runs in KServe's environment.
+"""KServe's server with one model, for V1, V2 and, with a port for it, gRPC. Runs in KServe's environment.
 
-python serve_kserve.py --port 3000 --model sleep
+python serve_kserve.py --port 3000 --grpc-port 8001 --model sleep
 """
 
 import numpy as np
@@ -28,5 +28,7 @@ class Peer(Model):
 
 if __name__ == "__main__":
     options = peer_model.options()
-    server = ModelServer(http_port=options.port, enable_grpc=False)
+    server = ModelServer(
+        http_port=options.port, grpc_port=options.grpc_port, enable_grpc=options.grpc_port > 0
+    )
     server.start([Peer(model=peer_model.load(options.model))])

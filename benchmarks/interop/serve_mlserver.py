@@ -3,7 +3,7 @@
 
 Runs in MLServer's environment; `benchmarks/peers/servers` must be on its path.
 
-python serve_mlserver.py --port 3000 --model digits --wait-ms 10
+python serve_mlserver.py --port 3000 --grpc-port 8001 --model digits --wait-ms 10
 """
 
 import json
@@ -33,8 +33,8 @@ if __name__ == "__main__":
     options = peer_model.options()
     folder = Path(tempfile.mkdtemp(prefix="interop-mlserver-"))
     server = {"host": peer_model.HOST, "http_port": options.port, "parallel_workers": 0, "debug": False}
-    # Any free port for gRPC, which is not used here.
-    server |= {"grpc_port": 0, "metrics_endpoint": None, "environments_dir": str(folder)}
+    # 0: any free port, because MLServer always serves gRPC.
+    server |= {"grpc_port": options.grpc_port, "metrics_endpoint": None, "environments_dir": str(folder)}
     (folder / "settings.json").write_text(json.dumps(server))
     model = _model_settings(model=options.model, wait_ms=options.wait_ms)
     (folder / "model-settings.json").write_text(json.dumps(model))

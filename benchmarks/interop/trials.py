@@ -4,18 +4,17 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness.environments import Environment, environment
 from benchmarks.harness.marks import ratio_interval
-from benchmarks.harness.rounds import Round, Tell, interleave, measure
-from benchmarks.interop.catalogue import READY_PATH, REQUIREMENTS, Service, proxy_command
+from benchmarks.harness.rounds import Round, Tell, interleave
+from benchmarks.interop.catalogue import REQUIREMENTS, Service
 from benchmarks.interop.checked import Checked, check
-from benchmarks.peers.entrants import Work, running
+from benchmarks.interop.ways import DIRECT, PROXY, grpc_ways, http_ways
+from benchmarks.peers.entrants import Work
 from uncork_loadtests.intervals import Interval
-
-DIRECT, PROXY = "direct", "proxy"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,24 +73,19 @@ def try_service(service: Service, *, cache: Path, settings: Settings, tell: Tell
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         tell(f"starting {service.name}")
         command = service.command(work=work, environment=made, folder=folder)
-        entrant = service.entrant(DIRECT, command=command, ready_path=READY_PATH)
-        server = stack.enter_context(running(entrant, work=work))
-        entrant = service.entrant(PROXY, command=proxy_command(server.server), ready_path="/readyz")
-        proxy = stack.enter_context(running(entrant, work=work))
-        targets = {DIRECT: server, PROXY: proxy}
+        start = grpc_ways if service.dialect.is_grpc else http_ways
+        ways = stack.enter_context(start(service, command=command, work=work, folder=folder))
         checked = {}
-        for name, each in targets.items():
+        for name, way in ways.items():
             tell(f"{service.name}: checking answers, {name}")
-            checking = check(each.plan.url, dialect=service.dialect, work=work, clients=settings.clients)
+            checking = check(way.target, dialect=service.dialect, work=work, clients=settings.clients)
             checked[name] = asyncio.run(checking)
-
-        def measure_one(name: str, _: int) -> Round:
-            plan = replace(targets[name].plan, clients=settings.clients, seconds=settings.seconds)
-            # wrk takes little from the two cores that it shares with the servers; answers are checked before.
-            return measure(replace(targets[name], plan=plan), generator="wrk")
-
         rounds = interleave(
-            targets, rounds=settings.rounds, measure=measure_one, tell=tell, title=service.name
+            ways,
+            rounds=settings.rounds,
+            measure=lambda name, _: ways[name].measure(settings.clients, settings.seconds),
+            tell=tell,
+            title=service.name,
         )
     return finding(service.name, checked=checked, rounds=rounds)
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.fuzz.found import Found
 from benchmarks.fuzz.mutations import changed_bytes, mutated
 from benchmarks.fuzz.openapi import read_statuses
-from benchmarks.fuzz.run import Found, Fuzzer, whole
+from benchmarks.fuzz.run import Fuzzer, whole
 from benchmarks.fuzz.seeds import EXAMPLES, Example, Seed
 from tests.loadtests.fake_server import reply
 from uncork_loadtests.servers import BenchError, Server

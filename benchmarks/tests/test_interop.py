@@ -4,6 +4,7 @@ import asyncio
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from hypothesis import given
@@ -14,15 +15,19 @@ from benchmarks.harness.environments import Environment
 from benchmarks.interop.bench import faults, sheet
 from benchmarks.interop.catalogue import REQUIREMENTS, SERVICES, Service
 from benchmarks.interop.checked import Checked, Question, check, fault, questions
-from benchmarks.interop.dialects import V1, V2, Dialect
-from benchmarks.interop.trials import DIRECT, PROXY, Finding, finding
+from benchmarks.interop.dialects import V1, V2, V2_GRPC, Dialect
+from benchmarks.interop.trials import Finding, finding
+from benchmarks.interop.ways import DIRECT, PROXY
 from benchmarks.peers.entrants import Work
 from benchmarks.tests.peers.made_up_rounds import rounds
+from tests.gateway.grpc.proxy.fake_grpc_server import Call, Reply, fake_grpc_server, ok
 from tests.loadtests.fake_server import Handler, reply, serving
 from tests.loops import other_tasks
+from uncork_gateway.grpc.statuses import Code
+from uncork_gateway.protocols.grpc_messages import make, message
 
 CLIENTS = 7
-DIALECTS = st.sampled_from([V1, V2])
+DIALECTS = st.sampled_from([V1, V2, V2_GRPC])
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 RATES = {DIRECT: [100.0, 50.0, 80.0], PROXY: [400.0, 250.0, 320.0]}
 
@@ -45,10 +50,23 @@ def answer_v2(body: bytes) -> dict[str, object]:
     return {"id": asked["id"], "outputs": [{"name": "sums", "shape": [rows, 1], "data": sums}]}
 
 
+def answer_grpc(values: list[float], request_id: str) -> bytes:
+    """Answer like a gRPC server."""
+    answer = make(
+        "inference.ModelInferResponse",
+        id=request_id,
+        outputs=[{"name": "sums", "datatype": "FP64", "shape": [len(values)]}],
+        raw_output_contents=[np.array(values, "<f8").tobytes()],
+    )
+    return answer.SerializeToString()
+
+
 def saying(dialect: Dialect, values: list[float], request_id: str = "1") -> bytes:
-    """Write these values in either protocol; V1 has no ids."""
+    """Write these values in one of the protocols; V1 has no ids."""
     if dialect is V1:
         return json.dumps({"predictions": values}).encode()
+    if dialect is V2_GRPC:
+        return answer_grpc(values, request_id)
     output = {"name": "sums", "shape": [len(values)], "data": values}
     return json.dumps({"id": request_id, "outputs": [output]}).encode()
 
@@ -94,7 +112,7 @@ def test_a_refusal_and_the_answer_to_another_are_faults() -> None:
     assert "the shape is [2, 1]" in judged(200, json.dumps(stretched).encode())
 
 
-@pytest.mark.parametrize("dialect", [V1, V2])
+@pytest.mark.parametrize("dialect", [V1, V2, V2_GRPC])
 def test_every_client_asks_about_rows_of_its_own(dialect: Dialect) -> None:
     asked = [questions(work(), dialect=dialect, client=client) for client in range(CLIENTS)]
 
@@ -135,6 +153,30 @@ def test_swapped_answers_and_lost_requests_are_told_apart() -> None:
 
     assert [each.partition(" is ")[0] for each in seen.wrong] == ["request 6-5"]
     assert [each.partition(" has ")[0] for each in seen.lost] == ["request 3-2"]
+
+
+def test_answers_over_grpc_are_checked_and_errors_told_apart() -> None:
+    """Refusals are wrong answers; UNAVAILABLE is no answer."""
+
+    def script(call: Call) -> Reply:
+        request = message("inference.ModelInferRequest").FromString(call.body)
+        rows = np.frombuffer(request.raw_input_contents[0], "<f8").reshape(request.inputs[0].shape)
+        if request.id == "3-2":
+            return Reply(code=Code.UNAVAILABLE, text="gone")
+        if request.id == "6-5":
+            return Reply(code=Code.INVALID_ARGUMENT, text="bad")
+        return ok(answer_grpc(rows.sum(axis=1).tolist(), request.id))
+
+    async def run() -> Checked:
+        async with fake_grpc_server(script) as fake:
+            address = fake.url.removeprefix("grpc://")
+            return await check(address, dialect=V2_GRPC, work=work(), clients=CLIENTS)
+
+    assert asyncio.run(run()) == Checked(
+        requests=CLIENTS * 10,
+        wrong=["request 6-5 is answered 500: b'INVALID_ARGUMENT: bad'"],
+        lost=["request 3-2 has no answer: gone"],
+    )
 
 
 def ask(handler: Handler) -> Checked:

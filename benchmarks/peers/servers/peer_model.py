@@ -16,9 +16,10 @@ Model = Callable[[Sequence[Row]], list[float]]
 
 
 def options() -> argparse.Namespace:
-    """Read the arguments: `port`, `wait_ms` (how long a batch may wait to fill), `model`."""
+    """Read the arguments: `port`, `grpc_port` (0: not used), `wait_ms` (of a batch, to fill), `model`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--grpc-port", type=int, default=0)
     parser.add_argument("--wait-ms", type=float, default=0.0)
     parser.add_argument("--model", choices=("sleep", "digits"), required=True)
     return parser.parse_known_args()[0]

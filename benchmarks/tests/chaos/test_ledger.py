@@ -205,6 +205,18 @@ def test_clients_that_leave_lose_nothing() -> None:
     assert book.tallies[LEAVE.name].left == 1
 
 
+def test_a_call_that_finds_no_connection_in_a_drain_is_refused() -> None:
+    """gRPC's library connects after the call was made."""
+    book = ledger()
+    book.send(ask(1), 0.9)
+    book.send(ask(2), 0.9)
+    book.strike(DRAIN, 1.0)
+    book.close(1, 1.1, connected=False)
+    assert (book.left, book.lost) == (1, 0)
+    book.close(2, 1.1)
+    assert (book.left, book.lost) == (1, 1)
+
+
 def test_a_drain_loses_nothing_that_was_accepted() -> None:
     book = ledger()
     book.send(ask(1), 0.0)

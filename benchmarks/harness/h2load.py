@@ -1,0 +1,96 @@
+"""The load generator h2load, which speaks HTTP/1.1 and HTTP/2 at about the same cost.
+
+It sends a single body in a closed loop and ignores answers. Of gRPC it knows nothing: a call that fails is an
+answer with HTTP status 200.
+"""
+
+import re
+import resource
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from uncork_loadtests.servers import BenchError
+
+_PROGRAM = "h2load"
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_END_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class H2Load:
+    """A closed loop. `calls` is the number of calls open at once on each connection; HTTP/1.1 has one."""
+
+    url: str
+    body: Path
+    headers: Mapping[str, str]
+    http1: bool
+    connections: int = 1
+    calls: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class H2LoadResult:
+    """What h2load printed, and the processor time that it used."""
+
+    calls_per_second: float
+    answers: int
+    """With any status."""
+    failed: int
+    """Answers other than 2xx and 3xx."""
+    seconds: float
+    cpu_s: float
+
+
+def require_h2load() -> None:
+    """Raise BenchError if the program is not installed."""
+    if shutil.which(_PROGRAM) is None:
+        raise BenchError(
+            f"the program {_PROGRAM} is not on PATH; Debian and Ubuntu have it in the package nghttp2-client"
+        )
+
+
+def run_h2load(load: H2Load, *, seconds: float) -> H2LoadResult:
+    """Run the loop; raise BenchError if h2load fails or does not end."""
+    command = [_PROGRAM, f"-c{load.connections}", f"-m{load.calls}", "-t1", f"-D{round(seconds * 1000)}ms"]
+    command += ["--h1"] if load.http1 else []
+    command += [f"-H{name}: {value}" for name, value in load.headers.items()]
+    limit_s = seconds + _END_SECONDS
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    try:
+        done = subprocess.run(
+            [*command, f"-d{load.body}", load.url],
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"{_PROGRAM} did not end within {limit_s:g} s") from error
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise BenchError(f"{_PROGRAM} failed: {done.stderr.strip() or done.stdout.strip()}")
+    return parse_h2load(
+        done.stdout, cpu_s=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    )
+
+
+def parse_h2load(output: str, *, cpu_s: float) -> H2LoadResult:
+    """Parse the output of h2load."""
+    total = re.search(r"^finished in ([\d.]+)(us|ms|s|m|h), ([\d.]+) req/s", output, re.MULTILINE)
+    # "Failed" also counts the answers that h2load cuts off at its end.
+    counts = re.search(r"^status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", output, re.MULTILINE)
+    succeeded = re.search(r"(\d+) succeeded, ", output)
+    if total is None or counts is None or succeeded is None:
+        raise BenchError(f"cannot read what {_PROGRAM} printed:\n{output}")
+    failed = int(counts[3]) + int(counts[4])
+    seconds = float(total[1]) * _UNITS[total[2]]
+    return H2LoadResult(
+        calls_per_second=int(succeeded[1]) / seconds if seconds else 0.0,
+        answers=int(succeeded[1]) + failed,
+        failed=failed,
+        seconds=seconds,
+        cpu_s=cpu_s,
+    )

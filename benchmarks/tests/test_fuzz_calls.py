@@ -1,0 +1,190 @@
+"""Mutated calls follow from the seed, and failures of a gRPC server are found."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.fuzz.call_mutations import MutatedCall, change_message, mutated_call
+from benchmarks.fuzz.call_seeds import CALL_EXAMPLES, CallExample, CallSeed
+from benchmarks.fuzz.calls import LOT, CallFuzzer
+from benchmarks.fuzz.found import Found
+from benchmarks.harness.grpc_wire import GrpcWire, WireFault, prefixed
+from benchmarks.tests.chaos.grpc_server import Answer, ScriptedCall, scripted
+from tests.gateway.grpc.http2.peer import read_frames
+from uncork_gateway.errors import BadRequest, HandlerFailed, Unavailable
+from uncork_gateway.grpc.http2 import frames
+from uncork_gateway.grpc.http2.session import Session
+from uncork_gateway.grpc.statuses import CallFailed, Code
+from uncork_gateway.protocols.grpc_messages import make
+from uncork_loadtests.servers import BenchError
+
+MESSAGE = make("inference.ModelReadyRequest", name="good")
+SEED = CallSeed(b"/inference.GRPCInferenceService/ModelInfer", (MESSAGE,))
+GOOD = MESSAGE.SerializeToString()
+EXAMPLE = CallExample("scripted", (SEED,))
+BAD = BadRequest("no")
+FAILED = HandlerFailed("internal error; error id 1")
+
+
+def wire() -> GrpcWire:
+    """A client whose connection is not used."""
+    nowhere: Any = object()
+    return GrpcWire((nowhere, nowhere))
+
+
+@given(number=st.integers(0, 10_000), name=st.sampled_from(sorted(CALL_EXAMPLES)))
+def test_a_mutation_follows_from_its_seed(number: int, name: str) -> None:
+    def make_call() -> MutatedCall:
+        random = Random(number)
+        return mutated_call(CALL_EXAMPLES[name]().draw(random), random, wire())
+
+    assert make_call() == make_call()
+
+
+@pytest.mark.parametrize("name", CALL_EXAMPLES)
+def test_mutations_are_valid_frames_of_many_kinds(name: str) -> None:
+    random, example, client = Random(1), CALL_EXAMPLES[name](), wire()
+    calls = [mutated_call(example.draw(random), random, client) for _ in range(500)]
+    kinds = [[kind for kind, *_ in read_frames(b"".join(call.written))] for call in calls]
+
+    assert len({b"".join(call.written[1:]) for call in calls}) > 350
+    assert {kind for each in kinds for kind in each} == {frames.HEADERS, frames.DATA, frames.RST_STREAM}
+    assert all(each[0] == frames.HEADERS for each in kinds)
+    assert {call.path for call in calls} == {seed.path for seed in example.seeds}
+    assert 50 < sum(call.has_odd_head for call in calls) < 250
+    assert 300 < sum(call.ends for call in calls) < 500
+
+
+@given(st.integers(0, 10_000), st.sampled_from(sorted(CALL_EXAMPLES)))
+def test_messages_can_always_be_changed(number: int, name: str) -> None:
+    random = Random(number)
+    message = random.choice(CALL_EXAMPLES[name]().draw(random).messages)
+    for _ in range(5):
+        change_message(message, random)
+
+    assert type(message).FromString(message.SerializeToString()) is not None
+
+
+def answering(other: Answer, *, good: Answer | None = None) -> Answer:
+    """Answer the valid call rightly, or as given, and all others in another way."""
+
+    def answer(call: ScriptedCall, body: bytes) -> None:
+        if body != GOOD or call.head.timeout_s < 1e9 or call.head.metadata:
+            other(call, body)
+        elif good is None:
+            call.reply(b"fine")
+        else:
+            good(call, body)
+
+    return answer
+
+
+def refuse(call: ScriptedCall, body: bytes) -> None:
+    call.finish(BAD)
+
+
+def fuzzed(answer: Answer, *, lots: int = 6) -> Found:
+    """Send calls to a server that answers like this."""
+
+    async def run() -> Found:
+        async with scripted(answer) as port:
+            fuzzer = CallFuzzer("scripted", port, EXAMPLE, seed=1, tell=lambda doing: None, bound_s=0.5)
+            await fuzzer.run(range(lots * LOT))
+            return fuzzer.found
+
+    return asyncio.run(run())
+
+
+def test_a_server_that_refuses_what_is_wrong_has_no_faults() -> None:
+    found = fuzzed(answering(refuse))
+
+    assert found.faults == []
+    assert sum(found.statuses.values()) == 6 * LOT
+    assert {"OK", "INVALID_ARGUMENT", "reset"} <= found.statuses.keys()
+    assert found.neighbours == 6
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        (lambda call, body: None, "no answer"),
+        (
+            lambda call, body: call.finish(FAILED),
+            "an error of the gateway",
+        ),
+        (lambda call, body: call.finish(CallFailed("oh", Code.INTERNAL)), "a status without a cause"),
+        (lambda call, body: call.finish(CallFailed("oh", Code.UNKNOWN)), "a status without a cause"),
+        (
+            lambda call, body: call.finish(Unavailable("busy", reason="queue_full", retry_after_s=1)),
+            "a status without a cause",
+        ),
+    ],
+)
+def test_a_server_that_fails_is_found_out(other: Answer, says: str) -> None:
+    faults = fuzzed(answering(other)).faults
+
+    assert any(says in fault for fault in faults)
+    assert all("--grpc --first" in fault for fault in faults if "the valid call after" not in fault)
+
+
+def test_errors_that_the_client_has_caused_may_be_internal() -> None:
+    for text in ("this method takes one message, got none", "the handler of API 'x' failed; error id 1"):
+        failed = CallFailed(text, Code.INTERNAL)
+        assert fuzzed(answering(lambda call, body, failed=failed: call.finish(failed))).faults == []  # type: ignore[misc]
+
+
+def test_a_valid_call_that_is_answered_otherwise_is_found_out() -> None:
+    answers = iter([b"fine"])
+
+    def change(call: ScriptedCall, body: bytes) -> None:
+        call.reply(next(answers, b"other"))
+
+    faults = fuzzed(answering(refuse, good=change)).faults
+
+    assert any("the valid call after number" in fault for fault in faults)
+    assert any("the valid call between them" in fault for fault in faults)
+
+
+def test_a_connection_that_fails_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = Session.block_received
+
+    def fail(self: Session, number: int, block: bytes, *, ends: bool) -> None:
+        if number > LOT:
+            raise frames.protocol_error("no")
+        begin(self, number, block, ends=ends)
+
+    monkeypatch.setattr(Session, "block_received", fail)
+    assert any("the connection ended" in fault for fault in fuzzed(answering(refuse)).faults)
+
+
+def test_an_example_that_does_not_work_is_not_fuzzed() -> None:
+    with pytest.raises(BenchError, match="scripted does not answer a valid call"):
+        fuzzed(answering(refuse, good=refuse))
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        (frames.frame(frames.DATA, 0, 1, b"x"), "DATA on stream 1, which is not open"),
+        (frames.frame(frames.PUSH_PROMISE, 0, 1, b"x"), "a frame of type 5"),
+        (frames.frame(frames.CONTINUATION, 0, 1, b"x"), "a frame of type 9"),
+    ],
+)
+def test_the_wire_accepts_no_invalid_frames(written: bytes, says: str) -> None:
+    with pytest.raises(WireFault, match=says):
+        wire()._feed(written)
+
+
+def test_the_wire_accepts_no_cut_off_message() -> None:
+    client = wire()
+    number, _ = client.head([(b":path", b"/")])
+    client._feed(frames.frame(frames.DATA, frames.END_STREAM, number, prefixed(b"whole") + b"\0\0"))
+
+    with pytest.raises(WireFault, match="ends 2 bytes after its last message"):
+        assert client.answers[number].messages
