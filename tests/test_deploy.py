@@ -19,6 +19,7 @@ from uncork.cli.app import app
 from uncork.cli.proxy import command
 from uncork.server.listeners import ListenerOptions, Listeners, open_listeners
 from uncork.server.serving import Drain
+from uncork_gateway.auth import RequireKey
 from uncork_gateway.front_end import FrontEnd
 
 ROOT = Path(__file__).parent.parent
@@ -71,13 +72,14 @@ def start(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Started:
         listeners: Listeners,
         *,
         announcing: Coroutine[Any, Any, None],
-        drain: Drain,
+        drain: Callable[[], Drain],
         close: Callable[[asyncio.Event], Awaitable[None]],
         reload: Callable[[], None],
     ) -> int:
-        assert isinstance(front.app, Starlette)
-        started.paths = {getattr(route, "path", "") for route in front.app.routes}
-        started.drain_timeout_s = drain.timeout_s
+        assert isinstance(front.app, RequireKey)
+        assert isinstance(front.app.app, Starlette)
+        started.paths = {getattr(route, "path", "") for route in front.app.app.routes}
+        started.drain_timeout_s = drain().timeout_s
         announcing.close()
         await close(asyncio.Event())
         return 0

@@ -16,7 +16,7 @@ import typer
 import yaml
 
 from uncork.cli.app import app
-from uncork.server.http_servers import KEEP_ALIVE_S
+from uncork.server.servers import KEEP_ALIVE_S
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 UNIT = DEPLOY / "systemd/uncork.service"
@@ -50,6 +50,33 @@ def manifest(name: str) -> dict[str, Any]:
 SERVE, MONITORING = manifest("serve.yaml"), manifest("monitoring.yaml")
 POD = SERVE["Deployment"]["spec"]["template"]
 [CONTAINER] = POD["spec"]["containers"]
+
+
+def with_grpc() -> dict[str, Any]:
+    """The documents of the Deployment with the lines for gRPC, which are comments in the file."""
+    text, found = re.subn(
+        r"^ *# gRPC.*:\n((?: *# .*\n)+)",
+        lambda block: re.sub(r"^( *)# ", r"\1", block[1], flags=re.MULTILINE),
+        (DEPLOY / "kubernetes/serve.yaml").read_text(),
+        flags=re.MULTILINE,
+    )
+    assert found == 3
+    return {document["kind"]: document for document in yaml.safe_load_all(text)}
+
+
+def test_the_deployment_can_have_a_port_for_grpc() -> None:
+    documents = with_grpc()
+    [container] = documents["Deployment"]["spec"]["template"]["spec"]["containers"]
+    options = read_options(container["args"])
+    [port] = [one for one in container["ports"] if one["name"] == "grpc"]
+    [exposed] = [one for one in documents["Service"]["spec"]["ports"] if one["name"] == "grpc"]
+
+    assert options["grpc_port"] == port["containerPort"] == 8001
+    assert options["grpc_max_connection_age"] >= 60
+    assert (exposed["targetPort"], exposed["appProtocol"]) == ("grpc", "kubernetes.io/h2c")
+    probe = re.search(r"^ *# (grpc: .*)$", (DEPLOY / "kubernetes/serve.yaml").read_text(), re.MULTILINE)
+    assert probe is not None
+    assert yaml.safe_load(probe[1])["grpc"]["port"] == options["grpc_port"]
 
 
 def test_the_unit_waits_longer_than_the_server_drains() -> None:

@@ -56,8 +56,8 @@ LAYERS = {
     "uncork_gateway": [
         *("version", "headers", "errors", "auth", "telemetry", "interfaces"),
         *("protocols", "codecs", "dialects", "connection", "backends", "requests"),
-        *("settings", "scaling", "pages", "front_end", "apis", "worker_events", "remote_workers"),
-        *("service", "proxy"),
+        *("settings", "scaling", "readiness", "pages", "grpc", "front_end", "apis", "worker_events"),
+        *("remote_workers", "service", "proxy"),
     ],
     "uncork": ["adapters", "outputs", "config", "server", "testing", "cli", "__main__"],
     "uncork_loadtests": [
@@ -74,7 +74,7 @@ LAYERS = {
         "tuning",
         "locust",
     ],
-    "uncork_workers": ["plural", "wire", "definition", "process", "supervision", "ray", "__main__"],
+    "uncork_workers": ["plural", "memory", "wire", "definition", "process", "supervision", "ray", "__main__"],
 }
 # What the dispatcher's core must do without. Its shell and @batched are not the core.
 IMPURE = {"asyncio", "time", "datetime", "random", "secrets", "logging", "threading", "socket", "http"}

@@ -1,8 +1,14 @@
 """Requests that clients send while a test does something to the server."""
 
 import asyncio
+import itertools
+import threading
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import NamedTuple
 
 import httpx
 
@@ -10,7 +16,14 @@ from tests.e2e.server import Server
 
 
 def statuses_while(
-    server: Server, act: Callable[[], None], *, path: str, body: object, answer: object = None, clients: int
+    server: Server,
+    act: Callable[[], None],
+    *,
+    path: str,
+    body: object,
+    answer: object = None,
+    clients: int,
+    headers: Mapping[str, str] = MappingProxyType({}),
 ) -> Counter[int]:
     """Return the statuses of requests that clients send, one after the other, until ``act`` returns.
 
@@ -25,7 +38,9 @@ def statuses_while(
 
     async def run() -> Counter[int]:
         stop, statuses = asyncio.Event(), Counter[int]()
-        async with httpx.AsyncClient(base_url=server.base, timeout=30, verify=False) as http:
+        async with httpx.AsyncClient(
+            base_url=server.base, timeout=30, verify=False, headers=dict(headers)
+        ) as http:
             running = [asyncio.create_task(client(http, stop, statuses)) for _ in range(clients)]
             await asyncio.to_thread(act)
             stop.set()
@@ -33,3 +48,61 @@ def statuses_while(
         return statuses
 
     return asyncio.run(run())
+
+
+class Reply(NamedTuple):
+    """What became of a request.
+
+    Attributes:
+        began: when it was sent, by the monotonic clock.
+        seconds: until its reply.
+        status: 0 if the connection failed.
+        is_right: whether a 200 has the answer to this request, and to no other.
+    """
+
+    began: float
+    seconds: float
+    status: int
+    is_right: bool
+
+
+# A request whose worker was lost is answered when there is a worker again.
+_PATIENCE_S = 300.0
+# Between a refusal and the next request of the same client.
+_PAUSE_S = 0.1
+
+
+@contextmanager
+def doubling(server: Server, *, path: str, clients: int) -> Iterator[list[Reply]]:
+    """Have clients ask for the double of a number until the block ends; no number is sent twice.
+
+    Gives the replies, complete after the block.
+    """
+    stop, numbers, replies = threading.Event(), itertools.count(1), list[Reply]()
+
+    async def client(http: httpx.AsyncClient) -> None:
+        while not stop.is_set():
+            number, began = next(numbers), time.monotonic()
+            status, is_right = 0, True
+            try:
+                reply = await http.post(path, json=number)
+            except httpx.HTTPError:
+                pass
+            else:
+                status = reply.status_code
+                is_right = status != 200 or reply.json() == 2 * number
+            replies.append(Reply(began, time.monotonic() - began, status, is_right))
+            if status != 200:
+                await asyncio.sleep(_PAUSE_S)
+
+    async def run() -> None:
+        async with httpx.AsyncClient(base_url=server.base, timeout=_PATIENCE_S, verify=False) as http:
+            await asyncio.gather(*(client(http) for _ in range(clients)))
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    try:
+        yield replies
+    finally:
+        stop.set()
+        thread.join()

@@ -65,6 +65,13 @@ class Server:
         self.wait_for_address()
         eventually(lambda: self.ready(), within_s=_BOUND_S)
 
+    @property
+    def grpc(self) -> str:
+        """The address of its gRPC port."""
+        found = re.search(r"gRPC +(\S+:\d+)", self.output)
+        assert found is not None, self.output
+        return found[1]
+
     def ready(self) -> bool:
         """Whether /readyz says so."""
         return HTTP.get(f"{self.base}/readyz").status_code == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.e2e.server import HTTP, PROBE, run_uncork, serving
 from uncork.cli.app import COMMANDS
 
-EXTRAS = ("locust", "matplotlib", "plotly", "scipy", "swagger_ui_bundle")
+EXTRAS = ("grpc", "hpack", "locust", "matplotlib", "plotly", "scipy", "swagger_ui_bundle")
 
 pytestmark = pytest.mark.skipif(any(map(find_spec, EXTRAS)), reason="needs an installation without extras")
 
@@ -34,3 +35,13 @@ def test_what_needs_an_extra_says_so() -> None:
 
     assert tuned.returncode == 2
     assert "uncork[loadtest]" in tuned.stderr
+
+    served = run_uncork("serve", PROBE, "--port", "0", "--grpc-port", "0")
+
+    assert served.returncode == 2
+    assert re.search(r"--grpc-port requires \w+; run pip install 'uncork\[grpc\]'", served.stderr)
+
+    proxied = run_uncork("proxy", "grpc://127.0.0.1:1", "--port", "0", "--grpc-port", "0")
+
+    assert proxied.returncode == 2
+    assert re.search(r"a server of grpc:// requires \w+; run pip install 'uncork\[grpc\]'", proxied.stderr)

@@ -12,12 +12,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import numpy as np
 import pytest
+import tritonclient.grpc as triton
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.browser import browser, needs_chromium
 from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually, proxying, serving
 from tests.e2e.test_home import run_curl
+from tests.e2e.test_protocols import MODELS, ROWS
 
 __all__ = ["browser"]
 
@@ -197,11 +200,12 @@ def test_a_page_that_is_opened_later_has_the_past(browser: Browser, server: Serv
     """The gateway remembers it; nobody has to watch."""
     ask(server, 30)
 
-    def first_event() -> Any:
+    def points_kept() -> int:
         with HTTP.stream("GET", f"{server.base}/dashboard/events") as reply:
-            return json.loads(next(reply.iter_lines()).removeprefix("data: "))
+            event = json.loads(next(reply.iter_lines()).removeprefix("data: "))
+        return len(event["history"].get("add", {}).get("age_s", ()))
 
-    eventually(lambda: len(first_event()["history"]["add"]["age_s"]) > 2)
+    eventually(lambda: points_kept() > 2)
     with looking(browser, server, api="add") as page:
         page.wait_for_function("document.querySelector('[data-chart=rates] .main-svg')")
         assert page.locator("[data-chart=rates] .js-line").count() > 0
@@ -216,10 +220,11 @@ def test_a_paused_page_stands_still(browser: Browser, server: Server) -> None:
         expect(field(page, "live")).to_have_text("paused")
         expect(field(page, "pause")).to_have_text("Resume")
         before = rows(page, "answers")
-        ask(server, 50)
+        ask(server, 53)
         with looking(browser, server, api="add") as other:
             now = rows(other, "answers")
-        assert now["answered"] > before["answered"]
+        # Not "more": the counts are those of the last 30 s.
+        assert now["answered"] != before["answered"]
         assert rows(page, "answers") == before
         page.keyboard.press("Enter")
         expect(field(page, "live")).to_have_text("live")
@@ -373,6 +378,19 @@ def contrast(page: Page, element: str, kind: str = "color", *, at: int = 0) -> f
 
 
 @pytest.mark.slow
+def test_answers_over_grpc_are_counted_apart(browser: Browser) -> None:
+    with serving(MODELS, "--grpc-port", "0") as server, triton.InferenceServerClient(server.grpc) as client:
+        ask(server, 2, "/predict", ROWS)
+        with looking(browser, server, api="predict") as page:
+            expect(field(page, "answers")).to_contain_text("Answered")
+            expect(field(page, "protocols")).to_be_hidden()
+
+            rows_of_one = triton.InferInput("rows", [1, 3], "FP32")
+            rows_of_one.set_data_from_numpy(np.array(ROWS[:1], np.float32))
+            client.infer("models", [rows_of_one])
+            expect(field(page, "protocols")).to_have_text("2 over HTTP, 1 over gRPC.")
+
+
 def test_a_proxy_has_the_page_which_outlives_it(browser: Browser, server: Server) -> None:
     """Models appear with their first answer; a proxy that goes is missed, its successor known as another."""
     with browser.new_context() as context:

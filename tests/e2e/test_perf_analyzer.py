@@ -38,14 +38,14 @@ def digits() -> Iterator[Server]:
     """The example, trained."""
     example = ROOT / "examples/digits"
     subprocess.run([sys.executable, str(example / "train.py")], check=True, capture_output=True)
-    with serving(f"{example / 'service.py'}:Digits", *PATIENT) as server:
+    with serving(f"{example / 'service.py'}:Digits", *PATIENT, "--grpc-port", "0") as server:
         yield server
 
 
-def measure(server: Server, model: str, *arguments: str) -> str:
+def measure(server: Server, model: str, *arguments: str, protocol: str = "http") -> str:
     """What it prints about a model, once it has ended without complaint."""
-    address = server.base.removeprefix("http://")
-    command = [COMMAND, "-m", model, "-i", "http", "-u", address, *QUICKLY, *arguments]
+    address = server.grpc if protocol == "grpc" else server.base.removeprefix("http://")
+    command = [COMMAND, "-m", model, "-i", protocol, "-u", address, *QUICKLY, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     return done.stdout
@@ -69,10 +69,13 @@ def server_counts(output: str) -> tuple[int, int, int]:
     return rows, batches, requests
 
 
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
 @pytest.mark.parametrize("concurrency", [1, 32, 256])
-def test_it_measures_callers_that_wait_for_their_answers(digits: Server, concurrency: int) -> None:
+def test_it_measures_callers_that_wait_for_their_answers(
+    digits: Server, concurrency: int, protocol: str
+) -> None:
     """Every request is a row; with many callers a batch has many."""
-    output = measure(digits, "digits", "--concurrency-range", str(concurrency))
+    output = measure(digits, "digits", "--concurrency-range", str(concurrency), protocol=protocol)
 
     assert loads_of_table(output, "Concurrency") == [concurrency]
     rows, batches, requests = server_counts(output)
@@ -80,8 +83,20 @@ def test_it_measures_callers_that_wait_for_their_answers(digits: Server, concurr
     assert batches < rows or concurrency == 1
 
 
-def test_it_measures_requests_of_several_rows(digits: Server) -> None:
-    output = measure(digits, "digits", "-b", "4")
+@pytest.mark.parametrize("options", [("--streaming",), ("-a",), ("--grpc-compression-algorithm", "gzip")])
+def test_it_measures_streams_asynchronous_and_compressed_calls(
+    digits: Server, options: tuple[str, ...]
+) -> None:
+    output = measure(digits, "digits", "--concurrency-range", "16", *options, protocol="grpc")
+
+    assert loads_of_table(output, "Concurrency") == [16]
+    rows, batches, requests = server_counts(output)
+    assert rows == requests > batches
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_it_measures_requests_of_several_rows(digits: Server, protocol: str) -> None:
+    output = measure(digits, "digits", "-b", "4", protocol=protocol)
 
     assert loads_of_table(output, "Concurrency") == [1]
     rows, _, requests = server_counts(output)
@@ -99,3 +114,18 @@ def test_it_measures_rows_of_a_shape_that_it_is_given() -> None:
         output = measure(server, "models.sums", "--shape", "input-0:5", "-b", "2")
 
     assert loads_of_table(output, "Concurrency") == [1]
+
+
+def test_it_measures_an_api_that_streams() -> None:
+    """Which is a decoupled model: there are three answers to each request."""
+    with serving(f"{SERVICES / 'pieces.py'}:Pieces", *PATIENT, "--grpc-port", "0") as server:
+        output = measure(server, "pieces", "--streaming", "--concurrency-range", "2", protocol="grpc")
+
+    assert "Detected decoupled model" in output
+    assert loads_of_table(output, "Concurrency") == [2]
+    requests, answers = (
+        float(found[1])
+        for name in ("  Throughput", "Response Throughput")
+        if (found := re.search(rf"{name}: ([\d.]+) infer/sec", output))
+    )
+    assert answers / requests == pytest.approx(3, rel=0.1)

@@ -28,7 +28,7 @@ DOUBLED = [[2 * value for value in row] for row in ROWS]
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """One server for all tests."""
-    with serving(MODELS) as running:
+    with serving(MODELS, "--grpc-port", "0") as running:
         yield running
 
 
@@ -124,16 +124,30 @@ def test_tritons_client_sees_configuration_statistics_and_index(server: Server) 
 
 @pytest.mark.skipif(
     not (ROOT / ".peers/kserve/.installed").exists(),
-    reason="KServe's client is not installed: scripts/kserve-client installs it",
+    reason="KServe's clients are not installed: scripts/kserve-client installs them",
 )
-def test_kserves_client_is_answered(server: Server) -> None:
-    """Whatever it can ask, by V1 and V2."""
-    command = [str(ROOT / "scripts/kserve-client"), server.base, "models"]
+def test_kserves_clients_are_answered(server: Server) -> None:
+    """All their calls, over V1, V2 and gRPC."""
+    command = [str(ROOT / "scripts/kserve-client"), server.base, "models", server.grpc]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(done.stdout.splitlines()) == 8
+    assert len(done.stdout.splitlines()) == 13
     assert "v1 is_server_live: True\n" in done.stdout
+    assert "grpc infer, raw: output-0 FP32 [2, 3]: " in done.stdout
+
+
+@pytest.mark.skipif(
+    not (ROOT / ".peers/ovmsclient/.installed").exists(),
+    reason="ovmsclient is not installed: scripts/ovms-client installs it",
+)
+def test_ovmsclient_is_answered(server: Server) -> None:
+    """A client of TensorFlow Serving's gRPC, with definitions of its own."""
+    command = [str(ROOT / "scripts/ovms-client"), server.grpc, "models"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "predict: [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]\n" in done.stdout
 
 
 def test_texts_and_several_inputs_go_both_ways(server: Server) -> None:

@@ -179,6 +179,7 @@ def test_figures_agree_with_metrics(server: Server) -> None:
         values = {metric: value for metric, labels, value in mine if labels.keys() == {"api"}}
         for metric, label, key in (
             ("requests", "status", "requests"),
+            ("requests", "protocol", "protocols"),
             ("releases", "reason", "releases"),
             ("shed", "reason", "sheds"),
             ("errors", "status", "errors"),

@@ -13,7 +13,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
+import tritonclient.grpc as triton
 from PIL import Image
 
 from tests.e2e.server import ROOT, Server, running
@@ -116,6 +118,16 @@ def test_extra_loadtest(install: Callable[[str], Environment]) -> None:
 def test_extra_reload(install: Callable[[str], Environment]) -> None:
     with install("reload").serving("echo.py:Echo", "--reload") as server:
         assert httpx.post(f"{server.base}/echo", json=[1]).json() == [1]
+
+
+def test_extra_grpc(install: Callable[[str], Environment]) -> None:
+    with (
+        install("grpc").serving("echo.py:Echo", "--grpc-port", "0") as server,
+        triton.InferenceServerClient(server.grpc) as client,
+    ):
+        numbers = triton.InferInput("input-0", [1, 2], "FP64")
+        numbers.set_data_from_numpy(np.array([[1.0, 2.0]]))
+        assert client.infer("echo", [numbers]).as_numpy("output-0").tolist() == [[1, 2]]
 
 
 def test_extra_otel(install: Callable[[str], Environment], monkeypatch: pytest.MonkeyPatch) -> None:
