@@ -12,7 +12,7 @@ import psutil
 import pytest
 import uvloop
 
-from tests.workers.supervision.crowd import PATIENCE_S, SERVICE, crowd, goes, left_in_peace, processes_with
+from tests.workers.supervision.crowd import PATIENCE_S, SERVICE, crowd, goes, left_in_peace
 from uncork_workers.supervision.processes import usable_cores
 from uncork_workers.supervision.supervisor import ReplacementFailed
 
@@ -144,10 +144,12 @@ def test_stopping_at_once_leaves_nobody_behind(tmp_path: Path, run: Run, turns: 
                 await asyncio.sleep(0)
             await all_of_them.supervisor.stop(grace_s=0)
 
-            # uvloop kills them without waiting for their exit; it must have seen it before it is closed. A process
-            # that is about to end has no command line any more, but is still a child. The timeout ends a test that
+            # uvloop kills them without waiting for their exit; it must have seen it before it is closed. What
+            # is about to end has no command line any more, but is still a child. The timeout ends a test that
             # hangs.
-            while set(psutil.Process().children()) - earlier:
+            for _ in itertools.takewhile(
+                lambda _: set(psutil.Process().children()) - earlier, itertools.count()
+            ):
                 await asyncio.sleep(0)
 
     run(scenario())
