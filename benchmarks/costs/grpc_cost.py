@@ -6,7 +6,6 @@ own; they are measured in turns. For whole gateways see ``scripts/bench-grpc``.
 
 from __future__ import annotations
 
-import struct
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from rich.console import Console
 
 from benchmarks.costs.echo_servers import GRPC_AIO, HTTP, OWN, READY, SERVERS
 from benchmarks.harness.cli import reporting_failures
+from benchmarks.harness.grpc_wire import prefixed
 from benchmarks.harness.h2load import H2Load, require_h2load, run_h2load
 from benchmarks.harness.marks import ratio_interval
 from benchmarks.harness.sheets import Sheet, interval_text, output, show, text
@@ -104,7 +104,7 @@ def cost_us(load: Load, transport: str, server: Process, *, body: Path, seconds:
     """
     is_http = transport == HTTP
     sent = bytes(load.body_bytes)
-    body.write_bytes(sent if is_http else struct.pack(">BI", 0, len(sent)) + sent)
+    body.write_bytes(sent if is_http else prefixed(sent))
     loop = H2Load(
         url=f"http://{HOST}:{server.port}/t.T/Echo",
         body=body,

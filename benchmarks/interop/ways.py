@@ -1,13 +1,13 @@
 """The two ways to a server: direct, and through the proxy."""
 
 import contextlib
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
 
+from benchmarks.harness.grpc_wire import prefixed
 from benchmarks.harness.h2load import H2Load
 from benchmarks.harness.h2load_rounds import measure_h2load
 from benchmarks.harness.rounds import Round, Target, measure
@@ -58,7 +58,7 @@ def grpc_ways(
         BenchError: if one of them does not start.
     """
     message, body = service.dialect.write(work.rows[:1], "1"), folder / "call"
-    body.write_bytes(struct.pack(">BI", 0, len(message)) + message)
+    body.write_bytes(prefixed(message))
     ports = {DIRECT: free_port(), PROXY: free_port()}
     address = {name: f"{HOST}:{port}" for name, port in ports.items()}
     through = proxy_command(f"grpc://{address[DIRECT]}")

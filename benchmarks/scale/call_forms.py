@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import grpc
 import numpy as np
 
+from benchmarks.harness.grpc_wire import prefixed
 from benchmarks.harness.rounds import ask_alone
 from uncork_gateway.protocols.grpc_messages import message
 from uncork_loadtests.servers import HOST, BenchError, Server
@@ -39,7 +39,7 @@ class Form:
     @property
     def sent(self) -> bytes:
         """The body as it is sent."""
-        return struct.pack(">BI", 0, len(self.body)) + self.body if self.is_grpc else self.body
+        return prefixed(self.body) if self.is_grpc else self.body
 
 
 def call_forms(values: Array) -> dict[str, Form]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.harness.grpc_wire import prefixed
 from benchmarks.harness.h2load import parse_h2load, require_h2load
 from benchmarks.harness.h2load_rounds import run_counted
 from benchmarks.harness.rounds import Round
@@ -59,7 +60,7 @@ def test_loads_are_measured_and_failed_calls_are_counted(gateway: Gateway, tmp_p
         found, count = run_counted(gateway.server, load, 0.3)
         assert (found.fault, count > 0, found.requests_per_second > 0) == ("", True, True)
     message = forms[GRPC].body.replace(b"FP32", b"BYTE")
-    loads[ONE].body.write_bytes(struct.pack(">BI", 0, len(message)) + message)
+    loads[ONE].body.write_bytes(prefixed(message))
     found, count = run_counted(gateway.server, loads[ONE], 0.3)
     assert found.fault.endswith("calls failed")
     assert int(found.fault.split()[0]) >= count

@@ -130,7 +130,8 @@ def open_listeners(options: ListenerOptions) -> Iterator[Listeners]:
     """
     if options.grpc_port is not None:
         require_grpc("--grpc-port")
-    keys, tls = keys_in(options.api_key_file), _tls(options)
+    keys = keys_in(options.api_key_file)
+    tls = server_tls(options.tls_cert, options.tls_key, options.tls_client_ca, prefix="--tls")
     with ExitStack() as stack:
         public = stack.enter_context(listening_socket(options.host, options.port, option="--port"))
         admin = None
@@ -142,10 +143,10 @@ def open_listeners(options: ListenerOptions) -> Iterator[Listeners]:
         yield Listeners(
             public=public,
             admin=admin,
-            tls=tls,
+            tls=_uvicorn_tls(options),
             keys=keys,
             grpc=grpc,
-            grpc_tls=server_tls(options.tls_cert, options.tls_key, options.tls_client_ca, prefix="--tls"),
+            grpc_tls=tls,
             grpc_max_connection_age_s=options.grpc_max_connection_age,
         )
 
@@ -241,14 +242,13 @@ def keys_in(file: Path | None) -> ApiKeys | None:
         raise WrongUsage(f"--api-key-file: {error}") from None
 
 
-def _tls(options: ListenerOptions) -> dict[str, Any]:
-    """Return the TLS arguments of uvicorn, after checking the files."""
-    cert, key, client_ca = options.tls_cert, options.tls_key, options.tls_client_ca
-    if server_tls(cert, key, client_ca, prefix="--tls") is None:
+def _uvicorn_tls(options: ListenerOptions) -> dict[str, Any]:
+    """Return the TLS arguments of uvicorn; the files have been checked."""
+    if options.tls_cert is None:
         return {}
-    tls: dict[str, Any] = {"ssl_certfile": cert, "ssl_keyfile": key}
-    if client_ca is not None:
-        tls |= {"ssl_ca_certs": str(client_ca), "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    tls: dict[str, Any] = {"ssl_certfile": options.tls_cert, "ssl_keyfile": options.tls_key}
+    if options.tls_client_ca is not None:
+        tls |= {"ssl_ca_certs": str(options.tls_client_ca), "ssl_cert_reqs": ssl.CERT_REQUIRED}
     return tls
 
 

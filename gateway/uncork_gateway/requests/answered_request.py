@@ -9,7 +9,7 @@ from uncork_dispatcher import DispatchError, RequestResult
 from uncork_gateway.errors import CLIENT_GONE, GatewayError, from_dispatcher, unexpected
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Observers, Span
-from uncork_gateway.telemetry.metrics import ApiTally, ProtocolName
+from uncork_gateway.telemetry.metrics import ApiTally, Transport
 
 
 class AnsweredRequest(ABC):
@@ -21,7 +21,7 @@ class AnsweredRequest(ABC):
         trace: the headers that name its trace.
     """
 
-    protocol: ClassVar[ProtocolName]
+    protocol: ClassVar[Transport]
     timeout_header: ClassVar[str]
     """The header with which clients of the protocol limit their time."""
 

@@ -24,7 +24,7 @@ from uncork_dispatcher import BatchFacts, BatchStatus, Reason, ShedReason, Start
 from uncork_gateway.telemetry.distribution import Distribution
 from uncork_gateway.version import VERSION
 
-ProtocolName = Literal["http", "grpc"]
+Transport = Literal["http", "grpc"]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _SECONDS = np.array(
@@ -119,7 +119,7 @@ class ApiTally:
         return self.since(ApiTally())
 
     @property
-    def statuses_by_protocol(self) -> dict[ProtocolName, Counter[int]]:
+    def statuses_by_protocol(self) -> dict[Transport, Counter[int]]:
         """The statuses of the answers over each protocol."""
         return {"http": self.statuses - self.grpc_statuses, "grpc": self.grpc_statuses}
 
@@ -130,7 +130,7 @@ class ApiTally:
         rows: int = 0,
         *,
         is_refusal: bool = False,
-        protocol: ProtocolName = "http",
+        protocol: Transport = "http",
     ) -> None:
         """Count the response to a request, ``seconds`` after its arrival; 499 if the client had disconnected.
 

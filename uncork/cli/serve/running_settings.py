@@ -129,6 +129,7 @@ class Revision:
             ValueError: if the service cannot be served with them; nothing has changed then.
         """
         self._running.parts.gateway.change(self._settings())
+        self._running.parts.supervisor.start_by(self.start)
         self._adopt()
 
     async def scale(self) -> None:
@@ -147,7 +148,6 @@ class Revision:
         before, running.options, running.keys = running.options, options, self._keys
         running.files.clear()
         running.files.update(files_of(options))
-        parts.supervisor.start_by(self.start)
         parts.recycler.limits = options.recycling
         parts.servers.change(
             max_body_bytes=options.max_body_bytes, max_connection_age_s=options.grpc_max_connection_age

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from uncork_dispatcher import Reason, ShedReason
-from uncork_gateway.telemetry.metrics import ProtocolName
+from uncork_gateway.telemetry.metrics import Transport
 
 ApiState = Literal["ok", "degraded", "failing"]
 """By the share of recent requests that failed or were refused: at most 1 %, more, or at least half."""
@@ -143,7 +143,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     refused_share: float | None
     failure: Failure | None
     requests: dict[str, int]
-    protocols: dict[ProtocolName, int]
+    protocols: dict[Transport, int]
     releases: dict[Reason, int]
     sheds: dict[ShedReason, int]
     rate_rows: float | None
