@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from uncork_dispatcher import ApiRules
+from uncork_gateway.batching import Batching
+from uncork_gateway.catalogue import Catalogue, Offer
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Dialect, Native
-from uncork_gateway.front_end import FrontEnd
-from uncork_gateway.pages.models.metadata import Model, dialects_of, models_of
+from uncork_gateway.pages.models.metadata import ModelSource, dialects_of, models_of
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.api_target import ApiTarget
 from uncork_gateway.requests.stream_route import StreamRoute
 from uncork_gateway.settings import ServerSettings
 from uncork_workers.wire.overrides import Override, apply_overrides
-from uncork_workers.wire.schema import ApiDescription, ServiceDescription
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription, is_reserved
 
 if TYPE_CHECKING:
-    from uncork_gateway.grpc.service import GrpcService, Served
+    from uncork_gateway.grpc.apis import ServedModel
 
 _QUEUE_BATCHES = 20
 _QUEUE_REQUESTS = 20_000
@@ -35,97 +38,137 @@ class GatewaySettings(ServerSettings):
 
     Attributes:
         overrides: replace the APIs' own settings; the last one of an argument wins.
+        own_routes: whether the APIs have the routes of their code, besides those below ``/<service>/``.
         workers: how many workers the supervisor starts; they have the lowest indexes.
         warmup_seconds: most seconds that workers on TCP spend on their warm-up.
     """
 
     overrides: Sequence[Override] = ()
+    own_routes: bool = True
     workers: int = 1
     warmup_seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A service that can be put in force, with its settings.
+
+    Attributes:
+        service: as the workers describe it, without the overrides.
+        offer: what clients see of it.
+        rules: of the dispatcher, by API.
+    """
+
+    service: ServiceDescription
+    offer: Offer
+    rules: Mapping[str, ApiRules]
+
+
 class Apis:
-    """The APIs in force.
+    """The APIs of a service, in force.
 
     Attributes:
         service: as the workers describe it, without the overrides; None before the first description.
         in_force: the APIs by name, with the overrides.
-        models: by name, as other protocols see the APIs.
         outputs: what is known of the outputs of each API; an API that streams has none.
+
+    Args:
+        name: the name that the service is served under; None: that of its class, in lower case.
+        unready: returns why the service cannot be used now; empty if it can.
     """
 
-    def __init__(self, front_end: FrontEnd) -> None:
-        self._front_end = front_end
+    def __init__(
+        self, batching: Batching, catalogue: Catalogue, *, name: str | None, unready: Callable[[], str]
+    ) -> None:
+        self._batching = batching
+        self._catalogue = catalogue
+        self._name = name
+        self._source = ModelSource(batching.metrics.api, unready)
         self.service: ServiceDescription | None = None
         self.in_force: dict[str, ApiDescription] = {}
-        self.models: dict[str, Model] = {}
         self.outputs: dict[str, Outputs] = {}
-        self._grpc: GrpcService | None = None
-        self._rules: dict[str, ApiRules] = {}
+        self._rules: Mapping[str, ApiRules] = {}
         self._routes: list[ApiTarget] = []
         self._old_routes: list[ApiTarget] = []
 
-    def serve_grpc(self, served: Served) -> None:
-        """Serve gRPC clients too; called before the first description."""
-        from uncork_gateway.grpc.service import GrpcService  # needs an extra
-
-        self._grpc = GrpcService(self._front_end, served)
-
-    def put_in_force(
+    def prepare(
         self, service: ServiceDescription, settings: GatewaySettings, *, same_code: bool = False
-    ) -> ServiceDescription:
-        """Serve ``service`` with these settings; returns it with the overrides.
+    ) -> Prepared:
+        """Return what :meth:`put_in_force` needs to serve ``service`` with these settings.
 
         With the same code, what is known of the outputs stays.
 
         Raises:
-            ValueError: if it cannot be served; nothing has changed then.
+            ValueError: if it cannot be served.
         """
+        name = self._name or service.name.lower()
         effective = apply_overrides(service, settings.overrides)
-        apis = effective.apis
-        # Everything is built before anything is replaced: a service that is wrong changes nothing.
-        rules = {api.name: _rules(api, settings) for api in apis}
-        models = models_of(effective, outputs=self.outputs if same_code else {})
-        routes = {api.route.encode(): self._route(api, _native(api), settings) for api in apis}
-        for model in models.values():
-            for path, api, dialect in dialects_of(model):
-                routes[path.encode()] = self._route(api, dialect, settings)
-        over_grpc = None if self._grpc is None else self._grpc.prepare(effective, models)
-        for name, one in rules.items():
+        if not settings.own_routes:
+            effective = replace(
+                effective, apis=[replace(api, route=f"/{name}/{api.name}") for api in effective.apis]
+            )
+        models = models_of(name, effective, self._source, outputs=self.outputs if same_code else {})
+        native = {api.name: self._route(api, _native(api), settings) for api in effective.apis}
+        of_models = {
+            path: self._route(api, dialect, settings)
+            for model in models.values()
+            for path, api, dialect in dialects_of(model)
+        }
+        grpc = self._catalogue.grpc
+        over_grpc: Mapping[str, ServedModel] = {}
+        if grpc is not None:
+            over_grpc = grpc.prepare(name, effective, models, source=self._source, batching=self._batching)
+        offer = Offer(
+            service=effective,
+            own={api.route: native[api.name] for api in effective.apis},
+            by_name={
+                path: route for api, route in native.items() if not is_reserved(path := f"/{name}/{api}")
+            },
+            models=models,
+            of_models=of_models,
+            over_grpc=over_grpc,
+            prefix=self._batching.prefix,
+        )
+        self._catalogue.check(name, offer)
+        rules = {api.name: _rules(api, settings) for api in effective.apis}
+        return Prepared(service=service, offer=offer, rules=rules)
+
+    def put_in_force(self, prepared: Prepared) -> None:
+        """Serve a service; this cannot fail."""
+        service, offer = prepared.service, prepared.offer
+        for name, one in prepared.rules.items():
             # Setting the same rules again would repeat the warning about a goal that is out of reach.
             if service != self.service or one != self._rules.get(name):
-                self._front_end.dispatcher.set_api(one)
-        self._rules = rules
-        self.in_force = {api.name: api for api in apis}
+                self._batching.dispatcher.set_api(one)
+        self._rules = prepared.rules
+        self.in_force = {api.name: api for api in offer.service.apis}
         self._old_routes += self._routes
-        self._routes = list(routes.values())
-        if self._grpc is not None and over_grpc is not None:
-            self._routes += self._grpc.put_in_force(over_grpc, fair_by=settings.fair_by)
-        self._front_end.routes.replace(routes)
-        self.models = models
-        self.outputs = {model.api.name: model.outputs for model in models.values()}
+        self._routes = [*offer.routes.values()]
+        self._routes += [route for each in offer.over_grpc.values() for route in (each.infer, each.predict)]
+        self.outputs = {model.api.name: model.outputs for model in offer.models.values()}
         self.service = service
+        self._batching.name = self._name or service.name.lower()
+        self._catalogue.put(self._batching.name, offer)
         self.forget_removed()
-        return effective
 
     def forget_removed(self) -> None:
         """Drop the queues and counts of the APIs that reloads have removed, once they have no requests."""
         removed = {route.api for route in self._old_routes} - self.in_force.keys()
-        forgotten = {name for name in removed if self._front_end.forget_api(name)}
+        forgotten = {name for name in removed if self._batching.forget_api(name)}
         for route in self._old_routes:
             if route.api in forgotten:
                 route.remove()
         self._old_routes = [route for route in self._old_routes if route.api in removed - forgotten]
 
     def _route(self, api: ApiDescription, dialect: Dialect, settings: GatewaySettings) -> ApiRoute:
-        front_end = self._front_end
+        batching = self._batching
         return (StreamRoute if api.streams else ApiRoute)(
             api.name,
             dialect=dialect,
-            dispatcher=front_end.dispatcher,
-            tally=front_end.metrics.api(api.name),
+            dispatcher=batching.dispatcher,
+            tally=batching.metrics.api(api.name),
             max_body_bytes=settings.max_body_bytes,
-            batch_headers=front_end.batch_headers,
+            batch_headers=batching.batch_headers,
             fair_by=settings.fair_by,
         )
 

@@ -1,13 +1,12 @@
 """The HTTP side of a gateway or a proxy: listener, routes, metrics, pages, drain."""
 
 import asyncio
-import secrets
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from starlette.types import ASGIApp
 
-from uncork_dispatcher import AsyncDispatcher, Observer, Runner
+from uncork_gateway.batching import Batching
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.connection.route_table import RouteTable
@@ -15,56 +14,29 @@ from uncork_gateway.grpc.interfaces import OpenCall
 from uncork_gateway.interfaces import BodyPool, Handler
 from uncork_gateway.pages.plain_pages import Pages
 from uncork_gateway.pages.status.document import SettingsChange
-from uncork_gateway.pages.status.formatting import Names
-from uncork_gateway.pages.status.status_builder import StatusBuilder, StatusSource
+from uncork_gateway.pages.status.status_builder import StatusBuilder
 from uncork_gateway.readiness import Readiness
-from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.settings import ServerSettings
-from uncork_gateway.telemetry.access_log import AccessLog, batch_observers
-from uncork_gateway.telemetry.live_state import LiveState
-from uncork_gateway.telemetry.metrics import Metrics
-from uncork_gateway.telemetry.recorder import Recorder
-
-
-class Served(StatusSource, Protocol):
-    """The service, or the servers behind the proxy."""
-
-    @property
-    def not_ready(self) -> str:
-        """What is missing while nothing can be executed: ``not_ready_reason`` without the reason."""
-        ...
-
-    def worker_states(self) -> Sequence[str]:
-        """Return the state of each worker, or of each call that a server may run."""
-        ...
-
-    def serves(self, api: str) -> bool:
-        """Return whether the dispatcher's API is in force, and not only has requests left."""
-        ...
-
-    def expire(self) -> None:
-        """Forget APIs that are no longer served; called before metrics are read."""
+from uncork_gateway.telemetry.access_log import AccessLog
+from uncork_gateway.telemetry.exposition import Exposition
+from uncork_gateway.telemetry.finished_batches import FinishedBatches
 
 
 class FrontEnd:
-    """The HTTP side of a service, or of the servers behind a proxy.
+    """The HTTP side of services, or of the servers behind a proxy.
 
     Make it inside a running event loop, and call :meth:`mount` before the first connection.
 
     Args:
         settings: limits, keys, logs and traces.
-        served: the service or the servers, as the pages show them.
-        runner: executes the batches.
-        names: the words of the status pages.
-        has_goal: whether there is a latency goal.
-        index_of: returns the index of a worker, given its number.
         resolve: finds the handler of a POST request whose path has none.
 
     Attributes:
         app: serves all requests that no handler takes.
         admin_app: serves operators on a listener of their own; None if ``app`` serves them.
         open_call: opens the calls of gRPC clients; None if they are not served.
-        ready: set when the first batch can run.
+        services: how the requests of each are batched; a proxy's servers are one.
+        ready: set when the first batch of each service that was there at the start can run.
         draining: whether the server is stopping; ``/readyz`` then returns 503.
         settings_change: the last change of settings while the server runs.
         readiness: notifies of changes of :meth:`unready` and of the models.
@@ -73,47 +45,46 @@ class FrontEnd:
     app: ASGIApp
     admin_app: ASGIApp | None
     open_call: OpenCall | None = None
-    status_builder: StatusBuilder
 
     def __init__(
         self,
         settings: ServerSettings,
-        served: Served,
-        runner: Runner[Any, Any],
         *,
-        names: Names,
-        has_goal: bool = True,
-        index_of: Callable[[int], int] = lambda worker: worker,
         resolve: Callable[[bytes], Handler[Any] | None] | None = None,
     ) -> None:
         self.settings = settings
-        self.batch_headers = BatchHeaders(secrets.token_hex(4))
         self.routes = RouteTable(resolve)
         self.listener = _listener(settings)
-        self.metrics = Metrics()
+        self.exposition = Exposition()
+        self.services: list[Batching] = []
         self.ready = asyncio.Event()
         self.draining = False
         self.settings_change: SettingsChange | None = None
+        self.readiness = Readiness()
+        self.batches = FinishedBatches()
+        self.status_builder = StatusBuilder(
+            self, lambda: [service.status for service in self.services], self.batches
+        )
         self._close_pages: Callable[[], object] = lambda: None
         self._close_grpc: Callable[[], object] = lambda: None
-        self.readiness = Readiness()
-        self._served = served
-        self._recorder = Recorder(
-            self.metrics, sample=lambda api: self.dispatcher.sample(api), index_of=index_of
-        )
-        observers: list[Observer] = [self._recorder, self.metrics, *batch_observers(self.batch_headers.id_of)]
-        if settings.traces is not None:
-            observers.append(settings.traces)
-        self.dispatcher: AsyncDispatcher[Any, Any] = AsyncDispatcher(runner, observers=observers)
-        self.status_builder = StatusBuilder(
-            self,
-            served,
-            dispatcher=self.dispatcher,
-            recorder=self._recorder,
-            names=names,
-            has_goal=has_goal,
-        )
-        self.metrics.registry.register(_gauges(self.dispatcher, served, has_goal=has_goal))
+
+    def add(self, service: Batching) -> None:
+        """Show a service on the pages, and stop it with the server."""
+        self.services.append(service)
+        self.exposition.add(service)
+
+    def remove(self, service: Batching) -> None:
+        """Show a service no longer, and stop its dispatcher; it must have answered its requests."""
+        self.services.remove(service)
+        self.exposition.remove(service)
+        service.dispatcher.close()
+        self.readiness_changed()
+
+    def readiness_changed(self) -> None:
+        """Look again whether the services are ready, and notify those that watch it."""
+        if self.services and all(service.ready.is_set() for service in self.services):
+            self.ready.set()
+        self.readiness.may_have_changed()
 
     def change(self, settings: ServerSettings) -> None:
         """Put other settings in force; ``admin``, ``grpc`` and ``traces`` stay as they were.
@@ -141,31 +112,42 @@ class FrontEnd:
         """Create a connection, for uvicorn."""
         return HttpProtocol(self.routes, self.listener, **uvicorn)
 
-    def forget_api(self, name: str) -> bool:
-        """Drop an API's queue, estimate, counts and history; returns False while it has requests."""
-        if not self.dispatcher.remove_api(name):
-            return False
-        self.metrics.forget(name)
-        self._recorder.forget(name)
-        return True
-
     # What the pages show
 
-    def unready(self, *, in_full: bool = True) -> str:
-        """Return why requests cannot be answered now; empty if they can.
+    def server(self) -> str | None:
+        """Return the name of what is served, as on the pages; None until it is known."""
+        return self.services[0].served.server if len(self.services) == 1 else "gateway"
+
+    def unready(self, service: str | None = None, *, in_full: bool = True) -> str:
+        """Return why requests cannot be answered now, by any service or by one; empty if they can.
+
+        Until all services have been ready, the server waits for each of them; from then on, one is enough.
 
         In full, it may quote an exception of ``setup``, or URLs of servers.
+
+        Raises:
+            KeyError: if there is no such service.
         """
         if self.draining:
             return "the server is shutting down"
-        if self._served.any_ready:
+        services = [one for one in self.services if service in (None, one.name)]
+        if service is not None and not services:
+            raise KeyError(service)
+        missing = [one for one in services if not one.served.any_ready]
+        if services and (not missing or (self.ready.is_set() and len(missing) < len(services))):
             return ""
-        return self._served.not_ready_reason if in_full else self._served.not_ready
+        reasons = {
+            one.name: one.served.not_ready_reason if in_full else one.served.not_ready for one in missing
+        }
+        if len(services) == 1:
+            return "".join(reasons.values())
+        return "; ".join(f"{name}: {reason}" for name, reason in reasons.items()) or "no service is served"
 
     def render_metrics(self) -> bytes:
         """Return the metrics in Prometheus's text format."""
-        self._served.expire()
-        return self.metrics.render()
+        for service in self.services:
+            service.served.expire()
+        return self.exposition.render()
 
     # Stopping
 
@@ -181,16 +163,17 @@ class FrontEnd:
         """
         self.retire()
         self.listener.closing = True
-        await self.dispatcher.drain()
+        await asyncio.gather(*(service.dispatcher.drain() for service in self.services))
         self._end_streams()
 
     def unanswered(self) -> int:
         """Return how many requests are queued or running, without those that are passed through."""
-        return self.dispatcher.unanswered
+        return sum(service.dispatcher.unanswered for service in self.services)
 
     def give_up(self) -> None:
         """Refuse every request that is still queued or running."""
-        self.dispatcher.give_up()
+        for service in self.services:
+            service.dispatcher.give_up()
         self._end_streams()
 
     def _end_streams(self) -> None:
@@ -198,9 +181,10 @@ class FrontEnd:
         self._close_grpc()
 
     def close(self) -> None:
-        """Stop the dispatcher, and what the pages do on their own."""
+        """Stop the dispatchers, and what the pages do on their own."""
         self._end_streams()
-        self.dispatcher.close()
+        for service in self.services:
+            service.dispatcher.close()
 
 
 def _listener(settings: ServerSettings) -> ListenerContext:
@@ -210,14 +194,4 @@ def _listener(settings: ServerSettings) -> ListenerContext:
         keys=settings.keys,
         access_log=AccessLog() if settings.access_log else None,
         traces=settings.traces,
-    )
-
-
-def _gauges(dispatcher: AsyncDispatcher[Any, Any], served: Served, *, has_goal: bool) -> LiveState:
-    return LiveState(
-        apis=lambda: [api for api in dispatcher.stats() if served.serves(api.name)],
-        workers=served.worker_states,
-        restarts=lambda: served.restarts,
-        startup_s=lambda: dispatcher.startup_s,
-        has_goal=has_goal,
     )

@@ -20,11 +20,12 @@ from uncork_gateway.backends.model_servers.merged_calls import MergedCalls, Sent
 from uncork_gateway.backends.model_servers.server import Server
 from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.backends.slot import BackendSlot
+from uncork_gateway.batching import Batching
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.interfaces import Tracing
 from uncork_gateway.pages.plain_pages import Pages
 from uncork_gateway.pages.status.formatting import PROXY
-from uncork_gateway.pages.status.status_builder import ServedApi
+from uncork_gateway.pages.status.service_status import ServedApi
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.requests.pass_through import PassThrough
 from uncork_gateway.requests.proxy_route import ProxyRoute
@@ -122,31 +123,33 @@ class Proxy:
             trace=None if settings.traces is None else partial(self._begin_trace, settings.traces),
             limited=lambda api, rows: self._models.limit(api, rows),
         )
-        self.front_end = front_end = FrontEnd(
-            settings,
+        self.front_end = front_end = FrontEnd(settings, resolve=self._resolve)
+        self._batching = batching = Batching(
             self,
             self._calls,
+            batches=front_end.batches,
+            traces=settings.traces,
             names=PROXY,
             has_goal=settings.goal_s is not None,
-            resolve=self._resolve,
         )
+        front_end.add(batching)
         self._models = KnownModels(
             settings.rules,
-            dispatcher=front_end.dispatcher,
-            metrics=front_end.metrics,
-            forget_api=front_end.forget_api,
+            dispatcher=batching.dispatcher,
+            metrics=batching.metrics,
+            forget_api=batching.forget_api,
         )
         merging = Merging(
-            dispatcher=front_end.dispatcher,
+            dispatcher=batching.dispatcher,
             models=self._models,
-            batch_headers=front_end.batch_headers,
+            batch_headers=batching.batch_headers,
             header_rules=settings.headers,
             most_rows=settings.most_rows_of_part,
             fair_by=settings.fair_by,
         )
         serve = self._serve_grpc if are_grpc(addresses) else self._serve_http
         otherwise = Mount("/", serve(merging))
-        front_end.mount(Pages(front_end, self, for_clients=[otherwise], error=_error))
+        front_end.mount(Pages(front_end, for_clients=[otherwise], error=_error))
 
     def _serve_http(self, merging: Merging) -> ASGIApp:
         """Merge HTTP requests; return the application for all others."""
@@ -193,19 +196,20 @@ class Proxy:
         return None if self._routes is None else self._routes.resolve(target)
 
     def _begin_trace(self, traces: Tracing, job: Job[Sent]) -> tuple[str, str]:
-        return traces.begin_batch(self.front_end.batch_headers.id_of(job.start.batch), job)
+        return traces.begin_batch(self._batching.batch_headers.id_of(job.start.batch), job)
 
     # What the servers report
 
     def worker_ready(self, worker: int) -> None:
-        self.front_end.ready.set()
-        self.front_end.dispatcher.worker_ready(worker)
+        self._batching.ready.set()
+        self.front_end.readiness_changed()
+        self._batching.dispatcher.worker_ready(worker)
 
     def worker_lost(self, worker: int) -> None:
-        self.front_end.dispatcher.worker_lost(worker)
+        self._batching.dispatcher.worker_lost(worker)
 
     def health_changed(self) -> None:
-        self.front_end.readiness.may_have_changed()
+        self.front_end.readiness_changed()
 
     # What the pages show
 

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from uncork_gateway.apis import Apis, GatewaySettings
+from uncork_gateway.apis import Apis, GatewaySettings, Prepared
 from uncork_gateway.backends.worker_failures import WorkerFailures
-from uncork_gateway.front_end import FrontEnd
+from uncork_gateway.batching import Batching
 from uncork_gateway.requests.batch_frames import result_of_row
 from uncork_workers.wire.messages import Failed, Hello, Ready
 from uncork_workers.wire.schema import ServiceDescription
@@ -54,15 +54,24 @@ class WorkerEvents:
         failures: why workers are not ready.
         on_joining_changed: called when a worker that the supervisor did not launch has changed, or one that
             it launched has brought another service.
+
+    Args:
+        readiness_changed: called when the service may have become ready, or the contrary.
     """
 
     def __init__(
-        self, front_end: FrontEnd, apis: Apis, supervisor: SupervisorActions, settings: GatewaySettings
+        self,
+        batching: Batching,
+        apis: Apis,
+        supervisor: SupervisorActions,
+        settings: GatewaySettings,
+        *,
+        readiness_changed: Callable[[], object],
     ) -> None:
         self.settings = settings
-        self._ready = front_end.ready
-        self._readiness = front_end.readiness
-        self._dispatcher = front_end.dispatcher
+        self._ready = batching.ready
+        self._readiness_changed = readiness_changed
+        self._dispatcher = batching.dispatcher
         self._apis = apis
         self._supervisor = supervisor
         self.described: asyncio.Future[ServiceDescription] = asyncio.get_running_loop().create_future()
@@ -127,10 +136,14 @@ class WorkerEvents:
         Raises:
             ValueError: if it cannot be served; nothing has changed then.
         """
-        effective = self._apis.put_in_force(service, settings or self.settings, same_code=same_code)
-        self._readiness.may_have_changed()
+        self.put_in_force(self._apis.prepare(service, settings or self.settings, same_code=same_code))
+
+    def put_in_force(self, prepared: Prepared) -> None:
+        """Put the APIs of a service in force; this cannot fail."""
+        self._apis.put_in_force(prepared)
+        self._readiness_changed()
         if not self.described.done():
-            self.described.set_result(effective)
+            self.described.set_result(prepared.offer.service)
 
     def worker_connected(self, index: int) -> None:
         self.failures.setting_up(index)
@@ -140,7 +153,7 @@ class WorkerEvents:
 
     def worker_ready(self, worker: int, hello: Hello) -> None:
         self._ready.set()
-        self._readiness.may_have_changed()
+        self._readiness_changed()
         self.failures.ready(hello.index)
         if hello.launch is None:
             log.info("worker %d on %s is ready", hello.index, hello.host)
@@ -158,7 +171,7 @@ class WorkerEvents:
     def worker_lost(self, worker: int, hello: Hello) -> None:
         """Have the worker's batch repeated. The supervisor restarts processes that it launched."""
         self._dispatcher.worker_lost(worker)
-        self._readiness.may_have_changed()
+        self._readiness_changed()
         if hello.launch is not None:
             self._dispatcher.worker_expected(hello.index)
             self._supervisor.connection_lost(hello.launch)
@@ -167,7 +180,7 @@ class WorkerEvents:
 
     def worker_leaves(self, worker: int) -> None:
         self._dispatcher.worker_retired(worker)
-        self._readiness.may_have_changed()
+        self._readiness_changed()
 
     def worker_gone(self, index: int) -> None:
         self.failures.disconnected(index)

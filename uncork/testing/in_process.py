@@ -40,8 +40,10 @@ class InProcess:
 
     def __init__(self, service: type[Service], overrides: Mapping[str, Any]) -> None:
         self._hello = Hello(index=0, launch=0, pid=os.getpid(), service=describe_service(service))
-        self._gateway = Gateway(
-            GatewaySettings(overrides=for_all_apis(overrides)),
+        settings = GatewaySettings(overrides=for_all_apis(overrides))
+        self._gateway = Gateway(settings)
+        self._served = self._gateway.add(
+            settings,
             SupervisorActions(kill=lambda launch: self._replace_worker(), restarts=lambda: self._restarts),
         )
         self._worker = _WorkerThread(service, self._hello, died=self._worker_died)
@@ -70,8 +72,8 @@ class InProcess:
         """
         self._failures.listen()
         try:
-            self._gateway.events.worker_described(self._hello.service)
-            await self._gateway.events.described
+            self._served.events.worker_described(self._hello.service)
+            await self._served.events.described
             await self._worker.start()
             await self._attach()
             await self._gateway.front_end.ready.wait()
@@ -112,7 +114,7 @@ class InProcess:
     async def _attach(self) -> None:
         """Connect the thread to the gateway, in place of a worker process."""
         ours, self._worker_end = socket.socketpair()
-        await self._gateway.attach(ours)
+        await self._served.attach(ours)
         self._worker.serve(self._worker_end)
 
     def _replace_worker(self) -> None:

@@ -1,9 +1,9 @@
 """The APIs of a service as gRPC clients name them."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from uncork_dispatcher import AsyncDispatcher
+from uncork_gateway.batching import Batching
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects.predict import Predict
 from uncork_gateway.dialects.v2_grpc import V2Grpc
@@ -14,22 +14,10 @@ from uncork_gateway.grpc.interfaces import StreamingMethod
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.pages.models.metadata import Model
 from uncork_gateway.protocols.grpc_messages import message
-from uncork_gateway.requests.batch_headers import BatchHeaders
-from uncork_gateway.settings import ServerSettings
-from uncork_gateway.telemetry.metrics import Metrics
 from uncork_workers.wire.schema import KINDS_WITH_FIELDS
 
 INFERENCE = b"/inference.GRPCInferenceService/"
 PREDICTION = b"/tensorflow.serving.PredictionService/"
-
-
-class ApiFront(Protocol):
-    """A front end, as the methods that execute APIs see it."""
-
-    settings: ServerSettings
-    dispatcher: AsyncDispatcher[Any, Any]
-    metrics: Metrics
-    batch_headers: BatchHeaders
 
 
 class ServedModel(NamedTuple):
@@ -43,8 +31,7 @@ class ServedModel(NamedTuple):
 class ApiMethods:
     """The methods that execute APIs."""
 
-    def __init__(self, front_end: ApiFront, models: Models) -> None:
-        self._front_end = front_end
+    def __init__(self, models: Models) -> None:
         self._models = models
         self._in_force: Mapping[str, ServedModel] = {}
         self._infer = InferMethod(message("inference.ModelInferRequest"), self._infer_route)
@@ -70,14 +57,18 @@ class ApiMethods:
     def _predict_route(self, request: Any) -> MessageRoute:
         return self._in_force[self._models.find_spec(request.model_spec).name].predict
 
-    def put_in_force(self, served: Mapping[str, ServedModel], *, fair_by: bytes | None) -> None:
-        """Serve these models, by name, from now on; ``fair_by`` as in the settings."""
+    def put_in_force(self, served: Mapping[str, ServedModel]) -> None:
+        """Serve these models, by name, from now on."""
         self._in_force = served
         for method in (self._infer, self._predict):
-            method.fair_by = fair_by
             method.routes_changed()
 
-    def prepare(self, model: Model) -> ServedModel:
+    def change(self, *, fair_by: bytes | None) -> None:
+        """Put another header in force that names the flow of a request, in lower case."""
+        for method in (self._infer, self._predict):
+            method.fair_by = fair_by
+
+    def prepare(self, model: Model, batching: Batching) -> ServedModel:
         """Return a model that is about to be in force, with its routes.
 
         Raises:
@@ -89,16 +80,17 @@ class ApiMethods:
         saw = model.outputs.saw
         v2 = V2Grpc(codec, model=model.name, takes_objects=takes_objects, saw=saw)
         predict = Predict(codec, model=model.name, takes_objects=takes_objects, saw=saw)
-        return ServedModel(model, self._route(model, v2), self._route(model, predict))
+        return ServedModel(model, _route(model, v2, batching), _route(model, predict, batching))
 
-    def _route(self, model: Model, dialect: MessageDialect) -> MessageRoute:
-        front_end, api = self._front_end, model.api
-        return MessageRoute(
-            api.name,
-            dispatcher=front_end.dispatcher,
-            tally=front_end.metrics.api(api.name),
-            batch_headers=front_end.batch_headers,
-            model=model.name,
-            dialect=dialect,
-            streams=api.streams,
-        )
+
+def _route(model: Model, dialect: MessageDialect, batching: Batching) -> MessageRoute:
+    api = model.api
+    return MessageRoute(
+        api.name,
+        dispatcher=batching.dispatcher,
+        tally=batching.metrics.api(api.name),
+        batch_headers=batching.batch_headers,
+        model=model.name,
+        dialect=dialect,
+        streams=api.streams,
+    )

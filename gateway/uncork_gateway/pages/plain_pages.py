@@ -17,9 +17,9 @@ from uncork_gateway.pages.dashboard.feed import Commands
 from uncork_gateway.pages.dashboard.page import Dashboard
 from uncork_gateway.pages.home import FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.nearest import OF_ROUTER, methods_of, not_served
-from uncork_gateway.pages.status.status_builder import StatusBuilder, StatusSource
+from uncork_gateway.pages.status.status_builder import StatusBuilder
 from uncork_gateway.settings import ServerSettings
-from uncork_gateway.telemetry.metrics import CONTENT_TYPE
+from uncork_gateway.telemetry.exposition import CONTENT_TYPE
 
 WriteError = Callable[[str, int, str, dict[str, str]], Response]
 """Makes an error from path, status, detail and headers, in the form that clients of the path expect."""
@@ -33,8 +33,15 @@ class Front(Protocol):
     settings: ServerSettings
     status_builder: StatusBuilder
 
-    def unready(self, *, in_full: bool = True) -> str:
-        """Return why requests cannot be answered now; empty if they can."""
+    def server(self) -> str | None:
+        """Return the name of what is served; None until it is known."""
+
+    def unready(self, service: str | None = None, *, in_full: bool = True) -> str:
+        """Return why requests cannot be answered now, by any service or by one; empty if they can.
+
+        Raises:
+            KeyError: if there is no such service.
+        """
 
     def render_metrics(self) -> bytes: ...
 
@@ -59,7 +66,6 @@ class Pages:
     def __init__(
         self,
         front: Front,
-        source: StatusSource,
         *,
         commands: Commands = lambda names: {},
         for_clients: Sequence[BaseRoute],
@@ -80,7 +86,7 @@ class Pages:
         pages = dashboard.page_routes()
         self.admin_app: ASGIApp | None = None
         if has_admin:
-            home = HomePage(lambda: Home(source.server, not_ready_reason=front.unready()), FOR_OPERATORS)
+            home = HomePage(lambda: Home(front.server(), not_ready_reason=front.unready()), FOR_OPERATORS)
             routes = [*home.routes(), *self._health_routes(lambda: None), *pages, *operating]
             self.admin_app = admin = _app(routes, self._admin_error)
             self._admin_methods = methods_of(admin.routes)
@@ -97,14 +103,20 @@ class Pages:
     def _health_routes(self, keys: AcceptedKeys) -> list[BaseRoute]:
         """Return the routes for load balancers; if there are keys, only requests with one get the reason."""
         ready = partial(self._readyz, keys)
-        return [Route("/livez", self._livez), Route("/readyz", ready), Route("/healthz", ready)]
+        paths = ("/readyz", "/healthz", "/readyz/{service}")
+        return [Route("/livez", self._livez), *[Route(path, ready) for path in paths]]
 
     async def _livez(self, request: Request) -> Response:
         return PlainTextResponse("alive\n")
 
     async def _readyz(self, accepted: AcceptedKeys, request: Request) -> Response:
         keys = accepted()
-        reason = self._front.unready(in_full=keys is None or keys.admit(request.scope["headers"]))
+        in_full = keys is None or keys.admit(request.scope["headers"])
+        service = request.path_params.get("service")
+        try:
+            reason = self._front.unready(service, in_full=in_full)
+        except KeyError:
+            return self._error(request.url.path, 404, f"no service is named {service}", {})
         if reason:
             return self._error(request.url.path, 503, reason, {})
         return PlainTextResponse("ready\n")

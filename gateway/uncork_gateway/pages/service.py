@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from uncork_gateway.catalogue import Catalogue
 from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.errors import RefusalReason, problem
 from uncork_gateway.pages.curl import curl
@@ -20,54 +21,47 @@ from uncork_gateway.pages.models.triton import TritonPages
 from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served
 from uncork_gateway.pages.openapi import make_openapi
 from uncork_gateway.pages.plain_pages import Front, Pages
-from uncork_gateway.pages.status.status_builder import StatusSource
 from uncork_gateway.protocols.rows import error_body
-from uncork_gateway.telemetry.metrics import Metrics
-from uncork_workers.wire.schema import ServiceDescription
 
 _MOST_NAMED = 5
 
 
 class ServiceFront(Front, Protocol):
-    """The front end of a service; ``routes`` are those of batched requests, the service's own APIs first."""
+    """The front end of services; ``routes`` are those of batched requests."""
 
     routes: RouteTable
-    metrics: Metrics
 
 
-class Served(StatusSource, Protocol):
-    """A service, as its pages show it."""
+class Served(Protocol):
+    """The services, as their pages show them."""
 
-    @property
-    def service(self) -> ServiceDescription | None:
-        """The service with its own settings; None until a worker has described it."""
+    catalogue: Catalogue
 
-    @property
-    def models(self) -> Mapping[str, Model]:
-        """The models by name; another mapping after each reload."""
+    def missing(self) -> str:
+        """Return why some services are not described yet; empty once each is."""
 
 
 class ServicePages:
-    """The plain routes of the gateway of a service: :class:`Pages` with models and documents."""
+    """The plain routes of a gateway: :class:`Pages` with models and documents."""
 
     def __init__(self, front: ServiceFront, served: Served) -> None:
         self._front = front
-        self._served = served
+        self._catalogue = served.catalogue
+        self._missing = served.missing
         self._routes_of: Mapping[str, Model] | None = None
         has_admin = front.settings.admin
         models = ModelPages(
-            models=lambda: served.models,
+            models=lambda: self._catalogue.models,
             ready=lambda: not front.unready(),
             statistics=not has_admin,
         )
-        triton = TritonPages(models=lambda: served.models, tally=front.metrics.api, unready=front.unready)
+        triton = TritonPages(models=lambda: self._catalogue.models)
         # Before the route of a model, which would take "stats" for a name.
         moved = triton.moved_statistics_routes() if has_admin else []
         links = FOR_CLIENTS if has_admin else FOR_CLIENTS | FOR_OPERATORS
         home = HomePage(self._home, links, keys=lambda: front.settings.keys)
         self.pages = Pages(
             front,
-            served,
             commands=self._commands,
             for_clients=[Route("/openapi.json", self._openapi), *triton.routes(), *moved, *models.routes()],
             operating=triton.statistics_routes(),
@@ -77,28 +71,36 @@ class ServicePages:
         )
 
     def _home(self) -> Home:
-        served, service, reason = self._served, self._served.service, self._front.unready()
-        if service is None:
+        reason, offers = self._front.unready(), list(self._catalogue.offers.values())
+        if not offers:
             return Home(None, not_ready_reason=reason)
-        models = sorted(name for name, model in served.models.items() if model.api.input["kind"] != "raw")
-        return Home(service.name, service.doc, reason, apis=service.apis, models=models)
+        models = self._catalogue.models
+        names = sorted(name for name, model in models.items() if model.api.input["kind"] != "raw")
+        apis = [api for offer in offers for api in offer.service.apis]
+        only = offers[0].service if len(offers) == 1 else None
+        name, text = (only.name, only.doc) if only else (None, "")
+        return Home(name, text, reason, apis=apis, models=names)
 
-    def _commands(self, names: Collection[str]) -> dict[str, str]:
-        apis = () if self._served.service is None else self._served.service.apis
+    def _commands(self, ids: Collection[str]) -> dict[str, str]:
         wants_key = self._front.settings.keys is not None
-        return {api.name: curl(api, ORIGIN, wants_key=wants_key) for api in apis if api.name in names}
+        apis = {
+            offer.id_of(api): api for offer in self._catalogue.offers.values() for api in offer.service.apis
+        }
+        return {key: curl(api, ORIGIN, wants_key=wants_key) for key, api in apis.items() if key in ids}
 
     async def _openapi(self, request: Request) -> Response:
-        if self._served.service is None:
+        offers = self._catalogue.offers
+        if not offers:
             return self._not_ready(request.url.path)
-        service, models = self._served.service, self._served.models
-        document = make_openapi(service, models, self._front.settings)
+        services = {name: offer.service for name, offer in offers.items()}
+        document = make_openapi(services, self._catalogue.models, self._front.settings)
         return Response(msgspec.json.encode(document), media_type="application/json")
 
     async def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path
-        if self._served.service is None and error.status_code in (404, 405):
+        # The path may belong to a service that is not described yet.
+        if error.status_code in (404, 405) and self._missing():
             return self._not_ready(path)
         # Any other error comes from a page, with a message of its own.
         if error.detail in OF_ROUTER or path.encode() in self._front.routes.handlers:
@@ -107,12 +109,12 @@ class ServicePages:
         return _error(path, error.status_code, error.detail, dict(error.headers or {}))
 
     def _not_ready(self, path: str) -> Response:
-        reason = self._served.not_ready_reason
+        reason = self._missing()
         return _error(path, 503, reason, {"retry-after": "1"}, refused="no_worker")
 
     def _all_routes(self) -> tuple[Methods, str]:
         """Return the methods of all paths, and a hint at the APIs; built once per reload."""
-        models = self._served.models
+        models = self._catalogue.models
         if self._routes_of is not models:
             apis = [path.decode() for path in self._front.routes.handlers]
             methods = {**methods_of(self.pages.routes, models), **dict.fromkeys(apis, "POST")}

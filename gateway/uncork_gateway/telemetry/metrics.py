@@ -9,24 +9,14 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-from prometheus_client import (
-    CollectorRegistry,
-    GCCollector,
-    PlatformCollector,
-    ProcessCollector,
-    generate_latest,
-)
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from uncork_dispatcher import BatchFacts, BatchStatus, Reason, ShedReason, Start
 from uncork_gateway.telemetry.distribution import Distribution
-from uncork_gateway.version import VERSION
 
 Transport = Literal["http", "grpc"]
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 _SECONDS = np.array(
     [
         *(0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075),
@@ -148,7 +138,7 @@ class ApiTally:
 
 
 class Metrics(Collector):
-    """The counts of all APIs of a gateway, in a registry of its own; an observer of the dispatcher.
+    """The counts of all APIs of a service; an observer of its dispatcher.
 
     ``wall_clock`` returns seconds since the epoch.
     """
@@ -157,10 +147,6 @@ class Metrics(Collector):
         self._wall_clock = wall_clock
         self._apis: dict[str, ApiTally] = {}
         self._before_answer: Callable[[str], object] = lambda api: None
-        self.registry = CollectorRegistry()
-        self.registry.register(self)
-        for collector in (ProcessCollector, PlatformCollector, GCCollector):
-            collector(registry=self.registry)
 
     def watch_answers(self, before: Callable[[str], object]) -> None:
         """Call ``before`` with an API's name before each answer is counted, for APIs created from now on."""
@@ -176,10 +162,6 @@ class Metrics(Collector):
     def forget(self, name: str) -> None:
         """Drop the counts of an API; it is no longer exposed."""
         self._apis.pop(name, None)
-
-    def render(self) -> bytes:
-        """Return all metrics in Prometheus's text format."""
-        return generate_latest(self.registry)
 
     # The dispatcher's observer
 
@@ -208,10 +190,9 @@ class Metrics(Collector):
     def request_shed(self, api: str, reason: ShedReason) -> None:
         self.api(api).sheds[reason] += 1
 
-    # The registry's collector
+    # The collector
 
     def collect(self) -> Iterable[Metric]:
-        yield InfoMetricFamily("uncork_build", "Version of the gateway.", {"version": VERSION})
         yield self._requests()
         for name, text, label, counts in _COUNTERS:
             counter = CounterMetricFamily(name, text, labels=["api", label])

@@ -8,46 +8,18 @@ import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import NamedTuple
 
-import msgspec
-
 from uncork_dispatcher import ApiSample, BatchFacts, BatchStatus, Estimate, ShedReason, Start
+from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.metrics import ApiTally, Metrics
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
 from uncork_gateway.telemetry.smoothing import SmoothEstimate, calibrated
 
 _STEP_S = WINDOW_S / 10
 _SAMPLE_S = 1.0
-_BATCHES = 2000
 # The mean time of fewer batches is chance.
 _ENOUGH_BATCHES = 20
-
-
-class FinishedBatch(msgspec.Struct, frozen=True):
-    """One finished batch, as the dashboard receives it.
-
-    Attributes:
-        number: increases from batch to batch, over all APIs.
-        ended: seconds since 1970.
-        rows: of all its requests; ``cost`` is the same, or their cost if the API defines one.
-        waited_ms: longest time that one of its requests was queued.
-        worker: index of the worker that ran it, -1 if the worker is gone; in a proxy, the slot's number.
-    """
-
-    number: int
-    ended: float
-    api: str
-    rows: int
-    cost: float
-    requests: int
-    reason: str
-    waited_ms: float
-    predicted_ms: float
-    actual_ms: float
-    worked: bool
-    worker: int
 
 
 class _Snapshot(NamedTuple):
@@ -70,11 +42,6 @@ class _Api:
         self.snapshots: deque[_Snapshot] = deque(maxlen=math.ceil(WINDOW_S / _STEP_S) + 2)
 
 
-# The fields of a FinishedBatch after the number, with the clock's time. Building the struct would cost as
-# much as everything else here, so the reader does it.
-_BatchRecord = tuple[float, str, int, float, int, str, float, float, float, bool, int]
-
-
 class Recorder:
     """A dispatcher's observer that records the recent past. It must be registered before ``metrics``.
 
@@ -84,6 +51,8 @@ class Recorder:
         metrics: the tallies.
         sample: returns an API's totals and estimate as the dispatcher has them.
         index_of: maps a worker's number to its index in :class:`FinishedBatch`.
+        batches: keeps the finished batches.
+        prefix: of the names of its APIs there.
         clock: monotonic seconds, the dispatcher's clock.
     """
 
@@ -93,6 +62,8 @@ class Recorder:
         *,
         sample: Callable[[str], ApiSample],
         index_of: Callable[[int], int] = lambda worker: worker,
+        batches: FinishedBatches,
+        prefix: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._metrics = metrics
@@ -100,17 +71,9 @@ class Recorder:
         self._index_of = index_of
         self._clock = clock
         self._apis: defaultdict[str, _Api] = defaultdict(_Api)
-        self._batches: deque[_BatchRecord] = deque(maxlen=_BATCHES)
-        self._number = 0
+        self._batches = batches
+        self._prefix = prefix
         metrics.watch_answers(lambda api: self._note(api, self._clock()))
-
-    def batches_after(self, number: int) -> list[FinishedBatch]:
-        """Return the batches with a higher number, at most the last 2000; the oldest first."""
-        kept = len(self._batches)
-        new = max(0, min(self._number - number, kept))
-        epoch, first = time.time() - self._clock(), self._number - new + 1
-        ended = islice(self._batches, kept - new, None)
-        return [FinishedBatch(at, epoch + one[0], *one[1:]) for at, one in enumerate(ended, first)]
 
     def recent(self, api: str, now: float) -> Recent:
         """Return the recent counts of an API at ``now``, by the clock."""
@@ -139,11 +102,10 @@ class Recorder:
         start, rows, started, seconds, queued_s = batch
         ended = started + seconds
         self._note(start.api, ended).running -= 1
-        self._number += 1
-        self._batches.append(
+        self._batches.add(
             (
                 ended,
-                start.api,
+                self._prefix + start.api,
                 rows,
                 start.rows,
                 len(start.requests),

@@ -21,7 +21,7 @@ RESERVED_ROUTES = (
     "/v1/models",
     "/v2",
 )
-RESERVED_PREFIXES = ("/v1/models/", "/v2/", "/dashboard", "/docs/")
+RESERVED_PREFIXES = ("/v1/models/", "/v2/", "/dashboard", "/docs/", "/readyz/")
 COST_IN_BYTES = "bytes"
 JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
 MAX_COST = 10**9
@@ -203,6 +203,11 @@ def not_for_streams(api: str, argument: str, reason: str) -> DefinitionError:
     return DefinitionError(f"API {api!r}: {argument} does not apply to streaming: {reason}; remove it")
 
 
+def is_reserved(route: str) -> bool:
+    """Return whether the gateway uses a path itself, now or in a later version."""
+    return route in RESERVED_ROUTES or route.startswith(RESERVED_PREFIXES)
+
+
 def check_route(api: str, route: object) -> None:
     """Check that a route is a plain path that the gateway does not use itself.
 
@@ -215,7 +220,7 @@ def check_route(api: str, route: object) -> None:
         raise DefinitionError(
             f"API {api!r}: route {route!r} must be a plain path without {{}}, ?, # or spaces"
         )
-    if route in RESERVED_ROUTES or route.startswith(RESERVED_PREFIXES):
+    if is_reserved(route):
         taken = ", ".join((*RESERVED_ROUTES, *RESERVED_PREFIXES))
         raise DefinitionError(f"API {api!r}: route {route!r} is reserved by the gateway (reserved: {taken})")
 

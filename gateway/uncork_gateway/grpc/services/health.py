@@ -29,7 +29,7 @@ class Health:
     Args:
         models: the models, each of which can be checked by its name.
         services: full names of the gRPC services that can be checked.
-        unready: returns why nothing can be used now; empty if everything can.
+        unready: returns why requests cannot be answered now; empty if they can.
         readiness: notifies of changes.
     """
 
@@ -53,9 +53,12 @@ class Health:
 
     def status(self, name: str) -> str:
         """Return the status of a name: SERVICE_UNKNOWN, SERVING or NOT_SERVING."""
-        if name not in self._services and name not in self._models:
+        if name in self._services:
+            return "NOT_SERVING" if self._unready() else "SERVING"
+        model = self._models.present.get(name)
+        if model is None:
             return "SERVICE_UNKNOWN"
-        return "NOT_SERVING" if self._unready() else "SERVING"
+        return "NOT_SERVING" if model.unready else "SERVING"
 
     def _check(self, request: Any) -> Message:
         name = _named(request)

@@ -13,7 +13,6 @@ from uncork_gateway.pages.models.metadata import metadata_of, server_of
 from uncork_gateway.pages.models.statistics import statistics_of
 from uncork_gateway.pages.models.triton import STATISTICS_MOVED, index_of
 from uncork_gateway.protocols.grpc_messages import make, message
-from uncork_gateway.telemetry.metrics import ApiTally
 
 NAME = "inference.GRPCInferenceService"
 
@@ -41,16 +40,14 @@ class Inference:
     """Answers from the same values as the HTTP pages of V2 and of Triton's extensions.
 
     Args:
-        unready: returns why no model can be used now; empty if all can.
-        tally: returns the counts of an API; None if clients may not read them.
+        unready: returns why requests cannot be answered now; empty if they can.
+        statistics: whether clients may read statistics.
     """
 
-    def __init__(
-        self, models: Models, *, unready: Callable[[], str], tally: Callable[[str], ApiTally] | None
-    ) -> None:
+    def __init__(self, models: Models, *, unready: Callable[[], str], statistics: bool) -> None:
         self._models = models
         self._unready = unready
-        self._tally = tally
+        self._has_statistics = statistics
 
     def methods(self) -> dict[bytes, UnaryMethod]:
         """Return the methods by path."""
@@ -76,11 +73,11 @@ class Inference:
         return make("inference.ServerReadyResponse", ready=not self._unready())
 
     def _model_ready(self, request: Any) -> Message:
-        self._models.find(request.name, request.version)
-        return make("inference.ModelReadyResponse", ready=not self._unready())
+        model = self._models.find(request.name, request.version)
+        return make("inference.ModelReadyResponse", ready=not model.unready)
 
     def _server(self, request: Any) -> Message:
-        return make("inference.ServerMetadataResponse", **server_of(statistics=self._tally is not None))
+        return make("inference.ServerMetadataResponse", **server_of(statistics=self._has_statistics))
 
     def _metadata(self, request: Any) -> Message:
         model = self._models.find(request.name, request.version)
@@ -91,15 +88,15 @@ class Inference:
         return make("inference.ModelConfigResponse", config=config_of(model))
 
     def _statistics(self, request: Any) -> Message:
-        if self._tally is None:
+        if not self._has_statistics:
             raise CallFailed(f"{STATISTICS_MOVED}; send GET /v2/models/stats there", Code.UNIMPLEMENTED)
         if request.name:
             models = [self._models.find(request.name, request.version)]
         else:
             models = [model for _, model in sorted(self._models.require().items())]
-        stats = [statistics_of(model.name, self._tally(model.api.name)) for model in models]
+        stats = [statistics_of(model.name, model.tally) for model in models]
         return make("inference.ModelStatisticsResponse", model_stats=stats)
 
     def _index(self, request: Any) -> Message:
-        index = index_of(self._models.names, self._unready(), only_ready=request.ready)
+        index = index_of(self._models.present, only_ready=request.ready)
         return make("inference.RepositoryIndexResponse", models=index)

@@ -11,48 +11,50 @@ _RETRY_AFTER_S = 1.0
 
 
 class Models:
-    """The models of a service.
+    """The models of all services.
 
     Args:
         models: returns them by name.
-        missing: returns why they are not known yet; empty once a worker has described its APIs.
+        missing: returns why some are not known yet; empty once each service is described.
     """
 
     def __init__(self, models: Callable[[], Mapping[str, Model]], missing: Callable[[], str]) -> None:
         self._models = models
         self._missing = missing
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._models()
-
     @property
-    def names(self) -> list[str]:
-        return sorted(self._models())
+    def present(self) -> Mapping[str, Model]:
+        """The models that are known, by name."""
+        return self._models()
 
     @property
     def known(self) -> bool:
-        """Whether a worker has described its APIs."""
+        """Whether all models are known."""
         return not self._missing()
 
     def require(self) -> Mapping[str, Model]:
         """Return the models by name.
 
         Raises:
-            Unavailable: if no worker has described its APIs yet.
+            Unavailable: if none is known yet.
         """
-        if missing := self._missing():
-            # Clients take "unknown model" for final, so it must not be said before the models are known.
-            raise Unavailable(missing, reason="no_worker", retry_after_s=_RETRY_AFTER_S)
-        return self._models()
+        models = self._models()
+        if not models and (missing := self._missing()):
+            raise _unavailable(missing)
+        return models
 
     def find(self, name: str, version: str = "") -> Model:
         """Return the model of a name; an empty version means the only one.
 
         Raises:
-            Unavailable: if no worker has described its APIs yet.
+            Unavailable: if it is unknown, and not all models are known yet.
             UnknownModel: if there is no such model, or it has no such version.
         """
-        model = find_model(name, self.require())
+        models = self._models()
+        if name not in models and (missing := self._missing()):
+            # Clients take "unknown model" for final, so it must not be said before the models are known.
+            raise _unavailable(missing)
+        model = find_model(name, models)
         if version not in ("", VERSION):
             raise UnknownModel(f"model {name!r} has no version {version!r}; send {VERSION!r} or no version")
         return model
@@ -67,3 +69,7 @@ class Models:
             )
         # OpenVINO's client sends 0 for any version.
         return self.find(spec.name, str(spec.version.value or ""))
+
+
+def _unavailable(missing: str) -> Unavailable:
+    return Unavailable(missing, reason="no_worker", retry_after_s=_RETRY_AFTER_S)

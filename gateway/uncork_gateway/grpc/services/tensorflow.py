@@ -1,6 +1,6 @@
 """The calls of TensorFlow Serving's services about models."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from google.protobuf.json_format import ParseDict
@@ -34,15 +34,10 @@ NOT_SUPPORTED: Mapping[bytes, str] = {
 
 
 class TensorFlow:
-    """Answers from the same values as the HTTP pages of TensorFlow Serving.
+    """Answers from the same values as the HTTP pages of TensorFlow Serving."""
 
-    Args:
-        ready: returns whether the models can be used now.
-    """
-
-    def __init__(self, models: Models, *, ready: Callable[[], bool]) -> None:
+    def __init__(self, models: Models) -> None:
         self._models = models
-        self._ready = ready
 
     def methods(self) -> dict[bytes, UnaryMethod]:
         """Return the methods by path."""
@@ -67,6 +62,6 @@ class TensorFlow:
         return make(f"{_PACKAGE}.GetModelMetadataResponse", model_spec=spec, metadata={_ONLY_FIELD: packed})
 
     def _status(self, request: Any) -> Message:
-        self._models.find_spec(request.model_spec)
-        status = version_status_of(ready=self._ready())
+        model = self._models.find_spec(request.model_spec)
+        status = version_status_of(ready=not model.unready)
         return make(f"{_PACKAGE}.GetModelStatusResponse", model_version_status=[status])

@@ -10,7 +10,7 @@ import msgspec
 
 from uncork_gateway.pages.dashboard.history import Columns, History
 from uncork_gateway.pages.status.document import Status
-from uncork_gateway.telemetry.recorder import FinishedBatch
+from uncork_gateway.telemetry.finished_batches import FinishedBatch
 
 log = logging.getLogger("uncork.gateway")
 
@@ -146,7 +146,7 @@ class Feed:
             status=status,
             batches=batches,
             history=self._history.columns(asyncio.get_running_loop().time(), most=None if is_first else 1),
-            commands=self._commands([api.name for api in status.apis if not api.requests]),
+            commands=self._commands([api.id for api in status.apis if not api.requests]),
             is_first=is_first,
         )
         return b"data: %b\n\n" % msgspec.json.encode(event)

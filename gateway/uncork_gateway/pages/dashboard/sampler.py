@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Protocol
 
 from uncork_gateway.pages.dashboard.history import MOST_APIS, STEP_S, History, Point
@@ -13,8 +13,8 @@ from uncork_gateway.telemetry.recent import WINDOW_S
 class FiguresSource(Protocol):
     """Where the figures come from."""
 
-    def figures(self, most: int) -> Iterable[Figures]:
-        """Return the figures of the first ``most`` APIs. They need not know the other APIs."""
+    def figures(self, most: int) -> Mapping[str, Figures]:
+        """Return the figures of the first ``most`` APIs by id. They need not know the other APIs."""
 
 
 class Sampler:
@@ -35,7 +35,7 @@ class Sampler:
 
     def sample(self) -> None:
         """Add a point of each API."""
-        points = {one.stats.name: point_of(one) for one in self._source.figures(MOST_APIS)}
+        points = {key: point_of(one) for key, one in self._source.figures(MOST_APIS).items()}
         self._history.add(asyncio.get_running_loop().time(), points)
 
     def _on_timer(self) -> None:

@@ -18,6 +18,7 @@ from uncork_gateway.pages.models.inputs import inputs_of
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.nearest import nearest
 from uncork_gateway.protocols.tensors import TensorSpec
+from uncork_gateway.telemetry.metrics import ApiTally
 from uncork_gateway.version import VERSION as SERVER_VERSION
 from uncork_workers.wire.schema import KINDS_WITH_FIELDS, ApiDescription, ServiceDescription
 
@@ -48,6 +49,22 @@ class UnknownModel(GatewayError):
     status = 404
 
 
+class ModelSource(NamedTuple):
+    """The service behind a model.
+
+    Attributes:
+        tally: returns the counts of an API.
+        unready: returns why it cannot be used now; empty if it can.
+    """
+
+    tally: Callable[[str], ApiTally] = lambda api: ApiTally()
+    unready: Callable[[], str] = lambda: ""
+
+
+NO_SOURCE = ModelSource()
+"""A service without counts that is always ready."""
+
+
 class Model(NamedTuple):
     """An API under its name in other protocols.
 
@@ -58,20 +75,36 @@ class Model(NamedTuple):
     api: ApiDescription
     explainer: ApiDescription | None
     outputs: Outputs
+    source: ModelSource = NO_SOURCE
+
+    @property
+    def tally(self) -> ApiTally:
+        """The counts of its API."""
+        return self.source.tally(self.api.name)
+
+    @property
+    def unready(self) -> str:
+        """Why it cannot be used now; empty if it can."""
+        return self.source.unready()
 
 
 def models_of(
-    service: ServiceDescription, *, outputs: Mapping[str, Outputs] = MappingProxyType({})
+    name: str,
+    service: ServiceDescription,
+    source: ModelSource = NO_SOURCE,
+    *,
+    outputs: Mapping[str, Outputs] = MappingProxyType({}),
 ) -> dict[str, Model]:
-    """Return the models of a service; its name in lower case means ``predict``, or its only API.
+    """Return the models of a service; its name means ``predict``, or its only API.
 
     APIs that stream are left out: other protocols cannot express it. ``outputs`` is what is known already, by
     API.
     """
     apis = {api.name: api for api in service.apis if not api.streams}
-    name = service.name.lower()
     models = {
-        f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None, outputs.get(api.name) or Outputs())
+        f"{name}.{api.name}": Model(
+            f"{name}.{api.name}", api, None, outputs.get(api.name) or Outputs(), source
+        )
         for api in apis.values()
     }
     main = next(iter(apis.values())) if len(apis) == 1 else apis.get(_MAIN)
@@ -80,14 +113,15 @@ def models_of(
     return models
 
 
-def streaming_models_of(service: ServiceDescription) -> dict[str, Model]:
+def streaming_models_of(
+    name: str, service: ServiceDescription, source: ModelSource = NO_SOURCE
+) -> dict[str, Model]:
     """Return the APIs that stream as models, which only gRPC can express.
 
-    The service's name in lower case means such an API only if there is no other.
+    The service's name means such an API only if there is no other.
     """
-    name = service.name.lower()
     apis = [api for api in service.apis if api.streams]
-    models = {f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None, Outputs()) for api in apis}
+    models = {f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None, Outputs(), source) for api in apis}
     if apis and len(service.apis) == 1:
         models[name] = models[f"{name}.{apis[0].name}"]._replace(name=name)
     return models
@@ -155,7 +189,8 @@ class ModelPages:
         return JSONResponse({"models": sorted(self._models())})
 
     async def _status(self, request: Request) -> Response:
-        model, ready = self._model(request), self._ready()
+        model = self._model(request)
+        ready = not model.unready
         return JSONResponse(status_of(model.name, ready=ready), 200 if ready else 503)
 
     async def _tf_metadata(self, request: Request) -> Response:
@@ -182,7 +217,8 @@ class ModelPages:
         return JSONResponse({"ready": ready}, 200 if ready else 503)
 
     async def _model_ready(self, request: Request) -> Response:
-        model, ready = self._model(request), self._ready()
+        model = self._model(request)
+        ready = not model.unready
         return JSONResponse({"name": model.name, "ready": ready}, 200 if ready else 503)
 
     async def _metadata(self, request: Request) -> Response:

@@ -1,6 +1,6 @@
 """Triton's extensions of V2: model configuration, statistics, and the index of the repository."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,7 +13,6 @@ from uncork_gateway.dialects.v2 import VERSION
 from uncork_gateway.pages.models.configuration import config_of
 from uncork_gateway.pages.models.metadata import Model, model_asked
 from uncork_gateway.pages.models.statistics import statistics_of
-from uncork_gateway.telemetry.metrics import ApiTally
 
 STATISTICS_MOVED = "statistics are on the admin port (--admin-port), not on this one"
 
@@ -29,20 +28,10 @@ class TritonPages:
 
     Args:
         models: returns the models by name.
-        tally: returns the counts of an API.
-        unready: returns why no model can be used now; empty if all can.
     """
 
-    def __init__(
-        self,
-        *,
-        models: Callable[[], Mapping[str, Model]],
-        tally: Callable[[str], ApiTally],
-        unready: Callable[[], str],
-    ) -> None:
+    def __init__(self, models: Callable[[], Mapping[str, Model]]) -> None:
         self._models = models
-        self._tally = tally
-        self._unready = unready
 
     def routes(self) -> list[Route]:
         return [
@@ -69,20 +58,27 @@ class TritonPages:
         return self._statistics_of(*[model for _, model in sorted(self._models().items())])
 
     def _statistics_of(self, *models: Model) -> Response:
-        stats = [statistics_of(model.name, self._tally(model.api.name)) for model in models]
+        stats = [statistics_of(model.name, model.tally) for model in models]
         return Response(msgspec.json.encode({"model_stats": stats}), media_type="application/json")
 
     async def _index(self, request: Request) -> Response:
         wanted = await _read_index_request(request)
-        return JSONResponse(index_of(self._models(), self._unready(), only_ready=wanted.ready))
+        return JSONResponse(index_of(self._models(), only_ready=wanted.ready))
 
 
-def index_of(models: Iterable[str], reason: str, *, only_ready: bool) -> list[dict[str, Any]]:
-    """Return the entries of the repository's index; ``reason`` says why no model is ready, if none is."""
-    if reason and only_ready:
-        return []
-    entry = {"version": VERSION, "state": "UNAVAILABLE" if reason else "READY", "reason": reason}
-    return [{"name": name, **entry} for name in sorted(models)]
+def index_of(models: Mapping[str, Model], *, only_ready: bool) -> list[dict[str, Any]]:
+    """Return the entries of the repository's index, with the reason for each model that is not ready."""
+    reasons = {name: model.unready for name, model in sorted(models.items())}
+    return [
+        {
+            "name": name,
+            "version": VERSION,
+            "state": "UNAVAILABLE" if reason else "READY",
+            "reason": reason,
+        }
+        for name, reason in reasons.items()
+        if not (reason and only_ready)
+    ]
 
 
 _PATHS = ("/v2/models/{model}", f"/v2/models/{{model}}/versions/{VERSION}")

@@ -34,34 +34,47 @@ _SERVER = f"Served by Uncork {VERSION}."
 
 
 def make_openapi(
-    service: ServiceDescription, models: Mapping[str, Model], settings: ServerSettings
+    services: Mapping[str, ServiceDescription], models: Mapping[str, Model], settings: ServerSettings
 ) -> Schema:
-    """Return the document of a service and its models, behind a gateway with these settings."""
+    """Return the document of services, by name, and their models, behind a gateway with these settings."""
     of_models = paths_of_models(models, settings)
     schemas: Schema = {"Problem": PROBLEM, **({"Error": ERROR} if of_models else {})}
-    if any(api.errors == "openai" for api in service.apis):
+    apis = [api for service in services.values() for api in service.apis]
+    if any(api.errors == "openai" for api in apis):
         schemas["OpenAIError"] = OPENAI_ERROR
-    outputs = {model.api.name: model.outputs for model in models.values()}
-    paths = {
-        api.route: {"post": _operation(api, service.name, schemas, outputs.get(api.name), settings)}
-        for api in service.apis
-    }
+    only = next(iter(services.values())) if len(services) == 1 else None
+    paths: Schema = {}
+    for name, service in services.items():
+        tag, prefix = (service.name, "") if only else (name, f"{name}.")
+        for api in service.apis:
+            model = models.get(f"{name}.{api.name}")
+            outputs = None if model is None else model.outputs
+            paths[api.route] = {"post": _operation(api, tag, prefix, schemas, outputs, settings)}
     wants_keys = settings.keys is not None
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": service.name,
-            "version": service.version or NO_VERSION,
-            "description": "\n\n".join(filter(None, [service.doc, _about_errors(service.apis), _SERVER])),
+            "title": only.name if only else "Uncork",
+            "version": (only.version if only else "") or NO_VERSION,
+            "description": "\n\n".join(
+                filter(None, [only.doc if only else "", _about_errors(apis), _SERVER])
+            ),
         },
-        "tags": [
-            {"name": service.name, "description": "The service's APIs"},
-            *(TAGS if of_models else []),
-        ],
+        "tags": [*_tags(services), *(TAGS if of_models else [])],
         "paths": paths | of_models,
         "components": {"schemas": schemas, **({"securitySchemes": _KEYS} if wants_keys else {})},
         **({"security": [{name: []} for name in _KEYS]} if wants_keys else {}),
     }
+
+
+def _tags(services: Mapping[str, ServiceDescription]) -> list[Schema]:
+    if len(services) == 1:
+        [service] = services.values()
+        return [{"name": service.name, "description": "The service's APIs"}]
+    return [
+        {"name": name, "description": service.doc or f"The APIs of {service.name}"}
+        for name, service in services.items()
+    ]
 
 
 def _about_errors(apis: Sequence[ApiDescription]) -> str:
@@ -70,15 +83,21 @@ def _about_errors(apis: Sequence[ApiDescription]) -> str:
 
 
 def _operation(
-    api: ApiDescription, tag: str, schemas: Schema, outputs: Outputs | None, settings: ServerSettings
+    api: ApiDescription,
+    tag: str,
+    prefix: str,
+    schemas: Schema,
+    outputs: Outputs | None,
+    settings: ServerSettings,
 ) -> Schema:
-    row = _hoisted(api.name, api.schema, schemas)
+    """Describe an API; its id, and the names of its schemas, begin with ``prefix``."""
+    row = _hoisted(prefix + api.name, api.schema, schemas)
     summary, _, text = api.doc.partition("\n")
     dialect = Native(make_codec(api.input, api.settings.cost), offers=api.offers, errors=api.errors)
     example = None if outputs is None else example_result(outputs)
     makes_own = api.answers_each or api.streams
     return {
-        "operationId": api.name,
+        "operationId": prefix + api.name,
         "tags": [tag],
         **({"summary": summary} if summary else {}),
         **({"description": text.strip()} if text.strip() else {}),

@@ -49,7 +49,7 @@ def paths_of_models(models: Mapping[str, Model], settings: ServerSettings) -> Sc
     known = {name: model for name, model in sorted(models.items()) if model.api.input["kind"] != "raw"}
     if not known:
         return {}
-    outputs = {model.api.name: model.outputs for model in models.values()}
+    outputs = {_key(model, model.api): model.outputs for model in models.values()}
     calls: dict[str, dict[str, _Call]] = {path: {} for path in _POSTS}
     for name, model in known.items():
         for path, call in _calls(model, outputs):
@@ -65,12 +65,17 @@ def paths_of_models(models: Mapping[str, Model], settings: ServerSettings) -> Sc
     }
 
 
-def _calls(model: Model, outputs: Mapping[str, Outputs]) -> Iterator[tuple[str, _Call]]:
+def _calls(model: Model, outputs: Mapping[tuple[str, str], Outputs]) -> Iterator[tuple[str, _Call]]:
     """Yield the paths of a model, with ``{model}`` in place of its name."""
     # Dialects report what they write to the outputs; examples are no answers.
     for path, api, dialect in dialects_of(model._replace(outputs=Outputs())):
         head, _, tail = path.partition(f"/models/{model.name}")
-        yield f"{head}/models/{{model}}{tail}", _Call(api, dialect, example_result(outputs[api.name]))
+        yield f"{head}/models/{{model}}{tail}", _Call(api, dialect, example_result(outputs[_key(model, api)]))
+
+
+def _key(model: Model, api: ApiDescription) -> tuple[str, str]:
+    """Return what tells the APIs of all services apart; the name of a model begins with its service's."""
+    return model.name.partition(".")[0], api.name
 
 
 def _post(about: _Operation, write: _Write, calls: Mapping[str, _Call], settings: ServerSettings) -> Schema:

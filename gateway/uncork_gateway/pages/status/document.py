@@ -91,6 +91,8 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     """One API, or one model behind a proxy.
 
     Attributes:
+        id: unique in this document: the name, after that of the service if there are several.
+        service: its name; empty in a proxy.
         streams: whether answers are streamed, so that nothing is batched.
         counts: the unit of estimates, limits and rates: rows, or their cost.
         goal_ms: None if there is none.
@@ -120,6 +122,8 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
             has waited.
     """
 
+    id: str
+    service: str
     name: str
     route: str | None
     streams: bool
@@ -164,6 +168,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """One worker, or one slot for a call to a server behind a proxy.
 
     Attributes:
+        service: the name of its service; empty in a proxy.
         index: its replacement has the same.
         pid: of the process, on its machine; None in a proxy.
         host: the machine; None if it is the gateway's own, and in a proxy.
@@ -173,6 +178,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         doing: a clause in words, such as ``has been running 32 rows of predict for 12 ms``.
     """
 
+    service: str
     index: int
     pid: int | None
     host: str | None
@@ -201,6 +207,24 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
 
 
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """One service, or the servers behind a proxy, which have no name.
+
+    Attributes:
+        sentence: its state, in words.
+        restarts: its workers that were restarted since the start.
+        utilization: share of its workers' recent time that batches took; None without a worker, or a batch.
+        scaling: None where the number of its workers is fixed.
+    """
+
+    name: str
+    state: State
+    sentence: str
+    restarts: int
+    utilization: float | None
+    scaling: Scaling | None
+
+
 class SettingsChange(msgspec.Struct, frozen=True, kw_only=True):
     """The last reload that changed settings.
 
@@ -217,14 +241,16 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The whole document.
 
     Attributes:
-        server: name of the service, or ``proxy``; None until a worker has connected.
+        server: name of the service, or ``proxy``, or ``gateway`` if there are several services; None until a
+            worker has connected.
         time: seconds since 1970.
         uptime_s: since the gateway was created.
         window_s: the longest window of recent figures.
         sentence: the state as a whole, in words.
         restarts: workers that were restarted since the start.
         utilization: share of the workers' recent time that batches took; None without a worker, or a batch.
-        scaling: None where the number of workers is fixed.
+        scaling: None where the number of workers is fixed, and if there are several services.
+        services: their states; what comes before sums them up.
         settings_change: None if no reload has changed a setting.
     """
 
@@ -239,5 +265,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     utilization: float | None
     scaling: Scaling | None
     settings_change: SettingsChange | None
+    services: list[Service]
     workers: list[Worker]
     apis: list[Api]

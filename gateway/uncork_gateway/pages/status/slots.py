@@ -17,10 +17,13 @@ from uncork_gateway.pages.status.formatting import (
 )
 
 
-def describe_slots(slots: Sequence[BackendSlot], running: Sequence[RunningBatch]) -> list[document.Worker]:
+def describe_slots(
+    service: str, slots: Sequence[BackendSlot], running: Sequence[RunningBatch]
+) -> list[document.Worker]:
     batches = {batch.worker: batch for batch in running}
     return [
         document.Worker(
+            service=service,
             index=slot.index,
             pid=slot.pid,
             host=slot.host or None,

@@ -1,284 +1,112 @@
 """Builds the document of ``/status`` on request."""
 
-import asyncio
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from uncork_dispatcher import ApiStats, WorkStats
-from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status import document
-from uncork_gateway.pages.status.advise import advise
-from uncork_gateway.pages.status.explain import sentence, waits_for
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.pages.status.formatting import Names
-from uncork_gateway.pages.status.reasons import why_refused, why_this_size
-from uncork_gateway.pages.status.slots import describe_slots, overall
-from uncork_gateway.telemetry.recent import WINDOW_S, Recent
-from uncork_gateway.telemetry.recorder import Recorder
+from uncork_gateway.pages.status.formatting import are
+from uncork_gateway.pages.status.service_status import Described, ServiceStatus
+from uncork_gateway.telemetry.finished_batches import FinishedBatches
+from uncork_gateway.telemetry.recent import WINDOW_S
 from uncork_gateway.version import VERSION
 
-
-class ServedApi(NamedTuple):
-    """An API's own route, if it has one, and whether it defines a cost and streams."""
-
-    route: str | None = None
-    weighs: bool = False
-    streams: bool = False
+# The worst comes first.
+_BY_SEVERITY: Sequence[document.State] = ("not_ready", "failing", "starting", "degraded", "ready")
 
 
 class Lifecycle(Protocol):
-    """The state of a front end; ``ready`` is set when the first batch can run."""
+    """The state of a front end."""
 
     draining: bool
     settings_change: document.SettingsChange | None
-    ready: asyncio.Event
 
-
-class StatusSource(Protocol):
-    """A service, or the servers behind a proxy."""
-
-    @property
-    def any_ready(self) -> bool:
-        """Whether a worker or server can run a batch."""
-
-    @property
-    def not_ready_reason(self) -> str: ...
-
-    @property
     def server(self) -> str | None:
-        """The name of the service; None until it is known."""
-
-    @property
-    def restarts(self) -> int:
-        """The number of workers that were restarted."""
-
-    def failure(self, api: str) -> document.Failure | None:
-        """Return the last exception that the handler of an API raised; None if unknown."""
-
-    def served_apis(self) -> Mapping[str, ServedApi]: ...
-
-    def slots(self) -> Sequence[BackendSlot]:
-        """Return the slots, including those that are not ready."""
-
-    def scaling(self) -> document.Scaling | None:
-        """Return why there are as many workers as there are; None where their number is fixed."""
-
-
-class Dispatching(Protocol):
-    """The part of a dispatcher that the status reads."""
-
-    def stats(self) -> list[ApiStats]: ...
-
-    def work(self) -> WorkStats: ...
+        """Return the name of what is served; None until it is known."""
 
 
 class StatusBuilder:
     """Builds the status of a front end.
 
     Args:
-        names: the names of its parts.
-        has_goal: whether there is a latency goal.
-        clock: monotonic seconds, the clock of dispatcher and recorder.
+        services: returns those behind it; a proxy's servers are one.
+        batches: the finished batches of all of them.
+        clock: monotonic seconds.
         wall_clock: seconds since 1970.
     """
 
     def __init__(
         self,
         front: Lifecycle,
-        source: StatusSource,
+        services: Callable[[], Sequence[ServiceStatus]],
+        batches: FinishedBatches,
         *,
-        dispatcher: Dispatching,
-        recorder: Recorder,
-        names: Names,
-        has_goal: bool = True,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._front = front
-        self._source = source
-        self._dispatcher = dispatcher
-        self._recorder = recorder
-        self._names = names
-        self._has_goal = has_goal
+        self._services = services
         self._clock = clock
         self._wall_clock = wall_clock
         self._made = clock()
-        self.batches_after = recorder.batches_after
+        self.batches_after = batches.after
 
     def status(self) -> document.Status:
-        """Return the current document. State is read once, so that all figures agree."""
-        source, work, now = self._source, self._dispatcher.work(), self._clock()
-        epoch_s, slots = self._wall_clock(), source.slots()
-        found = list(self._figures(work, now, epoch_s))
-        apis = [_api(*each, self._names) for each in found]
-        state = self._state(apis)
+        """Return the current document."""
+        described = [service.describe(draining=self._front.draining) for service in self._services()]
+        services = [one.service for one in described]
+        only = services[0] if len(services) == 1 else None
+        state = only.state if only else self._state(services)
         return document.Status(
             version=VERSION,
-            server=source.server,
-            time=epoch_s,
-            uptime_s=now - self._made,
+            server=self._front.server(),
+            time=self._wall_clock(),
+            uptime_s=self._clock() - self._made,
             window_s=WINDOW_S,
             state=state,
-            sentence=overall(state, source.not_ready_reason, slots, apis, self._names),
-            restarts=source.restarts,
-            utilization=_utilization([figures.recent for figures, *_ in found], work),
-            scaling=source.scaling(),
+            sentence=only.sentence if only else _sentence(state, services),
+            restarts=sum(one.restarts for one in services),
+            utilization=only.utilization if only else _utilization(described),
+            scaling=only.scaling if only else None,
             settings_change=self._front.settings_change,
-            workers=describe_slots(slots, work.running),
-            apis=apis,
+            services=services,
+            workers=[worker for one in described for worker in one.workers],
+            apis=[api for one in described for api in one.apis],
         )
 
-    def figures(self, most: int) -> list[Figures]:
-        """Return the figures of the first ``most`` APIs, without the share of other APIs: a cheap look."""
-        work, now = self._dispatcher.work(), self._clock()
-        stats = {one.name: one for one in self._dispatcher.stats()}
-        names = islice((name for name in self._source.served_apis() if name in stats), most)
-        return [
-            Figures(
-                stats=stats[name],
-                recent=self._recorder.recent(name, now),
-                work=work,
-                goal_s=self._goal_s(stats[name]),
-            )
-            for name in names
-        ]
+    def figures(self, most: int) -> dict[str, Figures]:
+        """Return the figures of the first ``most`` APIs by id, without the share of others: a cheap look."""
+        found: dict[str, Figures] = {}
+        for service in self._services():
+            found |= service.figures(most - len(found))
+        return found
 
-    def _goal_s(self, stats: ApiStats) -> float | None:
-        return stats.rules.goal_s if self._has_goal else None
-
-    def _state(self, apis: Sequence[document.Api]) -> document.State:
+    def _state(self, services: Sequence[document.Service]) -> document.State:
         if self._front.draining:
             return "draining"
-        if not self._source.any_ready:
-            return "not_ready" if self._front.ready.is_set() else "starting"
-        states = {api.state for api in apis}
-        return "failing" if "failing" in states else "degraded" if "degraded" in states else "ready"
-
-    def _figures(
-        self, work: WorkStats, now: float, epoch_s: float
-    ) -> Iterator[tuple[Figures, ServedApi, document.Failure | None]]:
-        """Yield for each API its figures, the API as it is served, and its handler's last exception."""
-        source, stats = self._source, {one.name: one for one in self._dispatcher.stats()}
-        recent = {name: self._recorder.recent(name, now) for name in stats}
-        for name, served in source.served_apis().items():
-            if name not in stats:
-                continue
-            others = _shares_of_others(name, recent, workers=work.workers)
-            failure = source.failure(name)
-            is_recent = failure is not None and failure.last >= epoch_s - recent[name].seconds
-            figures = Figures(
-                stats=stats[name],
-                recent=recent[name],
-                work=work,
-                goal_s=self._goal_s(stats[name]),
-                weighs=served.weighs,
-                streams=served.streams,
-                others_share=min(1.0, sum(others.values())),
-                busiest_other=max(others, key=lambda other: others[other], default=None),
-                draining=self._front.draining,
-                not_ready_reason=source.not_ready_reason,
-                failure=failure if is_recent else None,
-            )
-            yield figures, served, failure
+        states = {service.state for service in services}
+        return next((state for state in _BY_SEVERITY if state in states), "not_ready")
 
 
-def _shares_of_others(name: str, recent: Mapping[str, Recent], *, workers: int) -> dict[str, float]:
-    """Return the shares of the workers' time that other APIs took.
-
-    Each is a share of the longer window: an API that began a second ago has not used the last thirty.
-    """
-    return {
-        other: one.counts.batch_duration.sum / (max(recent[name].seconds, one.seconds) * workers)
-        for other, one in recent.items()
-        if other != name and one.batches and one.seconds > 0 and workers
-    }
-
-
-def _utilization(recent: Sequence[Recent], work: WorkStats) -> float | None:
-    """Return the share of the workers' time that batches took in the longest window, or have taken so far."""
-    seconds = max((one.seconds for one in recent), default=0.0)
-    if not work.workers or seconds <= 0:
-        return None
-    taken = sum(one.counts.batch_duration.sum for one in recent)
-    taken += sum(min(batch.running_s, seconds) for batch in work.running)
-    return min(1.0, taken / (work.workers * seconds))
+def _sentence(state: document.State, services: Sequence[document.Service]) -> str:
+    """Describe several services, or none."""
+    if not services:
+        return "No service is served."
+    if state == "draining":
+        return services[0].sentence
+    told = [f"{one.name}: {one.sentence}" for one in services if one.state != "ready"]
+    ready = len(services) - sum(one.state in ("starting", "not_ready") for one in services)
+    of_all = f"All {len(services)}" if ready == len(services) else f"{ready} of {len(services)}"
+    return " ".join([f"{of_all} services {are(ready)} ready.", *told])
 
 
-def _api(figures: Figures, served: ServedApi, failure: document.Failure | None, names: Names) -> document.Api:
-    stats, recent, counts = figures.stats, figures.recent, figures.recent.counts
-    return document.Api(
-        name=stats.name,
-        route=served.route,
-        streams=served.streams,
-        counts="cost" if served.weighs else "rows",
-        policy=stats.rules.policy,
-        goal_ms=None if figures.goal_s is None else figures.goal_s * 1000,
-        max_batch_rows=figures.cap,
-        state=figures.state,
-        sentence=sentence(figures, names),
-        waits_for=waits_for(figures, names),
-        why_this_size=why_this_size(figures, names),
-        why_refused=why_refused(figures, names),
-        limited_by=figures.limited_by,
-        advice=advise(figures, names),
-        window_s=recent.seconds,
-        too_few_requests=recent.is_few,
-        answered=recent.answered,
-        errors=_by_status(counts.errors),
-        error_share=recent.error_share if recent.answered else None,
-        refused=recent.refused,
-        refused_share=recent.refused_share if recent.answered else None,
-        failure=failure,
-        requests=_by_status(counts.statuses),
-        protocols={name: some.total() for name, some in counts.statuses_by_protocol.items() if some},
-        releases=dict(counts.releases),
-        sheds=dict(counts.sheds),
-        rate_rows=None if recent.is_few else recent.rate,
-        capacity_rows=figures.capacity,
-        capacity_is_least=figures.capacity_is_least,
-        balanced_rows=figures.balanced_rows,
-        estimate=_estimate(figures),
-        mean_batch_rows=None if recent.is_few or not recent.batches else recent.mean_rows,
-        latency=_latency(recent),
-        shares=_shares(recent),
-        queued_requests=stats.queued_requests,
-        queued_rows=stats.queued_rows,
-        queued_bytes=stats.queued_bytes,
-        oldest_ms=stats.oldest_s * 1000,
-    )
-
-
-def _by_status(counts: Counter[int]) -> dict[str, int]:
-    return {str(status): count for status, count in sorted(counts.items())}
-
-
-def _estimate(figures: Figures) -> document.Estimate | None:
-    estimate, known = figures.estimate, figures.stats.known_rows
-    if estimate is None or known is None:
-        return None
-    return document.Estimate(
-        intercept_ms=estimate.intercept_s * 1000,
-        slope_ms=estimate.slope_s * 1000,
-        spread=estimate.spread,
-        rows=known,
-    )
-
-
-def _latency(recent: Recent) -> document.Latency | None:
-    if recent.is_few:
-        return None
-    p50, p95, p99 = (recent.counts.duration.quantile(share) * 1000 for share in (0.5, 0.95, 0.99))
-    return document.Latency(p50_ms=p50, p95_ms=p95, p99_ms=p99)
-
-
-def _shares(recent: Recent) -> document.TimeShares | None:
-    if recent.is_few or not recent.counts.ran:
-        return None
-    return document.TimeShares(
-        queue_ms=recent.queue_s * 1000,
-        batch_ms=recent.run_s * 1000,
-        transport_ms=recent.transport_s * 1000,
-    )
+def _utilization(described: Sequence[Described]) -> float | None:
+    """Return the mean of the services, by their workers; None if it is unknown for all."""
+    known = [
+        (one.service.utilization, len(one.workers))
+        for one in described
+        if one.service.utilization is not None
+    ]
+    workers = sum(count for _, count in known)
+    return sum(share * count for share, count in known) / workers if workers else None

@@ -1,35 +1,36 @@
-"""The gateway of a service: front end, APIs, worker pool."""
+"""A service of a gateway: its APIs, worker pool and dispatcher."""
 
 from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from prometheus_client import Counter, Gauge
 
 from uncork_dispatcher import BatchResult, Job, OnBatchEnd, WorkerLost
-from uncork_gateway.apis import Apis, GatewaySettings
+from uncork_gateway.apis import Apis, GatewaySettings, Prepared
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.backends.worker_connection import WorkerState
 from uncork_gateway.backends.worker_failures import WorkerStartup
 from uncork_gateway.backends.worker_listener import WorkerListener, WorkerPort
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.backends.worker_replies import Executed
+from uncork_gateway.batching import Batching
+from uncork_gateway.catalogue import Catalogue
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.front_end import FrontEnd
-from uncork_gateway.pages.models.metadata import Model
-from uncork_gateway.pages.service import ServicePages
 from uncork_gateway.pages.status import document
 from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.failures import Failures
 from uncork_gateway.pages.status.formatting import SERVICE
 from uncork_gateway.pages.status.scaling import describe_scaling
-from uncork_gateway.pages.status.status_builder import ServedApi
+from uncork_gateway.pages.status.service_status import ServedApi
 from uncork_gateway.remote_workers import RemoteWorkers
 from uncork_gateway.requests.batch_frames import from_frame, to_frame
 from uncork_gateway.scaling import Scaling, Workers
@@ -39,33 +40,60 @@ from uncork_workers.wire.schema import ServiceDescription
 log = logging.getLogger("uncork.gateway")
 
 
-class Gateway:
-    """A service behind its front end. Make it inside a running event loop.
+class Change(NamedTuple):
+    """Other settings of a service; without ``prepared``, it is not described yet."""
+
+    settings: GatewaySettings
+    prepared: Prepared | None
+
+
+class ServedService:
+    """A service behind a gateway's front end. Make it inside a running event loop.
 
     Args:
-        settings: the settings of the front end and the APIs.
-        supervisor: the supervisor's methods that the gateway calls.
+        front_end: shows it, once it has been added there.
+        catalogue: takes its routes and models.
+        settings: those of the front end, and its own.
+        supervisor: the supervisor's methods that it calls.
+        name: the name that it is served under; None: that of its class, in lower case. With a name, the
+            ids of its APIs begin with it.
     """
 
     not_ready = "no worker is ready"
 
-    def __init__(self, settings: GatewaySettings, supervisor: SupervisorActions) -> None:
+    def __init__(
+        self,
+        front_end: FrontEnd,
+        catalogue: Catalogue,
+        settings: GatewaySettings,
+        supervisor: SupervisorActions,
+        *,
+        name: str | None = None,
+    ) -> None:
         self._supervisor = supervisor
         self._traces = settings.traces
         self._failures = Failures(show_messages=settings.admin)
-        self.front_end = FrontEnd(
-            settings, self, self, names=SERVICE, index_of=lambda worker: self._pool.index_of(worker)
+        self.batching = Batching(
+            self,
+            self,
+            name=name or "",
+            prefix="" if name is None else f"{name}/",
+            batches=front_end.batches,
+            traces=settings.traces,
+            names=SERVICE,
+            index_of=lambda worker: self._pool.index_of(worker),
         )
-        self._apis = Apis(self.front_end)
-        if settings.grpc:
-            self._apis.serve_grpc(self)
-        self.events = WorkerEvents(self.front_end, self._apis, supervisor, settings)
+        self._apis = Apis(
+            self.batching, catalogue, name=name, unready=lambda: front_end.unready(self.batching.name)
+        )
+        self.events = WorkerEvents(
+            self.batching, self._apis, supervisor, settings, readiness_changed=front_end.readiness_changed
+        )
         self._pool = WorkerPool(self.events, reserved=settings.workers)
         self._remote = RemoteWorkers(self._pool, self._apis, self.events)
         self.events.on_joining_changed = self._remote.reconsider
         self._listener: WorkerListener | None = None
         self._scaling: Scaling | None = None
-        self.front_end.mount(ServicePages(self.front_end, self).pages)
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
         """Accept workers on a Unix socket; those on a ``standby`` socket wait for :meth:`take_over`."""
@@ -77,8 +105,9 @@ class Gateway:
             "uncork_worker_connections_refused",
             "Connections to the worker port that were refused, by reason.",
             ["reason"],
-            registry=self.front_end.metrics.registry,
+            registry=None,
         )
+        self.batching.collectors.append(refused)
         self._listener = WorkerListener(
             self._pool,
             port,
@@ -111,7 +140,7 @@ class Gateway:
             return Workers(ready, ready if target is None else target())
 
         scaling = Scaling(
-            self.front_end.dispatcher,
+            self.batching.dispatcher,
             apis=lambda: self._apis.in_force,
             workers=workers,
             resize=resize,
@@ -119,30 +148,33 @@ class Gateway:
             most=most,
         )
         self._scaling = scaling
-        registry = self.front_end.metrics.registry
-        wanted = Gauge("uncork_workers_wanted", "Workers that the traffic needs.", registry=registry)
+        wanted = Gauge("uncork_workers_wanted", "Workers that the traffic needs.", registry=None)
         wanted.set_function(lambda: scaling.wanted)
+        self.batching.collectors.append(wanted)
         return scaling
 
     async def attach(self, connected: socket.socket) -> None:
         """Accept a worker on a socket that is connected already."""
         await self._pool.attach(connected)
 
-    def change(self, settings: GatewaySettings) -> None:
-        """Put other settings in force, at once and for queued requests too; workers stay.
-
-        What :meth:`FrontEnd.change` cannot change stays as it was.
+    def prepare(self, settings: GatewaySettings) -> Change:
+        """Return what puts other settings in force, at once and for queued requests too; workers stay.
 
         Raises:
-            ValueError: if the service cannot be served with them; nothing has changed then.
+            ValueError: if the service cannot be served with them.
         """
-        if self.service is not None:
-            self.events.serve(self.service, settings, same_code=True)
-        self._changed(settings)
+        service = self.service
+        prepared = None if service is None else self._apis.prepare(service, settings, same_code=True)
+        return Change(settings, prepared)
+
+    def change(self, change: Change) -> None:
+        """Put other settings in force; this cannot fail."""
+        if change.prepared is not None:
+            self.events.put_in_force(change.prepared)
+        self._changed(change.settings)
 
     def _changed(self, settings: GatewaySettings) -> None:
         self.events.settings = settings
-        self.front_end.change(settings)
         self._pool.reserve(settings.workers)
         if self._listener is not None:
             self._listener.change(settings.overrides, settings.warmup_seconds)
@@ -152,7 +184,7 @@ class Gateway:
         """Let standby processes replace the workers of the same indexes, and put their service in force.
 
         The old workers get no more batches and exit after the current one. Returns the processes of those
-        that were ready. All settings change with the workers, if others are given; see :meth:`change`.
+        that were ready. Its settings change with the workers, if others are given.
 
         Raises:
             ValueError: if one of the new workers has gone, they differ in what they serve from each other or
@@ -181,7 +213,6 @@ class Gateway:
         if self._listener is not None:
             self._listener.close()
         await self._pool.close()
-        self.front_end.close()
 
     # The dispatcher's runner
 
@@ -191,7 +222,7 @@ class Gateway:
         if api is None or api.streams != (sink is not None):
             message = "this API was removed while the request was queued"
             raise Unavailable(message, reason="api_removed", retry_after_s=1)
-        batch_id = self.front_end.batch_headers.id_of(start.batch)
+        batch_id = self.batching.batch_headers.id_of(start.batch)
         trace = None if self._traces is None else self._traces.begin_batch(batch_id, job)
         batch, bodies = to_frame(job, api.settings, batch_id=batch_id, trace=trace)
         on_piece = None if sink is None else sink.piece
@@ -217,10 +248,6 @@ class Gateway:
 
     # What startup and reload show
 
-    @property
-    def draining(self) -> bool:
-        return self.front_end.draining
-
     def starts(self) -> dict[int, WorkerStartup]:
         """Return the startup stage of each worker that has imported its code and is not ready, by index."""
         return self.events.failures.starts()
@@ -238,10 +265,6 @@ class Gateway:
     @property
     def server(self) -> str | None:
         return None if self.service is None else self.service.name
-
-    @property
-    def models(self) -> Mapping[str, Model]:
-        return self._apis.models
 
     @property
     def restarts(self) -> int:
@@ -280,7 +303,7 @@ class Gateway:
         scaling = self._scaling
         if scaling is None or scaling.least == scaling.most or scaling.decision is None:
             return None
-        startup_s = self.front_end.dispatcher.startup_s
+        startup_s = self.batching.dispatcher.startup_s
         return describe_scaling(scaling.decision, least=scaling.least, most=scaling.most, startup_s=startup_s)
 
     def worker_states(self) -> list[WorkerState]:

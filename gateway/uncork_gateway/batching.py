@@ -1,0 +1,123 @@
+"""How the requests of one service, or of the servers behind a proxy, are batched and observed."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from prometheus_client.registry import Collector
+
+from uncork_dispatcher import AsyncDispatcher, Observer, Runner
+from uncork_gateway.interfaces import Tracing
+from uncork_gateway.pages.status.formatting import Names
+from uncork_gateway.pages.status.service_status import ServiceStatus, StatusSource
+from uncork_gateway.requests.batch_headers import BatchHeaders
+from uncork_gateway.telemetry.access_log import batch_observers
+from uncork_gateway.telemetry.finished_batches import FinishedBatches
+from uncork_gateway.telemetry.live_state import LiveState
+from uncork_gateway.telemetry.metrics import Metrics
+from uncork_gateway.telemetry.recorder import Recorder
+
+
+class Served(StatusSource, Protocol):
+    """A service, or the servers behind the proxy."""
+
+    @property
+    def not_ready(self) -> str:
+        """What is missing while nothing can be executed: ``not_ready_reason`` without the reason."""
+        ...
+
+    def worker_states(self) -> Sequence[str]:
+        """Return the state of each worker, or of each call that a server may run."""
+        ...
+
+    def serves(self, api: str) -> bool:
+        """Return whether the dispatcher's API is in force, and not only has requests left."""
+        ...
+
+    def expire(self) -> None:
+        """Forget APIs that are no longer served; called before metrics are read."""
+
+
+class Batching:
+    """The dispatcher of a service, or of a proxy's servers, and all that observes it.
+
+    Make it inside a running event loop.
+
+    Args:
+        served: the service or the servers, as the pages show them.
+        runner: executes the batches.
+        name: of the service; empty in a proxy, and as long as it is unknown.
+        prefix: of the ids of its APIs, where there may be several services.
+        batches: the finished batches of all services.
+        traces: creates spans for batches, if given.
+        names: the words of the status pages.
+        has_goal: whether there is a latency goal.
+        index_of: returns the index of a worker, given its number.
+
+    Attributes:
+        ready: set when the first batch can run.
+        collectors: collect the metrics, without a label for the service.
+    """
+
+    def __init__(
+        self,
+        served: Served,
+        runner: Runner[Any, Any],
+        *,
+        name: str = "",
+        prefix: str = "",
+        batches: FinishedBatches,
+        traces: Tracing | None,
+        names: Names,
+        has_goal: bool = True,
+        index_of: Callable[[int], int] = lambda worker: worker,
+    ) -> None:
+        self.served = served
+        self.name = name
+        self.prefix = prefix
+        self.ready = asyncio.Event()
+        self.batch_headers = BatchHeaders(secrets.token_hex(4))
+        self.metrics = Metrics()
+        self._recorder = Recorder(
+            self.metrics,
+            sample=lambda api: self.dispatcher.sample(api),
+            index_of=index_of,
+            batches=batches,
+            prefix=prefix,
+        )
+        observers: list[Observer] = [self._recorder, self.metrics, *batch_observers(self.batch_headers.id_of)]
+        if traces is not None:
+            observers.append(traces)
+        self.dispatcher: AsyncDispatcher[Any, Any] = AsyncDispatcher(runner, observers=observers)
+        self.status = ServiceStatus(
+            served,
+            name=lambda: self.name,
+            prefix=prefix,
+            ready=self.ready,
+            dispatcher=self.dispatcher,
+            recorder=self._recorder,
+            names=names,
+            has_goal=has_goal,
+        )
+        self.collectors: list[Collector] = [self.metrics, _gauges(self.dispatcher, served, has_goal=has_goal)]
+
+    def forget_api(self, name: str) -> bool:
+        """Drop an API's queue, estimate, counts and history; returns False while it has requests."""
+        if not self.dispatcher.remove_api(name):
+            return False
+        self.metrics.forget(name)
+        self._recorder.forget(name)
+        return True
+
+
+def _gauges(dispatcher: AsyncDispatcher[Any, Any], served: Served, *, has_goal: bool) -> LiveState:
+    return LiveState(
+        apis=lambda: [api for api in dispatcher.stats() if served.serves(api.name)],
+        workers=served.worker_states,
+        restarts=lambda: served.restarts,
+        startup_s=lambda: dispatcher.startup_s,
+        has_goal=has_goal,
+    )

@@ -1,0 +1,106 @@
+"""What the services of a gateway offer to clients: routes and models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from uncork_gateway.connection.route_table import RouteTable
+from uncork_gateway.pages.models.metadata import Model
+from uncork_gateway.requests.api_route import ApiRoute
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
+
+if TYPE_CHECKING:
+    from uncork_gateway.grpc.apis import ServedModel
+    from uncork_gateway.grpc.service import GrpcService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What one service offers.
+
+    Attributes:
+        service: with the overrides.
+        own: the routes of its APIs, by path.
+        by_name: the routes below ``/<service>/``, by path.
+        models: by name, and ``of_models``: their routes by path.
+        over_grpc: the models that gRPC clients see; empty if there are none.
+        prefix: of the ids of its APIs.
+    """
+
+    service: ServiceDescription
+    own: Mapping[str, ApiRoute]
+    by_name: Mapping[str, ApiRoute]
+    models: Mapping[str, Model]
+    of_models: Mapping[str, ApiRoute]
+    over_grpc: Mapping[str, ServedModel] = field(default_factory=dict)
+    prefix: str = ""
+
+    def id_of(self, api: ApiDescription) -> str:
+        """Return the id of an API on the pages."""
+        return self.prefix + api.name
+
+    @property
+    def routes(self) -> dict[str, ApiRoute]:
+        """All routes by path; where two have one path, that of the author counts."""
+        return {**self.by_name, **self.own, **self.of_models}
+
+
+class Catalogue:
+    """The offers of all services; no two of them have a route in common.
+
+    Attributes:
+        offers: by the name of the service.
+        models: of all services, by name; another mapping after each change.
+        grpc: serves the models to gRPC clients; None if there are none.
+    """
+
+    def __init__(self, routes: RouteTable) -> None:
+        self._routes = routes
+        self.offers: dict[str, Offer] = {}
+        self.models: Mapping[str, Model] = {}
+        self.grpc: GrpcService | None = None
+
+    def check(self, name: str, offer: Offer) -> None:
+        """Check that an offer can stand beside those of the other services.
+
+        Raises:
+            ValueError: if two have a route in common.
+        """
+        for other, theirs in self.offers.items():
+            if other == name:
+                continue
+            for path in offer.own:
+                if path in theirs.own:
+                    raise ValueError(
+                        f"the services {other} and {name} both serve POST {path}; set own_routes = false for "
+                        f"one of them, so that its APIs are served below /{other}/ or /{name}/ only, or "
+                        "change route= in its code"
+                    )
+            for mine, its, owner in ((offer.own, theirs.by_name, other), (theirs.own, offer.by_name, name)):
+                for path in mine.keys() & its.keys():
+                    raise ValueError(
+                        f"an API has the route {path}, which belongs to the service {owner}; change route= "
+                        "in its code"
+                    )
+
+    def put(self, name: str, offer: Offer) -> None:
+        """Serve an offer from now on, in place of the service's former one."""
+        self.offers[name] = offer
+        self._changed()
+
+    def remove(self, name: str) -> None:
+        """Serve a service no longer; requests that have begun keep their routes."""
+        if self.offers.pop(name, None) is not None:
+            self._changed()
+
+    def _changed(self) -> None:
+        offers = self.offers.values()
+        # Pages list them in this order.
+        own = {path: route for offer in offers for path, route in offer.own.items()}
+        others = {path: route for offer in offers for path, route in offer.routes.items()}
+        self._routes.replace({path.encode(): route for path, route in {**own, **others}.items()})
+        self.models = {name: model for offer in offers for name, model in offer.models.items()}
+        if self.grpc is not None:
+            self.grpc.put_in_force({name: one for offer in offers for name, one in offer.over_grpc.items()})

@@ -1,0 +1,74 @@
+"""The gateway: services behind one front end."""
+
+from __future__ import annotations
+
+from uncork_gateway.apis import GatewaySettings
+from uncork_gateway.catalogue import Catalogue
+from uncork_gateway.front_end import FrontEnd
+from uncork_gateway.pages.service import ServicePages
+from uncork_gateway.served_service import ServedService
+from uncork_gateway.settings import ServerSettings
+from uncork_gateway.worker_events import SupervisorActions
+
+
+class Gateway:
+    """Services behind one front end. Make it inside a running event loop.
+
+    Args:
+        settings: those of the front end.
+
+    Attributes:
+        services: in the order in which they were added.
+    """
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.front_end = FrontEnd(settings)
+        self.catalogue = Catalogue(self.front_end.routes)
+        self.services: list[ServedService] = []
+        if settings.grpc:
+            from uncork_gateway.grpc.service import GrpcService  # needs an extra
+
+            self.catalogue.grpc = GrpcService(self.front_end, missing=self.missing)
+        self.front_end.mount(ServicePages(self.front_end, self).pages)
+
+    def add(
+        self, settings: GatewaySettings, supervisor: SupervisorActions, *, name: str | None = None
+    ) -> ServedService:
+        """Serve a service too, as soon as a worker has described it.
+
+        Args:
+            settings: those of the front end, and its own.
+            supervisor: the methods of its supervisor.
+            name: see :class:`ServedService`; each of several services needs one.
+        """
+        service = ServedService(self.front_end, self.catalogue, settings, supervisor, name=name)
+        self.services.append(service)
+        self.front_end.add(service.batching)
+        return service
+
+    async def remove(self, service: ServedService) -> None:
+        """Serve a service no longer: answer what it has accepted, and disconnect its workers."""
+        self.services.remove(service)
+        self.catalogue.remove(service.batching.name)
+        await service.batching.dispatcher.drain()
+        await service.close()
+        self.front_end.remove(service.batching)
+
+    def change(self, settings: ServerSettings) -> None:
+        """Put other settings of the front end in force; see :meth:`FrontEnd.change`."""
+        self.front_end.change(settings)
+        if self.catalogue.grpc is not None:
+            self.catalogue.grpc.change(fair_by=settings.fair_by)
+
+    async def close(self) -> None:
+        """Disconnect the workers of all services, and stop."""
+        for service in self.services:
+            await service.close()
+        self.front_end.close()
+
+    def missing(self) -> str:
+        """Return why some services are not described yet; empty once each is."""
+        missing = {one.batching.name: one.not_ready_reason for one in self.services if one.service is None}
+        if len(self.services) == 1:
+            return "".join(missing.values())
+        return "; ".join(f"{name}: {reason}" for name, reason in missing.items())

@@ -1,0 +1,75 @@
+"""All metrics of a process in Prometheus's text format."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from prometheus_client import (
+    CollectorRegistry,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import InfoMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from uncork_gateway.version import VERSION
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+class Measured(Protocol):
+    """What has metrics of its own.
+
+    Attributes:
+        name: the value of their label ``service``; without a name, they have no such label.
+    """
+
+    name: str
+
+    @property
+    def collectors(self) -> Sequence[Collector]:
+        """Collect the metrics, without that label."""
+        ...
+
+
+class Exposition(Collector):
+    """The metrics of this process, and those of each service in it.
+
+    Attributes:
+        registry: collects all of them.
+    """
+
+    def __init__(self) -> None:
+        self._services: list[Measured] = []
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self.registry)
+
+    def add(self, service: Measured) -> None:
+        """Expose the metrics of a service too."""
+        self._services.append(service)
+
+    def remove(self, service: Measured) -> None:
+        """Expose the metrics of a service no longer."""
+        self._services.remove(service)
+
+    def render(self) -> bytes:
+        """Return all metrics in Prometheus's text format."""
+        return generate_latest(self.registry)
+
+    def collect(self) -> Iterable[Metric]:
+        yield InfoMetricFamily("uncork_build", "Version of the gateway.", {"version": VERSION})
+        # A name may be exposed once only, with the samples of all services.
+        merged: dict[str, Metric] = {}
+        for service in self._services:
+            label = {"service": service.name} if service.name else {}
+            for collector in service.collectors:
+                for metric in collector.collect():
+                    whole = merged.setdefault(
+                        metric.name, Metric(metric.name, metric.documentation, metric.type)
+                    )
+                    whole.samples += [one._replace(labels={**label, **one.labels}) for one in metric.samples]
+        yield from merged.values()
