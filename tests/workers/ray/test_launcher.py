@@ -13,7 +13,8 @@ from uncork_workers.ray.code_shipping import Packer
 from uncork_workers.ray.connection import RayUnusable
 from uncork_workers.ray.launcher import RayWorkers
 from uncork_workers.ray.messages import Attach, Ended, Kill, Launch, Refused, Started, Waiting
-from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor
+from uncork_workers.supervision.standbys import ReplacementFailed
+from uncork_workers.supervision.supervisor import Supervisor
 from uncork_workers.wire.handshake import launch_token
 
 NEEDS = {"CPU": 1.0, "GPU": 0.0}

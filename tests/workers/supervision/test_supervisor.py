@@ -14,7 +14,7 @@ import uvloop
 
 from tests.workers.supervision.crowd import PATIENCE_S, SERVICE, crowd, goes, left_in_peace
 from uncork_workers.supervision.processes import usable_cores
-from uncork_workers.supervision.supervisor import ReplacementFailed
+from uncork_workers.supervision.standbys import ReplacementFailed
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers.supervision.crowd import PATIENCE_S, SERVICE, crowd, goes, left_in_peace, only_alive
-from uncork_workers.supervision.supervisor import ReplacementFailed
+from uncork_workers.supervision.standbys import ReplacementFailed
 
 
 async def test_new_workers_take_over_together(tmp_path: Path) -> None:
@@ -202,6 +202,21 @@ async def test_hurry_ends_the_time_that_workers_are_given(tmp_path: Path) -> Non
         assert not worker.alive()
 
 
+async def test_standbys_that_do_not_take_over_are_killed(tmp_path: Path) -> None:
+    """The old workers stay, and can be replaced later."""
+    async with crowd(tmp_path, workers=2) as on:
+        before = await on.workers(2)
+        async with on.supervisor.replacing_all() as standbys:
+            processes = standbys.processes
+            assert standbys.launches == [process.launch for process in processes]
+        await asyncio.gather(*(process.ended for process in processes))
+
+        assert {one.launch for one in on.supervisor.current_workers()} == {
+            worker.launch for worker in before.values()
+        }
+        await on.supervisor.replace_all()
+
+
 async def test_workers_of_another_kind_take_over(tmp_path: Path) -> None:
     """The new start serves restarts too, but not before the takeover, and not if that fails."""
     async with crowd(tmp_path, workers=1) as on:
@@ -210,7 +225,8 @@ async def test_workers_of_another_kind_take_over(tmp_path: Path) -> None:
         other = on.processes.starter(replace(on.local, arguments=("--log-level", "error")))
         on.refusal = "the service is wrong"
         with pytest.raises(ReplacementFailed, match="the service is wrong"):
-            await on.supervisor.replace_all(start=other)
+            async with on.supervisor.replacing_all(start=other) as standbys:
+                standbys.take_over()
         await on.newcomers.get()
         [old] = on.supervisor.current_workers()
         on.supervisor.kill(old.launch)
@@ -224,7 +240,8 @@ async def test_workers_of_another_kind_take_over(tmp_path: Path) -> None:
             taken.append(set(launches))
             return set()
 
-        await on.supervisor.replace_all(start=other, take_over=take_over)
+        async with on.supervisor.replacing_all(start=other) as standbys:
+            standbys.take_over(take_over)
         new = await on.newcomers.get()
         assert (taken, on.took_over) == ([{new.launch}], [])
         assert "error" in command_of(new.hello.pid)

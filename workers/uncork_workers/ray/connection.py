@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from uncork_workers.ray.helper_process import HelperProcess
 from uncork_workers.ray.messages import Command, Connect, Connected, Event
-from uncork_workers.supervision.supervisor import backoff_s
+from uncork_workers.supervision.backoff import backoff_s
 
 log = logging.getLogger("uncork.gateway")
 

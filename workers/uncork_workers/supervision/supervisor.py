@@ -5,36 +5,21 @@ Replacement workers stand by. When all of them are ready they take over together
 if one fails, the old workers stay. Reloading replaces all workers this way, recycling a single one.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
-import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from uncork_workers.supervision.backoff import backoff_s
 from uncork_workers.supervision.launcher import Launcher, Starter, WorkerProcess
+from uncork_workers.supervision.standbys import ReplacementFailed, Standbys, TakeOver
 
-_JITTER = 0.25
 # A launcher that watches processes on this machine knows within milliseconds that one has ended.
 _NOTICED_S = 2.0
-
-TakeOver = Callable[[Collection[int]], Collection[int]]
-"""Switches to the processes of these launches; see :class:`Supervisor`."""
-
-
-def backoff_s(failures: int, *, first_s: float, longest_s: float) -> float:
-    """Return the delay after a number of failures in a row, in seconds.
-
-    It doubles with each failure, from ``first_s`` up to ``longest_s``, ±25 % at random so that workers do not
-    retry in step.
-    """
-    # The cap avoids an overflow: 2.0 ** 1100 raises.
-    mean_s = min(longest_s, first_s * 2.0 ** min(failures - 1, 30))
-    return mean_s * random.uniform(1 - _JITTER, 1 + _JITTER)
-
-
-class ReplacementFailed(Exception):
-    """The new workers could not take over, so the old ones stay. The message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +87,7 @@ class Supervisor:
         self._standby_changed = asyncio.Event()
         self._replacing = asyncio.Lock()
         self._replacing_all = 0
-        """The number of pending calls of :meth:`replace_all`."""
+        """The number of pending calls of :meth:`replacing_all`."""
         self.restarts = 0
 
     def start(self) -> None:
@@ -151,13 +136,25 @@ class Supervisor:
         """Return the running processes, without those that are being replaced or standing by."""
         return [handle.process for handle in self._handles.values() if handle.process is not None]
 
-    async def replace_all(self, *, start: Starter | None = None, take_over: TakeOver | None = None) -> None:
+    async def replace_all(self) -> None:
         """Replace all workers. Concurrent calls run one after the other.
 
+        Raises:
+            ReplacementFailed: see :meth:`replacing_all`.
+        """
+        async with self.replacing_all() as standbys:
+            standbys.take_over()
+
+    @asynccontextmanager
+    async def replacing_all(self, *, start: Starter | None = None) -> AsyncIterator[Standbys]:
+        """Start a standby for every worker, and give them once all are ready.
+
+        The block decides by :meth:`Standbys.take_over`; without it, they are killed at its end. Blocks run
+        one after the other.
+
         Args:
-            start: starts the new workers, and from their takeover on all others; by default what starts
-                them now. It must be of the launcher.
-            take_over: switches to them, instead of that of the supervisor.
+            start: starts them, and from their takeover on all others; by default what starts workers now. It
+                must be of the launcher.
 
         Raises:
             ReplacementFailed: if a new worker exited before all were ready, or they could not take over; the
@@ -171,21 +168,25 @@ class Supervisor:
         self._replacing_all += 1
         self._standby_changed.set()  # makes a pending replace() give way
         try:
-            async with self._replacing:
-                await self._replace(range(self.workers), lambda: False, start, take_over)
+            async with (
+                self._replacing,
+                self._standing_by(range(self.workers), lambda: False, start) as standbys,
+            ):
+                yield standbys
         finally:
             self._replacing_all -= 1
 
     async def replace(self, index: int) -> None:
-        """Replace one worker; gives way to :meth:`replace_all`.
+        """Replace one worker; gives way to :meth:`replacing_all`.
 
         Raises:
-            ReplacementFailed: as for :meth:`replace_all`.
+            ReplacementFailed: see :meth:`replacing_all`.
         """
         async with self._replacing:
             if index not in self._handles:
                 raise ReplacementFailed("the worker has been stopped")
-            await self._replace([index], lambda: self._replacing_all > 0)
+            async with self._standing_by([index], lambda: self._replacing_all > 0) as standbys:
+                standbys.take_over()
 
     def start_by(self, start: Starter) -> None:
         """Start workers in another way from now on; those that run stay. It must be of the launcher."""
@@ -212,29 +213,29 @@ class Supervisor:
                 self.kill(launch)
             await left
 
-    async def _replace(
-        self,
-        indexes: Sequence[int],
-        gives_way: Callable[[], bool],
-        start: Starter | None = None,
-        take_over: TakeOver | None = None,
-    ) -> None:
-        candidates: list[WorkerProcess] = []
+    @asynccontextmanager
+    async def _standing_by(
+        self, indexes: Sequence[int], gives_way: Callable[[], bool], start: Starter | None = None
+    ) -> AsyncIterator[Standbys]:
+        """Give standbys for these workers once they are ready; kill those that do not take over."""
+        standbys = Standbys(self._put_in_force, self._take_over, start or self._start)
         try:
             for index in indexes:
-                candidates.append(await (start or self._start)(index, standby=True))
-            await self._wait_until_ready(candidates, gives_way)
-            leaving = (take_over or self._take_over)([process.launch for process in candidates])
-        except BaseException as error:
-            for process in candidates:
-                self.kill(process.launch)
-            if isinstance(error, OSError | ValueError):
-                raise ReplacementFailed(str(error)) from error
-            raise
+                standbys.processes.append(await standbys.start(index, standby=True))
+            await self._wait_until_ready(standbys.processes, gives_way)
+            yield standbys
+        except (OSError, ValueError) as error:
+            raise ReplacementFailed(str(error)) from error
         finally:
             self._ready.clear()
-        self._start = start or self._start
-        for process in candidates:
+            if not standbys.in_force:
+                for process in standbys.processes:
+                    self.kill(process.launch)
+
+    def _put_in_force(self, standbys: Standbys, leaving: Collection[int]) -> None:
+        """Keep these processes alive, instead of those with the same indexes."""
+        self._start = standbys.start
+        for process in standbys.processes:
             old = self._handles[process.index]
             old.replaced.set()
             if old.process is not None and old.process.launch not in leaving:
