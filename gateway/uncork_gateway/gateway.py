@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from uncork_gateway.apis import GatewaySettings
 from uncork_gateway.catalogue import Catalogue
 from uncork_gateway.front_end import FrontEnd
@@ -46,13 +48,21 @@ class Gateway:
         self.front_end.add(service.batching)
         return service
 
-    async def remove(self, service: ServedService) -> None:
-        """Serve a service no longer: answer what it has accepted, and disconnect its workers."""
+    async def remove(self, service: ServedService, *, timeout_s: float | None = None) -> None:
+        """Serve a service no longer: answer what it has accepted, and disconnect its workers.
+
+        What is not answered after ``timeout_s`` is refused.
+        """
         self.services.remove(service)
         self.catalogue.remove(service.batching.name)
-        await service.batching.dispatcher.drain()
+        dispatcher = service.batching.dispatcher
+        draining = asyncio.create_task(dispatcher.drain())
+        await asyncio.wait([draining], timeout=timeout_s)
+        if not draining.done():
+            dispatcher.give_up()
         await service.close()
         self.front_end.remove(service.batching)
+        draining.cancel()
 
     def change(self, settings: ServerSettings) -> None:
         """Put other settings of the front end in force; see :meth:`FrontEnd.change`."""

@@ -41,9 +41,14 @@ log = logging.getLogger("uncork.gateway")
 
 
 class Change(NamedTuple):
-    """Other settings of a service; without ``prepared``, it is not described yet."""
+    """A change of a service that cannot fail any more.
 
-    settings: GatewaySettings
+    Attributes:
+        settings: None if they stay.
+        prepared: None if the APIs stay as they are, or are not described yet.
+    """
+
+    settings: GatewaySettings | None
     prepared: Prepared | None
 
 
@@ -171,7 +176,8 @@ class ServedService:
         """Put other settings in force; this cannot fail."""
         if change.prepared is not None:
             self.events.put_in_force(change.prepared)
-        self._changed(change.settings)
+        if change.settings is not None:
+            self._changed(change.settings)
 
     def _changed(self, settings: GatewaySettings) -> None:
         self.events.settings = settings
@@ -180,15 +186,14 @@ class ServedService:
             self._listener.change(settings.overrides, settings.warmup_seconds)
         self._remote.settings_changed()
 
-    def take_over(self, launches: Collection[int], settings: GatewaySettings | None = None) -> set[int]:
-        """Let standby processes replace the workers of the same indexes, and put their service in force.
-
-        The old workers get no more batches and exit after the current one. Returns the processes of those
-        that were ready. Its settings change with the workers, if others are given.
+    def prepare_take_over(
+        self, launches: Collection[int], settings: GatewaySettings | None = None
+    ) -> Change:
+        """Return what :meth:`take_over` needs, with other settings if they are given.
 
         Raises:
             ValueError: if one of the new workers has gone, they differ in what they serve from each other or
-                from workers that stay, or it cannot be served; nothing has changed then.
+                from workers that stay, or it cannot be served.
         """
         first, *rest = self._pool.standbys(launches)
         if any(service != first for service in rest):
@@ -196,9 +201,23 @@ class ServedService:
         are_all = not self._pool.any_left_by(launches)
         if first != self.service and not are_all:
             raise ValueError("the service has changed, so all workers must be reloaded together")
-        if are_all or settings is not None:
-            # Also for an unchanged description: new code may return other outputs, which are learned anew.
-            self.events.serve(first, settings)
+        if not are_all and settings is None:
+            return Change(None, None)
+        # Also for an unchanged description: new code may return other outputs, which are learned anew.
+        return Change(settings, self._apis.prepare(first, settings or self.events.settings))
+
+    def take_over(self, launches: Collection[int], change: Change | None = None) -> set[int]:
+        """Let standby processes replace the workers of the same indexes, and put their service in force.
+
+        The old workers get no more batches and exit after the current one. Returns the processes of those
+        that were ready.
+
+        Raises:
+            ValueError: see :meth:`prepare_take_over`; not if ``change`` is from there.
+        """
+        settings, prepared = change or self.prepare_take_over(launches)
+        if prepared is not None:
+            self.events.put_in_force(prepared)
         replaced = self._pool.take_over(launches)
         if settings is not None:
             self._changed(settings)

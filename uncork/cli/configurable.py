@@ -11,13 +11,13 @@ import typer
 from uncork.cli.command import expand_options
 from uncork.cli.proxy.options import ProxyOptions
 from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.server_options import ServerOptions
+from uncork.cli.serve.server_options import ServerOptions, ServiceValues
 from uncork.cli.usage import given, refusals
 from uncork.config.environment import read_environment, variable_of
 from uncork.config.errors import WrongUsage
 from uncork.config.file import read_file
 from uncork.config.names import CONFIG
-from uncork.config.sources import Configuration, Kind, Source
+from uncork.config.sources import Configuration, Kind, RawSetting, Source
 
 Options = TypeVar("Options", bound=ServerOptions)
 
@@ -62,19 +62,41 @@ def _configure(
         read_environment(environment, command, CONFIGURABLE),
     ]
     settings = layers[0].settings | layers[1].settings
-    in_force = {**values, CONFIG: Path(path) if path else None}
-    sources = {}
+    settings = {name: setting for name, setting in settings.items() if name not in flags}
+    given_flags = {str(one.name): one.opts[0] for one in context.command.params if str(one.name) in flags}
+    return options(
+        **{**values, CONFIG: Path(path) if path else None, **_values(settings, context)},
+        sources={
+            **{name: Source(Kind.FLAG, flag) for name, flag in given_flags.items()},
+            **{name: setting.source for name, setting in settings.items()},
+        },
+        api_overrides=[override for layer in layers for override in layer.overrides],
+        services={
+            name: ServiceValues(
+                _values(one.settings, context),
+                {key: setting.source for key, setting in one.settings.items()},
+                one.overrides,
+            )
+            for name, one in layers[0].services.items()
+        },
+        reread=partial(_configure, options, values, context, environment),
+    )
+
+
+def _values(settings: Mapping[str, RawSetting], context: typer.Context) -> dict[str, Any]:
+    """Return the values of settings, as the command line would give them.
+
+    Raises:
+        WrongUsage: if one is wrong.
+    """
+    values = {}
     for parameter in context.command.params:
-        name = str(parameter.name)
-        if name in flags:
-            sources[name] = Source(Kind.FLAG, parameter.opts[0])
-        elif (setting := settings.get(name)) is not None:
-            sources[name] = setting.source
-            try:
-                in_force[name] = parameter.process_value(context, setting.value)
-            except typer.BadParameter as error:
-                separator = "" if error.message.startswith("must be ") else ":"
-                raise WrongUsage(f"{setting.source.name}{separator} {error.message}") from None
-    overrides = [override for layer in layers for override in layer.overrides]
-    reread = partial(_configure, options, values, context, environment)
-    return options(**in_force, sources=sources, api_overrides=overrides, reread=reread)
+        setting = settings.get(str(parameter.name))
+        if setting is None:
+            continue
+        try:
+            values[str(parameter.name)] = parameter.process_value(context, setting.value)
+        except typer.BadParameter as error:
+            separator = "" if error.message.startswith("must be ") else ":"
+            raise WrongUsage(f"{setting.source.name}{separator} {error.message}") from None
+    return values

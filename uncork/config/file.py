@@ -1,22 +1,32 @@
 """``--config``: settings from a TOML file."""
 
+import inspect
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from uncork.config.deprecated import current_name
 from uncork.config.errors import WrongUsage
-from uncork.config.names import Commands, checked_override, other_command, settings_of
+from uncork.config.names import (
+    OF_SERVICES,
+    Commands,
+    check_service_name,
+    checked_override,
+    other_command,
+    settings_of,
+)
 from uncork.config.option_fields import kind_of
 from uncork.config.sources import Configuration, Kind, RawSetting, Source, suggestion
 from uncork_workers.wire.overrides import ARGUMENTS, Override
 
 _APIS = "api"
+_SERVICES = "services"
 _KINDS: dict[type, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "true or false"),
     int: ((int,), "a whole number"),
     float: ((int, float), "a number"),
-    list: ((list,), "a list of strings"),
+    list: ((list,), "a string or a list of strings"),
     str: ((str, int), "a string"),
 }
 
@@ -34,20 +44,69 @@ def read_file(path: Path, command: str, commands: Commands) -> Configuration:
     except (ValueError, RecursionError) as error:
         raise WrongUsage(f"--config: {path} is not valid TOML: {error}") from None
     apis = content.pop(_APIS, {})
+    services = content.pop(_SERVICES, {}) if command == "serve" else {}
     tables = {name: content.pop(name, {}) for name in commands}
     for name, table in tables.items():
         _require_table(table, f"{path}: {name}")
         _check_names(table, name, f"{path}: {name}.", commands)
     _check_names(content, command, f"{path}: ", commands)
-    known = settings_of(commands[command])
+    tables_of_command = {f"{path}: ": content, f"{path}: {command}.": tables[command]}
+    return Configuration(
+        _settings(tables_of_command, settings_of(commands[command])),
+        _overrides(apis, f"{path}: {_APIS}"),
+        _services(services, f"{path}: {_SERVICES}", commands),
+    )
+
+
+def _settings(
+    tables: Mapping[str, dict[str, Any]], known: Mapping[str, inspect.Parameter]
+) -> dict[str, RawSetting]:
+    """Return the settings in tables, by the prefix of their keys in messages."""
     settings: dict[str, RawSetting] = {}
-    for prefix, table in ((f"{path}: ", content), (f"{path}: {command}.", tables[command])):
+    for prefix, table in tables.items():
         for key, value in table.items():
             name, source = _name(key, prefix), Source(Kind.FILE, f"{prefix}{key}")
             if name in settings:
                 raise WrongUsage(f"{source.name} is set twice, also as {settings[name].source.name}")
             settings[name] = RawSetting(_as_given(value, kind_of(known[name]), source), source)
-    return Configuration(settings, _overrides(apis, f"{path}: {_APIS}"))
+    return settings
+
+
+def _services(services: Any, prefix: str, commands: Commands) -> dict[str, Configuration]:
+    """Return the settings of single services."""
+    _require_table(services, prefix, "of services, such as [services.digits]")
+    known = {name: one for name, one in settings_of(commands["serve"]).items() if name in OF_SERVICES}
+    found: dict[str, Configuration] = {}
+    for service, table in services.items():
+        here = f"{prefix}.{service}"
+        _require_table(table, here, "with the settings of a service")
+        check_service_name(service, here)
+        settings = dict(table)
+        apis = settings.pop(_APIS, {})
+        if isinstance(variables := settings.get("environment"), dict):
+            settings["environment"] = _variables(variables, f"{here}.environment")
+        for key in settings:
+            name = _name(key, f"{here}.")
+            if name in settings_of(commands["serve"]) and name not in known:
+                raise WrongUsage(
+                    f"{here}.{key} is a setting of the whole server; move it to the top of the file"
+                )
+            if name not in known:
+                raise WrongUsage(
+                    f"{here}.{key} is no setting of a service; {suggestion(name, [*known, _APIS])}"
+                )
+        found[service] = Configuration(
+            _settings({f"{here}.": settings}, known), _overrides(apis, f"{here}.{_APIS}")
+        )
+    return found
+
+
+def _variables(variables: dict[str, Any], prefix: str) -> list[str]:
+    """Return a table of environment variables as the command line takes them."""
+    for name, value in variables.items():
+        if not isinstance(value, str | int | float):
+            raise WrongUsage(f"{prefix}.{name} must be a string or a number, got {value!r}")
+    return [f"{name}={value}" for name, value in variables.items()]
 
 
 def _name(key: str, prefix: str) -> str:
@@ -64,7 +123,7 @@ def _check_names(table: dict[str, Any], command: str, prefix: str, commands: Com
             raise WrongUsage(f"{prefix}{key} is a setting of an API; move it to [{_APIS}.NAME]")
         if (other := other_command(name, command, commands)) is not None:
             raise WrongUsage(f"{prefix}{key} is a setting of uncork {other}; move it to [{other}]")
-        names = [*known, *commands, _APIS] if prefix.endswith(" ") else known
+        names = [*known, *commands, _APIS, _SERVICES] if prefix.endswith(" ") else known
         raise WrongUsage(f"{prefix}{key} is not a setting of uncork {command}; {suggestion(name, names)}")
 
 
@@ -93,6 +152,8 @@ def _as_given(value: Any, kind: type, source: Source) -> str | bool | list[str]:
     """Return a value in the form that the command line takes."""
     types, expected = _KINDS[kind]
     fits = isinstance(value, types) and (kind is bool or not isinstance(value, bool))
+    if kind is list and isinstance(value, str):
+        return [value]
     if not fits or (kind is list and not all(isinstance(one, str) for one in value)):
         raise WrongUsage(f"{source.name} must be {expected}, got {value!r}")
     return value if isinstance(value, bool | list) else str(value)

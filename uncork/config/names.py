@@ -1,6 +1,7 @@
 """Names of settings: the options of the commands that can be configured, and the arguments of ``@api``."""
 
 import inspect
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,29 @@ from uncork.config.option_fields import option_parameters
 from uncork.config.sources import Source, suggestion
 from uncork_dispatcher import make_policy
 from uncork_workers.wire.overrides import ARGUMENTS, Override
-from uncork_workers.wire.schema import ApiSettings, check_route
+from uncork_workers.wire.schema import ApiSettings, check_route, is_reserved
+
+OF_SERVICES = (
+    "target",
+    "workers",
+    "policy",
+    "mb_max_latency",
+    "mb_max_batch_size",
+    "max_batches_per_worker",
+    "max_worker_memory",
+    "gpus",
+    "warmup_seconds",
+    "python",
+    "environment",
+    "own_routes",
+    "worker_cpus",
+    "worker_gpus",
+    "worker_port",
+    "worker_address",
+)
+"""The settings of `uncork serve` that several services can have for themselves."""
+
+_SERVICE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 Commands = Mapping[str, type[Any]]
 """The commands that can be configured: the dataclass of options of each."""
@@ -30,6 +53,21 @@ def settings_of(options: type[Any]) -> dict[str, inspect.Parameter]:
 def other_command(name: str, command: str, commands: Commands) -> str | None:
     """Return a command that has a setting of this name, other than ``command``."""
     return next((one for one in commands if one != command and name in settings_of(commands[one])), None)
+
+
+def check_service_name(name: str, where: str) -> None:
+    """Check that a service can be served under a name, which is the first part of paths.
+
+    Raises:
+        WrongUsage: if it cannot; ``where`` says where the name stands.
+    """
+    if not _SERVICE_NAME.fullmatch(name):
+        raise WrongUsage(
+            f"{where}: the name of a service must begin with a letter and consist of letters, digits, - and "
+            f"_, got {name!r}"
+        )
+    if is_reserved(f"/{name}") or is_reserved(f"/{name}/"):
+        raise WrongUsage(f"{where}: the gateway uses the path /{name} itself; name the service otherwise")
 
 
 def check_policy(name: str) -> None:

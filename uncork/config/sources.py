@@ -1,5 +1,7 @@
 """Settings that have been read, each with its source."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -34,10 +36,17 @@ class RawSetting:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The settings of one source, by name with underscores, and its arguments of ``@api`` for single APIs."""
+    """The settings of one source.
+
+    Attributes:
+        settings: by name with underscores.
+        overrides: its arguments of ``@api`` for single APIs.
+        services: the settings of single services, by their names.
+    """
 
     settings: dict[str, RawSetting] = field(default_factory=dict)
     overrides: list[tuple[Kind, Override]] = field(default_factory=list)
+    services: dict[str, Configuration] = field(default_factory=dict)
 
 
 def suggestion(name: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str:

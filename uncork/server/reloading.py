@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Protocol
 
@@ -13,8 +13,7 @@ from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
 from uncork_gateway import Gateway
 from uncork_workers.supervision.file_watching import FileWatcher
-from uncork_workers.supervision.launcher import Starter
-from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor
+from uncork_workers.supervision.standbys import ReplacementFailed
 
 log = logging.getLogger("uncork.gateway")
 
@@ -30,19 +29,23 @@ class Revision(Protocol):
         """What differs from the settings in force."""
         ...
 
-    @property
-    def start(self) -> Starter:
-        """Starts workers with these settings."""
+    def needs_workers(self, *, everywhere: bool) -> bool:
+        """Return whether workers must be replaced or started; ``everywhere`` asks for all of them."""
         ...
 
-    def take_over(self, launches: Collection[int]) -> Collection[int]:
-        """Put the settings and the new workers in force, as :class:`Supervisor` needs it."""
+    async def replace(self, *, everywhere: bool) -> None:
+        """Put the settings in force, with new workers where they are needed, or everywhere.
 
-    def apply(self) -> None:
+        Raises:
+            ReplacementFailed: if that is impossible; nothing has changed then.
+            ValueError: if a service cannot be served with them; nothing has changed then.
+        """
+
+    async def apply(self) -> None:
         """Put the settings in force, and keep the workers.
 
         Raises:
-            ValueError: if the service cannot be served with them; nothing has changed then.
+            ValueError: if a service cannot be served with them; nothing has changed then.
         """
 
     async def scale(self) -> None:
@@ -74,9 +77,8 @@ class Reloader:
     the code may have changed meanwhile.
     """
 
-    def __init__(self, gateway: Gateway, supervisor: Supervisor, settings: Settings) -> None:
+    def __init__(self, gateway: Gateway, settings: Settings) -> None:
         self._gateway = gateway
-        self._supervisor = supervisor
         self._settings = settings
         self._reloading = asyncio.Lock()
         self._reloads: set[asyncio.Task[Outcome]] = set()
@@ -103,9 +105,9 @@ class Reloader:
         return task
 
     async def watch(self) -> None:
-        """Replace the workers whenever a file of the service changes."""
-        await self._gateway.events.described
-        watch = FileWatcher(self._gateway.events.files)
+        """Replace the workers whenever a file of a service changes."""
+        await asyncio.gather(*(asyncio.shield(one.events.described) for one in self._gateway.services))
+        watch = FileWatcher(_Files(self._gateway))
         async with aclosing(watch.changes()) as changes:
             async for files in changes:
                 outcome = await self._reload(f"{_names(files)} changed")
@@ -134,17 +136,16 @@ class Reloader:
                 revision = self._settings.read()
                 changes = revision.changes
                 _refuse_restart(changes)
-                needs_workers = replaces or bool(needing(Effect.NEW_WORKERS, changes))
-                # Without workers and without changes, the supervisor says why there is nothing to do.
-                if needs_workers and (self._supervisor.workers or not changes):
-                    message = await self._replace(revision, reason)
+                if revision.needs_workers(everywhere=replaces):
+                    message = await self._replace(revision, reason, everywhere=replaces)
                 elif changes:
-                    revision.apply()
+                    await revision.apply()
                     message = "reloaded, the workers keep running"
                 else:
                     return Outcome(0, "no setting has changed")
             except ReplacementFailed as error:
-                state = "the old workers keep running" if self._gateway.any_ready else "no worker is ready"
+                is_serving = any(one.any_ready for one in self._gateway.services)
+                state = "the old workers keep running" if is_serving else "no worker is ready"
                 return _failed(reason, state, error)
             except (WrongUsage, ValueError) as error:
                 return _failed(reason, "nothing has changed", error)
@@ -154,7 +155,7 @@ class Reloader:
             await revision.scale()
             return Outcome(0, message)
 
-    async def _replace(self, revision: Revision, reason: str) -> str:
+    async def _replace(self, revision: Revision, reason: str, *, everywhere: bool) -> str:
         """Replace the workers, and put the settings in force with the new ones; return what happened.
 
         Raises:
@@ -162,7 +163,7 @@ class Reloader:
         """
         started = time.monotonic()
         log.info("%s: starting new workers", reason)
-        await self._supervisor.replace_all(start=revision.start, take_over=revision.take_over)
+        await revision.replace(everywhere=everywhere)
         message = f"reloaded after {time.monotonic() - started:.1f} s"
         print(f"{message}: {reason}", flush=True)
         return message
@@ -172,6 +173,22 @@ class Reloader:
         for task in self._reloads:
             task.cancel()
         await asyncio.gather(*self._reloads, return_exceptions=True)
+
+
+class _Files(Collection[str]):
+    """The files of all services, whichever there are at present."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({file for service in self._gateway.services for file in service.events.files})
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, file: object) -> bool:
+        return any(file in service.events.files for service in self._gateway.services)
 
 
 def _refuse_restart(changes: Sequence[Change]) -> None:

@@ -18,16 +18,21 @@ from uncork_gateway.backends.worker_failures import WorkerStartup
 class Workers:
     """As a test says."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
         self.draining = False
-        self.said: dict[int, WorkerStartup] = {}
-        self.are_ready: set[int] = set()
+        self.names = [f"worker {number}" for number in range(count)]
+        self.said: dict[str, WorkerStartup] = {}
+        self.are_ready: set[str] = set()
 
-    def starts(self) -> dict[int, WorkerStartup]:
+    def expected(self) -> list[str]:
+        """All of them."""
+        return self.names
+
+    def starts(self) -> dict[str, WorkerStartup]:
         """What they have said."""
         return self.said
 
-    def ready_workers(self) -> set[int]:
+    def ready_workers(self) -> set[str]:
         """Those that are."""
         return self.are_ready
 
@@ -48,28 +53,28 @@ def console(*, terminal: bool) -> Console:
 
 
 def test_a_line_says_what_each_does_and_for_how_long() -> None:
-    clock, workers = Clock(), Workers()
-    progress = StartupProgress(workers, lambda: 3, console=console(terminal=True), clock=clock)
+    clock, workers = Clock(), Workers(3)
+    progress = StartupProgress(workers, console=console(terminal=True), clock=clock)
     clock.now += 4
-    workers.said = {1: WorkerStartup("setup", "", 101.5)}
+    workers.said = {"worker 1": WorkerStartup("setup", "", 101.5)}
     assert progress.line() == "worker 0: import, 4 s · worker 1: setup, 2 s · worker 2: import, 4 s"
 
-    workers.are_ready = {0, 2}
-    workers.said = {1: WorkerStartup("warm-up of predict", " with 32 rows", 103.0)}
+    workers.are_ready = {"worker 0", "worker 2"}
+    workers.said = {"worker 1": WorkerStartup("warm-up of predict", " with 32 rows", 103.0)}
     assert progress.line() == "2 of 3 workers ready · worker 1: warm-up of predict with 32 rows, 1 s"
 
 
 def test_the_log_has_a_line_for_each_stage(caplog: pytest.LogCaptureFixture) -> None:
     """Not for each size of a warm-up, and none for what is over before somebody looks."""
     caplog.set_level(logging.INFO, logger="uncork.gateway")
-    workers = Workers()
-    workers.are_ready = {1}
-    progress = StartupProgress(workers, lambda: 2, console=console(terminal=False))
+    workers = Workers(2)
+    workers.are_ready = {"worker 1"}
+    progress = StartupProgress(workers, console=console(terminal=False))
     stages = [None, "setup", "setup", "warm-up of a", "warm-up of a"]
     for number, stage in enumerate(stages):
-        workers.said = {} if stage is None else {0: WorkerStartup(stage, f" with {number} rows", 0)}
+        workers.said = {} if stage is None else {"worker 0": WorkerStartup(stage, f" with {number} rows", 0)}
         progress.log_stages()
-    workers.are_ready = {0, 1}
+    workers.are_ready = set(workers.names)
     progress.log_stages()
 
     assert caplog.messages == [
@@ -89,12 +94,12 @@ async def test_what_is_shown_goes_when_all_are_ready_or_the_server_stops(
     monkeypatch.setattr(startup_progress, "_LOG_EVERY_S", 0)
 
     async def shown(*, terminal: bool) -> str:
-        workers, on = Workers(), console(terminal=terminal)
-        running = asyncio.create_task(StartupProgress(workers, lambda: 9, console=on).run())
+        workers, on = Workers(9), console(terminal=terminal)
+        running = asyncio.create_task(StartupProgress(workers, console=on).run())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         if ends == "ready":
-            workers.are_ready = set(range(9))
+            workers.are_ready = set(workers.names)
         else:
             workers.draining = True
         await running

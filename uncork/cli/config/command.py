@@ -96,7 +96,7 @@ def _imported(options: ProxyOptions) -> dict[str, Setting]:
 def _apis(options: ServeOptions) -> dict[str, dict[str, Setting]]:
     overrides = options.overrides
     try:
-        service = apply_overrides(inspect_service(options.target), overrides)
+        service = apply_overrides(inspect_service(options.service), overrides)
     except (TargetError, DefinitionError) as error:
         raise WrongUsage(str(error)) from None
     return {

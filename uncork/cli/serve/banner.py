@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from uncork.cli.serve.options import WorkerCount
+from uncork.cli.serve.options import ServeOptions
 from uncork.server.listeners import Listeners
 from uncork_dispatcher.plural import plural
 from uncork_gateway.backends.worker_listener import WorkerPort
@@ -60,20 +60,40 @@ def _terminal_may_close() -> Iterator[None]:
             raise
 
 
-def of_service(
-    service: ServiceDescription, *, workers: WorkerCount, gpus: Sequence[str], listeners: Listeners
-) -> list[Line]:
+class Shown(NamedTuple):
+    """A service with its options; without a name, it is the only one."""
+
+    name: str
+    service: ServiceDescription
+    options: ServeOptions
+
+
+def of_services(services: Sequence[Shown], *, listeners: Listeners) -> list[Line]:
     """Return the lines of ``uncork serve``."""
-    on = f", on GPU{'' if len(gpus) == 1 else 's'} {', '.join(gpus)}" if gpus else ""
-    lines = [headline(f"{service.name} with {workers}{on}")]
-    lines += [
-        address("POST", listeners.url + api.route, _timing(api), _media_types(api)) for api in service.apis
-    ]
+    lines: list[Line] = []
+    if len(services) == 1:
+        lines.append(headline(_described(services[0])))
+    else:
+        lines.append(headline(f"{len(services)} services"))
+    for one in services:
+        if len(services) > 1:
+            lines.append(note(f"{one.name}: {_described(one)}"))
+        lines += [
+            address("POST", listeners.url + api.route, _timing(api), _media_types(api))
+            for api in one.service.apis
+        ]
     lines += [*grpc(listeners), *pages(listeners), address("GET ", f"{listeners.url}/docs")]
-    short = next((api for api in service.apis if has_short_example(api)), None)
+    apis = [api for one in services for api in one.service.apis]
+    short = next((api for api in apis if has_short_example(api)), None)
     if short is not None:
         lines.append(note(curl(short, listeners.url, wants_key=listeners.keys is not None)))
     return lines
+
+
+def _described(shown: Shown) -> str:
+    gpus = shown.options.gpu_names
+    on = f", on GPU{'' if len(gpus) == 1 else 's'} {', '.join(gpus)}" if gpus else ""
+    return f"{shown.service.name} with {shown.options.worker_count}{on}"
 
 
 def waiting_for_workers(

@@ -1,11 +1,11 @@
 """What differs between two sets of options of ``uncork serve``, and how each change takes effect."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from uncork.cli.serve.options import ServeOptions
 from uncork.config.changes import Change, Effect
-from uncork.config.names import settings_of
+from uncork.config.names import OF_SERVICES, settings_of
 from uncork.config.values import unset_text, value_text
 
 EFFECTS: Mapping[str, Effect] = {
@@ -30,11 +30,21 @@ EFFECTS: Mapping[str, Effect] = {
             "access_log",
             "api_key_file",
             "grpc_max_connection_age",
+            "own_routes",
         ),
         Effect.AT_ONCE,
     ),
     **dict.fromkeys(
-        ("target", "gpus", "worker_cpus", "worker_gpus", "warmup_seconds", "log_format"),
+        (
+            "target",
+            "gpus",
+            "python",
+            "environment",
+            "worker_cpus",
+            "worker_gpus",
+            "warmup_seconds",
+            "log_format",
+        ),
         Effect.NEW_WORKERS,
     ),
     **dict.fromkeys(
@@ -69,28 +79,57 @@ WITH_NEW_WORKERS = ("cost", "allowed_batch_sizes")
 """The arguments of ``@api`` for which workers warm up again; all others take effect at once."""
 
 _OTHER_CONTENT = "other keys"
+_NOT_SERVED = "(not served)"
 
 
-def changes_between(before: ServeOptions, after: ServeOptions, *, other_keys: bool = False) -> list[Change]:
+def changes_between(
+    before: ServeOptions,
+    after: ServeOptions,
+    *,
+    names: Collection[str] | None = None,
+    prefix: str = "",
+    other_keys: bool = False,
+) -> list[Change]:
     """Return the settings whose values differ, in the order of the options, then those of single APIs.
 
-    ``other_keys`` says that the content of the file of API keys differs.
+    Args:
+        names: the settings to look at; by default all.
+        prefix: of their names.
+        other_keys: whether the content of the file of API keys differs.
     """
     changes = [
         Change(
-            name,
+            prefix + name,
             value_text(old, unset=unset_text(parameter)),
             value_text(new, unset=unset_text(parameter)),
             _effect(name, before, after),
         )
         for name, parameter in settings_of(ServeOptions).items()
         for old, new in [(getattr(before, name), getattr(after, name))]
-        if old != new
+        if old != new and (names is None or name in names)
     ]
     if other_keys and before.api_key_file == after.api_key_file:
         file = str(after.api_key_file)
         changes.append(Change("api_key_file", file, f"{file} ({_OTHER_CONTENT})", Effect.AT_ONCE))
-    return [*changes, *_of_single_apis(before, after)]
+    return [*changes, *_of_single_apis(before, after, prefix)]
+
+
+def changes_of_services(
+    before: Mapping[str, ServeOptions], after: Mapping[str, ServeOptions]
+) -> dict[str, list[Change]]:
+    """Return the changes of each of several services, by name, in the order of ``after``."""
+    return {
+        name: changes_between(before[name], after[name], names=OF_SERVICES, prefix=f"services.{name}.")
+        if name in before and name in after
+        else [_come_or_gone(name, before, after)]
+        for name in (*after, *before)
+    }
+
+
+def _come_or_gone(name: str, before: Mapping[str, ServeOptions], after: Mapping[str, ServeOptions]) -> Change:
+    old, new = (one[name].service if name in one else _NOT_SERVED for one in (before, after))
+    effect = Effect.NEW_WORKERS if name in after else Effect.AT_ONCE
+    return Change(f"services.{name}", old, new, effect)
 
 
 def _effect(name: str, before: ServeOptions, after: ServeOptions) -> Effect:
@@ -103,7 +142,7 @@ def _effect(name: str, before: ServeOptions, after: ServeOptions) -> Effect:
     return EFFECTS[name]
 
 
-def _of_single_apis(before: ServeOptions, after: ServeOptions) -> Iterator[Change]:
+def _of_single_apis(before: ServeOptions, after: ServeOptions, prefix: str) -> Iterator[Change]:
     named = {
         (str(one.api), one.argument): None for options in (before, after) for _, one in options.api_overrides
     }
@@ -112,7 +151,7 @@ def _of_single_apis(before: ServeOptions, after: ServeOptions) -> Iterator[Chang
         if old != new:
             effect = Effect.NEW_WORKERS if argument in WITH_NEW_WORKERS else Effect.AT_ONCE
             unset = "(set by the code)"
-            name = f"api.{api}.{argument}"
+            name = f"{prefix}api.{api}.{argument}"
             yield Change(name, value_text(old, unset=unset), value_text(new, unset=unset), effect)
 
 

@@ -1,7 +1,10 @@
 """The options of ``uncork serve``."""
 
+import os
 import re
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +24,7 @@ from uncork_workers.supervision.recycling import RecyclingLimits
 from uncork_workers.wire.overrides import Override
 
 _WORKERS = re.compile(r"(\d+)(?:-(\d+))?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FOR_ALL_APIS = ("policy", "mb_max_latency", "mb_max_batch_size")
 
 
@@ -49,12 +53,42 @@ def read_workers(text: str) -> WorkerCount:
     return count
 
 
+def read_python(text: str) -> str:
+    """Return the interpreter that a path names, itself or as a virtual environment.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    path = Path(text).expanduser()
+    found = path / "bin/python" if path.is_dir() else path
+    if not os.access(found, os.X_OK) or found.is_dir():
+        raise ValueError(f"{text!r} is no interpreter and no virtual environment")
+    # Not resolved: a virtual environment is known by the path of its interpreter.
+    return str(found.absolute())
+
+
+def read_variable(text: str) -> tuple[str, str]:
+    """Return name and value of an environment variable; raise ValueError if the text has no name."""
+    name, separator, value = text.partition("=")
+    if not separator or not _VARIABLE.fullmatch(name):
+        raise ValueError(f"must be NAME=VALUE, got {text!r}")
+    return name, value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions(WorkerPortOptions):
-    """The options of ``uncork serve``."""
+    """The options of ``uncork serve``, or of one of several services.
 
-    target: str = argument(
-        "", "The service to run, as MODULE:SERVICE or FILE.py:SERVICE.", metavar="TARGET", show_default=False
+    Attributes:
+        all_workers: the most workers of all services together; 0: this service is the only one.
+    """
+
+    target: list[str] | None = argument(
+        None,
+        "The services to run, each as MODULE:SERVICE or FILE.py:SERVICE; NAME=FILE.py:SERVICE gives one "
+        "another name.",
+        metavar="TARGET...",
+        show_default=False,
     )
     workers: str = option(
         "1",
@@ -125,11 +159,33 @@ class ServeOptions(WorkerPortOptions):
         show_default="every worker sees all GPUs",
         callback=readable(read_gpus),
     )
+    python: str | None = option(
+        None,
+        "Interpreter, or virtual environment, for the workers; Uncork must be installed there in the version "
+        "of the server.",
+        metavar="PATH",
+        show_default="that of the server",
+        callback=readable(read_python),
+    )
+    environment: list[str] | None = option(
+        None,
+        "Environment variable for the workers; can be repeated.",
+        metavar="NAME=VALUE",
+        show_default="only those of the server",
+        callback=readable(read_variable),
+    )
+    own_routes: bool = option(
+        True,
+        "Serve the APIs at the routes of their code, or only below /SERVICE/.",
+        "--own-routes/--no-own-routes",
+    )
     warmup_seconds: float = option(
         10.0,
         "Maximum seconds that a worker spends warming up APIs that have an example; 0 skips the warm-up.",
         min=0,
     )
+
+    all_workers: int = 0
 
     @property
     def worker_count(self) -> WorkerCount:
@@ -137,10 +193,27 @@ class ServeOptions(WorkerPortOptions):
 
     @property
     def service(self) -> str:
-        """The target; raise WrongUsage if it is missing. Without workers it is not needed."""
-        if not self.target and self.worker_count.most:
+        """The target of the only service.
+
+        Raises:
+            WrongUsage: if it is missing, without workers it is not needed; or if there are several.
+        """
+        targets = self.target or []
+        if not targets and self.worker_count.most:
             raise WrongUsage("missing argument TARGET; give the service as MODULE:SERVICE or FILE.py:SERVICE")
-        return self.target
+        if len(targets) > 1:
+            raise WrongUsage(f"expected one TARGET, got {', '.join(targets)}")
+        return targets[0] if targets else ""
+
+    @property
+    def interpreter(self) -> str:
+        """The Python that runs the workers."""
+        return sys.executable if self.python is None else read_python(self.python)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables that the workers have in addition to those of the server."""
+        return dict(read_variable(one) for one in self.environment or ())
 
     @property
     def ray_address(self) -> str | None:

@@ -18,7 +18,7 @@ WORKERS_SOCKET = "workers.sock"
 STANDBYS_SOCKET = "standby.sock"
 # A cached module counts as current if its source was written again within the same second.
 _RELOADING = {"PYTHONDONTWRITEBYTECODE": "1"}
-_NEEDS_LOCAL = flags("reload", "gpus", "max_worker_memory")
+_NEEDS_LOCAL = flags("reload", "gpus", "max_worker_memory", "python", "environment")
 _NEEDS_OWN = flags("max_batches_per_worker", "max_worker_memory")
 _NEEDS_RAY = flags("worker_cpus", "worker_gpus", "worker_address")
 
@@ -90,8 +90,9 @@ async def launching(
 def _local_workers(options: ServeOptions) -> LocalWorkers:
     return LocalWorkers(
         target=options.service,
-        workers=options.worker_count.most,
+        workers=options.all_workers or options.worker_count.most,
+        python=options.interpreter,
         arguments=options.worker_arguments,
         gpus=options.gpu_names,
-        environment=_RELOADING if options.reload else {},
+        environment={**(_RELOADING if options.reload else {}), **options.variables},
     )

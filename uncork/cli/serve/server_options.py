@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
@@ -58,6 +58,20 @@ def read_header_name(text: str) -> bytes:
     return text.lower().encode()
 
 
+class ServiceValues(NamedTuple):
+    """The settings that one of several services has for itself.
+
+    Attributes:
+        values: by the name of the option.
+        sources: where they come from.
+        api_overrides: settings of its APIs.
+    """
+
+    values: Mapping[str, Any]
+    sources: Mapping[str, Source]
+    api_overrides: Sequence[tuple[Kind, Override]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions(ListenerOptions):
     """The options of every command that runs a server.
@@ -65,6 +79,7 @@ class ServerOptions(ListenerOptions):
     Attributes:
         sources: where options come from, by name; options without a source have their defaults.
         api_overrides: settings of single APIs, first those of the file, then those of the environment.
+        services: settings of single services, by name.
         reread: returns these options with the present content of the file, and raises
             :class:`~uncork.config.errors.WrongUsage` if it is wrong. Command line and environment stay those
             of the start. None if the options were made in another way.
@@ -126,6 +141,7 @@ class ServerOptions(ListenerOptions):
     )
     sources: Mapping[str, Source] = field(default_factory=dict)
     api_overrides: Sequence[tuple[Kind, Override]] = ()
+    services: Mapping[str, ServiceValues] = field(default_factory=dict)
     reread: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -23,50 +23,50 @@ _IMPORT = "import"
 
 
 class Workers(Protocol):
-    """The gateway, as far as it knows its workers."""
+    """The workers of a server; each has a name, such as ``worker 0``."""
 
     @property
-    def draining(self) -> bool: ...
+    def draining(self) -> bool:
+        """Whether the server stops."""
+        ...
 
-    def starts(self) -> Mapping[int, WorkerStartup]:
-        """Return the stages of workers that are not ready, by index."""
+    def expected(self) -> Sequence[str]:
+        """Return the names of the workers to wait for."""
 
-    def ready_workers(self) -> set[int]: ...
+    def starts(self) -> Mapping[str, WorkerStartup]:
+        """Return the stages of workers that are not ready."""
+
+    def ready_workers(self) -> set[str]: ...
 
 
 class StartupProgress:
     """Reports the stages of the first workers until all of them are ready.
 
     Args:
-        count: returns how many workers to wait for.
         console: that of stderr; a terminal shows a changing last line, otherwise stages are logged.
     """
 
     def __init__(
         self,
         workers: Workers,
-        count: Callable[[], int],
         *,
         console: Console,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._workers = workers
-        self._count = count
         self._console = console
         self._clock = clock
         self._began = clock()
-        self._logged: dict[int, str] = {}
+        self._logged: dict[str, str] = {}
         self._status: Status | None = None
-
-    @property
-    def _indexes(self) -> range:
-        return range(self._count())
 
     async def run(self) -> None:
         """Report until all workers are ready, or the server stops."""
         on_terminal = is_watched(self._console)
         try:
-            while not self._workers.draining and self._workers.ready_workers() < set(self._indexes):
+            while not self._workers.draining and self._workers.ready_workers() < set(
+                self._workers.expected()
+            ):
                 if on_terminal:
                     with suppress(OSError):  # the terminal has closed; SIGHUP is about to end the server
                         self._show(self.line())
@@ -79,22 +79,23 @@ class StartupProgress:
     def line(self) -> str:
         """Return the line: how many are ready, and the stages of the others."""
         now, starts, ready = self._clock(), self._workers.starts(), self._workers.ready_workers()
-        parts = [f"{len(ready)} of {plural(len(self._indexes), 'worker')} ready"] if ready else []
-        for index in self._indexes:
-            start = starts.get(index, WorkerStartup(_IMPORT, "", self._began))
-            if index not in ready:
-                parts.append(f"worker {index}: {start.doing}, {now - start.since:.0f} s")
+        expected = self._workers.expected()
+        parts = [f"{len(ready)} of {plural(len(expected), 'worker')} ready"] if ready else []
+        for worker in expected:
+            start = starts.get(worker, WorkerStartup(_IMPORT, "", self._began))
+            if worker not in ready:
+                parts.append(f"{worker}: {start.doing}, {now - start.since:.0f} s")
         return " · ".join(parts)
 
     def log_stages(self) -> None:
         """Log the workers whose stage has changed since the last call."""
         starts, ready = self._workers.starts(), self._workers.ready_workers()
-        for index in self._indexes:
-            stage = "ready" if index in ready else starts[index].stage if index in starts else _IMPORT
-            before = self._logged.setdefault(index, "ready" if index in ready else "")
+        for worker in self._workers.expected():
+            stage = "ready" if worker in ready else starts[worker].stage if worker in starts else _IMPORT
+            before = self._logged.setdefault(worker, "ready" if worker in ready else "")
             if stage != before:
-                self._logged[index] = stage
-                log.info("worker %d: %s", index, stage)
+                self._logged[worker] = stage
+                log.info("%s: %s", worker, stage)
 
     def _show(self, line: str) -> None:
         text = Text(line)

@@ -28,7 +28,8 @@ class LocalWorkers:
 
     Attributes:
         target: the service, as MODULE:SERVICE or FILE.py:SERVICE.
-        workers: the most workers at a time, which share the cores.
+        workers: the most workers at a time on this machine, of all services; they share the cores.
+        python: the interpreter that runs them; Uncork must be installed there in the same version.
         arguments: additional arguments of the workers.
         gpus: values of ``CUDA_VISIBLE_DEVICES``, assigned to workers in turn.
         environment: additional environment variables of the workers.
@@ -36,6 +37,7 @@ class LocalWorkers:
 
     target: str
     workers: int
+    python: str = sys.executable
     arguments: Sequence[str] = ()
     gpus: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -70,7 +72,7 @@ class Processes:
     async def _launch(self, workers: LocalWorkers, index: int, *, standby: bool = False) -> WorkerProcess:
         launch = next(self._launches)
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
+            workers.python,
             "-m",
             "uncork_workers",
             workers.target,

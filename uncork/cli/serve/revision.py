@@ -1,0 +1,202 @@
+"""Settings of a running ``uncork serve`` that were read again: put them in force."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from uncork.cli.serve.changes import changes_between, changes_of_services
+from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.running_service import RunningService
+from uncork.cli.serve.services import ONLY
+from uncork.config.changes import Change, Effect, needing
+from uncork.config.names import OF_SERVICES, settings_of
+from uncork.server.serving import log_to_terminal
+from uncork_gateway import GatewaySettings
+from uncork_gateway.auth import ApiKeys
+from uncork_gateway.pages.status.document import SettingsChange
+from uncork_workers.supervision.standbys import ReplacementFailed, Standbys
+
+if TYPE_CHECKING:
+    from uncork.cli.serve.running_settings import RunningSettings
+
+
+class Revision:
+    """Settings that were read again, for the server of ``running``.
+
+    Attributes:
+        changes: what differs from the settings in force.
+    """
+
+    def __init__(
+        self,
+        running: RunningSettings,
+        options: ServeOptions,
+        services: Mapping[str, ServeOptions],
+        keys: ApiKeys | None,
+    ) -> None:
+        self._running = running
+        self._options = options
+        self._services = services
+        self._keys = keys
+        before = {name: one.options for name, one in running.services.items()}
+        self._kept = [name for name in services if name in before]
+        self._added = [name for name in services if name not in before]
+        self._removed = [name for name in before if name not in services]
+        of_server, of_services = self._changes(before)
+        self.changes: Sequence[Change] = [*of_server, *(one for some in of_services.values() for one in some)]
+        for_all = bool(needing(Effect.NEW_WORKERS, of_server))
+        self._need_workers = {
+            name for name in self._kept if for_all or needing(Effect.NEW_WORKERS, of_services.get(name, ()))
+        }
+
+    def _changes(self, before: Mapping[str, ServeOptions]) -> tuple[list[Change], Mapping[str, list[Change]]]:
+        """Return the changes of the server, and of each of several services."""
+        old, new, other_keys = self._running.options, self._options, self._keys != self._running.keys
+        if ONLY in before and ONLY in self._services:
+            return changes_between(old, new, other_keys=other_keys), {}
+        of_server = settings_of(ServeOptions).keys() - set(OF_SERVICES)
+        changes = changes_between(old, new, names=of_server, other_keys=other_keys)
+        if ONLY in before or ONLY in self._services:
+            old_names, new_names = (", ".join(one) or "(one)" for one in (before, self._services))
+            changes.append(Change("services", old_names, new_names, Effect.RESTART))
+            return changes, {}
+        return changes, changes_of_services(before, self._services)
+
+    def needs_workers(self, *, everywhere: bool) -> bool:
+        """Return whether workers must be replaced or started; ``everywhere`` asks for all of them."""
+        wanted = any(self._replaced(everywhere=everywhere)) or bool(self._added)
+        # Without workers and without changes, the supervisor says why there is nothing to do.
+        return wanted or (everywhere and not self.changes)
+
+    def _replaced(self, *, everywhere: bool) -> Iterator[str]:
+        """Yield the services whose workers are replaced."""
+        for name in self._kept:
+            has_workers = bool(self._running.services[name].supervisor.workers)
+            if (everywhere or name in self._need_workers) and (has_workers or not self.changes):
+                yield name
+
+    async def replace(self, *, everywhere: bool) -> None:
+        """Put the settings in force, with new workers of the services that need them, or of all.
+
+        Raises:
+            ReplacementFailed: if that is impossible; nothing has changed then.
+            ValueError: if a service cannot be served with them; nothing has changed then.
+        """
+        async with AsyncExitStack() as stack:
+            names = list(self._replaced(everywhere=everywhere))
+            standbys = await self._stand_by(names, stack)
+            added = await self._start_added(stack)
+            # From here on, nothing is awaited: all changes are one.
+            settings = {name: self._settings(name) for name in self._kept}
+            served = {name: self._running.services[name].served for name in self._kept}
+            changes = {
+                name: served[name].prepare_take_over(standbys[name].launches, settings[name])
+                if name in standbys
+                else served[name].prepare(settings[name])
+                for name in self._kept
+            }
+            for name, change in changes.items():
+                if name in standbys:
+                    standbys[name].take_over(partial(served[name].take_over, change=change))
+                else:
+                    served[name].change(change)
+            self._adopt(added)
+        await self._stop_removed()
+
+    async def apply(self) -> None:
+        """Put the settings in force, and keep the workers.
+
+        Raises:
+            ValueError: if a service cannot be served with them; nothing has changed then.
+        """
+        served = {name: self._running.services[name].served for name in self._kept}
+        changes = {name: served[name].prepare(self._settings(name)) for name in self._kept}
+        for name, change in changes.items():
+            served[name].change(change)
+        self._adopt({})
+        await self._stop_removed()
+
+    async def scale(self) -> None:
+        """Start or stop workers until their numbers are in their ranges."""
+        for name in self._kept:
+            least, most = self._services[name].worker_count
+            if most:
+                await self._running.services[name].scaling.change_bounds(least, most)
+
+    async def _stand_by(self, names: Sequence[str], stack: AsyncExitStack) -> dict[str, Standbys]:
+        """Return standbys for all workers of these services. Unless they take over, they end with ``stack``."""
+
+        async def stand_by(name: str) -> Standbys:
+            service = self._running.services[name]
+            return await stack.enter_async_context(
+                service.supervisor.replacing_all(start=service.starter_with(self._services[name]))
+            )
+
+        waiting = [asyncio.create_task(stand_by(name)) for name in names]
+        try:
+            return dict(zip(names, await asyncio.gather(*waiting), strict=True))
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def _start_added(self, stack: AsyncExitStack) -> dict[str, RunningService]:
+        """Return the services that are added, each with a ready worker.
+
+        Unless they are adopted, they end with ``stack``.
+        """
+        added: dict[str, RunningService] = {}
+        place = self._running.place
+
+        async def undo() -> None:
+            for name, service in added.items():
+                if self._running.services.get(name) is not service:
+                    await place.gateway.remove(service.served)
+                    await service.close()
+
+        stack.push_async_callback(undo)
+        for name in self._added:
+            added[name] = await RunningService.open(name, self._services[name], place)
+            added[name].start()
+        for name, service in added.items():
+            try:
+                await service.first_ready()
+            except ReplacementFailed as error:
+                raise ReplacementFailed(f"the service {name} does not start: {error}") from None
+        return added
+
+    async def _stop_removed(self) -> None:
+        for name in self._removed:
+            service = self._running.services.pop(name)
+            await self._running.place.gateway.remove(service.served, timeout_s=self._options.drain_timeout)
+            await service.close()
+
+    def _settings(self, name: str) -> GatewaySettings:
+        return self._running.place.settings(self._services[name], self._keys)
+
+    def _adopt(self, added: Mapping[str, RunningService]) -> None:
+        """Put in force what does not concern the services as clients see them; this cannot fail."""
+        running, options = self._running, self._options
+        before, running.options, running.keys = running.options, options, self._keys
+        running.replace_files()
+        running.services.update(added)
+        for name in self._kept:
+            service, own = running.services[name], self._services[name]
+            service.options = own
+            service.supervisor.start_by(service.starter_with(own))
+            service.recycler.limits = own.recycling
+        gateway = running.place.gateway
+        gateway.change(running.place.settings(options, self._keys))
+        running.servers.change(
+            max_body_bytes=options.max_body_bytes, max_connection_age_s=options.grpc_max_connection_age
+        )
+        if (options.log_level, options.log_format) != (before.log_level, before.log_format):
+            log_to_terminal(options.log_level, options.log_format.value, again=True)
+        if self.changes:
+            names = [change.name for change in self.changes]
+            gateway.front_end.settings_change = SettingsChange(time=time.time(), names=names)

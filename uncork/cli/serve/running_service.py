@@ -1,0 +1,223 @@
+"""One service of a running ``uncork serve``: what the gateway knows of it, and what starts its workers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from uncork.cli.serve import banner
+from uncork.cli.serve.options import ServeOptions, WorkerCount
+from uncork.cli.serve.placement import STANDBYS_SOCKET, WORKERS_SOCKET, StarterWith, launching
+from uncork.cli.serve.worker_port import open_worker_port
+from uncork.server.listeners import Listeners
+from uncork_gateway import Gateway, GatewaySettings
+from uncork_gateway.auth import ApiKeys
+from uncork_gateway.backends.worker_listener import WorkerPort
+from uncork_gateway.scaling import Scaling
+from uncork_gateway.served_service import ServedService
+from uncork_gateway.worker_events import SupervisorActions
+from uncork_workers.supervision.launcher import Launcher
+from uncork_workers.supervision.recycling import Recycler
+from uncork_workers.supervision.standbys import ReplacementFailed
+from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
+
+log = logging.getLogger("uncork.gateway")
+
+WithSettings = Callable[[ServeOptions, ApiKeys | None], GatewaySettings]
+"""Returns the settings of a service with these options, and those of the server with these API keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where services run.
+
+    Attributes:
+        gateway: serves them.
+        listeners: the ports for clients.
+        folder: a private folder, in which each has one of its own.
+        settings: returns their settings.
+        keys: returns the accepted API keys.
+    """
+
+    gateway: Gateway
+    listeners: Listeners
+    folder: Path
+    settings: WithSettings
+    keys: Callable[[], ApiKeys | None]
+
+
+class RunningService:
+    """A service, its workers, and what keeps them running; made by :meth:`open`.
+
+    Attributes:
+        name: empty if it is the only one and has none.
+        options: those in force.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: ServeOptions,
+        served: ServedService,
+        supervisor: Supervisor,
+        starter_with: StarterWith,
+        resources: AsyncExitStack,
+        first_exit: asyncio.Future[str],
+    ) -> None:
+        self.name = name
+        self.options = options
+        self.served = served
+        self.supervisor = supervisor
+        self.starter_with = starter_with
+        self.scaling = _scaling(served, supervisor, options.worker_count)
+        self.recycler = Recycler(supervisor, options.recycling)
+        self._resources = resources
+        self._tasks: list[asyncio.Task[None]] = []
+        self._first_exit = first_exit
+
+    @classmethod
+    async def open(cls, name: str, options: ServeOptions, place: Place) -> RunningService:
+        """Open what the service needs; its workers start with :meth:`start`.
+
+        Raises:
+            WrongUsage: if its workers can never be started.
+            OSError: if a port cannot be opened.
+        """
+        supervisor: Supervisor
+        settings = place.settings(options, place.keys())
+        served = place.gateway.add(settings, _actions(lambda: supervisor), name=name or None)
+        try:
+            async with AsyncExitStack() as resources:
+                folder = _folder_in(place.folder)
+                port = resources.enter_context(
+                    open_worker_port(
+                        options, workers=options.worker_count.most, on_ray=options.ray_address is not None
+                    )
+                )
+                waiting = served.events.failures.waiting
+                launcher, starter_with = await resources.enter_async_context(
+                    launching(options, folder, port, on_waiting=waiting)
+                )
+                first_exit: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+                supervisor = _supervisor(options, launcher, served, first_exit)
+                await served.listen(str(folder / WORKERS_SOCKET))
+                await served.listen(str(folder / STANDBYS_SOCKET), standby=True)
+                if port is not None:
+                    _listen_on_tcp(served, port, options, place.listeners)
+                return cls(name, options, served, supervisor, starter_with, resources.pop_all(), first_exit)
+        except BaseException:
+            await place.gateway.remove(served)
+            raise
+
+    def start(self) -> None:
+        """Start the workers, and keep them running."""
+        self.supervisor.start()
+        self.served.events.expect_workers(range(self.options.worker_count.least))
+        self._tasks = [asyncio.create_task(self.scaling.run()), asyncio.create_task(self.recycler.run())]
+
+    async def first_ready(self) -> None:
+        """Return when a worker is ready, or the service waits for workers on other machines.
+
+        Raises:
+            ReplacementFailed: if a worker has exited before that, or cannot be served.
+        """
+        if not self.options.worker_count.most:
+            return
+        ready = asyncio.create_task(self.served.batching.ready.wait())
+        described = self.served.events.described
+        try:
+            awaited: set[asyncio.Future[Any]] = {ready, self._first_exit}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if described.done() and (error := described.exception()) is not None:
+                raise ReplacementFailed(str(error))
+            if not ready.done():
+                raise ReplacementFailed(self.served.not_ready_reason)
+        finally:
+            ready.cancel()
+
+    async def watch(self) -> None:
+        """Raise the errors of what keeps the workers running."""
+        await asyncio.gather(*self._tasks)
+
+    async def close(self, *, hurry: asyncio.Event | None = None) -> None:
+        """Disconnect the workers, and wait for their ends; ``hurry`` ends the wait, and kills them."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.served.close()
+        # Disconnected workers exit by themselves.
+        await self.supervisor.stop(hurry=hurry)
+        await self._resources.aclose()
+
+
+def _listen_on_tcp(
+    served: ServedService, port: WorkerPort, options: ServeOptions, listeners: Listeners
+) -> None:
+    served.listen_on_tcp(port)
+    if options.worker_token_file is not None:
+        file = options.worker_token_file
+        how = banner.waiting_for_workers(port, listeners, target=options.service, token_file=file)
+        log.info("%s", how)
+
+
+def _folder_in(folder: Path) -> Path:
+    """Make a folder for one service. Its path is short: those of Unix sockets must be."""
+    taken = {one.name for one in folder.iterdir()}
+    made = next(folder / str(number) for number in range(len(taken) + 1) if str(number) not in taken)
+    made.mkdir()
+    return made
+
+
+def _actions(supervisor: Callable[[], Supervisor]) -> SupervisorActions:
+    """Return what the gateway calls, once there is a supervisor."""
+    return SupervisorActions(
+        kill=lambda launch: supervisor().kill(launch),
+        restarts=lambda: supervisor().restarts,
+        stands_by=lambda launch: supervisor().mark_ready(launch),
+        finished_batch=lambda launch: supervisor().finished_batch(launch),
+        connection_lost=lambda launch: supervisor().connection_lost(launch),
+    )
+
+
+def _supervisor(
+    options: ServeOptions, launcher: Launcher, served: ServedService, first_exit: asyncio.Future[str]
+) -> Supervisor:
+    """Return the supervisor of the workers, which notifies the gateway."""
+
+    def exited(end: WorkerExit) -> None:
+        if not first_exit.done():
+            first_exit.set_result(end.how)
+        served.events.worker_exited(end.index, end.how, failures=end.failures, retry_s=end.retry_s)
+
+    return Supervisor(
+        launcher,
+        workers=options.worker_count.least,
+        on_exit=exited,
+        take_over=served.take_over,
+        explain=served.events.failures.why_no_standby,
+        retire=served.retire,
+    )
+
+
+def _scaling(served: ServedService, supervisor: Supervisor, count: WorkerCount) -> Scaling:
+    """Return what computes how many workers the traffic needs, and keeps so many, within a range."""
+
+    async def resize(workers: int) -> None:
+        before = supervisor.workers
+        await supervisor.resize(workers)
+        served.events.expect_workers(range(before, workers))
+        served.events.forget_workers(range(workers, before))
+
+    if not count.most:
+        return served.follow_traffic(least=1, most=1)
+    return served.follow_traffic(
+        least=count.least,
+        most=count.most,
+        target=lambda: supervisor.workers,
+        resize=resize,
+    )
