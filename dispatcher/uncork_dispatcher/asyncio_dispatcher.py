@@ -11,7 +11,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Generic, TypeVar, Unpack, assert_never
 
 from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed, Start
@@ -58,6 +58,7 @@ class AsyncDispatcher(Generic[P, R]):
         """Batches that have not ended; their duration is not known yet."""
         self._turn_due = False
         self._idle = asyncio.Event()
+        self._awaiting_turn: list[asyncio.Future[None]] = []
 
     def set_api(self, rules: ApiRules) -> None:
         """Add an API or change its rules."""
@@ -67,6 +68,13 @@ class AsyncDispatcher(Generic[P, R]):
     def remove_api(self, name: str) -> bool:
         """Forget an API and what was learned; return False, and do nothing, while it has requests."""
         return self._core.remove_api(name)
+
+    async def queue_empty(self, apis: Collection[str]) -> None:
+        """Return when no request to these APIs is queued; some may run."""
+        while any(self._core.sample(api).queued_rows for api in apis):
+            turned = self._loop.create_future()
+            self._awaiting_turn.append(turned)
+            await turned
 
     def worker_expected(self, launch: Hashable, *, delay_s: float = 0.0, failures: int = 0) -> None:
         """Note that a worker process is being launched; see :meth:`Dispatcher.worker_expected`."""
@@ -218,6 +226,10 @@ class AsyncDispatcher(Generic[P, R]):
         self._timer.set(self._core.next_wakeup(), now)
         if self._core.is_empty:
             self._idle.set()
+        for turned in self._awaiting_turn:
+            if not turned.done():  # else its waiter was cancelled
+                turned.set_result(None)
+        self._awaiting_turn.clear()
 
     def _execute(self, action: Action, now: float) -> None:
         match action:

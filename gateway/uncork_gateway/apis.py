@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -87,6 +87,7 @@ class Apis:
         self.service: ServiceDescription | None = None
         self.in_force: dict[str, ApiDescription] = {}
         self.outputs: dict[str, Outputs] = {}
+        self._offer: Offer | None = None
         self._rules: Mapping[str, ApiRules] = {}
         self._routes: list[ApiTarget] = []
         self._old_routes: list[ApiTarget] = []
@@ -148,8 +149,14 @@ class Apis:
         self.outputs = {model.api.name: model.outputs for model in offer.models.values()}
         self.service = service
         self._batching.name = self._name or service.name.lower()
+        self._offer = offer
         self._catalogue.put(self._batching.name, offer)
         self.forget_removed()
+
+    def withdraw(self, apis: Collection[str]) -> None:
+        """Accept requests to all APIs but these; the service stays in force."""
+        if self._offer is not None:
+            self._catalogue.put(self._batching.name, self._offer.without(apis) if apis else self._offer)
 
     def forget_removed(self) -> None:
         """Drop the queues and counts of the APIs that reloads have removed, once they have no requests."""

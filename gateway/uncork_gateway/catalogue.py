@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.pages.models.metadata import Model
@@ -40,6 +42,24 @@ class Offer:
     def id_of(self, api: ApiDescription) -> str:
         """Return the id of an API on the pages."""
         return self.prefix + api.name
+
+    def without(self, apis: Collection[str]) -> Offer:
+        """Return this offer without some of its APIs."""
+
+        def rest(routes: Mapping[str, ApiRoute]) -> dict[str, ApiRoute]:
+            return {path: route for path, route in routes.items() if route.api not in apis}
+
+        return replace(
+            self,
+            service=structs.replace(
+                self.service, apis=[api for api in self.service.apis if api.name not in apis]
+            ),
+            own=rest(self.own),
+            by_name=rest(self.by_name),
+            models={name: one for name, one in self.models.items() if one.api.name not in apis},
+            of_models=rest(self.of_models),
+            over_grpc={name: one for name, one in self.over_grpc.items() if one.model.api.name not in apis},
+        )
 
     @property
     def routes(self) -> dict[str, ApiRoute]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Collection
@@ -46,10 +47,12 @@ class Change(NamedTuple):
     Attributes:
         settings: None if they stay.
         prepared: None if the APIs stay as they are, or are not described yet.
+        removed: the APIs that are in force and will not be.
     """
 
     settings: GatewaySettings | None
     prepared: Prepared | None
+    removed: frozenset[str] = frozenset()
 
 
 class ServedService:
@@ -186,9 +189,7 @@ class ServedService:
             self._listener.change(settings.overrides, settings.warmup_seconds)
         self._remote.settings_changed()
 
-    def prepare_take_over(
-        self, launches: Collection[int], settings: GatewaySettings | None = None
-    ) -> Change:
+    def prepare_take_over(self, launches: Collection[int], settings: GatewaySettings | None = None) -> Change:
         """Return what :meth:`take_over` needs, with other settings if they are given.
 
         Raises:
@@ -204,7 +205,19 @@ class ServedService:
         if not are_all and settings is None:
             return Change(None, None)
         # Also for an unchanged description: new code may return other outputs, which are learned anew.
-        return Change(settings, self._apis.prepare(first, settings or self.events.settings))
+        prepared = self._apis.prepare(first, settings or self.events.settings)
+        return Change(settings, prepared, frozenset(self._apis.in_force.keys() - prepared.rules.keys()))
+
+    async def withdraw(self, apis: Collection[str], *, timeout_s: float) -> None:
+        """Accept no more requests to some APIs, and return when none is queued, or after ``timeout_s``."""
+        self._apis.withdraw(apis)
+        waiting = asyncio.create_task(self.batching.dispatcher.queue_empty(apis))
+        await asyncio.wait([waiting], timeout=timeout_s)
+        waiting.cancel()
+
+    def restore(self) -> None:
+        """Accept requests to the APIs that were withdrawn, unless others are in force meanwhile."""
+        self._apis.withdraw(())
 
     def take_over(self, launches: Collection[int], change: Change | None = None) -> set[int]:
         """Let standby processes replace the workers of the same indexes, and put their service in force.
@@ -215,7 +228,7 @@ class ServedService:
         Raises:
             ValueError: see :meth:`prepare_take_over`; not if ``change`` is from there.
         """
-        settings, prepared = change or self.prepare_take_over(launches)
+        settings, prepared, _ = change or self.prepare_take_over(launches)
         if prepared is not None:
             self.events.put_in_force(prepared)
         replaced = self._pool.take_over(launches)

@@ -19,6 +19,7 @@ from uncork.server.serving import log_to_terminal
 from uncork_gateway import GatewaySettings
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.pages.status.document import SettingsChange
+from uncork_gateway.served_service import Change as ServiceChange
 from uncork_workers.supervision.standbys import ReplacementFailed, Standbys
 
 if TYPE_CHECKING:
@@ -91,20 +92,15 @@ class Revision:
             names = list(self._replaced(everywhere=everywhere))
             standbys = await self._stand_by(names, stack)
             added = await self._start_added(stack)
+            await self._withdraw_apis(standbys, stack)
             # From here on, nothing is awaited: all changes are one.
-            settings = {name: self._settings(name) for name in self._kept}
-            served = {name: self._running.services[name].served for name in self._kept}
-            changes = {
-                name: served[name].prepare_take_over(standbys[name].launches, settings[name])
-                if name in standbys
-                else served[name].prepare(settings[name])
-                for name in self._kept
-            }
+            changes = {name: self._prepare(name, standbys.get(name)) for name in self._kept}
             for name, change in changes.items():
+                served = self._running.services[name].served
                 if name in standbys:
-                    standbys[name].take_over(partial(served[name].take_over, change=change))
+                    standbys[name].take_over(partial(served.take_over, change=change))
                 else:
-                    served[name].change(change)
+                    served.change(change)
             self._adopt(added)
         await self._stop_removed()
 
@@ -114,10 +110,9 @@ class Revision:
         Raises:
             ValueError: if a service cannot be served with them; nothing has changed then.
         """
-        served = {name: self._running.services[name].served for name in self._kept}
-        changes = {name: served[name].prepare(self._settings(name)) for name in self._kept}
+        changes = {name: self._prepare(name, None) for name in self._kept}
         for name, change in changes.items():
-            served[name].change(change)
+            self._running.services[name].served.change(change)
         self._adopt({})
         await self._stop_removed()
 
@@ -129,7 +124,7 @@ class Revision:
                 await self._running.services[name].scaling.change_bounds(least, most)
 
     async def _stand_by(self, names: Sequence[str], stack: AsyncExitStack) -> dict[str, Standbys]:
-        """Return standbys for all workers of these services. Unless they take over, they end with ``stack``."""
+        """Return standbys for all workers of these services; unless they take over, the stack ends them."""
 
         async def stand_by(name: str) -> Standbys:
             service = self._running.services[name]
@@ -175,6 +170,32 @@ class Revision:
             service = self._running.services.pop(name)
             await self._running.place.gateway.remove(service.served, timeout_s=self._options.drain_timeout)
             await service.close()
+
+    def _prepare(self, name: str, standbys: Standbys | None) -> ServiceChange:
+        """Return the change of a service, with the standbys of its workers if there are any.
+
+        Raises:
+            ValueError: if it is impossible.
+        """
+        served, settings = self._running.services[name].served, self._settings(name)
+        if standbys is None:
+            return served.prepare(settings)
+        return served.prepare_take_over(standbys.launches, settings)
+
+    async def _withdraw_apis(self, standbys: Mapping[str, Standbys], stack: AsyncExitStack) -> None:
+        """Let the old workers answer what is queued for APIs that the new ones lack.
+
+        Raises:
+            ValueError: if the change is impossible anyway.
+        """
+        removed = {name: self._prepare(name, some).removed for name, some in standbys.items()}
+        withdrawing = []
+        for name, apis in removed.items():
+            if apis:
+                served = self._running.services[name].served
+                stack.callback(served.restore)
+                withdrawing.append(served.withdraw(apis, timeout_s=self._options.drain_timeout))
+        await asyncio.gather(*withdrawing)
 
     def _settings(self, name: str) -> GatewaySettings:
         return self._running.place.settings(self._services[name], self._keys)
