@@ -24,7 +24,7 @@ def require_python(options: ServeOptions) -> None:
     python = options.interpreter
     if python == sys.executable:
         return
-    given = f"--python {options.python}"
+    given = f"{options.sources['python'].name} {options.python}"
     try:
         told = subprocess.run([python, "-c", _ASK], capture_output=True, text=True, timeout=_LONGEST_S)
     except (OSError, subprocess.TimeoutExpired) as error:

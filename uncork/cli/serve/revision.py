@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -68,28 +68,32 @@ class Revision:
             return changes, {}
         return changes, changes_of_services(before, self._services)
 
-    def needs_workers(self, *, everywhere: bool) -> bool:
-        """Return whether workers must be replaced or started; ``everywhere`` asks for all of them."""
-        wanted = any(self._replaced(everywhere=everywhere)) or bool(self._added)
-        # Without workers and without changes, the supervisor says why there is nothing to do.
-        return wanted or (everywhere and not self.changes)
+    @property
+    def services(self) -> Collection[str]:
+        """The names of the services after the change."""
+        return self._services.keys()
 
-    def _replaced(self, *, everywhere: bool) -> Iterator[str]:
+    def needs_workers(self, renewed: Collection[str]) -> bool:
+        """Return whether workers must be replaced or started; those of ``renewed`` services are replaced."""
+        return any(self._replaced(renewed)) or bool(self._added)
+
+    def _replaced(self, renewed: Collection[str]) -> Iterator[str]:
         """Yield the services whose workers are replaced."""
         for name in self._kept:
             has_workers = bool(self._running.services[name].supervisor.workers)
-            if (everywhere or name in self._need_workers) and (has_workers or not self.changes):
+            # Without workers and without changes, the supervisor says why there is nothing to do.
+            if (name in renewed or name in self._need_workers) and (has_workers or not self.changes):
                 yield name
 
-    async def replace(self, *, everywhere: bool) -> None:
-        """Put the settings in force, with new workers of the services that need them, or of all.
+    async def replace(self, renewed: Collection[str]) -> None:
+        """Put the settings in force, with new workers where they are needed, and of ``renewed`` services.
 
         Raises:
             ReplacementFailed: if that is impossible; nothing has changed then.
             ValueError: if a service cannot be served with them; nothing has changed then.
         """
         async with AsyncExitStack() as stack:
-            names = list(self._replaced(everywhere=everywhere))
+            names = list(self._replaced(renewed))
             standbys = await self._stand_by(names, stack)
             added = await self._start_added(stack)
             await self._withdraw_apis(standbys, stack)
