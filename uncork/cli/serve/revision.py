@@ -75,7 +75,8 @@ class Revision:
 
     def needs_workers(self, renewed: Collection[str]) -> bool:
         """Return whether workers must be replaced or started; those of ``renewed`` services are replaced."""
-        return any(self._replaced(renewed)) or bool(self._added)
+        # The name of the only service is empty.
+        return bool([*self._replaced(renewed), *self._added])
 
     def _replaced(self, renewed: Collection[str]) -> Iterator[str]:
         """Yield the services whose workers are replaced."""
