@@ -19,6 +19,7 @@ from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.api_target import ApiTarget
 from uncork_gateway.requests.stream_route import StreamRoute
 from uncork_gateway.settings import ServerSettings
+from uncork_gateway.versions import Candidate, ServiceName
 from uncork_workers.wire.overrides import Override, apply_overrides
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription, is_reserved
 
@@ -38,6 +39,9 @@ class GatewaySettings(ServerSettings):
 
     Attributes:
         overrides: replace the APIs' own settings; the last one of an argument wins.
+        weight: its share of the requests that name no version, relative to the other versions of the
+            service; None: the highest version that is ready answers them.
+        shadow: whether it gets copies of the requests to the other versions, whose answers are dropped.
         own_routes: whether the APIs have the routes of their code, besides those below ``/<service>/``.
         workers: how many workers the supervisor starts; they have the lowest indexes.
         warmup_seconds: most seconds that workers on TCP spend on their warm-up.
@@ -45,6 +49,8 @@ class GatewaySettings(ServerSettings):
 
     overrides: Sequence[Override] = ()
     own_routes: bool = True
+    weight: float | None = None
+    shadow: bool = False
     workers: int = 1
     warmup_seconds: float = 0.0
 
@@ -102,13 +108,20 @@ class Apis:
         Raises:
             ValueError: if it cannot be served.
         """
-        name = self._name or service.name.lower()
+        text = self._name or service.name.lower()
+        name = ServiceName.read(text)
         effective = apply_overrides(service, settings.overrides)
         if not settings.own_routes:
             effective = replace(
-                effective, apis=[replace(api, route=f"/{name}/{api.name}") for api in effective.apis]
+                effective, apis=[replace(api, route=f"/{name.name}/{api.name}") for api in effective.apis]
             )
-        models = models_of(name, effective, self._source, outputs=self.outputs if same_code else {})
+        models = models_of(
+            name.name,
+            effective,
+            self._source,
+            version=name.version,
+            outputs=self.outputs if same_code else {},
+        )
         native = {api.name: self._route(api, _native(api), settings) for api in effective.apis}
         of_models = {
             path: self._route(api, dialect, settings)
@@ -120,17 +133,27 @@ class Apis:
         if grpc is not None:
             over_grpc = grpc.prepare(name, effective, models, source=self._source, batching=self._batching)
         offer = Offer(
+            name=name,
+            candidate=Candidate(
+                version=name.version,
+                weight=settings.weight,
+                shadow=settings.shadow,
+                is_ready=lambda: not self._source.unready(),
+            ),
             service=effective,
             own={api.route: native[api.name] for api in effective.apis},
             by_name={
-                path: route for api, route in native.items() if not is_reserved(path := f"/{name}/{api}")
+                path: route
+                for first in {name.name: None, text: None}
+                for api, route in native.items()
+                if not is_reserved(path := f"/{first}/{api}")
             },
             models=models,
             of_models=of_models,
             over_grpc=over_grpc,
             prefix=self._batching.prefix,
         )
-        self._catalogue.check(name, offer)
+        self._catalogue.check(text, offer)
         rules = {api.name: _rules(api, settings) for api in effective.apis}
         return Prepared(service=service, offer=offer, rules=rules)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from uncork_gateway.connection.route_table import RouteTable
-from uncork_gateway.pages.models.metadata import Model
+from uncork_gateway.pages.models.metadata import Model, ModelVersions
 from uncork_gateway.requests.api_route import ApiRoute
+from uncork_gateway.versions import Candidate, Option, ServiceName, VersionedRoute
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Offer:
     """What one service offers.
 
     Attributes:
+        name: its name and version.
         service: with the overrides.
         own: the routes of its APIs, by path.
         by_name: the routes below ``/<service>/``, by path.
@@ -31,6 +33,8 @@ class Offer:
         prefix: of the ids of its APIs.
     """
 
+    name: ServiceName
+    candidate: Candidate
     service: ServiceDescription
     own: Mapping[str, ApiRoute]
     by_name: Mapping[str, ApiRoute]
@@ -72,14 +76,14 @@ class Catalogue:
 
     Attributes:
         offers: by the name of the service.
-        models: of all services, by name; another mapping after each change.
+        models: of all services; another mapping after each change.
         grpc: serves the models to gRPC clients; None if there are none.
     """
 
     def __init__(self, routes: RouteTable) -> None:
         self._routes = routes
         self.offers: dict[str, Offer] = {}
-        self.models: Mapping[str, Model] = {}
+        self.models: ModelVersions = {}
         self.grpc: GrpcService | None = None
 
     def check(self, name: str, offer: Offer) -> None:
@@ -89,7 +93,7 @@ class Catalogue:
             ValueError: if two have a route in common.
         """
         for other, theirs in self.offers.items():
-            if other == name:
+            if other == name or theirs.name.name == offer.name.name:
                 continue
             for path in offer.own:
                 if path in theirs.own:
@@ -116,11 +120,30 @@ class Catalogue:
             self._changed()
 
     def _changed(self) -> None:
-        offers = self.offers.values()
-        # Pages list them in this order.
-        own = {path: route for offer in offers for path, route in offer.own.items()}
-        others = {path: route for offer in offers for path, route in offer.routes.items()}
-        self._routes.replace({path.encode(): route for path, route in {**own, **others}.items()})
-        self.models = {name: model for offer in offers for name, model in offer.models.items()}
+        offers = sorted(self.offers.values(), key=lambda offer: int(offer.name.version))
+        own, others = (
+            _by_version((offer.candidate, routes) for offer, routes in pairs)
+            # Pages list them in this order.
+            for pairs in ([(one, one.own) for one in offers], [(one, one.routes) for one in offers])
+        )
+        self._routes.replace(
+            {
+                path.encode(): options[0][1] if len(options) == 1 else VersionedRoute(options)
+                for path, options in {**own, **others}.items()
+            }
+        )
+        models = _by_version((offer.candidate, offer.models) for offer in offers)
+        self.models = {name: {one.version: one for _, one in some} for name, some in models.items()}
         if self.grpc is not None:
-            self.grpc.put_in_force({name: one for offer in offers for name, one in offer.over_grpc.items()})
+            self.grpc.put_in_force(_by_version((offer.candidate, offer.over_grpc) for offer in offers))
+
+
+def _by_version(
+    offers: Iterable[tuple[Candidate, Mapping[str, Option]]],
+) -> dict[str, list[tuple[Candidate, Option]]]:
+    """Return what versions offer under each name, in their order."""
+    found: dict[str, list[tuple[Candidate, Option]]] = {}
+    for candidate, options in offers:
+        for name, option in options.items():
+            found.setdefault(name, []).append((candidate, option))
+    return found

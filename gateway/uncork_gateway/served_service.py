@@ -92,7 +92,7 @@ class ServedService:
             index_of=lambda worker: self._pool.index_of(worker),
         )
         self._apis = Apis(
-            self.batching, catalogue, name=name, unready=lambda: front_end.unready(self.batching.name)
+            self.batching, catalogue, name=name, unready=lambda: front_end.unready_of(self.batching)
         )
         self.events = WorkerEvents(
             self.batching, self._apis, supervisor, settings, readiness_changed=front_end.readiness_changed

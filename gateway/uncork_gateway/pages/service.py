@@ -1,6 +1,6 @@
 """The pages of a service's gateway, besides those of every front end: models, OpenAPI, docs."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Protocol
 
 import msgspec
@@ -16,7 +16,7 @@ from uncork_gateway.pages.curl import curl
 from uncork_gateway.pages.dashboard.page import ORIGIN
 from uncork_gateway.pages.docs import docs_routes
 from uncork_gateway.pages.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
-from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, Model, ModelPages
+from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, ModelPages, ModelVersions, default_of
 from uncork_gateway.pages.models.triton import TritonPages, loading_routes
 from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served
 from uncork_gateway.pages.openapi import make_openapi
@@ -50,7 +50,7 @@ class ServicePages:
         self._front = front
         self._catalogue = served.catalogue
         self._missing = served.missing
-        self._routes_of: Mapping[str, Model] | None = None
+        self._routes_of: ModelVersions | None = None
         has_admin = front.settings.admin
         models = ModelPages(
             models=lambda: self._catalogue.models,
@@ -86,7 +86,7 @@ class ServicePages:
         reason, offers = self._front.unready(), list(self._catalogue.offers.values())
         if not offers:
             return Home(None, not_ready_reason=reason)
-        models = self._catalogue.models
+        models = {name: default_of(versions) for name, versions in self._catalogue.models.items()}
         names = sorted(name for name, model in models.items() if model.api.input["kind"] != "raw")
         apis = [api for offer in offers for api in offer.service.apis]
         only = offers[0].service if len(offers) == 1 else None
