@@ -152,6 +152,7 @@ class Apis:
             of_models=of_models,
             over_grpc=over_grpc,
             prefix=self._batching.prefix,
+            shadow=self._batching.shadow,
         )
         self._catalogue.check(text, offer)
         rules = {api.name: _rules(api, settings) for api in effective.apis}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,16 @@ from msgspec import structs
 from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.pages.models.metadata import Model, ModelVersions
 from uncork_gateway.requests.api_route import ApiRoute
+from uncork_gateway.requests.api_target import ApiTarget
+from uncork_gateway.requests.shadow import Shadow, ShadowTally
 from uncork_gateway.versions import Candidate, Option, ServiceName, VersionedRoute
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 if TYPE_CHECKING:
     from uncork_gateway.grpc.apis import ServedModel
     from uncork_gateway.grpc.service import GrpcService
+
+log = logging.getLogger("uncork.gateway")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +35,7 @@ class Offer:
         by_name: the routes below ``/<service>/``, by path.
         models: by name, and ``of_models``: their routes by path.
         over_grpc: the models that gRPC clients see; empty if there are none.
+        shadow: counts what becomes of the copies of requests that it gets.
         prefix: of the ids of its APIs.
     """
 
@@ -42,6 +48,7 @@ class Offer:
     of_models: Mapping[str, ApiRoute]
     over_grpc: Mapping[str, ServedModel] = field(default_factory=dict)
     prefix: str = ""
+    shadow: ShadowTally
 
     def id_of(self, api: ApiDescription) -> str:
         """Return the id of an API on the pages."""
@@ -120,6 +127,7 @@ class Catalogue:
             self._changed()
 
     def _changed(self) -> None:
+        self._set_shadows()
         offers = sorted(self.offers.values(), key=lambda offer: int(offer.name.version))
         own, others = (
             _by_version((offer.candidate, routes) for offer, routes in pairs)
@@ -136,6 +144,35 @@ class Catalogue:
         self.models = {name: {one.version: one for _, one in some} for name, some in models.items()}
         if self.grpc is not None:
             self.grpc.put_in_force(_by_version((offer.candidate, offer.over_grpc) for offer in offers))
+
+    def _set_shadows(self) -> None:
+        """Have the requests to each API copied for the versions that are shadows."""
+        for offer in self.offers.values():
+            shadows = [
+                one
+                for one in self.offers.values()
+                if one.candidate.shadow and one.name.name == offer.name.name and not offer.candidate.shadow
+            ]
+            targets: list[ApiTarget] = [*offer.routes.values()]
+            targets += [route for each in offer.over_grpc.values() for route in (each.infer, each.predict)]
+            of_apis = {api.name: [*_shadows_of(api, shadows)] for api in offer.service.apis}
+            for target in targets:
+                target.shadows = of_apis[target.api]
+
+
+def _shadows_of(api: ApiDescription, offers: Sequence[Offer]) -> Iterator[Shadow]:
+    """Yield what copies the requests to an API; not for streams, nor for a version that cannot read them."""
+    for offer in offers:
+        for other, target in zip(offer.service.apis, offer.own.values(), strict=True):
+            if other.name != api.name or api.streams or other.streams:
+                continue
+            if (other.input, other.settings.cost) == (api.input, api.settings.cost):
+                yield Shadow(target, offer.shadow)
+            else:
+                log.warning(
+                    "version %s of %s gets no copies of requests to %s: its input or cost differs",
+                    *(offer.name.version, offer.name.name, api.name),
+                )
 
 
 def _by_version(

@@ -68,7 +68,7 @@ class Config:
     def write(self) -> None:
         lines = []
         for name, settings in self.services.items():
-            lines += [f"[services.{name}]", *[f"{key} = {value}" for key, value in settings.items()]]
+            lines += [f'[services."{name}"]', *[f"{key} = {value}" for key, value in settings.items()]]
         self.file.write_text("\n".join(lines))
 
 
