@@ -114,14 +114,12 @@ def test_a_shadow_gets_copies_and_answers_nobody(config: Config, tmp_path: Path)
     slow = write(tmp_path, "Slow", seconds=0.5)
     config.set("digits@4", target=f"'{slow}'", shadow="true", mb_max_latency="50")
     with serving("--config", str(config.file)) as server:
-        statuses = statuses_while(
-            server,
-            lambda: [ask(server, "/digits/predict") for _ in range(200)] and None,
-            path="/predict",
-            body=1,
-            answer=["first", 1],
-            clients=4,
-        )
+
+        def act() -> None:
+            for _ in range(200):
+                ask(server, "/digits/predict")
+
+        statuses = statuses_while(server, act, path="/predict", body=1, answer=["first", 1], clients=4)
         assert statuses.keys() == {200}
         asked = server.metric("uncork_requests_total", service="digits", api="predict")
 
