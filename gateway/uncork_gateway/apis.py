@@ -154,7 +154,8 @@ class Apis:
             prefix=self._batching.prefix,
             shadow=self._batching.shadow,
         )
-        self._catalogue.check(text, offer)
+        # Its former offer, perhaps of a class with another name, makes room.
+        self._catalogue.check({text, self._batching.name}, offer)
         rules = {api.name: _rules(api, settings) for api in effective.apis}
         return Prepared(service=service, offer=offer, rules=rules)
 
@@ -172,6 +173,9 @@ class Apis:
         self._routes += [route for each in offer.over_grpc.values() for route in (each.infer, each.predict)]
         self.outputs = {model.api.name: model.outputs for model in offer.models.values()}
         self.service = service
+        if self._offer is not None:
+            # The class may have another name now.
+            self._catalogue.remove(self._batching.name)
         self._batching.name = self._name or service.name.lower()
         self._offer = offer
         self._catalogue.put(self._batching.name, offer)

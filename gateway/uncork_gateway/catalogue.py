@@ -93,15 +93,16 @@ class Catalogue:
         self.models: ModelVersions = {}
         self.grpc: GrpcService | None = None
 
-    def check(self, name: str, offer: Offer) -> None:
-        """Check that an offer can stand beside those of the other services.
+    def check(self, names: Collection[str], offer: Offer) -> None:
+        """Check that an offer can stand beside those of the services without these names.
 
         Raises:
             ValueError: if two have a route in common.
         """
         for other, theirs in self.offers.items():
-            if other == name or theirs.name.name == offer.name.name:
+            if other in names or theirs.name.name == offer.name.name:
                 continue
+            name = offer.name.name
             for path in offer.own:
                 if path in theirs.own:
                     raise ValueError(

@@ -55,7 +55,8 @@ class ApiMethods:
         choice = self._choices.get(name)
         if choice is not None and not version:
             return choice.choose().infer
-        return self._in_force[name][self._models.find(name, version).version].infer
+        model = self._models.find(name, version)
+        return self._in_force[model.name][model.version].infer
 
     def _predict_route(self, request: Any) -> MessageRoute:
         spec = request.model_spec

@@ -130,7 +130,7 @@ class ServicePages:
         if self._routes_of is not models:
             apis = [path.decode() for path in self._front.routes.handlers]
             methods = {**methods_of(self.pages.routes, models), **dict.fromkeys(apis, "POST")}
-            own = [f"POST {one}" for one in apis if not one.startswith(PREFIXES)]
+            own = [f"POST {one}" for offer in self._catalogue.offers.values() for one in offer.own]
             self._methods, self._hint = methods, f"available APIs: {', '.join(own[:_MOST_NAMED])}"
             self._routes_of = models
         return self._methods, self._hint
