@@ -55,19 +55,19 @@ def other_command(name: str, command: str, commands: Commands) -> str | None:
     return next((one for one in commands if one != command and name in settings_of(commands[one])), None)
 
 
-def check_service_name(name: str, where: str) -> None:
+def check_service_name(name: str, where: str, *, advice: str) -> None:
     """Check that a service can be served under a name, which is the first part of paths.
 
     Raises:
-        WrongUsage: if it cannot; ``where`` says where the name stands.
+        WrongUsage: if it cannot; ``where`` says where the name comes from, ``advice`` how to change it.
     """
     if not _SERVICE_NAME.fullmatch(name):
         raise WrongUsage(
-            f"{where}: the name of a service must begin with a letter and consist of letters, digits, - and "
-            f"_, got {name!r}"
+            f"{where}: the name of a service must begin with a letter and have only letters, digits, - and _, "
+            f"got {name!r}; {advice}"
         )
     if is_reserved(f"/{name}") or is_reserved(f"/{name}/"):
-        raise WrongUsage(f"{where}: the gateway uses the path /{name} itself; name the service otherwise")
+        raise WrongUsage(f"{where}: the gateway itself uses the path /{name}; {advice}")
 
 
 def check_policy(name: str) -> None:

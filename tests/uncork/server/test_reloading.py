@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, cast
+from collections.abc import Collection, Sequence
+from typing import cast
 
 import pytest
 
-from uncork.config.changes import Change, Effect
+from uncork.config.changes import Change, Effect, needing
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
 from uncork.server.reloading import Reloader
 from uncork_gateway import Gateway
-from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor
+from uncork_workers.supervision.standbys import ReplacementFailed
 
 AT_ONCE = Change("max_queue_rows", "5", "6", Effect.AT_ONCE)
 NEW_WORKERS = Change("target", "a.py:A", "b.py:B", Effect.NEW_WORKERS)
 RESTART = Change("port", "3000", "3001", Effect.RESTART)
 
 
-class Server:
-    """Settings, gateway and supervisor of a server; keeps what is done to it."""
+class Service:
+    """A service of the gateway, as a reload looks at it."""
 
     any_ready = True
+
+
+class Server:
+    """Settings, gateway and workers of a server; keeps what is done to it."""
 
     def __init__(self, *changes: Change, workers: int = 2) -> None:
         self.changes: Sequence[Change] = changes
         self.workers = workers
         self.files: Collection[str] = ()
+        self.services = [Service()]
         self.done: list[str] = []
         self.fault: Exception | None = None
         self.replacing, self.gate = asyncio.Event(), asyncio.Event()
         self.gate.set()
-        self.reloader = Reloader(cast(Gateway, self), cast(Supervisor, self), self)
+        self.reloader = Reloader(cast(Gateway, self), self)
 
     def read(self) -> Server:
         self.done.append("read")
@@ -41,14 +46,18 @@ class Server:
             raise self.fault
         return self
 
-    async def start(self, index: int, *, standby: bool = False) -> Any:
-        raise AssertionError
+    def needs_workers(self, *, everywhere: bool) -> bool:
+        return bool(self.workers) and (everywhere or bool(needing(Effect.NEW_WORKERS, self.changes)))
 
-    def take_over(self, launches: Collection[int]) -> Collection[int]:
+    async def replace(self, *, everywhere: bool) -> None:
+        self.done.append("replace everywhere" if everywhere else "replace")
+        self.replacing.set()
+        await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
         self.done.append("take over")
-        return ()
 
-    def apply(self) -> None:
+    async def apply(self) -> None:
         if self.fault is not None:
             raise self.fault
         self.done.append("apply")
@@ -56,30 +65,22 @@ class Server:
     async def scale(self) -> None:
         self.done.append("scale")
 
-    async def replace_all(self, *, start: object, take_over: Callable[[Collection[int]], object]) -> None:
-        assert start == self.start
-        self.done.append("replace")
-        self.replacing.set()
-        await self.gate.wait()
-        if self.fault is not None:
-            raise self.fault
-        take_over([])
-
 
 DONE = "reloaded after 0.0 s"
 NOTHING = "nothing has changed: "
 REPLACED = ["read", "replace", "take over", "scale"]
+ALL_REPLACED = ["read", "replace everywhere", "take over", "scale"]
 
 
 @pytest.mark.parametrize(
     ("changes", "workers", "done", "message"),
     [
-        ((), 2, REPLACED, DONE),
-        ((AT_ONCE,), 2, REPLACED, f"{DONE}; settings changed: max_queue_rows"),
+        ((), 2, ALL_REPLACED, DONE),
+        ((AT_ONCE,), 2, ALL_REPLACED, f"{DONE}; settings changed: max_queue_rows"),
         (
             (AT_ONCE, NEW_WORKERS),
             2,
-            REPLACED,
+            ALL_REPLACED,
             f"{DONE}; settings changed: max_queue_rows, target",
         ),
         (
@@ -125,6 +126,7 @@ async def test_a_changed_file_replaces_workers_only_if_it_must(
             f"{NOTHING}port (from 3000 to 3001) needs a restart; restart the server, or restore the value",
         ),
         ((AT_ONCE,), ReplacementFailed("no weights"), "the old workers keep running: no weights"),
+        ((AT_ONCE,), ValueError("Echo has no API 'predit'"), f"{NOTHING}Echo has no API 'predit'"),
     ],
 )
 async def test_a_reload_that_fails_changes_nothing(
@@ -140,6 +142,19 @@ async def test_a_reload_that_fails_changes_nothing(
     assert f"uncork reload: reload failed, {message}" in caplog.text
 
 
+async def test_a_reload_that_fails_says_if_nothing_is_ready() -> None:
+    """One ready service of several is enough for the old workers to count as running."""
+    on = Server(AT_ONCE)
+    on.fault = ReplacementFailed("no weights")
+    on.services = [Service(), Service()]
+    on.services[0].any_ready = False
+    assert (
+        await on.reloader.reload_requested()
+    ).message == "failed, the old workers keep running: no weights"
+    on.services[1].any_ready = False
+    assert (await on.reloader.reload_requested()).message == "failed, no worker is ready: no weights"
+
+
 async def test_settings_that_the_service_cannot_have_change_nothing() -> None:
     on = Server(AT_ONCE, workers=0)
     on.fault = ValueError("Echo has no API 'predit'")
@@ -153,10 +168,10 @@ async def test_a_reload_waits_for_the_one_before() -> None:
     on.gate.clear()
     first, second = (asyncio.create_task(on.reloader.reload_requested()) for _ in range(2))
     await on.replacing.wait()
-    assert on.done == ["read", "replace"]
+    assert on.done == ["read", "replace everywhere"]
     on.gate.set()
     await asyncio.gather(first, second)
-    assert on.done == REPLACED * 2
+    assert on.done == ALL_REPLACED * 2
 
 
 async def test_a_difference_is_reported_without_doing_anything() -> None:
@@ -175,4 +190,4 @@ async def test_a_server_that_stops_cancels_its_reload() -> None:
     on.reloader.on_hangup()
     await on.replacing.wait()
     await on.reloader.close()
-    assert on.done == ["read", "replace"]
+    assert on.done == ["read", "replace everywhere"]

@@ -44,7 +44,7 @@ log = logging.getLogger("uncork.gateway")
 
 @takes_options
 def serve(options: ServeOptions) -> None:
-    """Serve a model service behind a gateway that merges concurrent requests into batches."""
+    """Serve model services behind a gateway that merges concurrent requests into batches."""
     raise typer.Exit(exit_code("serve", lambda: run(options)))
 
 
