@@ -63,7 +63,7 @@ def check_service_name(name: str, where: str, *, advice: str) -> None:
     """
     if not _SERVICE_NAME.fullmatch(name):
         raise WrongUsage(
-            f"{where}: the name of a service must begin with a letter and have only letters, digits, - and _, "
+            f"{where}: the name of a service must begin with a letter, followed by letters, digits, - or _; "
             f"got {name!r}; {advice}"
         )
     if is_reserved(f"/{name}") or is_reserved(f"/{name}/"):

@@ -46,6 +46,11 @@ class Server:
             raise self.fault
         return self
 
+    async def check(self) -> None:
+        self.done.append("check")
+        if isinstance(self.fault, FileNotFoundError):
+            raise WrongUsage(str(self.fault))
+
     def needs_workers(self, *, everywhere: bool) -> bool:
         return bool(self.workers) and (everywhere or bool(needing(Effect.NEW_WORKERS, self.changes)))
 
@@ -68,8 +73,8 @@ class Server:
 
 DONE = "reloaded after 0.0 s"
 NOTHING = "nothing has changed: "
-REPLACED = ["read", "replace", "take over", "scale"]
-ALL_REPLACED = ["read", "replace everywhere", "take over", "scale"]
+REPLACED = ["read", "check", "replace", "take over", "scale"]
+ALL_REPLACED = ["read", "check", "replace everywhere", "take over", "scale"]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +91,7 @@ ALL_REPLACED = ["read", "replace everywhere", "take over", "scale"]
         (
             (AT_ONCE,),
             0,
-            ["read", "apply", "scale"],
+            ["read", "check", "apply", "scale"],
             "reloaded, the workers keep running; settings changed: max_queue_rows",
         ),
     ],
@@ -102,8 +107,8 @@ async def test_a_reload_by_request_replaces_the_workers_that_there_are(
 @pytest.mark.parametrize(
     ("changes", "done"),
     [
-        ((), ["read"]),
-        ((AT_ONCE,), ["read", "apply", "scale"]),
+        ((), ["read", "check"]),
+        ((AT_ONCE,), ["read", "check", "apply", "scale"]),
         ((AT_ONCE, NEW_WORKERS), REPLACED),
         ((RESTART, AT_ONCE), ["read"]),
     ],
@@ -125,6 +130,7 @@ async def test_a_changed_file_replaces_workers_only_if_it_must(
             None,
             f"{NOTHING}port (from 3000 to 3001) needs a restart; restart the server, or restore the value",
         ),
+        ((AT_ONCE,), FileNotFoundError("no such interpreter"), f"{NOTHING}no such interpreter"),
         ((AT_ONCE,), ReplacementFailed("no weights"), "the old workers keep running: no weights"),
         ((AT_ONCE,), ValueError("Echo has no API 'predit'"), f"{NOTHING}Echo has no API 'predit'"),
     ],
@@ -168,7 +174,7 @@ async def test_a_reload_waits_for_the_one_before() -> None:
     on.gate.clear()
     first, second = (asyncio.create_task(on.reloader.reload_requested()) for _ in range(2))
     await on.replacing.wait()
-    assert on.done == ["read", "replace everywhere"]
+    assert on.done == ["read", "check", "replace everywhere"]
     on.gate.set()
     await asyncio.gather(first, second)
     assert on.done == ALL_REPLACED * 2
@@ -181,7 +187,9 @@ async def test_a_difference_is_reported_without_doing_anything() -> None:
     assert await on.reloader.diff_requested() == Outcome(0, "")
     on.fault = WrongUsage("no such file")
     assert await on.reloader.diff_requested() == Outcome(2, "no such file")
-    assert on.done == ["read"] * 3
+    on.fault = FileNotFoundError("no such interpreter")
+    assert await on.reloader.diff_requested() == Outcome(2, "no such interpreter")
+    assert on.done == [*["read", "check"] * 2, "read", "read", "check"]
 
 
 async def test_a_server_that_stops_cancels_its_reload() -> None:
@@ -190,4 +198,4 @@ async def test_a_server_that_stops_cancels_its_reload() -> None:
     on.reloader.on_hangup()
     await on.replacing.wait()
     await on.reloader.close()
-    assert on.done == ["read", "replace everywhere"]
+    assert on.done == ["read", "check", "replace everywhere"]

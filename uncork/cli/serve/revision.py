@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from uncork.cli.serve.changes import changes_between, changes_of_services
+from uncork.cli.serve.changes import changes_between, changes_of_server, changes_of_services
 from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.requirements import require_resources
 from uncork.cli.serve.running_service import RunningService
-from uncork.cli.serve.services import ONLY
+from uncork.cli.serve.services import ONLY, about, errors_of
 from uncork.config.changes import Change, Effect, needing
-from uncork.config.names import OF_SERVICES, settings_of
 from uncork.server.serving import log_to_terminal
 from uncork_gateway import GatewaySettings
 from uncork_gateway.auth import ApiKeys
@@ -24,6 +25,11 @@ from uncork_workers.supervision.standbys import ReplacementFailed, Standbys
 
 if TYPE_CHECKING:
     from uncork.cli.serve.running_settings import RunningSettings
+
+
+log = logging.getLogger("uncork.gateway")
+
+_UNNAMED = "one without a name"
 
 
 class Revision:
@@ -60,13 +66,22 @@ class Revision:
         old, new, other_keys = self._running.options, self._options, self._keys != self._running.keys
         if ONLY in before and ONLY in self._services:
             return changes_between(old, new, other_keys=other_keys), {}
-        of_server = settings_of(ServeOptions).keys() - set(OF_SERVICES)
-        changes = changes_between(old, new, names=of_server, other_keys=other_keys)
+        changes = changes_of_server(old, new, other_keys=other_keys)
         if ONLY in before or ONLY in self._services:
-            old_names, new_names = (", ".join(one) or "(one)" for one in (before, self._services))
+            old_names, new_names = (", ".join(one) or _UNNAMED for one in (before, self._services))
             changes.append(Change("services", old_names, new_names, Effect.RESTART))
             return changes, {}
         return changes, changes_of_services(before, self._services)
+
+    async def check(self) -> None:
+        """Check that the interpreters and GPUs that services have not used yet are there.
+
+        Raises:
+            WrongUsage: if one is missing.
+        """
+        running = {name: one.options for name, one in self._running.services.items()}
+        # It may wait for other processes, but requests must not.
+        await asyncio.to_thread(require_resources, self._services, running=running, warn=log.warning)
 
     def needs_workers(self, *, everywhere: bool) -> bool:
         """Return whether workers must be replaced or started; ``everywhere`` asks for all of them."""
@@ -128,9 +143,11 @@ class Revision:
 
         async def stand_by(name: str) -> Standbys:
             service = self._running.services[name]
-            return await stack.enter_async_context(
-                service.supervisor.replacing_all(start=service.starter_with(self._services[name]))
-            )
+            replacing = service.supervisor.replacing_all(start=service.starter_with(self._services[name]))
+            try:
+                return await stack.enter_async_context(replacing)
+            except ReplacementFailed as error:
+                raise ReplacementFailed(about(name, error)) from None
 
         waiting = [asyncio.create_task(stand_by(name)) for name in names]
         try:
@@ -156,13 +173,12 @@ class Revision:
 
         stack.push_async_callback(undo)
         for name in self._added:
-            added[name] = await RunningService.open(name, self._services[name], place)
+            with _failed_start_of(name):
+                added[name] = await RunningService.open(name, self._services[name], place)
             added[name].start()
         for name, service in added.items():
-            try:
+            with _failed_start_of(name):
                 await service.first_ready()
-            except ReplacementFailed as error:
-                raise ReplacementFailed(f"the service {name} does not start: {error}") from None
         return added
 
     async def _stop_removed(self) -> None:
@@ -178,9 +194,12 @@ class Revision:
             ValueError: if it is impossible.
         """
         served, settings = self._running.services[name].served, self._settings(name)
-        if standbys is None:
-            return served.prepare(settings)
-        return served.prepare_take_over(standbys.launches, settings)
+        try:
+            if standbys is None:
+                return served.prepare(settings)
+            return served.prepare_take_over(standbys.launches, settings)
+        except ValueError as error:
+            raise ValueError(about(name, error)) from None
 
     async def _withdraw_apis(self, standbys: Mapping[str, Standbys], stack: AsyncExitStack) -> None:
         """Let the old workers answer what is queued for APIs that the new ones lack.
@@ -221,3 +240,13 @@ class Revision:
         if self.changes:
             names = [change.name for change in self.changes]
             gateway.front_end.settings_change = SettingsChange(time=time.time(), names=names)
+
+
+@contextmanager
+def _failed_start_of(name: str) -> Iterator[None]:
+    """Add the name of a service to errors of the block, as those of a reload."""
+    try:
+        with errors_of(name):
+            yield
+    except (OSError, ReplacementFailed) as error:
+        raise ReplacementFailed(f"{name} does not start: {error}") from None

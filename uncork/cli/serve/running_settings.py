@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
-from uncork.cli.serve.gpus import require_gpus
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.placement import check_placement
-from uncork.cli.serve.pythons import require_python
 from uncork.cli.serve.revision import Revision
 from uncork.cli.serve.running_service import Place, RunningService
-from uncork.cli.serve.services import services_of
+from uncork.cli.serve.services import errors_of, services_of
+from uncork.cli.serve.worker_port import check_worker_port
 from uncork.config.errors import WrongUsage
 from uncork.server.listeners import keys_in
 from uncork.server.servers import Servers
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.backends.worker_failures import WorkerStartup
-
-log = logging.getLogger("uncork.gateway")
 
 
 def check_options(options: ServeOptions, services: dict[str, ServeOptions]) -> None:
@@ -29,9 +25,11 @@ def check_options(options: ServeOptions, services: dict[str, ServeOptions]) -> N
     """
     if options.watch_config and not files_of(options):
         raise WrongUsage("--watch-config requires --config or --api-key-file")
-    for one in services.values():
-        check_placement(one)
-        require_python(one)
+    for name, one in services.items():
+        with errors_of(name):
+            check_placement(one)
+    has_port = any(one.worker_port is not None or one.ray_address is not None for one in services.values())
+    check_worker_port(options, has_port=has_port)
 
 
 def files_of(options: ServeOptions) -> list[str]:
@@ -106,7 +104,4 @@ class RunningSettings:
         options: ServeOptions = self.options if self.options.reread is None else self.options.reread()
         services = services_of(options)
         check_options(options, services)
-        for name, one in services.items():
-            if name not in self.services or one.gpus != self.services[name].options.gpus:
-                require_gpus(one, warn=lambda text: log.warning("%s", text))
         return Revision(self, options, services, keys_in(options.api_key_file))
