@@ -85,16 +85,14 @@ class Revision:
 
     def needs_workers(self, *, everywhere: bool) -> bool:
         """Return whether workers must be replaced or started; ``everywhere`` asks for all of them."""
-        wanted = any(self._replaced(everywhere=everywhere)) or bool(self._added)
-        # Without workers and without changes, the supervisor says why there is nothing to do.
-        return wanted or (everywhere and not self.changes)
+        return bool(self._replaced(everywhere=everywhere) or self._added)
 
-    def _replaced(self, *, everywhere: bool) -> Iterator[str]:
-        """Yield the services whose workers are replaced."""
-        for name in self._kept:
-            has_workers = bool(self._running.services[name].supervisor.workers)
-            if (everywhere or name in self._need_workers) and (has_workers or not self.changes):
-                yield name
+    def _replaced(self, *, everywhere: bool) -> list[str]:
+        """Return the services whose workers are replaced."""
+        wanted = [name for name in self._kept if everywhere or name in self._need_workers]
+        replaced = [name for name in wanted if self._running.services[name].supervisor.workers]
+        # Without workers and without changes, the supervisor says why there is nothing to do.
+        return replaced if replaced or self.changes else wanted
 
     async def replace(self, *, everywhere: bool) -> None:
         """Put the settings in force, with new workers of the services that need them, or of all.
@@ -104,8 +102,7 @@ class Revision:
             ValueError: if a service cannot be served with them; nothing has changed then.
         """
         async with AsyncExitStack() as stack:
-            names = list(self._replaced(everywhere=everywhere))
-            standbys = await self._stand_by(names, stack)
+            standbys = await self._stand_by(self._replaced(everywhere=everywhere), stack)
             added = await self._start_added(stack)
             await self._withdraw_apis(standbys, stack)
             # From here on, nothing is awaited: all changes are one.
