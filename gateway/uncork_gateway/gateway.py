@@ -8,6 +8,7 @@ from uncork_gateway.apis import GatewaySettings
 from uncork_gateway.catalogue import Catalogue
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.pages.service import ServicePages
+from uncork_gateway.repository import NoRepository, Repository, RepositoryAccess
 from uncork_gateway.served_service import ServedService
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.worker_events import SupervisorActions
@@ -21,16 +22,21 @@ class Gateway:
 
     Attributes:
         services: in the order in which they were added.
+        repository: loads and unloads services for clients.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
         self.front_end = FrontEnd(settings)
         self.catalogue = Catalogue(self.front_end.routes)
         self.services: list[ServedService] = []
+        self.repository: Repository = NoRepository()
         if settings.grpc:
             from uncork_gateway.grpc.service import GrpcService  # needs an extra
 
-            self.catalogue.grpc = GrpcService(self.front_end, missing=self.missing)
+            access = RepositoryAccess(
+                lambda: self.repository, is_allowed=lambda: self.front_end.settings.keys is not None
+            )
+            self.catalogue.grpc = GrpcService(self.front_end, access, missing=self.missing)
         self.front_end.mount(ServicePages(self.front_end, self).pages)
 
     def add(

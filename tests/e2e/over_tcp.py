@@ -18,16 +18,16 @@ def _patch() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     port = WorkerPort(listener=listener, token=_TOKEN)
 
-    async def listen_on_tcp(gateway: Any, path: str, *, standby: bool = False) -> None:
+    async def listen_on_tcp(service: Any, path: str, *, standby: bool = False) -> None:
         if not standby:
-            gateway.listen_on_tcp(port)
+            service.listen_on_tcp(port)
 
     def dialing(socket_path: str, standby_path: str) -> Dialing:
         return over_tcp(f"127.0.0.1:{listener.getsockname()[1]}", port.launch_secret)
 
     placement: Any = import_module("uncork.cli.serve.placement")
-    command: Any = import_module("uncork.cli.serve.command")
-    placement.over_unix, command.Gateway.listen = dialing, listen_on_tcp
+    services: Any = import_module("uncork_gateway.served_service")
+    placement.over_unix, services.ServedService.listen = dialing, listen_on_tcp
 
 
 if __name__ == "__main__":

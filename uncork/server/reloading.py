@@ -4,14 +4,16 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Protocol
 
 from uncork.config.changes import Change, Effect, names_of, needing
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
 from uncork_gateway import Gateway
+from uncork_gateway.repository import NotLoaded
 from uncork_workers.supervision.file_watching import FileWatcher
 from uncork_workers.supervision.standbys import ReplacementFailed
 
@@ -29,6 +31,11 @@ class Revision(Protocol):
         """What differs from the settings in force."""
         ...
 
+    @property
+    def services(self) -> Collection[str]:
+        """The names of the services after the change."""
+        ...
+
     async def check(self) -> None:
         """Check that what the settings name is there, as far as that takes time.
 
@@ -36,12 +43,12 @@ class Revision(Protocol):
             WrongUsage: if something is missing.
         """
 
-    def needs_workers(self, *, everywhere: bool) -> bool:
-        """Return whether workers must be replaced or started; ``everywhere`` asks for all of them."""
+    def needs_workers(self, renewed: Collection[str]) -> bool:
+        """Return whether workers must be replaced or started; those of ``renewed`` services are replaced."""
         ...
 
-    async def replace(self, *, everywhere: bool) -> None:
-        """Put the settings in force, with new workers where they are needed, or everywhere.
+    async def replace(self, renewed: Collection[str]) -> None:
+        """Put the settings in force, with new workers where they are needed, and of ``renewed`` services.
 
         Raises:
             ReplacementFailed: if that is impossible; nothing has changed then.
@@ -62,6 +69,9 @@ class Revision(Protocol):
 class Settings(Protocol):
     """The settings of a running server."""
 
+    unloaded: set[str]
+    """The services that clients have unloaded; a reload does not start them again."""
+
     @property
     def files(self) -> Collection[str]:
         """The files that they come from; the same object always has the present ones."""
@@ -75,9 +85,25 @@ class Settings(Protocol):
         """
         ...
 
+    def loading(self, name: str) -> Revision:
+        """Return what starts one service as it is configured now, or replaces its workers.
+
+        Raises:
+            WrongUsage: if it is not configured, or its settings are wrong.
+        """
+        ...
+
+    def unloading(self, name: str) -> Revision:
+        """Return what stops one service.
+
+        Raises:
+            WrongUsage: if it does not run.
+        """
+        ...
+
 
 class Reloader:
-    """Reloads when files change, on SIGHUP, and for `uncork reload`; one reload at a time.
+    """Reloads when files change, on SIGHUP, for `uncork reload` and for clients; one reload at a time.
 
     A reload changes everything or nothing. Workers are replaced unless only settings have changed that do not
     concern them, and nobody asked for new workers. A request during a reload waits and then reloads again:
@@ -135,18 +161,49 @@ class Reloader:
             elif changed:
                 files = list(changed)
                 changed.clear()
-                await self._reload(f"{_names(files)} changed", replaces=False)
+                await self._reload(f"{_names(files)} changed", renewed=())
 
-    async def _reload(self, reason: str, *, replaces: bool = True) -> Outcome:
-        """Reload; report the result to terminal and log. ``replaces`` asks for new workers in any case."""
+    def unloaded(self) -> Collection[str]:
+        """Return the names of the services that clients have unloaded."""
+        return self._settings.unloaded
+
+    async def load(self, name: str) -> None:
+        """Load a service for a client; see :class:`~uncork_gateway.repository.Repository`."""
+        loading = self._reload(f"load {name}", read=partial(self._settings.loading, name), renewed=[name])
+        outcome = await asyncio.shield(self._begin(loading))
+        if outcome.code:
+            raise NotLoaded(outcome.message)
+        self._settings.unloaded.discard(name)
+
+    async def unload(self, name: str) -> None:
+        """Unload a service for a client; see :class:`~uncork_gateway.repository.Repository`."""
+        unloading = self._reload(f"unload {name}", read=partial(self._settings.unloading, name), renewed=())
+        outcome = await asyncio.shield(self._begin(unloading))
+        if outcome.code:
+            raise NotLoaded(outcome.message)
+        self._settings.unloaded.add(name)
+
+    async def _reload(
+        self,
+        reason: str,
+        *,
+        read: Callable[[], Revision] | None = None,
+        renewed: Collection[str] | None = None,
+    ) -> Outcome:
+        """Reload; report the result to terminal and log.
+
+        ``read`` returns the settings, by default those of all files. The workers of ``renewed`` services are
+        replaced in any case, by default those of all.
+        """
         async with self._reloading:
             try:
-                revision = self._settings.read()
+                revision = (read or self._settings.read)()
                 changes = revision.changes
+                renewed = revision.services if renewed is None else renewed
                 _refuse_restart(changes)
                 await revision.check()
-                if revision.needs_workers(everywhere=replaces):
-                    message = await self._replace(revision, reason, everywhere=replaces)
+                if revision.needs_workers(renewed):
+                    message = await self._replace(revision, reason, renewed)
                 elif changes:
                     await revision.apply()
                     message = "reloaded, the workers keep running"
@@ -164,7 +221,7 @@ class Reloader:
             await revision.scale()
             return Outcome(0, message)
 
-    async def _replace(self, revision: Revision, reason: str, *, everywhere: bool) -> str:
+    async def _replace(self, revision: Revision, reason: str, renewed: Collection[str]) -> str:
         """Replace the workers, and put the settings in force with the new ones; return what happened.
 
         Raises:
@@ -172,7 +229,7 @@ class Reloader:
         """
         started = time.monotonic()
         log.info("%s: starting new workers", reason)
-        await revision.replace(everywhere=everywhere)
+        await revision.replace(renewed)
         message = f"reloaded after {time.monotonic() - started:.1f} s"
         print(f"{message}: {reason}", flush=True)
         return message

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from uncork_gateway.errors import GatewayError
@@ -109,16 +109,16 @@ OpenCall = Callable[[CallStream, CallHead], Call]
 
 
 class UnaryMethod(NamedTuple):
-    """A method that answers one message with another at once, without the dispatcher.
+    """A method that answers one message with another, without the dispatcher.
 
     Attributes:
         request: the class of the client's message.
-        answer: returns the response; it may raise :class:`GatewayError`, and does not wait for anything.
+        answer: returns the response, or what it becomes; it may raise :class:`GatewayError`.
         free: whether the method needs no API key, because its answers reveal nothing about the server.
     """
 
     request: type[Message]
-    answer: Callable[[Any], Message]
+    answer: Callable[[Any], Message | Awaitable[Message]]
     free: bool = False
 
 

@@ -1,8 +1,11 @@
 """The methods of a gRPC port: which call each path opens, and who may."""
 
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from http import HTTPStatus
+
+from google.protobuf.message import Message
 
 from uncork_gateway.auth import REFUSAL, AcceptedKeys
 from uncork_gateway.errors import CLIENT_GONE, GatewayError, unexpected
@@ -97,7 +100,7 @@ class PlainCall:
 
 
 class UnaryCall(PlainCall):
-    """A call of a method that is answered at once."""
+    """A call of a method that needs no dispatcher. What it waits for goes on when the client has left."""
 
     def __init__(self, stream: CallStream, head: CallHead, method: UnaryMethod) -> None:
         super().__init__(stream, head)
@@ -116,10 +119,22 @@ class UnaryCall(PlainCall):
         try:
             if not self._messages:
                 raise CallFailed("this method takes one message, got none", Code.INTERNAL)
-            response = self._method.answer(parse(self._method.request, self._messages[0]))
-            message = response.SerializeToString()
+            answer = self._method.answer(parse(self._method.request, self._messages[0]))
+            if isinstance(answer, Message):
+                self._reply(answer)
+            else:
+                self._waiting = asyncio.ensure_future(self._wait(answer))
         except Exception as error:
             self.reject(error if isinstance(error, GatewayError) else unexpected(error))
-        else:
+
+    async def _wait(self, answer: Awaitable[Message]) -> None:
+        try:
+            self._reply(await answer)
+        except Exception as error:
+            self.reject(error if isinstance(error, GatewayError) else unexpected(error))
+
+    def _reply(self, answer: Message) -> None:
+        message = answer.SerializeToString()
+        if not self._is_finished:
             self._stream.reply(message, ())
             self._finished(HTTPStatus.OK)

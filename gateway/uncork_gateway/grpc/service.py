@@ -11,6 +11,7 @@ from uncork_gateway.grpc.interfaces import OpenCall
 from uncork_gateway.grpc.methods import Method, Methods
 from uncork_gateway.grpc.services.table import ModelMethods, ServiceFront
 from uncork_gateway.pages.models.metadata import Model, ModelSource, streaming_models_of
+from uncork_gateway.repository import RepositoryAccess
 from uncork_gateway.settings import ServerSettings
 from uncork_workers.wire.schema import ServiceDescription
 
@@ -28,18 +29,22 @@ class GrpcService:
     """Opens the calls of a gateway's gRPC clients.
 
     Args:
+        repository: loads and unloads services for clients.
         missing: returns why some models are not known yet; empty once each service is described.
 
     Attributes:
         models: of all services, by name; those of HTTP, and APIs that stream.
     """
 
-    def __init__(self, front_end: GrpcFront, *, missing: Callable[[], str]) -> None:
+    def __init__(
+        self, front_end: GrpcFront, repository: RepositoryAccess, *, missing: Callable[[], str]
+    ) -> None:
         self.models: Mapping[str, Model] = {}
         about = ModelMethods(
             front_end,
             models=lambda: self.models,
             missing=missing,
+            repository=repository,
             statistics=not front_end.settings.admin,
         )
         self._apis = ApiMethods(about.models)

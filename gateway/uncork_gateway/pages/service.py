@@ -17,11 +17,12 @@ from uncork_gateway.pages.dashboard.page import ORIGIN
 from uncork_gateway.pages.docs import docs_routes
 from uncork_gateway.pages.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, Model, ModelPages
-from uncork_gateway.pages.models.triton import TritonPages
+from uncork_gateway.pages.models.triton import TritonPages, loading_routes
 from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served
 from uncork_gateway.pages.openapi import make_openapi
 from uncork_gateway.pages.plain_pages import Front, Pages
 from uncork_gateway.protocols.rows import error_body
+from uncork_gateway.repository import Repository, RepositoryAccess
 
 _MOST_NAMED = 5
 
@@ -36,6 +37,7 @@ class Served(Protocol):
     """The services, as their pages show them."""
 
     catalogue: Catalogue
+    repository: Repository
 
     def missing(self) -> str:
         """Return why some services are not described yet; empty once each is."""
@@ -55,7 +57,11 @@ class ServicePages:
             ready=lambda: not front.unready(),
             statistics=not has_admin,
         )
-        triton = TritonPages(models=lambda: self._catalogue.models)
+        triton = TritonPages(lambda: self._catalogue.models, lambda: served.repository.unloaded())
+        of_clients, of_operators = (
+            loading_routes(RepositoryAccess(lambda: served.repository, is_allowed=allowed))
+            for allowed in (lambda: front.settings.keys is not None, lambda: True)
+        )
         # Before the route of a model, which would take "stats" for a name.
         moved = triton.moved_statistics_routes() if has_admin else []
         links = FOR_CLIENTS if has_admin else FOR_CLIENTS | FOR_OPERATORS
@@ -63,8 +69,14 @@ class ServicePages:
         self.pages = Pages(
             front,
             commands=self._commands,
-            for_clients=[Route("/openapi.json", self._openapi), *triton.routes(), *moved, *models.routes()],
-            operating=triton.statistics_routes(),
+            for_clients=[
+                Route("/openapi.json", self._openapi),
+                *triton.routes(),
+                *of_clients,
+                *moved,
+                *models.routes(),
+            ],
+            operating=[*triton.statistics_routes(), *(of_operators if has_admin else [])],
             free=[*home.routes(), *docs_routes()],
             error=_error,
             on_http_error=self._http_error,

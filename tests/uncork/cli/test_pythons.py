@@ -6,6 +6,7 @@ import re
 import sys
 import sysconfig
 import venv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.pythons import require_python
 from uncork.cli.serve.requirements import require_resources
 from uncork.config.errors import WrongUsage
+from uncork.config.sources import Kind, Source
 from uncork_workers.wire.dialing import VERSION
 from uncork_workers.wire.handshake import PROTOCOL
 
@@ -79,8 +81,8 @@ def test_what_the_interpreter_prints_at_its_start_does_not_matter(with_uncork: P
 
 def test_an_interpreter_without_uncork_is_refused(environment: Path) -> None:
     assert complaint(environment) == (
-        f"--python {environment}: Uncork cannot be imported (ModuleNotFoundError: No module named "
-        f"'uncork_workers'); install uncork=={VERSION} there"
+        f"--python {environment}: Uncork cannot be imported there (ModuleNotFoundError: No module named "
+        f"'uncork_workers'); install uncork=={VERSION} in it"
     )
 
 
@@ -97,15 +99,21 @@ def test_an_uncork_with_another_protocol_is_refused(environment: Path, tmp_path:
     (wire / "handshake.py").write_text("PROTOCOL = 99")
     assert complaint(environment, f"PYTHONPATH={tmp_path}") == (
         f"--python {environment}: Uncork 9.9 there has worker protocol 99, this one ({VERSION}) has "
-        f"{PROTOCOL}; install uncork=={VERSION} there"
+        f"{PROTOCOL}; install uncork=={VERSION} in it"
     )
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("#!/bin/sh\nexit 3", f"Uncork cannot be imported (exit code 3); install uncork=={VERSION} there"),
-        ("#!/bin/sh\necho no", f"Uncork cannot be imported (exit code 0); install uncork=={VERSION} there"),
+        (
+            "#!/bin/sh\nexit 3",
+            f"Uncork cannot be imported there (exit code 3); install uncork=={VERSION} in it",
+        ),
+        (
+            "#!/bin/sh\necho no",
+            f"Uncork cannot be imported there (exit code 0); install uncork=={VERSION} in it",
+        ),
         ("#!/no/such/file", "cannot be run: No such file or directory; give a Python interpreter"),
         ("\x7fELF", "cannot be run: Exec format error; give a Python interpreter"),
     ],
@@ -125,13 +133,16 @@ def test_a_path_must_name_something_executable(tmp_path: Path) -> None:
 
 
 def test_each_service_has_its_own_interpreter(with_uncork: Path, tmp_path: Path) -> None:
-    """The error names the service; what runs already is not checked again."""
-    missing = ServeOptions(python=str(script(tmp_path, "#!/bin/sh\nexit 3")))
+    """The error names where the wrong one comes from; what runs already is not checked again."""
+    sources = {"python": Source(Kind.FILE, "uncork.toml: services.wine.python")}
+    missing = ServeOptions(python=str(script(tmp_path, "#!/bin/sh\nexit 3")), sources=sources)
     services = {"digits": ServeOptions(python=str(with_uncork)), "wine": missing}
     warnings: list[str] = []
-    with pytest.raises(WrongUsage, match=r"^wine: --python .*: Uncork cannot be imported"):
+    says = rf"^uncork.toml: services.wine.python {missing.python}: Uncork cannot be imported"
+    with pytest.raises(WrongUsage, match=says):
         require_resources(services, warn=warnings.append)
     require_resources(services, running={"wine": missing}, warn=warnings.append)
-    with pytest.raises(WrongUsage, match=r"^wine: --python "):
-        require_resources(services, running={"wine": ServeOptions(environment=["A=1"])}, warn=warnings.append)
+    before = {"wine": replace(missing, environment=["A=1"])}
+    with pytest.raises(WrongUsage, match=says):
+        require_resources(services, running=before, warn=warnings.append)
     assert warnings == []

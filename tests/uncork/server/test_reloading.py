@@ -13,6 +13,7 @@ from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
 from uncork.server.reloading import Reloader
 from uncork_gateway import Gateway
+from uncork_gateway.repository import NotLoaded
 from uncork_workers.supervision.standbys import ReplacementFailed
 
 AT_ONCE = Change("max_queue_rows", "5", "6", Effect.AT_ONCE)
@@ -26,19 +27,29 @@ class Service:
     any_ready = True
 
 
+class Services:
+    """The services of the gateway."""
+
+    def __init__(self) -> None:
+        self.services = [Service(), Service()]
+
+
 class Server:
-    """Settings, gateway and workers of a server; keeps what is done to it."""
+    """Settings and workers of a server; keeps what is done to it."""
+
+    services = ("digits", "wine")
 
     def __init__(self, *changes: Change, workers: int = 2) -> None:
         self.changes: Sequence[Change] = changes
         self.workers = workers
         self.files: Collection[str] = ()
-        self.services = [Service()]
+        self.gateway = Services()
+        self.unloaded = set[str]()
         self.done: list[str] = []
         self.fault: Exception | None = None
         self.replacing, self.gate = asyncio.Event(), asyncio.Event()
         self.gate.set()
-        self.reloader = Reloader(cast(Gateway, self), self)
+        self.reloader = Reloader(cast(Gateway, self.gateway), self)
 
     def read(self) -> Server:
         self.done.append("read")
@@ -51,11 +62,19 @@ class Server:
         if isinstance(self.fault, FileNotFoundError):
             raise WrongUsage(str(self.fault))
 
-    def needs_workers(self, *, everywhere: bool) -> bool:
-        return bool(self.workers) and (everywhere or bool(needing(Effect.NEW_WORKERS, self.changes)))
+    def loading(self, name: str) -> Server:
+        self.done.append(f"read to load {name}")
+        return self
 
-    async def replace(self, *, everywhere: bool) -> None:
-        self.done.append("replace everywhere" if everywhere else "replace")
+    def unloading(self, name: str) -> Server:
+        self.done.append(f"read to unload {name}")
+        return self
+
+    def needs_workers(self, renewed: Collection[str]) -> bool:
+        return bool(self.workers) and bool(renewed or needing(Effect.NEW_WORKERS, self.changes))
+
+    async def replace(self, renewed: Collection[str]) -> None:
+        self.done.append(" ".join(["replace", *renewed]))
         self.replacing.set()
         await self.gate.wait()
         if self.fault is not None:
@@ -74,7 +93,7 @@ class Server:
 DONE = "reloaded after 0.0 s"
 NOTHING = "nothing has changed: "
 REPLACED = ["read", "check", "replace", "take over", "scale"]
-ALL_REPLACED = ["read", "check", "replace everywhere", "take over", "scale"]
+ALL_REPLACED = ["read", "check", "replace digits wine", "take over", "scale"]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +136,7 @@ async def test_a_changed_file_replaces_workers_only_if_it_must(
     changes: tuple[Change, ...], done: list[str]
 ) -> None:
     on = Server(*changes)
-    await on.reloader._reload("uncork.toml changed", replaces=False)
+    await on.reloader._reload("uncork.toml changed", renewed=())
     assert on.done == done
 
 
@@ -152,12 +171,11 @@ async def test_a_reload_that_fails_says_if_nothing_is_ready() -> None:
     """One ready service of several is enough for the old workers to count as running."""
     on = Server(AT_ONCE)
     on.fault = ReplacementFailed("no weights")
-    on.services = [Service(), Service()]
-    on.services[0].any_ready = False
+    on.gateway.services[0].any_ready = False
     assert (
         await on.reloader.reload_requested()
     ).message == "failed, the old workers keep running: no weights"
-    on.services[1].any_ready = False
+    on.gateway.services[1].any_ready = False
     assert (await on.reloader.reload_requested()).message == "failed, no worker is ready: no weights"
 
 
@@ -174,7 +192,7 @@ async def test_a_reload_waits_for_the_one_before() -> None:
     on.gate.clear()
     first, second = (asyncio.create_task(on.reloader.reload_requested()) for _ in range(2))
     await on.replacing.wait()
-    assert on.done == ["read", "check", "replace everywhere"]
+    assert on.done == ["read", "check", "replace digits wine"]
     on.gate.set()
     await asyncio.gather(first, second)
     assert on.done == ALL_REPLACED * 2
@@ -198,4 +216,23 @@ async def test_a_server_that_stops_cancels_its_reload() -> None:
     on.reloader.on_hangup()
     await on.replacing.wait()
     await on.reloader.close()
-    assert on.done == ["read", "check", "replace everywhere"]
+    assert on.done == ["read", "check", "replace digits wine"]
+
+
+async def test_a_client_loads_and_unloads_one_service() -> None:
+    """Its workers are new; those of the others stay. A reload does not load it again."""
+    on = Server(AT_ONCE)
+    await on.reloader.load("wine")
+    assert on.done == ["read to load wine", "check", "replace wine", "take over", "scale"]
+    assert on.reloader.unloaded() == set()
+    on.done.clear()
+    await on.reloader.unload("wine")
+    assert on.done == ["read to unload wine", "check", "apply", "scale"]
+    assert on.reloader.unloaded() == {"wine"}
+    on.fault = ReplacementFailed("no weights")
+    with pytest.raises(NotLoaded, match=r"^failed, the old workers keep running: no weights$"):
+        await on.reloader.load("wine")
+    assert on.reloader.unloaded() == {"wine"}
+    on.fault = None
+    await on.reloader.load("wine")
+    assert on.reloader.unloaded() == set()

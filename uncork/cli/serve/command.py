@@ -101,6 +101,7 @@ async def _serve(
             folder=folder,
             settings=settings_with,
             keys=lambda: running.keys,
+            failed=asyncio.get_running_loop().create_future(),
         ),
         servers=Servers(gateway.front_end, listeners),
         services={},
@@ -118,6 +119,7 @@ async def _serve(
 async def _run(running: RunningSettings, console: Console) -> int:
     options, place = running.options, running.place
     reloader = Reloader(place.gateway, running)
+    place.gateway.repository = reloader
     progress = StartupProgress(running, console=console)
     background: list[asyncio.Task[None]] = []
 
@@ -129,7 +131,6 @@ async def _run(running: RunningSettings, console: Console) -> int:
 
     for service in running.services.values():
         service.start()
-        background.append(asyncio.create_task(service.watch()))
     if options.reload:
         background.append(asyncio.create_task(reloader.watch()))
     if options.watch_config:
@@ -170,6 +171,6 @@ async def _announce(
         await running.place.gateway.front_end.ready.wait()
         progress.hide()
         banner.print_ready(time.monotonic() - started)
-        await asyncio.gather(watching, *background)
+        await asyncio.gather(watching, running.place.failed, *background)
     finally:
         watching.cancel()

@@ -26,7 +26,7 @@ def require_python(options: ServeOptions) -> None:
     python = options.interpreter
     if python == sys.executable:
         return
-    given, fix = f"--python {options.python}", f"install uncork=={VERSION} there"
+    given, fix = f"{options.source_of('python')} {options.python}", f"install uncork=={VERSION} in it"
     try:
         ran = subprocess.run(
             [python, "-c", _ASK],
@@ -46,7 +46,7 @@ def require_python(options: ServeOptions) -> None:
             pass
         case _:
             reason = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
-            raise WrongUsage(f"{given}: Uncork cannot be imported ({reason}); {fix}")
+            raise WrongUsage(f"{given}: Uncork cannot be imported there ({reason}); {fix}")
     if protocol != str(PROTOCOL):
         raise WrongUsage(
             f"{given}: Uncork {version} there has worker protocol {protocol}, this one ({VERSION}) has "

@@ -1,13 +1,11 @@
 """What services need of this machine: interpreters and GPUs."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import MappingProxyType
 
 from uncork.cli.serve.gpus import require_gpus
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.pythons import require_python
-from uncork.cli.serve.services import about, errors_of
 
 _NONE: Mapping[str, ServeOptions] = MappingProxyType({})
 
@@ -30,15 +28,10 @@ def require_resources(
     """
     for name, options in services.items():
         before = running.get(name)
-        with errors_of(name):
-            if before is None or _python_of(options) != _python_of(before):
-                require_python(options)
-            if before is None or options.gpus != before.gpus:
-                require_gpus(options, warn=partial(_warn_about, name, warn))
-
-
-def _warn_about(name: str, warn: Callable[[str], object], text: str) -> None:
-    warn(about(name, text))
+        if before is None or _python_of(options) != _python_of(before):
+            require_python(options)
+        if before is None or options.gpus != before.gpus:
+            require_gpus(options, warn=warn)
 
 
 def _python_of(options: ServeOptions) -> tuple[str | None, list[str] | None]:

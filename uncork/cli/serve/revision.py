@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -73,6 +73,11 @@ class Revision:
             return changes, {}
         return changes, changes_of_services(before, self._services)
 
+    @property
+    def services(self) -> Collection[str]:
+        """The names of the services after the change."""
+        return self._services.keys()
+
     async def check(self) -> None:
         """Check that the interpreters and GPUs that services have not used yet are there.
 
@@ -83,26 +88,26 @@ class Revision:
         # It may wait for other processes, but requests must not.
         await asyncio.to_thread(require_resources, self._services, running=running, warn=log.warning)
 
-    def needs_workers(self, *, everywhere: bool) -> bool:
-        """Return whether workers must be replaced or started; ``everywhere`` asks for all of them."""
-        return bool(self._replaced(everywhere=everywhere) or self._added)
+    def needs_workers(self, renewed: Collection[str]) -> bool:
+        """Return whether workers must be replaced or started; those of ``renewed`` services are replaced."""
+        return bool(self._replaced(renewed) or self._added)
 
-    def _replaced(self, *, everywhere: bool) -> list[str]:
+    def _replaced(self, renewed: Collection[str]) -> list[str]:
         """Return the services whose workers are replaced."""
-        wanted = [name for name in self._kept if everywhere or name in self._need_workers]
+        wanted = [name for name in self._kept if name in renewed or name in self._need_workers]
         replaced = [name for name in wanted if self._running.services[name].supervisor.workers]
         # Without workers and without changes, the supervisor says why there is nothing to do.
         return replaced if replaced or self.changes else wanted
 
-    async def replace(self, *, everywhere: bool) -> None:
-        """Put the settings in force, with new workers of the services that need them, or of all.
+    async def replace(self, renewed: Collection[str]) -> None:
+        """Put the settings in force, with new workers where they are needed, and of ``renewed`` services.
 
         Raises:
             ReplacementFailed: if that is impossible; nothing has changed then.
             ValueError: if a service cannot be served with them; nothing has changed then.
         """
         async with AsyncExitStack() as stack:
-            standbys = await self._stand_by(self._replaced(everywhere=everywhere), stack)
+            standbys = await self._stand_by(self._replaced(renewed), stack)
             added = await self._start_added(stack)
             await self._withdraw_apis(standbys, stack)
             # From here on, nothing is awaited: all changes are one.

@@ -42,6 +42,7 @@ class Place:
         folder: a private folder, in which each has one of its own.
         settings: returns their settings.
         keys: returns the accepted API keys.
+        failed: gets the first unexpected error of what keeps workers running.
     """
 
     gateway: Gateway
@@ -49,6 +50,7 @@ class Place:
     folder: Path
     settings: WithSettings
     keys: Callable[[], ApiKeys | None]
+    failed: asyncio.Future[None]
 
 
 class RunningService:
@@ -68,6 +70,7 @@ class RunningService:
         starter_with: StarterWith,
         resources: AsyncExitStack,
         first_exit: asyncio.Future[str],
+        failed: asyncio.Future[None],
     ) -> None:
         self.name = name
         self.options = options
@@ -79,6 +82,7 @@ class RunningService:
         self._resources = resources
         self._tasks: list[asyncio.Task[None]] = []
         self._first_exit = first_exit
+        self._failed = failed
 
     @classmethod
     async def open(cls, name: str, options: ServeOptions, place: Place) -> RunningService:
@@ -109,7 +113,16 @@ class RunningService:
                 await served.listen(str(folder / STANDBYS_SOCKET), standby=True)
                 if port is not None:
                     _listen_on_tcp(served, port, options, place.listeners)
-                return cls(name, options, served, supervisor, starter_with, resources.pop_all(), first_exit)
+                return cls(
+                    name,
+                    options,
+                    served,
+                    supervisor,
+                    starter_with,
+                    resources.pop_all(),
+                    first_exit,
+                    place.failed,
+                )
         except BaseException:
             await place.gateway.remove(served)
             raise
@@ -119,6 +132,13 @@ class RunningService:
         self.supervisor.start()
         self.served.events.expect_workers(range(self.options.worker_count.least))
         self._tasks = [asyncio.create_task(self.scaling.run()), asyncio.create_task(self.recycler.run())]
+        for task in self._tasks:
+            task.add_done_callback(self._on_task_done)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._failed.done():
+            self._failed.set_exception(error)
 
     async def first_ready(self) -> None:
         """Return when a worker is ready, or the service waits for workers on other machines.
@@ -139,10 +159,6 @@ class RunningService:
                 raise ReplacementFailed(self.served.not_ready_reason)
         finally:
             ready.cancel()
-
-    async def watch(self) -> None:
-        """Raise the errors of what keeps the workers running."""
-        await asyncio.gather(*self._tasks)
 
     async def close(self, *, hurry: asyncio.Event | None = None) -> None:
         """Disconnect the workers, and wait for their ends; ``hurry`` ends the wait, and kills them."""

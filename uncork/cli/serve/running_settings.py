@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.placement import check_placement
@@ -50,6 +50,7 @@ class RunningSettings:
         options, keys: those of the server.
         services: the running services, by name.
         files: the files that the settings come from.
+        unloaded: services that clients have unloaded; a reload does not start them again.
     """
 
     options: ServeOptions
@@ -58,6 +59,7 @@ class RunningSettings:
     servers: Servers
     services: dict[str, RunningService]
     files: set[str]
+    unloaded: set[str] = field(default_factory=set)
 
     # What is shown while the workers start
 
@@ -101,7 +103,42 @@ class RunningSettings:
         Raises:
             WrongUsage: if a setting is wrong, in the words of the start.
         """
+        options, services = self._read()
+        self.unloaded &= services.keys()
+        loaded = {name: one for name, one in services.items() if name not in self.unloaded}
+        return Revision(self, options, loaded, keys_in(options.api_key_file))
+
+    def loading(self, name: str) -> Revision:
+        """Return what starts one service as it is configured now, or replaces its workers.
+
+        Raises:
+            WrongUsage: if it is not configured, or its settings are wrong.
+        """
+        _, services = self._read()
+        if name not in services:
+            known = ", ".join(filter(None, services)) or "none, the only service has no name of its own"
+            raise WrongUsage(f"no service {name!r} is configured; those that can be loaded: {known}")
+        return Revision(self, self.options, {**self._running(), name: services[name]}, self.keys)
+
+    def unloading(self, name: str) -> Revision:
+        """Return what stops one service.
+
+        Raises:
+            WrongUsage: if it does not run.
+        """
+        running = self._running()
+        if not name or name not in running:
+            known = ", ".join(filter(None, running)) or "none"
+            raise WrongUsage(f"no service {name!r} is loaded; those that can be unloaded: {known}")
+        del running[name]
+        return Revision(self, self.options, running, self.keys)
+
+    def _running(self) -> dict[str, ServeOptions]:
+        return {name: service.options for name, service in self.services.items()}
+
+    def _read(self) -> tuple[ServeOptions, dict[str, ServeOptions]]:
+        """Read the files again; return the options of the server and of each service."""
         options: ServeOptions = self.options if self.options.reread is None else self.options.reread()
         services = services_of(options)
         check_options(options, services)
-        return Revision(self, options, services, keys_in(options.api_key_file))
+        return options, services

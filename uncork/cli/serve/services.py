@@ -116,7 +116,7 @@ def _check_shared(options: ServeOptions) -> None:
         )
     for name in _NOT_SHARED:
         if getattr(options, name) is not None:
-            flag = options.sources[name].name
             raise WrongUsage(
-                f"{flag}: several services cannot share it; set {name} under [services.NAME] instead"
+                f"{options.source_of(name)}: several services cannot share it; set {name} under "
+                "[services.NAME] instead"
             )

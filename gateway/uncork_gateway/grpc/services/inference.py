@@ -1,6 +1,6 @@
 """The calls of ``inference.GRPCInferenceService`` about the server and its models."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from google.protobuf.message import Message
@@ -11,12 +11,12 @@ from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.pages.models.configuration import config_of
 from uncork_gateway.pages.models.metadata import metadata_of, server_of
 from uncork_gateway.pages.models.statistics import statistics_of
-from uncork_gateway.pages.models.triton import STATISTICS_MOVED, index_of
+from uncork_gateway.pages.models.triton import STATISTICS_MOVED, check_parameters, index_of
 from uncork_gateway.protocols.grpc_messages import make, message
+from uncork_gateway.repository import RepositoryAccess
 
 NAME = "inference.GRPCInferenceService"
 
-_MODELS_ARE_APIS = "clients cannot {} models; the models are the APIs of the service, see `uncork reload`"
 _NO_SHARED_MEMORY = "shared memory is not supported; send tensors in the request"
 _SHARED_MEMORY = [
     f"{kind}SharedMemory{action}"
@@ -26,8 +26,6 @@ _SHARED_MEMORY = [
 NOT_SUPPORTED: Mapping[bytes, str] = {
     f"/{NAME}/{method}".encode(): text
     for method, text in {
-        "RepositoryModelLoad": _MODELS_ARE_APIS.format("load"),
-        "RepositoryModelUnload": _MODELS_ARE_APIS.format("unload"),
         "TraceSetting": "clients cannot read or change trace settings; see --traces of `uncork serve`",
         "LogSettings": "clients cannot read or change log settings; see --log-level of `uncork serve`",
         **dict.fromkeys(_SHARED_MEMORY, _NO_SHARED_MEMORY),
@@ -40,28 +38,35 @@ class Inference:
     """Answers from the same values as the HTTP pages of V2 and of Triton's extensions.
 
     Args:
+        repository: loads and unloads services.
         unready: returns why requests cannot be answered now; empty if they can.
         statistics: whether clients may read statistics.
     """
 
-    def __init__(self, models: Models, *, unready: Callable[[], str], statistics: bool) -> None:
+    def __init__(
+        self, models: Models, repository: RepositoryAccess, *, unready: Callable[[], str], statistics: bool
+    ) -> None:
         self._models = models
+        self._repository = repository
         self._unready = unready
         self._has_statistics = statistics
 
     def methods(self) -> dict[bytes, UnaryMethod]:
         """Return the methods by path."""
         free = {"ServerLive": self._live, "ServerReady": self._ready}
-        others = {
+        others: dict[str, Callable[[Any], Message | Awaitable[Message]]] = {
             "ModelReady": self._model_ready,
             "ServerMetadata": self._server,
             "ModelMetadata": self._metadata,
             "ModelConfig": self._config,
             "ModelStatistics": self._statistics,
             "RepositoryIndex": self._index,
+            "RepositoryModelLoad": self._load,
+            "RepositoryModelUnload": self._unload,
         }
         methods = {}
-        for name, answer in {**free, **others}.items():
+        answers: dict[str, Callable[[Any], Message | Awaitable[Message]]] = {**free, **others}
+        for name, answer in answers.items():
             request = message(f"inference.{name}Request")
             methods[f"/{NAME}/{name}".encode()] = UnaryMethod(request, answer, free=name in free)
         return methods
@@ -98,5 +103,16 @@ class Inference:
         return make("inference.ModelStatisticsResponse", model_stats=stats)
 
     def _index(self, request: Any) -> Message:
-        index = index_of(self._models.present, only_ready=request.ready)
+        unloaded = () if request.ready else self._repository.unloaded()
+        index = index_of(self._models.present, unloaded, only_ready=request.ready)
         return make("inference.RepositoryIndexResponse", models=index)
+
+    async def _load(self, request: Any) -> Message:
+        check_parameters(request.parameters)
+        await self._repository.load(request.model_name)
+        return make("inference.RepositoryModelLoadResponse")
+
+    async def _unload(self, request: Any) -> Message:
+        check_parameters(request.parameters)
+        await self._repository.unload(request.model_name)
+        return make("inference.RepositoryModelUnloadResponse")

@@ -13,6 +13,7 @@ from uncork_gateway.grpc.services.tensorflow import TensorFlow
 from uncork_gateway.pages.models.metadata import Model
 from uncork_gateway.protocols.grpc_messages import FILES
 from uncork_gateway.readiness import Readiness
+from uncork_gateway.repository import RepositoryAccess
 
 
 class ServiceFront(Protocol):
@@ -30,6 +31,7 @@ class ModelMethods:
     Args:
         models: returns the models by name.
         missing: returns why they are not known yet; empty once each service is described.
+        repository: loads and unloads services for clients.
         statistics: whether clients may read statistics.
 
     Attributes:
@@ -47,13 +49,14 @@ class ModelMethods:
         *,
         models: Callable[[], Mapping[str, Model]],
         missing: Callable[[], str],
+        repository: RepositoryAccess,
         statistics: bool,
     ) -> None:
         self.models = Models(models, missing)
         self._health = Health(self.models, services=FILES, unready=front.unready, readiness=front.readiness)
         self._reflection = Reflection(FILES)
         self.unary: Mapping[bytes, UnaryMethod] = {
-            **Inference(self.models, unready=front.unready, statistics=statistics).methods(),
+            **Inference(self.models, repository, unready=front.unready, statistics=statistics).methods(),
             **TensorFlow(self.models).methods(),
             **self._health.unary(),
         }

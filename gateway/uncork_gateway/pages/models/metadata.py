@@ -30,7 +30,7 @@ ROOTS = ("/v1/models", "/v2")
 
 PLATFORM = "uncork"
 
-_EXTENSIONS = ("binary_tensor_data", "model_configuration")
+_EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository")
 
 _MAIN, _EXPLAIN = "predict", "explain"
 _TF_DTYPES = {
@@ -252,11 +252,7 @@ def find_model(name: str, models: Mapping[str, Model]) -> Model:
 
 
 def server_of(*, statistics: bool) -> dict[str, Any]:
-    """Return the metadata of the server as V2 has it.
-
-    Triton's repository extension is missing, because only its index is served. ``statistics`` says whether
-    clients can read those.
-    """
+    """Return the metadata of the server as V2 has it; ``statistics`` says whether clients can read those."""
     extensions = [*_EXTENSIONS, *(["statistics"] if statistics else [])]
     return {"name": "uncork", "version": SERVER_VERSION, "extensions": extensions}
 

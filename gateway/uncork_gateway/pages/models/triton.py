@@ -1,7 +1,8 @@
 """Triton's extensions of V2: model configuration, statistics, and the index of the repository."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -10,17 +11,30 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from uncork_gateway.dialects.v2 import VERSION
+from uncork_gateway.errors import BadRequest, GatewayError
 from uncork_gateway.pages.models.configuration import config_of
 from uncork_gateway.pages.models.metadata import Model, model_asked
 from uncork_gateway.pages.models.statistics import statistics_of
+from uncork_gateway.repository import RepositoryAccess
 
 STATISTICS_MOVED = "statistics are on the admin port (--admin-port), not on this one"
 
-_MOST_INDEX_BYTES = 1024
+_MOST_BYTES = 1024
+
+
+# Services depend on no others.
+_UNLOAD_DEPENDENTS = "unload_dependents"
 
 
 class _IndexRequest(msgspec.Struct):
     ready: bool = False
+
+
+class _ChangeRequest(msgspec.Struct):
+    parameters: dict[str, Any] = {}
+
+
+_Body = TypeVar("_Body", _IndexRequest, _ChangeRequest)
 
 
 class TritonPages:
@@ -28,10 +42,14 @@ class TritonPages:
 
     Args:
         models: returns the models by name.
+        unloaded: returns the names of services that are not loaded.
     """
 
-    def __init__(self, models: Callable[[], Mapping[str, Model]]) -> None:
+    def __init__(
+        self, models: Callable[[], Mapping[str, Model]], unloaded: Callable[[], Collection[str]]
+    ) -> None:
         self._models = models
+        self._unloaded = unloaded
 
     def routes(self) -> list[Route]:
         return [
@@ -62,13 +80,50 @@ class TritonPages:
         return Response(msgspec.json.encode({"model_stats": stats}), media_type="application/json")
 
     async def _index(self, request: Request) -> Response:
-        wanted = await _read_index_request(request)
-        return JSONResponse(index_of(self._models(), only_ready=wanted.ready))
+        wanted = await _read(
+            request, _IndexRequest, 'send an empty body, or {"ready": true} to list only ready models'
+        )
+        unloaded = () if wanted.ready else self._unloaded()
+        return JSONResponse(index_of(self._models(), unloaded, only_ready=wanted.ready))
 
 
-def index_of(models: Mapping[str, Model], *, only_ready: bool) -> list[dict[str, Any]]:
+def loading_routes(access: RepositoryAccess) -> list[Route]:
+    """Return the routes by which clients load and unload services."""
+    path = "/v2/repository/models/{model}"
+    return [
+        Route(f"{path}/load", partial(_change, access.load), methods=["POST"]),
+        Route(f"{path}/unload", partial(_change, access.unload), methods=["POST"]),
+    ]
+
+
+async def _change(change: Callable[[str], Awaitable[None]], request: Request) -> Response:
+    wanted = await _read(request, _ChangeRequest, "send an empty body")
+    try:
+        check_parameters(wanted.parameters)
+        await change(request.path_params["model"])
+    except GatewayError as error:
+        raise HTTPException(error.status, str(error)) from None
+    return Response()
+
+
+def check_parameters(names: Iterable[str]) -> None:
+    """Check the parameters of a request to load or unload.
+
+    Raises:
+        BadRequest: if one has a meaning that would be ignored.
+    """
+    if unknown := [name for name in names if name != _UNLOAD_DEPENDENTS]:
+        raise BadRequest(
+            f"the parameter {unknown[0]!r} is not supported; services are loaded as they are configured"
+        )
+
+
+def index_of(
+    models: Mapping[str, Model], unloaded: Iterable[str], *, only_ready: bool
+) -> list[dict[str, Any]]:
     """Return the entries of the repository's index, with the reason for each model that is not ready."""
     reasons = {name: model.unready for name, model in sorted(models.items())}
+    reasons |= dict.fromkeys(sorted(unloaded), "unloaded")
     return [
         {
             "name": name,
@@ -88,14 +143,14 @@ async def _on_admin_port(request: Request) -> Response:
     raise HTTPException(404, STATISTICS_MOVED)
 
 
-async def _read_index_request(request: Request) -> _IndexRequest:
+async def _read(request: Request, kind: type[_Body], accepted: str) -> _Body:
+    """Read the body of a request about the repository, which may be empty."""
     body = b""
     try:
         async for piece in request.stream():
             body += piece
-            if len(body) > _MOST_INDEX_BYTES:
-                raise ValueError(f"longer than {_MOST_INDEX_BYTES} bytes")
-        return msgspec.json.decode(body, type=_IndexRequest) if body.strip() else _IndexRequest()
+            if len(body) > _MOST_BYTES:
+                raise ValueError(f"longer than {_MOST_BYTES} bytes")
+        return msgspec.json.decode(body, type=kind) if body.strip() else kind()
     except (ValueError, msgspec.DecodeError) as error:
-        accepted = 'send an empty body, or {"ready": true} to list only ready models'
-        raise HTTPException(400, f"invalid repository index request: {error}; {accepted}") from error
+        raise HTTPException(400, f"invalid repository request: {error}; {accepted}") from error

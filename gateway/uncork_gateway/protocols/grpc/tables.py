@@ -42,7 +42,9 @@ service GRPCInferenceService: ServerLive ServerLiveRequest ServerLiveResponse,
   ModelStreamInfer *ModelInferRequest *ModelStreamInferResponse,
   ModelConfig ModelConfigRequest ModelConfigResponse,
   ModelStatistics ModelStatisticsRequest ModelStatisticsResponse,
-  RepositoryIndex RepositoryIndexRequest RepositoryIndexResponse
+  RepositoryIndex RepositoryIndexRequest RepositoryIndexResponse,
+  RepositoryModelLoad RepositoryModelLoadRequest RepositoryModelLoadResponse,
+  RepositoryModelUnload RepositoryModelUnloadRequest RepositoryModelUnloadResponse
 ServerLiveRequest:
 ServerLiveResponse: bool live 1
 ServerReadyRequest:
@@ -88,6 +90,14 @@ ModelStatisticsResponse: *ModelStatistics model_stats 1
 RepositoryIndexRequest: string repository_name 1, bool ready 2
 RepositoryIndexResponse: *RepositoryIndexResponse.ModelIndex models 1
 RepositoryIndexResponse.ModelIndex: string name 1, string version 2, string state 3, string reason 4
+ModelRepositoryParameter: bool bool_param 1 @parameter_choice, int64 int64_param 2 @parameter_choice,
+  string string_param 3 @parameter_choice, bytes bytes_param 4 @parameter_choice
+RepositoryModelLoadRequest: string repository_name 1, string model_name 2,
+  string>ModelRepositoryParameter parameters 3
+RepositoryModelLoadResponse:
+RepositoryModelUnloadRequest: string repository_name 1, string model_name 2,
+  string>ModelRepositoryParameter parameters 3
+RepositoryModelUnloadResponse:
 """
 
 _TENSORFLOW = """
