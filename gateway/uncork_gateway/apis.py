@@ -6,11 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from uncork_dispatcher import ApiRules
 from uncork_gateway.batching import Batching
-from uncork_gateway.catalogue import Catalogue, Offer
+from uncork_gateway.catalogue import Catalogue, Offer, in_force, paths_by_name
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.pages.models.metadata import ModelSource, dialects_of, models_of
@@ -19,8 +17,8 @@ from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.api_target import ApiTarget
 from uncork_gateway.requests.stream_route import StreamRoute
 from uncork_gateway.settings import ServerSettings
-from uncork_workers.wire.overrides import Override, apply_overrides
-from uncork_workers.wire.schema import ApiDescription, ServiceDescription, is_reserved
+from uncork_workers.wire.overrides import Override
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 if TYPE_CHECKING:
     from uncork_gateway.grpc.apis import ServedModel
@@ -103,11 +101,7 @@ class Apis:
             ValueError: if it cannot be served.
         """
         name = self._name or service.name.lower()
-        effective = apply_overrides(service, settings.overrides)
-        if not settings.own_routes:
-            effective = replace(
-                effective, apis=[replace(api, route=f"/{name}/{api.name}") for api in effective.apis]
-            )
+        effective = in_force(name, service, settings.overrides, own_routes=settings.own_routes)
         models = models_of(name, effective, self._source, outputs=self.outputs if same_code else {})
         native = {api.name: self._route(api, _native(api), settings) for api in effective.apis}
         of_models = {
@@ -122,9 +116,7 @@ class Apis:
         offer = Offer(
             service=effective,
             own={api.route: native[api.name] for api in effective.apis},
-            by_name={
-                path: route for api, route in native.items() if not is_reserved(path := f"/{name}/{api}")
-            },
+            by_name={path: native[api] for path, api in paths_by_name(name, effective).items()},
             models=models,
             of_models=of_models,
             over_grpc=over_grpc,

@@ -2,20 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import structs
 
 from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.pages.models.metadata import Model
 from uncork_gateway.requests.api_route import ApiRoute
-from uncork_workers.wire.schema import ApiDescription, ServiceDescription
+from uncork_workers.wire.overrides import Override, apply_overrides
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription, is_reserved
 
 if TYPE_CHECKING:
     from uncork_gateway.grpc.apis import ServedModel
     from uncork_gateway.grpc.service import GrpcService
+
+
+class Paths(Protocol):
+    """The paths of a service's APIs."""
+
+    @property
+    def own(self) -> Collection[str]:
+        """The routes of the author."""
+        ...
+
+    @property
+    def by_name(self) -> Collection[str]:
+        """Those below ``/<service>/``."""
+        ...
+
+
+def in_force(
+    name: str, service: ServiceDescription, overrides: Sequence[Override], *, own_routes: bool
+) -> ServiceDescription:
+    """Return a service as clients see it under a name; without ``own_routes``, its APIs are below that.
+
+    Raises:
+        DefinitionError: if an override is wrong.
+    """
+    effective = apply_overrides(service, overrides)
+    if own_routes:
+        return effective
+    apis = [structs.replace(api, route=f"/{name}/{api.name}") for api in effective.apis]
+    return structs.replace(effective, apis=apis)
+
+
+def paths_by_name(name: str, service: ServiceDescription) -> dict[str, str]:
+    """Return the paths below ``/<service>/``, each with the name of its API."""
+    paths = {f"/{name}/{api.name}": api.name for api in service.apis}
+    return {path: api for path, api in paths.items() if not is_reserved(path)}
+
+
+def check_paths(name: str, mine: Paths, others: Mapping[str, Paths]) -> None:
+    """Check that a service has no path in common with others.
+
+    Raises:
+        ValueError: if it has.
+    """
+    for other, theirs in others.items():
+        for path in mine.own:
+            if path in theirs.own:
+                raise ValueError(
+                    f"the services {other} and {name} both serve POST {path}; set own_routes = false for "
+                    f"one of them, so that its APIs are served below /{other}/ or /{name}/ only, or "
+                    "change route= in its code"
+                )
+        for own, by_name, owner in (
+            (mine.own, theirs.by_name, other),
+            (theirs.own, mine.by_name, name),
+        ):
+            for path in own:
+                if path in by_name:
+                    raise ValueError(
+                        f"an API has the route {path}, which belongs to the service {owner}; change route= "
+                        "in its code"
+                    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,22 +150,7 @@ class Catalogue:
         Raises:
             ValueError: if two have a route in common.
         """
-        for other, theirs in self.offers.items():
-            if other == name:
-                continue
-            for path in offer.own:
-                if path in theirs.own:
-                    raise ValueError(
-                        f"the services {other} and {name} both serve POST {path}; set own_routes = false for "
-                        f"one of them, so that its APIs are served below /{other}/ or /{name}/ only, or "
-                        "change route= in its code"
-                    )
-            for mine, its, owner in ((offer.own, theirs.by_name, other), (theirs.own, offer.by_name, name)):
-                for path in mine.keys() & its.keys():
-                    raise ValueError(
-                        f"an API has the route {path}, which belongs to the service {owner}; change route= "
-                        "in its code"
-                    )
+        check_paths(name, offer, {other: theirs for other, theirs in self.offers.items() if other != name})
 
     def put(self, name: str, offer: Offer) -> None:
         """Serve an offer from now on, in place of the service's former one."""
