@@ -6,7 +6,7 @@ from typing import Any
 from uncork.cli.serve.options import ServeOptions
 from uncork.config.changes import Change, Effect
 from uncork.config.names import OF_SERVICES, settings_of
-from uncork.config.values import unset_text, value_text
+from uncork.config.values import unset_text, value_text, without_secrets
 
 EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys(
@@ -78,7 +78,7 @@ EFFECTS: Mapping[str, Effect] = {
 WITH_NEW_WORKERS = ("cost", "allowed_batch_sizes")
 """The arguments of ``@api`` for which workers warm up again; all others take effect at once."""
 
-_OTHER_CONTENT = "other keys"
+_OTHER_CONTENT, _OTHER_VALUES = "other keys", "other values"
 _NOT_SERVED = "(not served)"
 
 
@@ -120,17 +120,16 @@ def _differing(
     before: ServeOptions, after: ServeOptions, *, names: Collection[str], prefix: str = ""
 ) -> list[Change]:
     """Return the options of these names whose values differ, in the order of the options."""
-    return [
-        Change(
-            prefix + name,
-            value_text(old, unset=unset_text(parameter)),
-            value_text(new, unset=unset_text(parameter)),
-            _effect(name, before, after),
-        )
-        for name, parameter in settings_of(ServeOptions).items()
-        for old, new in [(getattr(before, name), getattr(after, name))]
-        if old != new and name in names
-    ]
+    changes = []
+    for name, parameter in settings_of(ServeOptions).items():
+        old, new = getattr(before, name), getattr(after, name)
+        if old != new and name in names:
+            unset = unset_text(parameter)
+            old_text, new_text = (value_text(without_secrets(name, one), unset=unset) for one in (old, new))
+            if old_text == new_text:
+                new_text = f"{new_text} ({_OTHER_VALUES})"
+            changes.append(Change(prefix + name, old_text, new_text, _effect(name, before, after)))
+    return changes
 
 
 def _other_keys(before: ServeOptions, after: ServeOptions, other_keys: bool) -> Iterator[Change]:
