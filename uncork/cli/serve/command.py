@@ -23,6 +23,7 @@ from uncork.cli.serve.running_service import Place, RunningService
 from uncork.cli.serve.running_settings import RunningSettings, check_options, files_of
 from uncork.cli.serve.services import errors_of, services_of
 from uncork.cli.serve.startup_progress import StartupProgress
+from uncork.cli.serve.worker_port import check_worker_port
 from uncork.cli.usage import exit_code
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import DIFF, RELOAD, listening
@@ -60,6 +61,9 @@ def run(options: ServeOptions) -> int:
     console = log_to_terminal(options.log_level, options.log_format.value)
     services = services_of(options)
     check_options(options, services)
+    # Only now: a reload may remove the last service with a port, but not these options.
+    has_port = any(one.worker_port is not None or one.ray_address is not None for one in services.values())
+    check_worker_port(options, has_port=has_port)
     require_resources(services, warn=log.warning)
     with (
         open_listeners(options) as listeners,

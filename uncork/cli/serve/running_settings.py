@@ -9,7 +9,6 @@ from uncork.cli.serve.placement import check_placement
 from uncork.cli.serve.revision import Revision
 from uncork.cli.serve.running_service import Place, RunningService
 from uncork.cli.serve.services import errors_of, services_of
-from uncork.cli.serve.worker_port import check_worker_port
 from uncork.config.errors import WrongUsage
 from uncork.server.listeners import keys_in
 from uncork.server.servers import Servers
@@ -28,8 +27,6 @@ def check_options(options: ServeOptions, services: dict[str, ServeOptions]) -> N
     for name, one in services.items():
         with errors_of(name):
             check_placement(one)
-    has_port = any(one.worker_port is not None or one.ray_address is not None for one in services.values())
-    check_worker_port(options, has_port=has_port)
 
 
 def files_of(options: ServeOptions) -> list[str]:
