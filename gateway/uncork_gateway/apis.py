@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from uncork_dispatcher import ApiRules
 from uncork_gateway.batching import Batching
 from uncork_gateway.catalogue import Catalogue, Offer
@@ -18,10 +16,11 @@ from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.api_target import ApiTarget
 from uncork_gateway.requests.stream_route import StreamRoute
+from uncork_gateway.service_paths import in_force, paths_by_name
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.versions import Candidate, ServiceName
-from uncork_workers.wire.overrides import Override, apply_overrides
-from uncork_workers.wire.schema import ApiDescription, ServiceDescription, is_reserved
+from uncork_workers.wire.overrides import Override
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 if TYPE_CHECKING:
     from uncork_gateway.grpc.apis import ServedModel
@@ -110,11 +109,7 @@ class Apis:
         """
         text = self._name or service.name.lower()
         name = ServiceName.read(text)
-        effective = apply_overrides(service, settings.overrides)
-        if not settings.own_routes:
-            effective = replace(
-                effective, apis=[replace(api, route=f"/{name.name}/{api.name}") for api in effective.apis]
-            )
+        effective = in_force(text, service, settings.overrides, own_routes=settings.own_routes)
         models = models_of(
             name.name,
             effective,
@@ -142,12 +137,7 @@ class Apis:
             ),
             service=effective,
             own={api.route: native[api.name] for api in effective.apis},
-            by_name={
-                path: route
-                for first in {name.name: None, text: None}
-                for api, route in native.items()
-                if not is_reserved(path := f"/{first}/{api}")
-            },
+            by_name={path: native[api] for path, api in paths_by_name(text, effective).items()},
             models=models,
             of_models=of_models,
             over_grpc=over_grpc,

@@ -14,6 +14,7 @@ from uncork_gateway.pages.models.metadata import Model, ModelVersions
 from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.api_target import ApiTarget
 from uncork_gateway.requests.shadow import Shadow, ShadowTally
+from uncork_gateway.service_paths import check_paths
 from uncork_gateway.versions import Candidate, Option, ServiceName, VersionedRoute
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
@@ -99,23 +100,8 @@ class Catalogue:
         Raises:
             ValueError: if two have a route in common.
         """
-        for other, theirs in self.offers.items():
-            if other in names or theirs.name.name == offer.name.name:
-                continue
-            name = offer.name.name
-            for path in offer.own:
-                if path in theirs.own:
-                    raise ValueError(
-                        f"the services {other} and {name} both serve POST {path}; set own_routes = false for "
-                        f"one of them, so that its APIs are served below /{other}/ or /{name}/ only, or "
-                        "change route= in its code"
-                    )
-            for mine, its, owner in ((offer.own, theirs.by_name, other), (theirs.own, offer.by_name, name)):
-                for path in mine.keys() & its.keys():
-                    raise ValueError(
-                        f"an API has the route {path}, which belongs to the service {owner}; change route= "
-                        "in its code"
-                    )
+        others = {other: theirs for other, theirs in self.offers.items() if other not in names}
+        check_paths(offer.name.name, offer, others)
 
     def put(self, name: str, offer: Offer) -> None:
         """Serve an offer from now on, in place of the service's former one."""

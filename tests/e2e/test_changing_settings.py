@@ -267,3 +267,42 @@ def test_local_workers_take_indexes_from_remote_ones(file: Path, tmp_path: Path)
         workers = status(server)["workers"]
         assert [worker["index"] for worker in workers] == [0, 1, 2]
         assert workers[2]["pid"] == remote.pid
+
+
+def test_what_a_reload_of_several_services_would_change(file: Path, tmp_path: Path) -> None:
+    """One is added, one removed, and settings of one change; a service without workers is no obstacle."""
+    (tmp_path / "token").write_text("a token for these tests")
+    probe = f"target = '{PROBE}'\nown_routes = false"
+    local = f"[services.local]\n{probe}"
+    remote = f"[services.remote]\n{probe}\nworkers = 0\nworker_port = 0"
+    shared = f"worker_token_file = '{tmp_path / 'token'}'"
+    file.write_text("\n".join([shared, local, remote]))
+    with serving("--config", str(file), wait=False) as server:
+        server.wait_for_address()
+        eventually(lambda: HTTP.get(f"{server.base}/readyz/local").status_code == 200)
+        assert reload(server).returncode == 0
+
+        more = "[services.local.api.remember]\ntimeout = 5\n[services.third]\n" + probe
+        file.write_text("\n".join([shared, "max_queue_rows = 9", "warmup_seconds = 1", local, more]))
+        rows = [line.split() for line in diff(server).stdout.splitlines()]
+        assert [row[0] for row in rows[1:]] == [
+            "max_queue_rows",
+            "services.local.warmup_seconds",
+            "services.local.api.remember.timeout",
+            "services.third",
+            "services.remote",
+        ]
+        assert rows[4][1:] == ["(not", "served)", PROBE, "with", "new", "workers"]
+        assert rows[5][1:] == [PROBE, "(not", "served)", "at", "once"]
+        changed = reload(server)
+        assert changed.stdout.endswith(f"settings changed: {', '.join(row[0] for row in rows[1:])}\n")
+        assert [service["name"] for service in status(server)["services"]] == ["local", "third"]
+        assert diff(server).stdout == "no setting differs\n"
+
+        file.write_text(f"{shared}\ntarget = '{PROBE}'\nmax_queue_rows = 9")
+        says = "services (from local, third to one without a name) needs a restart; restart the server, or "
+        assert ["services", "local,", "third", "one", "without", "a", "name", "needs", "a", "restart"] in [
+            line.split() for line in diff(server).stdout.splitlines()
+        ]
+        assert says in reload(server).stderr
+        assert HTTP.post(f"{server.base}/local/remember", json=1).status_code == 200

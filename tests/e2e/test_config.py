@@ -133,6 +133,75 @@ def test_what_is_in_force_is_shown_with_its_source(place: Path) -> None:
     assert not (place / "was set up").exists()
 
 
+@pytest.fixture
+def several(tmp_path: Path) -> Path:
+    """A file with two services, of which one keeps to routes with its name."""
+    write(tmp_path, version=1)
+    target = f"target = '{tmp_path / 'service.py'}:Echo'"
+    file = tmp_path / "several.toml"
+    file.write_text(
+        f"""
+        policy = "aimd"
+        [services.echo]
+        {target}
+        environment = {{ TOKEN = "secret" }}
+        [services.echo.api.predict]
+        timeout = 5
+        [services.other]
+        {target}
+        own_routes = false
+        workers = 3
+        """
+    )
+    return file
+
+
+def test_several_services_are_shown_one_after_the_other(several: Path) -> None:
+    """Each with its own settings and APIs; what they share is above. Secrets are not shown."""
+    shown = in_force("--config", str(several), "--mb-max-latency", "100")
+    echo, other = shown["services"]["echo"], shown["services"]["other"]
+
+    assert shown["apis"] == {}
+    assert "workers" not in shown["settings"]
+    assert "port" in shown["settings"]
+    assert echo["settings"]["environment"]["value"] == ["TOKEN=***"]
+    own = {
+        name: (other["settings"][name]["value"], other["settings"][name]["source"])
+        for name in ("workers", "policy")
+    }
+    assert own == {
+        "workers": ("3", f"{several}: services.other.workers"),
+        "policy": ("aimd", f"{several}: policy"),
+    }
+    assert echo["apis"]["predict"]["timeout"]["source"] == f"{several}: services.echo.api.predict.timeout"
+    assert other["apis"]["predict"]["timeout"]["source"] == "code"
+    assert other["apis"]["predict"]["route"] == {
+        "value": "/other/predict",
+        "source": f"{several}: services.other.own_routes",
+        "text": "/other/predict",
+    }
+    assert other["apis"]["compiled"]["mb_max_latency"]["source"] == "--mb-max-latency"
+
+    table = [
+        line.split() for line in run_uncork("config", "serve", "--config", str(several)).stdout.splitlines()
+    ]
+    headings = [line[:-2] for line in table if line[-2:] == ["value", "from"]]
+    apis = ("predict", "compiled", "stream")
+    assert headings == [
+        ["uncork", "serve"],
+        *[["service", "echo"], *[["API", f"echo/{api}"] for api in apis]],
+        *[["service", "other"], *[["API", f"other/{api}"] for api in apis]],
+    ]
+    assert ["environment", "TOKEN=***", f"{several}:", "services.echo.environment"] in table
+
+
+def test_services_that_cannot_stand_side_by_side_are_told(several: Path) -> None:
+    several.write_text(several.read_text().replace("own_routes = false", ""))
+    result = run_uncork("config", "serve", "--config", str(several))
+    assert result.returncode == 2
+    assert "uncork config serve: the services echo and other both serve POST /predict; " in result.stderr
+
+
 def test_tables_for_people(place: Path) -> None:
     table = run_uncork("config", "serve", "--policy", "aimd").stdout.splitlines()
 

@@ -22,6 +22,7 @@ from uncork_workers.wire.overrides import ARGUMENTS, Override
 
 _APIS = "api"
 _SERVICES = "services"
+_ENVIRONMENT = "environment"
 _KINDS: dict[type, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "true or false"),
     int: ((int,), "a whole number"),
@@ -44,7 +45,7 @@ def read_file(path: Path, command: str, commands: Commands) -> Configuration:
     except (ValueError, RecursionError) as error:
         raise WrongUsage(f"--config: {path} is not valid TOML: {error}") from None
     apis = content.pop(_APIS, {})
-    services = content.pop(_SERVICES, {}) if command == "serve" else {}
+    services = content.pop(_SERVICES, {})
     tables = {name: content.pop(name, {}) for name in commands}
     for name, table in tables.items():
         _require_table(table, f"{path}: {name}")
@@ -68,6 +69,8 @@ def _settings(
             name, source = _name(key, prefix), Source(Kind.FILE, f"{prefix}{key}")
             if name in settings:
                 raise WrongUsage(f"{source.name} is set twice, also as {settings[name].source.name}")
+            if name == _ENVIRONMENT and isinstance(value, dict):
+                value = _variables(value, source.name)
             settings[name] = RawSetting(_as_given(value, kind_of(known[name]), source), source)
     return settings
 
@@ -79,32 +82,37 @@ def _services(services: Any, prefix: str, commands: Commands) -> dict[str, Confi
     found: dict[str, Configuration] = {}
     for service, table in services.items():
         here = f"{prefix}.{service}"
+        check_service_name(service, here, advice="choose another name")
         _require_table(table, here, "with the settings of a service")
-        check_service_name(service, here)
-        settings = dict(table)
-        apis = settings.pop(_APIS, {})
-        if isinstance(variables := settings.get("environment"), dict):
-            settings["environment"] = _variables(variables, f"{here}.environment")
-        for key in settings:
-            name = _name(key, f"{here}.")
-            if name in settings_of(commands["serve"]) and name not in known:
-                raise WrongUsage(
-                    f"{here}.{key} is a setting of the whole server; move it to the top of the file"
-                )
-            if name not in known:
-                raise WrongUsage(
-                    f"{here}.{key} is no setting of a service; {suggestion(name, [*known, _APIS])}"
-                )
+        settings = {key: value for key, value in table.items() if key != _APIS}
+        _check_names_of_service(settings, service, f"{here}.", commands)
         found[service] = Configuration(
-            _settings({f"{here}.": settings}, known), _overrides(apis, f"{here}.{_APIS}")
+            _settings({f"{here}.": settings}, known), _overrides(table.get(_APIS, {}), f"{here}.{_APIS}")
         )
     return found
+
+
+def _check_names_of_service(table: dict[str, Any], service: str, prefix: str, commands: Commands) -> None:
+    for key in table:
+        name = _name(key, prefix)
+        if name in OF_SERVICES:
+            continue
+        if name in settings_of(commands["serve"]):
+            raise WrongUsage(
+                f"{prefix}{key} is a setting of the whole server; move it to the top of the file"
+            )
+        if name in ARGUMENTS:
+            raise WrongUsage(
+                f"{prefix}{key} is a setting of an API; move it to [{_SERVICES}.{service}.{_APIS}.NAME]"
+            )
+        advice = suggestion(name, [*OF_SERVICES, _APIS])
+        raise WrongUsage(f"{prefix}{key} is not a setting of a service; {advice}")
 
 
 def _variables(variables: dict[str, Any], prefix: str) -> list[str]:
     """Return a table of environment variables as the command line takes them."""
     for name, value in variables.items():
-        if not isinstance(value, str | int | float):
+        if not isinstance(value, str | int | float) or isinstance(value, bool):
             raise WrongUsage(f"{prefix}.{name} must be a string or a number, got {value!r}")
     return [f"{name}={value}" for name, value in variables.items()]
 

@@ -57,21 +57,21 @@ def other_command(name: str, command: str, commands: Commands) -> str | None:
     return next((one for one in commands if one != command and name in settings_of(commands[one])), None)
 
 
-def check_service_name(name: str, where: str) -> None:
+def check_service_name(name: str, where: str, *, advice: str) -> None:
     """Check that a service can be served under a name, which is the first part of paths.
 
     Raises:
-        WrongUsage: if it cannot; ``where`` says where the name stands.
+        WrongUsage: if it cannot; ``where`` says where the name comes from, ``advice`` how to change it.
     """
     found = _SERVICE_NAME.fullmatch(name)
     if found is None:
         raise WrongUsage(
-            f"{where}: the name of a service must begin with a letter and consist of letters, digits, - and "
-            f"_, and may end in @ and the number of a version, got {name!r}"
+            f"{where}: the name of a service must begin with a letter, followed by letters, digits, - or _, "
+            f"and may end in @ and the number of a version; got {name!r}; {advice}"
         )
     path = f"/{found[1]}"
     if is_reserved(path) or is_reserved(f"{path}/"):
-        raise WrongUsage(f"{where}: the gateway uses the path {path} itself; name the service otherwise")
+        raise WrongUsage(f"{where}: the gateway itself uses the path {path}; {advice}")
 
 
 def check_policy(name: str) -> None:

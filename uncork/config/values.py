@@ -7,6 +7,16 @@ from typing import Any
 
 from uncork.config.option_fields import parameter_info
 
+_WITH_SECRETS = ("environment",)
+"""Settings of items NAME=VALUE whose values may be secret."""
+
+
+def without_secrets(name: str, value: Any) -> Any:
+    """Return the value of a setting as everybody may see it."""
+    if name not in _WITH_SECRETS:
+        return value
+    return value and [f"{one.partition('=')[0]}=***" for one in value]
+
 
 def plain_value(value: Any) -> Any:
     """Return a value as JSON can express it."""

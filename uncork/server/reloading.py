@@ -36,6 +36,13 @@ class Revision(Protocol):
         """The names of the services after the change."""
         ...
 
+    async def check(self) -> None:
+        """Check that what the settings name is there, as far as that takes time.
+
+        Raises:
+            WrongUsage: if something is missing.
+        """
+
     def needs_workers(self, renewed: Collection[str]) -> bool:
         """Return whether workers must be replaced or started; those of ``renewed`` services are replaced."""
         ...
@@ -119,10 +126,11 @@ class Reloader:
     async def diff_requested(self) -> Outcome:
         """Return the settings that a reload would change; the code is 1 if there are any, 2 for an error."""
         try:
-            changes = self._settings.read().changes
+            revision = self._settings.read()
+            await revision.check()
         except WrongUsage as error:
             return Outcome(2, str(error))
-        return Outcome(1 if changes else 0, "", tuple(changes))
+        return Outcome(1 if revision.changes else 0, "", tuple(revision.changes))
 
     def _begin(self, reload: Coroutine[Any, Any, Outcome]) -> asyncio.Task[Outcome]:
         task = asyncio.create_task(reload)
@@ -193,6 +201,7 @@ class Reloader:
                 changes = revision.changes
                 renewed = revision.services if renewed is None else renewed
                 _refuse_restart(changes)
+                await revision.check()
                 if revision.needs_workers(renewed):
                     message = await self._replace(revision, reason, renewed)
                 elif changes:

@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.server import SERVICES, running
 from tests.uncork.server.test_listeners import PLAIN
 from uncork.cli.serve import banner
-from uncork.cli.serve.options import read_workers
+from uncork.cli.serve.options import ServeOptions
 from uncork.server.listeners import Listeners, open_listeners
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
@@ -36,14 +36,17 @@ def listeners() -> Iterator[Listeners]:
         yield listeners
 
 
-def said(listeners: Listeners, *apis: ApiDescription, workers: str = "1", gpus: tuple[str, ...] = ()) -> str:
-    """The banner, without the address."""
-    lines = banner.of_service(
-        ServiceDescription(name="S", apis=list(apis)),
-        workers=read_workers(workers),
-        gpus=gpus,
-        listeners=listeners,
-    )
+def said(
+    listeners: Listeners, *apis: ApiDescription, workers: str = "1", gpus: str | None = None, name: str = ""
+) -> str:
+    """The banner of a service, without the address."""
+    service = ServiceDescription(name="S", apis=list(apis))
+    return text_of(listeners, banner.Shown(name, service, ServeOptions(workers=workers, gpus=gpus)))
+
+
+def text_of(listeners: Listeners, *services: banner.Shown) -> str:
+    """The banner of services, without the address."""
+    lines = banner.of_services(services, listeners=listeners)
     texts = [one.text.plain + "".join(f" | {told}" for told in one.details) for one in lines]
     return "\n".join(texts).replace(listeners.url, "URL")
 
@@ -58,7 +61,7 @@ def test_it_says_what_is_served_and_where_to_look(listeners: Listeners) -> None:
         described(name="b", route="/b", settings=settings, answers_each=True),
         described(name="c", route="/c", input={"kind": "raw", "accepts": ["image/*", "x"]}, streams=True),
         workers="2",
-        gpus=("0", "3"),
+        gpus="0,3",
     )
 
     assert re.sub(r"^uncork \S+:", "uncork:", text) == (
@@ -74,6 +77,34 @@ def test_it_says_what_is_served_and_where_to_look(listeners: Listeners) -> None:
         "  GET  URL/docs\n"
         "  curl URL/a -H 'content-type: application/json' -d '[[1,2]]'"
     )
+
+
+def test_several_services_are_shown_one_after_the_other(listeners: Listeners) -> None:
+    """Each with its name, its workers and its APIs; one command shows how to try the first of them."""
+    text = text_of(
+        listeners,
+        banner.Shown(
+            "digits",
+            ServiceDescription(name="Digits", apis=[described(example=b"")]),
+            ServeOptions(workers="2", gpus="0,1"),
+        ),
+        banner.Shown(
+            "wine",
+            ServiceDescription(name="Wine", apis=[described(route="/wine")]),
+            ServeOptions(workers="1-4"),
+        ),
+    )
+
+    timing = "goal 300 ms, policy cork, at most 1000 rows per batch | accepts json, returns JSON"
+    assert re.sub(r"^uncork \S+:", "uncork:", text).split("\n  GET")[0] == (
+        "uncork: 2 services\n"
+        "  digits: Digits with 2 workers, on GPUs 0, 1\n"
+        f"  POST URL/predict | {timing}\n"
+        "  wine: Wine with 1 to 4 workers\n"
+        f"  POST URL/wine | {timing}"
+    )
+    assert text.count("curl") == 1
+    assert text.endswith("curl URL/wine -H 'content-type: application/json' -d '[1,2]'")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.uncork.config.asking import options_of
-from uncork.cli.serve.changes import EFFECTS, WITH_NEW_WORKERS, changes_between
+from uncork.cli.serve.changes import (
+    EFFECTS,
+    WITH_NEW_WORKERS,
+    changes_between,
+    changes_of_server,
+    changes_of_services,
+)
 from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.services import services_of
 from uncork.config.changes import Change, Effect, names_of, needing
 from uncork.config.errors import WrongUsage
 from uncork.config.names import settings_of
@@ -113,6 +120,71 @@ def test_keys_differ_without_being_shown(tmp_path: Path) -> None:
     assert changes_between(options, other_place, other_keys=True) == [
         Change("api_key_file", str(keys), str(tmp_path / "other"), AT_ONCE)
     ]
+
+
+def test_variables_of_workers_differ_without_being_shown(file: Path) -> None:
+    text = "environment = {}".format
+    [first] = changes(file, "", text('["TOKEN=one", "B=2"]'))
+    assert first == Change("environment", "(only those of the server)", "TOKEN=***, B=***", NEW_WORKERS)
+    [other] = changes(file, text('["TOKEN=one"]'), text('{ TOKEN = "two" }'))
+    assert other == Change("environment", "TOKEN=***", "TOKEN=*** (other values)", NEW_WORKERS)
+
+
+SEVERAL = """
+max_queue_rows = 5
+workers = 2
+[services.digits]
+target = "a.py:Digits"
+[services.wine]
+target = "b.py:Wine"
+workers = 1
+[services.wine.api.predict]
+timeout = 5
+"""
+
+
+def changes_of_several(file: Path, before: str, after: str) -> tuple[list[Change], dict[str, list[Change]]]:
+    """The changes of the server and of each service when the content of the file changes."""
+    file.write_text(before)
+    options = options_of("serve", "--config", file)
+    file.write_text(after)
+    new = options.reread()
+    return changes_of_server(options, new), changes_of_services(services_of(options), services_of(new))
+
+
+def test_the_changes_of_several_services_are_those_of_each(file: Path) -> None:
+    """What stands at the top of the file changes those that have nothing else."""
+    after = SEVERAL.replace("rows = 5", "rows = 6").replace("workers = 2", "workers = 3")
+    after = after.replace("timeout = 5", "timeout = 6\ncost = 'bytes'")
+    of_server, of_services = changes_of_several(file, SEVERAL, after)
+    assert of_server == [Change("max_queue_rows", "5", "6", AT_ONCE)]
+    assert of_services == {
+        "digits": [Change("services.digits.workers", "2", "3", AT_ONCE)],
+        "wine": [
+            Change("services.wine.api.predict.timeout", "5", "6", AT_ONCE),
+            Change("services.wine.api.predict.cost", "(set by the code)", "bytes", NEW_WORKERS),
+        ],
+    }
+
+
+def test_services_come_and_go(file: Path) -> None:
+    """In the order of the file, then those that it lacks."""
+    after = SEVERAL.replace("services.digits", "services.numbers")
+    of_server, of_services = changes_of_several(file, SEVERAL, after)
+    assert of_server == []
+    assert of_services == {
+        "numbers": [Change("services.numbers", "(not served)", "a.py:Digits", NEW_WORKERS)],
+        "wine": [],
+        "digits": [Change("services.digits", "a.py:Digits", "(not served)", AT_ONCE)],
+    }
+
+
+def test_settings_of_apis_belong_to_the_only_service_with_a_name(file: Path) -> None:
+    """Each change is listed once."""
+    before = "[services.a]\ntarget = 'a.py:A'\n[api.predict]\ntimeout = 5"
+    of_server, of_services = changes_of_several(file, before, before.replace("5", "6"))
+    assert of_server == []
+    assert of_services == {"a": [Change("services.a.api.predict.timeout", "5", "6", AT_ONCE)]}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from uncork.cli.app import app
 from uncork.cli.serve import banner
-from uncork.cli.serve.worker_port import WorkerPortOptions, open_worker_port
+from uncork.cli.serve.worker_port import WorkerPortOptions, check_worker_port, open_worker_port
 from uncork.config.errors import WrongUsage
 from uncork.server.listeners import open_listeners
 from uncork_gateway.backends.worker_listener import WorkerPort
@@ -118,25 +118,32 @@ def test_options_that_are_missing_are_wrong_usage(folder: Path) -> None:
             1,
             "--worker-port requires --worker-token-file, .*openssl rand -hex 32",
         ),
-        (
-            replace(PLAIN, worker_token_file=folder / "token"),
-            1,
-            "^--worker-token-file requires --worker-port or --on ray$",
-        ),
-        (
-            options(folder, worker_port=None, worker_host="0.0.0.0", worker_tls_cert="cert.pem"),
-            1,
-            "^--worker-host, --worker-token-file, --worker-tls-cert require --worker-port or --on ray$",
-        ),
-        (
-            replace(PLAIN, worker_tls_key=folder, worker_tls_client_ca=folder, worker_insecure=True),
-            1,
-            "^--worker-tls-key, --worker-tls-client-ca, --worker-insecure require --worker-port or --on ray$",
-        ),
         (PLAIN, 0, "--workers 0 requires --worker-port, where workers can connect"),
     ):
         with pytest.raises(WrongUsage, match=says), open_worker_port(incomplete, workers=workers):
             pass
+
+
+def test_options_of_a_port_need_one(folder: Path) -> None:
+    """Of several services, one with a port is enough."""
+    for useless, says in (
+        (
+            replace(PLAIN, worker_token_file=folder / "token"),
+            "^--worker-token-file requires --worker-port or --on ray$",
+        ),
+        (
+            options(folder, worker_port=None, worker_host="0.0.0.0", worker_tls_cert="cert.pem"),
+            "^--worker-host, --worker-token-file, --worker-tls-cert require --worker-port or --on ray$",
+        ),
+        (
+            replace(PLAIN, worker_tls_key=folder, worker_tls_client_ca=folder, worker_insecure=True),
+            "^--worker-tls-key, --worker-tls-client-ca, --worker-insecure require --worker-port or --on ray$",
+        ),
+    ):
+        with pytest.raises(WrongUsage, match=says):
+            check_worker_port(useless, has_port=False)
+        check_worker_port(useless, has_port=True)
+    check_worker_port(PLAIN, has_port=False)
 
 
 def test_a_port_in_use_is_told_with_its_option(folder: Path) -> None:

@@ -87,7 +87,7 @@ def test_wrong_files_are_told(text: str, says: str, tmp_path: Path) -> None:
     file.write_text(text)
     command = "serve"
     if not says:
-        command, says = "proxy", "proxy.urls must be a list of strings, got 1"
+        command, says = "proxy", "proxy.urls must be a string or a list of strings, got 1"
 
     told = refused(command, "--config", file)
     assert told.startswith(f"uncork {command}: ")

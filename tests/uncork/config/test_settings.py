@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from uncork.config.sources import Kind
 from uncork_loadtests.locust.options import VARIABLES
 
 EVERY = [(command, name) for command in CONFIGURABLE for name in settings_of(CONFIGURABLE[command])]
-# For texts that are not just any text; of each kind of others one value will do.
-TEXTS = {
+# For values that are not just any text or list; of each kind of others one value will do.
+SAMPLES: dict[str, Any] = {
     "policy": "aimd",
     "protocol": "v2",
     "log_level": "error",
@@ -30,6 +31,8 @@ TEXTS = {
     "on": "ray://head:10001",
     "worker_address": "gateway:7000",
     "fair_by": "X-Tenant",
+    "python": sys.executable,
+    "environment": ["A=1", "B="],
 }
 OF_KIND: dict[type, Any] = {int: 7, float: 7.5, list: ["x-one", "x-two"]}
 
@@ -39,7 +42,7 @@ def sample(command: str, name: str) -> Any:
     kind = kind_of(settings_of(CONFIGURABLE[command])[name])
     if kind is bool:
         return not settings_of(CONFIGURABLE[command])[name].default
-    return TEXTS.get(name, OF_KIND.get(kind, "some text"))
+    return SAMPLES.get(name, OF_KIND.get(kind, "some text"))
 
 
 def in_toml(value: Any) -> str:

@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, cast
+from collections.abc import Collection, Sequence
+from typing import cast
 
 import pytest
 
-from uncork.config.changes import Change, Effect
+from uncork.config.changes import Change, Effect, needing
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
 from uncork.server.reloading import Reloader
 from uncork_gateway import Gateway
-from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor
+from uncork_gateway.repository import NotLoaded
+from uncork_workers.supervision.standbys import ReplacementFailed
 
 AT_ONCE = Change("max_queue_rows", "5", "6", Effect.AT_ONCE)
 NEW_WORKERS = Change("target", "a.py:A", "b.py:B", Effect.NEW_WORKERS)
 RESTART = Change("port", "3000", "3001", Effect.RESTART)
 
 
-class Server:
-    """Settings, gateway and supervisor of a server; keeps what is done to it."""
+class Service:
+    """A service of the gateway, as a reload looks at it."""
 
     any_ready = True
+
+
+class Services:
+    """The services of the gateway."""
+
+    def __init__(self) -> None:
+        self.services = [Service(), Service()]
+
+
+class Server:
+    """Settings and workers of a server; keeps what is done to it."""
+
+    services = ("digits", "wine")
 
     def __init__(self, *changes: Change, workers: int = 2) -> None:
         self.changes: Sequence[Change] = changes
         self.workers = workers
         self.files: Collection[str] = ()
+        self.gateway = Services()
+        self.unloaded = set[str]()
         self.done: list[str] = []
         self.fault: Exception | None = None
         self.replacing, self.gate = asyncio.Event(), asyncio.Event()
         self.gate.set()
-        self.reloader = Reloader(cast(Gateway, self), cast(Supervisor, self), self)
+        self.reloader = Reloader(cast(Gateway, self.gateway), self)
 
     def read(self) -> Server:
         self.done.append("read")
@@ -41,14 +57,31 @@ class Server:
             raise self.fault
         return self
 
-    async def start(self, index: int, *, standby: bool = False) -> Any:
-        raise AssertionError
+    async def check(self) -> None:
+        self.done.append("check")
+        if isinstance(self.fault, FileNotFoundError):
+            raise WrongUsage(str(self.fault))
 
-    def take_over(self, launches: Collection[int]) -> Collection[int]:
+    def loading(self, name: str) -> Server:
+        self.done.append(f"read to load {name}")
+        return self
+
+    def unloading(self, name: str) -> Server:
+        self.done.append(f"read to unload {name}")
+        return self
+
+    def needs_workers(self, renewed: Collection[str]) -> bool:
+        return bool(self.workers) and bool(renewed or needing(Effect.NEW_WORKERS, self.changes))
+
+    async def replace(self, renewed: Collection[str]) -> None:
+        self.done.append(" ".join(["replace", *renewed]))
+        self.replacing.set()
+        await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
         self.done.append("take over")
-        return ()
 
-    def apply(self) -> None:
+    async def apply(self) -> None:
         if self.fault is not None:
             raise self.fault
         self.done.append("apply")
@@ -56,36 +89,28 @@ class Server:
     async def scale(self) -> None:
         self.done.append("scale")
 
-    async def replace_all(self, *, start: object, take_over: Callable[[Collection[int]], object]) -> None:
-        assert start == self.start
-        self.done.append("replace")
-        self.replacing.set()
-        await self.gate.wait()
-        if self.fault is not None:
-            raise self.fault
-        take_over([])
-
 
 DONE = "reloaded after 0.0 s"
 NOTHING = "nothing has changed: "
-REPLACED = ["read", "replace", "take over", "scale"]
+REPLACED = ["read", "check", "replace", "take over", "scale"]
+ALL_REPLACED = ["read", "check", "replace digits wine", "take over", "scale"]
 
 
 @pytest.mark.parametrize(
     ("changes", "workers", "done", "message"),
     [
-        ((), 2, REPLACED, DONE),
-        ((AT_ONCE,), 2, REPLACED, f"{DONE}; settings changed: max_queue_rows"),
+        ((), 2, ALL_REPLACED, DONE),
+        ((AT_ONCE,), 2, ALL_REPLACED, f"{DONE}; settings changed: max_queue_rows"),
         (
             (AT_ONCE, NEW_WORKERS),
             2,
-            REPLACED,
+            ALL_REPLACED,
             f"{DONE}; settings changed: max_queue_rows, target",
         ),
         (
             (AT_ONCE,),
             0,
-            ["read", "apply", "scale"],
+            ["read", "check", "apply", "scale"],
             "reloaded, the workers keep running; settings changed: max_queue_rows",
         ),
     ],
@@ -101,8 +126,8 @@ async def test_a_reload_by_request_replaces_the_workers_that_there_are(
 @pytest.mark.parametrize(
     ("changes", "done"),
     [
-        ((), ["read"]),
-        ((AT_ONCE,), ["read", "apply", "scale"]),
+        ((), ["read", "check"]),
+        ((AT_ONCE,), ["read", "check", "apply", "scale"]),
         ((AT_ONCE, NEW_WORKERS), REPLACED),
         ((RESTART, AT_ONCE), ["read"]),
     ],
@@ -111,7 +136,7 @@ async def test_a_changed_file_replaces_workers_only_if_it_must(
     changes: tuple[Change, ...], done: list[str]
 ) -> None:
     on = Server(*changes)
-    await on.reloader._reload("uncork.toml changed", replaces=False)
+    await on.reloader._reload("uncork.toml changed", renewed=())
     assert on.done == done
 
 
@@ -124,7 +149,9 @@ async def test_a_changed_file_replaces_workers_only_if_it_must(
             None,
             f"{NOTHING}port (from 3000 to 3001) needs a restart; restart the server, or restore the value",
         ),
+        ((AT_ONCE,), FileNotFoundError("no such interpreter"), f"{NOTHING}no such interpreter"),
         ((AT_ONCE,), ReplacementFailed("no weights"), "the old workers keep running: no weights"),
+        ((AT_ONCE,), ValueError("Echo has no API 'predit'"), f"{NOTHING}Echo has no API 'predit'"),
     ],
 )
 async def test_a_reload_that_fails_changes_nothing(
@@ -140,6 +167,18 @@ async def test_a_reload_that_fails_changes_nothing(
     assert f"uncork reload: reload failed, {message}" in caplog.text
 
 
+async def test_a_reload_that_fails_says_if_nothing_is_ready() -> None:
+    """One ready service of several is enough for the old workers to count as running."""
+    on = Server(AT_ONCE)
+    on.fault = ReplacementFailed("no weights")
+    on.gateway.services[0].any_ready = False
+    assert (
+        await on.reloader.reload_requested()
+    ).message == "failed, the old workers keep running: no weights"
+    on.gateway.services[1].any_ready = False
+    assert (await on.reloader.reload_requested()).message == "failed, no worker is ready: no weights"
+
+
 async def test_settings_that_the_service_cannot_have_change_nothing() -> None:
     on = Server(AT_ONCE, workers=0)
     on.fault = ValueError("Echo has no API 'predit'")
@@ -153,10 +192,10 @@ async def test_a_reload_waits_for_the_one_before() -> None:
     on.gate.clear()
     first, second = (asyncio.create_task(on.reloader.reload_requested()) for _ in range(2))
     await on.replacing.wait()
-    assert on.done == ["read", "replace"]
+    assert on.done == ["read", "check", "replace digits wine"]
     on.gate.set()
     await asyncio.gather(first, second)
-    assert on.done == REPLACED * 2
+    assert on.done == ALL_REPLACED * 2
 
 
 async def test_a_difference_is_reported_without_doing_anything() -> None:
@@ -166,7 +205,9 @@ async def test_a_difference_is_reported_without_doing_anything() -> None:
     assert await on.reloader.diff_requested() == Outcome(0, "")
     on.fault = WrongUsage("no such file")
     assert await on.reloader.diff_requested() == Outcome(2, "no such file")
-    assert on.done == ["read"] * 3
+    on.fault = FileNotFoundError("no such interpreter")
+    assert await on.reloader.diff_requested() == Outcome(2, "no such interpreter")
+    assert on.done == [*["read", "check"] * 2, "read", "read", "check"]
 
 
 async def test_a_server_that_stops_cancels_its_reload() -> None:
@@ -175,4 +216,23 @@ async def test_a_server_that_stops_cancels_its_reload() -> None:
     on.reloader.on_hangup()
     await on.replacing.wait()
     await on.reloader.close()
-    assert on.done == ["read", "replace"]
+    assert on.done == ["read", "check", "replace digits wine"]
+
+
+async def test_a_client_loads_and_unloads_one_service() -> None:
+    """Its workers are new; those of the others stay. A reload does not load it again."""
+    on = Server(AT_ONCE)
+    await on.reloader.load("wine")
+    assert on.done == ["read to load wine", "check", "replace wine", "take over", "scale"]
+    assert on.reloader.unloaded() == set()
+    on.done.clear()
+    await on.reloader.unload("wine")
+    assert on.done == ["read to unload wine", "check", "apply", "scale"]
+    assert on.reloader.unloaded() == {"wine"}
+    on.fault = ReplacementFailed("no weights")
+    with pytest.raises(NotLoaded, match=r"^failed, the old workers keep running: no weights$"):
+        await on.reloader.load("wine")
+    assert on.reloader.unloaded() == {"wine"}
+    on.fault = None
+    await on.reloader.load("wine")
+    assert on.reloader.unloaded() == set()

@@ -77,7 +77,7 @@ class Digits(Service):
         return [len(items)] * len(items)
 
 
-_ONE_IS_HELD = 'uncork_queue_rows{api="held"} 1.0'
+_ONE_IS_HELD = 'uncork_queue_rows{api="held",service="digits"} 1.0'
 
 _gates: dict[str, threading.Event] = {}
 
@@ -186,7 +186,8 @@ def test_other_routes_are_there(digits: Client) -> None:
     assert digits.get("/v2/models/digits").json()["name"] == "digits"
     assert digits.get("/readyz").text == "ready\n"
     assert (
-        'uncork_requests_total{api="predict",protocol="http",status="200"} 2.0' in digits.get("/metrics").text
+        'uncork_requests_total{api="predict",protocol="http",service="digits",status="200"} 2.0'
+        in digits.get("/metrics").text
     )
 
 
@@ -247,7 +248,10 @@ def test_requests_sent_together_raise_the_first_error(digits: Client) -> None:
     with pytest.raises(KeyError, match="the culprit"):
         digits.post_all("/echo", json=["a", "raise", "b", "raise"])
 
-    assert 'uncork_requests_total{api="echo",protocol="http",status="200"} 2.0' in digits.get("/metrics").text
+    assert (
+        'uncork_requests_total{api="echo",protocol="http",service="digits",status="200"} 2.0'
+        in digits.get("/metrics").text
+    )
 
 
 def test_what_is_raised_has_a_hint() -> None:
@@ -320,7 +324,7 @@ def test_a_batch_past_its_timeout(digits: Client) -> None:
 
     assert (late.status_code, refused.status_code) == (504, 503)
     assert digits.post("/predict", json=[1, 2]).json() == 3
-    assert "uncork_worker_restarts_total 1.0" in digits.get("/metrics").text
+    assert 'uncork_worker_restarts_total{service="digits"} 1.0' in digits.get("/metrics").text
 
 
 def test_a_client_that_gives_up(digits: Client) -> None:
@@ -467,7 +471,7 @@ async def test_a_request_that_cannot_be_sent_holds_nobody_up() -> None:
         with pytest.raises(ValueError, match="the body ends here"):
             await c.send_all(requests)
         assert (
-            'uncork_requests_total{api="echo",protocol="http",status="200"} 1.0'
+            'uncork_requests_total{api="echo",protocol="http",service="digits",status="200"} 1.0'
             in (await c.get("/metrics")).text
         )
 

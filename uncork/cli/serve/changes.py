@@ -6,7 +6,7 @@ from typing import Any
 from uncork.cli.serve.options import ServeOptions
 from uncork.config.changes import Change, Effect
 from uncork.config.names import OF_SERVICES, settings_of
-from uncork.config.values import unset_text, value_text
+from uncork.config.values import unset_text, value_text, without_secrets
 
 EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys(
@@ -80,40 +80,23 @@ EFFECTS: Mapping[str, Effect] = {
 WITH_NEW_WORKERS = ("cost", "allowed_batch_sizes")
 """The arguments of ``@api`` for which workers warm up again; all others take effect at once."""
 
-_OTHER_CONTENT = "other keys"
+_OTHER_CONTENT, _OTHER_VALUES = "other keys", "other values"
 _NOT_SERVED = "(not served)"
 
 
-def changes_between(
-    before: ServeOptions,
-    after: ServeOptions,
-    *,
-    names: Collection[str] | None = None,
-    prefix: str = "",
-    other_keys: bool = False,
-) -> list[Change]:
-    """Return the settings whose values differ, in the order of the options, then those of single APIs.
+def changes_between(before: ServeOptions, after: ServeOptions, *, other_keys: bool = False) -> list[Change]:
+    """Return the settings of the only service and its server that differ, then those of single APIs.
 
-    Args:
-        names: the settings to look at; by default all.
-        prefix: of their names.
-        other_keys: whether the content of the file of API keys differs.
+    ``other_keys`` says whether the content of the file of API keys differs.
     """
-    changes = [
-        Change(
-            prefix + name,
-            value_text(old, unset=unset_text(parameter)),
-            value_text(new, unset=unset_text(parameter)),
-            _effect(name, before, after),
-        )
-        for name, parameter in settings_of(ServeOptions).items()
-        for old, new in [(getattr(before, name), getattr(after, name))]
-        if old != new and (names is None or name in names)
-    ]
-    if other_keys and before.api_key_file == after.api_key_file:
-        file = str(after.api_key_file)
-        changes.append(Change("api_key_file", file, f"{file} ({_OTHER_CONTENT})", Effect.AT_ONCE))
-    return [*changes, *_of_single_apis(before, after, prefix)]
+    changes = _differing(before, after, names=settings_of(ServeOptions))
+    return [*changes, *_other_keys(before, after, other_keys), *_of_single_apis(before, after)]
+
+
+def changes_of_server(before: ServeOptions, after: ServeOptions, *, other_keys: bool = False) -> list[Change]:
+    """Return the settings that several services share and that differ."""
+    names = settings_of(ServeOptions).keys() - set(OF_SERVICES)
+    return [*_differing(before, after, names=names), *_other_keys(before, after, other_keys)]
 
 
 def changes_of_services(
@@ -121,14 +104,45 @@ def changes_of_services(
 ) -> dict[str, list[Change]]:
     """Return the changes of each of several services, by name, in the order of ``after``."""
     return {
-        name: changes_between(before[name], after[name], names=OF_SERVICES, prefix=f"services.{name}.")
+        name: _of_service(before[name], after[name], f"services.{name}.")
         if name in before and name in after
-        else [_come_or_gone(name, before, after)]
+        else [_added_or_removed(name, before, after)]
         for name in (*after, *before)
     }
 
 
-def _come_or_gone(name: str, before: Mapping[str, ServeOptions], after: Mapping[str, ServeOptions]) -> Change:
+def _of_service(before: ServeOptions, after: ServeOptions, prefix: str) -> list[Change]:
+    return [
+        *_differing(before, after, names=OF_SERVICES, prefix=prefix),
+        *_of_single_apis(before, after, prefix),
+    ]
+
+
+def _differing(
+    before: ServeOptions, after: ServeOptions, *, names: Collection[str], prefix: str = ""
+) -> list[Change]:
+    """Return the options of these names whose values differ, in the order of the options."""
+    changes = []
+    for name, parameter in settings_of(ServeOptions).items():
+        old, new = getattr(before, name), getattr(after, name)
+        if old != new and name in names:
+            unset = unset_text(parameter)
+            old_text, new_text = (value_text(without_secrets(name, one), unset=unset) for one in (old, new))
+            if old_text == new_text:
+                new_text = f"{new_text} ({_OTHER_VALUES})"
+            changes.append(Change(prefix + name, old_text, new_text, _effect(name, before, after)))
+    return changes
+
+
+def _other_keys(before: ServeOptions, after: ServeOptions, other_keys: bool) -> Iterator[Change]:
+    if other_keys and before.api_key_file == after.api_key_file:
+        file = str(after.api_key_file)
+        yield Change("api_key_file", file, f"{file} ({_OTHER_CONTENT})", Effect.AT_ONCE)
+
+
+def _added_or_removed(
+    name: str, before: Mapping[str, ServeOptions], after: Mapping[str, ServeOptions]
+) -> Change:
     old, new = (one[name].service if name in one else _NOT_SERVED for one in (before, after))
     effect = Effect.NEW_WORKERS if name in after else Effect.AT_ONCE
     return Change(f"services.{name}", old, new, effect)
@@ -144,7 +158,7 @@ def _effect(name: str, before: ServeOptions, after: ServeOptions) -> Effect:
     return EFFECTS[name]
 
 
-def _of_single_apis(before: ServeOptions, after: ServeOptions, prefix: str) -> Iterator[Change]:
+def _of_single_apis(before: ServeOptions, after: ServeOptions, prefix: str = "") -> Iterator[Change]:
     named = {
         (str(one.api), one.argument): None for options in (before, after) for _, one in options.api_overrides
     }

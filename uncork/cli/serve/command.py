@@ -17,12 +17,13 @@ from rich.console import Console
 
 from uncork.cli.configurable import takes_options
 from uncork.cli.serve import banner
-from uncork.cli.serve.gpus import require_gpus
 from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.requirements import require_resources
 from uncork.cli.serve.running_service import Place, RunningService
 from uncork.cli.serve.running_settings import RunningSettings, check_options, files_of
-from uncork.cli.serve.services import services_of
+from uncork.cli.serve.services import errors_of, services_of
 from uncork.cli.serve.startup_progress import StartupProgress
+from uncork.cli.serve.worker_port import check_worker_port
 from uncork.cli.usage import exit_code
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import DIFF, RELOAD, listening
@@ -44,7 +45,7 @@ log = logging.getLogger("uncork.gateway")
 
 @takes_options
 def serve(options: ServeOptions) -> None:
-    """Serve a model service behind a gateway that merges concurrent requests into batches."""
+    """Serve model services behind a gateway that merges concurrent requests into batches."""
     raise typer.Exit(exit_code("serve", lambda: run(options)))
 
 
@@ -60,8 +61,10 @@ def run(options: ServeOptions) -> int:
     console = log_to_terminal(options.log_level, options.log_format.value)
     services = services_of(options)
     check_options(options, services)
-    for one in services.values():
-        require_gpus(one, warn=lambda text: log.warning("%s", text))
+    # Only now: a reload may remove the last service with a port, but not these options.
+    has_port = any(one.worker_port is not None or one.ray_address is not None for one in services.values())
+    check_worker_port(options, has_port=has_port)
+    require_resources(services, warn=log.warning)
     with (
         open_listeners(options) as listeners,
         own_folder() as folder,
@@ -112,7 +115,8 @@ async def _serve(
     )
     try:
         for name, own in services.items():
-            running.services[name] = await RunningService.open(name, own, running.place)
+            with errors_of(name):
+                running.services[name] = await RunningService.open(name, own, running.place)
         return await _run(running, console)
     finally:
         gateway.front_end.close()

@@ -19,7 +19,7 @@ def require_gpus(options: ServeOptions, *, warn: Callable[[str], object]) -> Non
     if not options.gpu_names:
         return
     total, evidence = gpus_here()
-    given = f"--gpus {options.gpus}"
+    given = f"{options.source_of('gpus')} {options.gpus}"
     if total is None:
         warn(
             f"{given} was not checked, because the GPUs of this machine cannot be counted ({evidence}); if a "

@@ -54,7 +54,7 @@ def read_workers(text: str) -> WorkerCount:
 
 
 def read_python(text: str) -> str:
-    """Return the interpreter that a path names, itself or as a virtual environment.
+    """Return the interpreter at a path, or in the virtual environment at a path.
 
     Raises:
         ValueError: if there is none.
@@ -62,7 +62,9 @@ def read_python(text: str) -> str:
     path = Path(text).expanduser()
     found = path / "bin/python" if path.is_dir() else path
     if not os.access(found, os.X_OK) or found.is_dir():
-        raise ValueError(f"{text!r} is no interpreter and no virtual environment")
+        raise ValueError(
+            f"{text!r} is neither an executable Python interpreter nor the folder of a virtual environment"
+        )
     # Not resolved: a virtual environment is known by the path of its interpreter.
     return str(found.absolute())
 
@@ -85,9 +87,9 @@ class ServeOptions(WorkerPortOptions):
 
     target: list[str] | None = argument(
         None,
-        "The services to run, each as MODULE:SERVICE or FILE.py:SERVICE; NAME=FILE.py:SERVICE gives one "
-        "another name.",
-        metavar="TARGET...",
+        "Services to run, each as MODULE:SERVICE or FILE.py:SERVICE. NAME=FILE.py:SERVICE sets the name of a "
+        "service; by default it is that of its class, in lower case.",
+        metavar="TARGET",
         show_default=False,
     )
     workers: str = option(
@@ -161,22 +163,21 @@ class ServeOptions(WorkerPortOptions):
     )
     python: str | None = option(
         None,
-        "Interpreter, or virtual environment, for the workers; Uncork must be installed there in the version "
-        "of the server.",
+        "Python interpreter or virtual environment for the workers; it needs the same version of Uncork.",
         metavar="PATH",
         show_default="that of the server",
         callback=readable(read_python),
     )
     environment: list[str] | None = option(
         None,
-        "Environment variable for the workers; can be repeated.",
+        "Environment variable for the workers; may be repeated.",
         metavar="NAME=VALUE",
         show_default="only those of the server",
         callback=readable(read_variable),
     )
     own_routes: bool = option(
         True,
-        "Serve the APIs at the routes of their code, or only below /SERVICE/.",
+        "Serve the APIs at their own routes, or only at /SERVICE/API.",
         "--own-routes/--no-own-routes",
     )
     weight: float | None = option(
@@ -213,7 +214,7 @@ class ServeOptions(WorkerPortOptions):
         if not targets and self.worker_count.most:
             raise WrongUsage("missing argument TARGET; give the service as MODULE:SERVICE or FILE.py:SERVICE")
         if len(targets) > 1:
-            raise WrongUsage(f"expected one TARGET, got {', '.join(targets)}")
+            raise WrongUsage(f"expected one service, got {', '.join(targets)}")
         return targets[0] if targets else ""
 
     @property

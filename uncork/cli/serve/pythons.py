@@ -1,5 +1,6 @@
 """The check of ``--python`` before anything is started."""
 
+import os
 import subprocess
 import sys
 
@@ -8,15 +9,16 @@ from uncork.config.errors import WrongUsage
 from uncork_workers.wire.dialing import VERSION
 from uncork_workers.wire.handshake import PROTOCOL
 
+# Preceded by a space, as the interpreter's own start may print something before.
 _ASK = (
     "from uncork_workers.wire.dialing import VERSION; from uncork_workers.wire.handshake import PROTOCOL; "
-    "print(PROTOCOL, VERSION)"
+    "print('', PROTOCOL, VERSION)"
 )
 _LONGEST_S = 60.0
 
 
 def require_python(options: ServeOptions) -> None:
-    """Refuse an interpreter whose Uncork is missing, or speaks another protocol than this one.
+    """Refuse an interpreter without Uncork, or whose Uncork has another worker protocol than this one.
 
     Raises:
         WrongUsage: if it cannot run workers.
@@ -24,19 +26,29 @@ def require_python(options: ServeOptions) -> None:
     python = options.interpreter
     if python == sys.executable:
         return
-    given = f"{options.sources['python'].name} {options.python}"
+    given, fix = f"{options.source_of('python')} {options.python}", f"install uncork=={VERSION} in it"
     try:
-        told = subprocess.run([python, "-c", _ASK], capture_output=True, text=True, timeout=_LONGEST_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise WrongUsage(f"{given}: cannot be run: {error}") from None
-    if told.returncode:
-        reason = (told.stderr.strip().splitlines() or [f"exit code {told.returncode}"])[-1]
-        raise WrongUsage(
-            f"{given}: Uncork cannot be imported there ({reason}); install uncork=={VERSION} in it"
+        ran = subprocess.run(
+            [python, "-c", _ASK],
+            capture_output=True,
+            text=True,
+            timeout=_LONGEST_S,
+            env={**os.environ, **options.variables},
         )
-    protocol, version = told.stdout.split()
-    if int(protocol) != PROTOCOL:
+    except OSError as error:
+        raise WrongUsage(f"{given}: cannot be run: {error.strerror}; give a Python interpreter") from None
+    except subprocess.TimeoutExpired:
         raise WrongUsage(
-            f"{given}: its Uncork {version} speaks worker protocol {protocol}, this one ({VERSION}) speaks "
-            f"{PROTOCOL}; install uncork=={VERSION} in it"
+            f"{given}: did not import Uncork within {_LONGEST_S:g} s; give a Python interpreter"
+        ) from None
+    match ran.stdout.split()[-2:]:
+        case [protocol, version] if not ran.returncode:
+            pass
+        case _:
+            reason = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
+            raise WrongUsage(f"{given}: Uncork cannot be imported there ({reason}); {fix}")
+    if protocol != str(PROTOCOL):
+        raise WrongUsage(
+            f"{given}: Uncork {version} there has worker protocol {protocol}, this one ({VERSION}) has "
+            f"{PROTOCOL}; {fix}"
         )

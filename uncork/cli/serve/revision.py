@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from uncork.cli.serve.changes import changes_between, changes_of_services
+from uncork.cli.serve.changes import changes_between, changes_of_server, changes_of_services
 from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.requirements import require_resources
 from uncork.cli.serve.running_service import RunningService
-from uncork.cli.serve.services import ONLY
+from uncork.cli.serve.services import ONLY, about, errors_of
 from uncork.config.changes import Change, Effect, needing
-from uncork.config.names import OF_SERVICES, settings_of
 from uncork.server.serving import log_to_terminal
 from uncork_gateway import GatewaySettings
 from uncork_gateway.auth import ApiKeys
@@ -24,6 +25,11 @@ from uncork_workers.supervision.standbys import ReplacementFailed, Standbys
 
 if TYPE_CHECKING:
     from uncork.cli.serve.running_settings import RunningSettings
+
+
+log = logging.getLogger("uncork.gateway")
+
+_UNNAMED = "one without a name"
 
 
 class Revision:
@@ -60,10 +66,9 @@ class Revision:
         old, new, other_keys = self._running.options, self._options, self._keys != self._running.keys
         if ONLY in before and ONLY in self._services:
             return changes_between(old, new, other_keys=other_keys), {}
-        of_server = settings_of(ServeOptions).keys() - set(OF_SERVICES)
-        changes = changes_between(old, new, names=of_server, other_keys=other_keys)
+        changes = changes_of_server(old, new, other_keys=other_keys)
         if ONLY in before or ONLY in self._services:
-            old_names, new_names = (", ".join(one) or "(one)" for one in (before, self._services))
+            old_names, new_names = (", ".join(one) or _UNNAMED for one in (before, self._services))
             changes.append(Change("services", old_names, new_names, Effect.RESTART))
             return changes, {}
         return changes, changes_of_services(before, self._services)
@@ -73,18 +78,26 @@ class Revision:
         """The names of the services after the change."""
         return self._services.keys()
 
+    async def check(self) -> None:
+        """Check that the interpreters and GPUs that services have not used yet are there.
+
+        Raises:
+            WrongUsage: if one is missing.
+        """
+        running = {name: one.options for name, one in self._running.services.items()}
+        # It may wait for other processes, but requests must not.
+        await asyncio.to_thread(require_resources, self._services, running=running, warn=log.warning)
+
     def needs_workers(self, renewed: Collection[str]) -> bool:
         """Return whether workers must be replaced or started; those of ``renewed`` services are replaced."""
-        # The name of the only service is empty.
-        return bool([*self._replaced(renewed), *self._added])
+        return bool(self._replaced(renewed) or self._added)
 
-    def _replaced(self, renewed: Collection[str]) -> Iterator[str]:
-        """Yield the services whose workers are replaced."""
-        for name in self._kept:
-            has_workers = bool(self._running.services[name].supervisor.workers)
-            # Without workers and without changes, the supervisor says why there is nothing to do.
-            if (name in renewed or name in self._need_workers) and (has_workers or not self.changes):
-                yield name
+    def _replaced(self, renewed: Collection[str]) -> list[str]:
+        """Return the services whose workers are replaced."""
+        wanted = [name for name in self._kept if name in renewed or name in self._need_workers]
+        replaced = [name for name in wanted if self._running.services[name].supervisor.workers]
+        # Without workers and without changes, the supervisor says why there is nothing to do.
+        return replaced if replaced or self.changes else wanted
 
     async def replace(self, renewed: Collection[str]) -> None:
         """Put the settings in force, with new workers where they are needed, and of ``renewed`` services.
@@ -94,8 +107,7 @@ class Revision:
             ValueError: if a service cannot be served with them; nothing has changed then.
         """
         async with AsyncExitStack() as stack:
-            names = list(self._replaced(renewed))
-            standbys = await self._stand_by(names, stack)
+            standbys = await self._stand_by(self._replaced(renewed), stack)
             added = await self._start_added(stack)
             await self._withdraw_apis(standbys, stack)
             # From here on, nothing is awaited: all changes are one.
@@ -133,9 +145,11 @@ class Revision:
 
         async def stand_by(name: str) -> Standbys:
             service = self._running.services[name]
-            return await stack.enter_async_context(
-                service.supervisor.replacing_all(start=service.starter_with(self._services[name]))
-            )
+            replacing = service.supervisor.replacing_all(start=service.starter_with(self._services[name]))
+            try:
+                return await stack.enter_async_context(replacing)
+            except ReplacementFailed as error:
+                raise ReplacementFailed(about(name, error)) from None
 
         waiting = [asyncio.create_task(stand_by(name)) for name in names]
         try:
@@ -161,13 +175,12 @@ class Revision:
 
         stack.push_async_callback(undo)
         for name in self._added:
-            added[name] = await RunningService.open(name, self._services[name], place)
+            with _failed_start_of(name):
+                added[name] = await RunningService.open(name, self._services[name], place)
             added[name].start()
         for name, service in added.items():
-            try:
+            with _failed_start_of(name):
                 await service.first_ready()
-            except ReplacementFailed as error:
-                raise ReplacementFailed(f"the service {name} does not start: {error}") from None
         return added
 
     async def _stop_removed(self) -> None:
@@ -183,9 +196,12 @@ class Revision:
             ValueError: if it is impossible.
         """
         served, settings = self._running.services[name].served, self._settings(name)
-        if standbys is None:
-            return served.prepare(settings)
-        return served.prepare_take_over(standbys.launches, settings)
+        try:
+            if standbys is None:
+                return served.prepare(settings)
+            return served.prepare_take_over(standbys.launches, settings)
+        except ValueError as error:
+            raise ValueError(about(name, error)) from None
 
     async def _withdraw_apis(self, standbys: Mapping[str, Standbys], stack: AsyncExitStack) -> None:
         """Let the old workers answer what is queued for APIs that the new ones lack.
@@ -226,3 +242,13 @@ class Revision:
         if self.changes:
             names = [change.name for change in self.changes]
             gateway.front_end.settings_change = SettingsChange(time=time.time(), names=names)
+
+
+@contextmanager
+def _failed_start_of(name: str) -> Iterator[None]:
+    """Add the name of a service to errors of the block, as those of a reload."""
+    try:
+        with errors_of(name):
+            yield
+    except (OSError, ReplacementFailed) as error:
+        raise ReplacementFailed(f"{name} does not start: {error}") from None

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 
-from uncork.cli.serve.gpus import require_gpus
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.placement import check_placement
-from uncork.cli.serve.pythons import require_python
 from uncork.cli.serve.revision import Revision
 from uncork.cli.serve.running_service import Place, RunningService
-from uncork.cli.serve.services import services_of
+from uncork.cli.serve.services import errors_of, services_of
 from uncork.config.errors import WrongUsage
 from uncork.server.listeners import keys_in
 from uncork.server.servers import Servers
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.backends.worker_failures import WorkerStartup
-
-log = logging.getLogger("uncork.gateway")
 
 
 def check_options(options: ServeOptions, services: dict[str, ServeOptions]) -> None:
@@ -29,9 +24,9 @@ def check_options(options: ServeOptions, services: dict[str, ServeOptions]) -> N
     """
     if options.watch_config and not files_of(options):
         raise WrongUsage("--watch-config requires --config or --api-key-file")
-    for one in services.values():
-        check_placement(one)
-        require_python(one)
+    for name, one in services.items():
+        with errors_of(name):
+            check_placement(one)
 
 
 def files_of(options: ServeOptions) -> list[str]:
@@ -143,7 +138,4 @@ class RunningSettings:
         options: ServeOptions = self.options if self.options.reread is None else self.options.reread()
         services = services_of(options)
         check_options(options, services)
-        for name, one in services.items():
-            if name not in self.services or one.gpus != self.services[name].options.gpus:
-                require_gpus(one, warn=lambda text: log.warning("%s", text))
         return options, services

@@ -144,6 +144,11 @@ class ServerOptions(ListenerOptions):
     services: Mapping[str, ServiceValues] = field(default_factory=dict)
     reread: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
 
+    def source_of(self, name: str) -> str:
+        """Return the key, variable or option that a setting comes from, for messages."""
+        source = self.sources.get(name)
+        return f"--{name.replace('_', '-')}" if source is None else source.name
+
     @property
     def drain(self) -> Drain:
         return Drain(delay_s=self.drain_delay, timeout_s=self.drain_timeout)

@@ -1,10 +1,12 @@
-"""The services that ``uncork serve`` is told to run, and the options of each."""
+"""The services that ``uncork serve`` runs, and the options of each."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.server_options import ServiceValues
@@ -15,7 +17,9 @@ from uncork.config.sources import Kind
 ONLY = ""
 """Stands for the name of the only service, unless it was given one."""
 
+# Paths and modules contain one of / \ . or : before any =.
 _NAMED = re.compile(r"(?P<name>[^=:/\\.]+)=(?P<target>.+)")
+_CLASS = re.compile(r".+:(?P<name>[^\W\d]\w*)")
 _NOTHING = ServiceValues({}, {}, ())
 # With several services, each has its own.
 _NOT_SHARED = ("worker_port", "worker_address")
@@ -25,25 +29,39 @@ def services_of(options: ServeOptions) -> dict[str, ServeOptions]:
     """Return the options of each service, by name.
 
     Raises:
-        WrongUsage: if a service is wrong, or two have one name.
+        WrongUsage: if a service is wrong, two have one name, or several share what only one can have.
     """
     targets = options.target or []
     if not options.services and len(targets) < 2 and not any(_NAMED.fullmatch(one) for one in targets):
         return {ONLY: options}
-    _check_shared(options)
     named = dict(_named(options, targets))
-    found = {name: _of_one(options, name, target) for name, target in named.items()}
+    if len(named) > 1:
+        _check_shared(options)
+    found = {name: _of_one(options, name, target, alone=len(named) == 1) for name, target in named.items()}
     everything = sum(one.worker_count.most for one in found.values())
     return {name: replace(one, all_workers=everything) for name, one in found.items()}
+
+
+def about(name: str, text: object) -> str:
+    """Return a text about a service, which begins with its name if it has one."""
+    return f"{name}: {text}" if name else str(text)
+
+
+@contextmanager
+def errors_of(name: str) -> Iterator[None]:
+    """Add the name of a service, if it has one, to a ``WrongUsage`` of the block."""
+    try:
+        yield
+    except WrongUsage as error:
+        raise WrongUsage(about(name, error)) from None
 
 
 def _named(options: ServeOptions, targets: list[str]) -> Iterator[tuple[str, str | None]]:
     """Yield the names, each with the target of the command line, if there is one."""
     given: dict[str, str] = {}
     for text in targets:
-        found = _NAMED.fullmatch(text)
-        name, target = (found["name"], found["target"]) if found else (text.rpartition(":")[2].lower(), text)
-        check_service_name(name, "TARGET")
+        name, target = _name_and_target(text)
+        check_service_name(name, text, advice=f"give the service another name, as in NAME={target}")
         if name in given:
             raise WrongUsage(
                 f"{given[name]} and {target} are both named {name}; give one another name, as in "
@@ -54,23 +72,36 @@ def _named(options: ServeOptions, targets: list[str]) -> Iterator[tuple[str, str
     yield from ((name, None) for name in options.services if name not in given)
 
 
-def _of_one(options: ServeOptions, name: str, target: str | None) -> ServeOptions:
+def _name_and_target(text: str) -> tuple[str, str]:
+    """Return the name of a service and its target, of which one may be part of the other."""
+    if named := _NAMED.fullmatch(text):
+        return named["name"], named["target"]
+    of_class = _CLASS.fullmatch(text)
+    if of_class is None:
+        raise WrongUsage(
+            f"{text!r} is not of the form MODULE:SERVICE, FILE.py:SERVICE or NAME=FILE.py:SERVICE"
+        )
+    return of_class["name"].lower(), text
+
+
+def _of_one(options: ServeOptions, name: str, target: str | None, *, alone: bool) -> ServeOptions:
     """Return the options of one service: its own, unless the environment or the command line has others."""
     own = options.services.get(name, _NOTHING)
-    sources = dict(options.sources)
-    values = {}
-    for key, value in own.values.items():
-        general = options.sources.get(key)
-        if general is None or general.kind == Kind.FILE:
-            values[key], sources[key] = value, own.sources[key]
-    targets = [target] if target is not None else own.values.get("target") or []
-    if len(targets) != 1:
+    values: dict[str, Any] = {} if alone else dict.fromkeys(_NOT_SHARED)
+    if target is not None:
+        values["target"] = [target]
+    kept = {key for key, source in options.sources.items() if source.kind != Kind.FILE}
+    if target is None:
+        # The targets of the command line are those of other services.
+        kept -= {"target"}
+    values |= {key: value for key, value in own.values.items() if key not in kept}
+    if len(values.get("target") or []) != 1:
         raise WrongUsage(f"the service {name} needs one target; set target under [services.{name}]")
     return replace(
         options,
-        **{**dict.fromkeys(_NOT_SHARED), **values, "target": targets},
-        sources=sources,
-        api_overrides=own.api_overrides,
+        **values,
+        sources={**options.sources, **{key: own.sources[key] for key in own.values if key not in kept}},
+        api_overrides=[*options.api_overrides, *own.api_overrides] if alone else own.api_overrides,
         services={},
     )
 
@@ -85,5 +116,7 @@ def _check_shared(options: ServeOptions) -> None:
         )
     for name in _NOT_SHARED:
         if getattr(options, name) is not None:
-            flag = options.sources[name].name
-            raise WrongUsage(f"{flag}: each service needs its own; set {name} under [services.NAME]")
+            raise WrongUsage(
+                f"{options.source_of(name)}: several services cannot share it; set {name} under "
+                "[services.NAME] instead"
+            )

@@ -70,11 +70,17 @@ _NEED_PORT = (
 )
 
 
-def _options_of_the_port(options: WorkerPortOptions) -> list[str]:
-    """Return the options that were given although they matter only with a worker port."""
+def check_worker_port(options: WorkerPortOptions, *, has_port: bool) -> None:
+    """Refuse the options that matter only with a worker port, unless there is one.
+
+    Raises:
+        WrongUsage: if there is none and one of them is given.
+    """
     unset = WorkerPortOptions()
     given = [name for name in _NEED_PORT if getattr(options, name) != getattr(unset, name)]
-    return list(flags(*given).values())
+    if given and not has_port:
+        requires = "requires" if len(given) == 1 else "require"
+        raise WrongUsage(f"{', '.join(flags(*given).values())} {requires} --worker-port or --on ray")
 
 
 @contextmanager
@@ -90,9 +96,6 @@ def open_worker_port(
     if options.worker_port is None and not on_ray:
         if not workers:
             raise WrongUsage("--workers 0 requires --worker-port, where workers can connect")
-        if useless := _options_of_the_port(options):
-            requires = "requires" if len(useless) == 1 else "require"
-            raise WrongUsage(f"{', '.join(useless)} {requires} --worker-port or --on ray")
         yield None
         return
     if options.worker_token_file is not None:

@@ -4,10 +4,13 @@
 says why there is none, to the file.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -15,17 +18,32 @@ from uncork_workers.definition.loading import TargetError, load_service
 from uncork_workers.definition.service import describe_service
 from uncork_workers.wire.schema import ServiceDescription
 
+_NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
-def inspect_service(target: str) -> ServiceDescription:
+
+def inspect_service(
+    target: str, *, python: str = sys.executable, environment: Mapping[str, str] = _NO_VARIABLES
+) -> ServiceDescription:
     """Import the service of a target in a separate process, without setting it up, and describe it.
+
+    Args:
+        target: as for ``uncork serve``.
+        python: the interpreter of the process.
+        environment: the variables that it has in addition to those of this process.
 
     Raises:
         TargetError: if the target names no service that can be served; the message says why.
     """
     with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
         file = Path(folder) / "found"
-        command = [sys.executable, "-m", "uncork_workers.definition.inspect_service", target, str(file)]
-        process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+        command = [python, "-m", "uncork_workers.definition.inspect_service", target, str(file)]
+        process = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            check=False,
+            env={**os.environ, **environment},
+        )
         if not file.exists():
             raise TargetError(f"{target} cannot be imported: the process ended with {process.returncode}")
         found = msgspec.json.decode(file.read_bytes(), type=ServiceDescription | str)
