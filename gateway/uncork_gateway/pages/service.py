@@ -1,6 +1,6 @@
 """The pages of a service's gateway, besides those of every front end: models, OpenAPI, docs."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 import msgspec
@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from uncork_gateway.catalogue import Catalogue
 from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.errors import RefusalReason, problem
 from uncork_gateway.pages.curl import curl
@@ -23,6 +22,7 @@ from uncork_gateway.pages.openapi import make_openapi
 from uncork_gateway.pages.plain_pages import Front, Pages
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.repository import Repository, RepositoryAccess
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 _MOST_NAMED = 5
 
@@ -33,11 +33,42 @@ class ServiceFront(Front, Protocol):
     routes: RouteTable
 
 
+class Offered(Protocol):
+    """What one service offers."""
+
+    @property
+    def service(self) -> ServiceDescription:
+        """The service, with the overrides."""
+        ...
+
+    @property
+    def own(self) -> Collection[str]:
+        """The routes of its APIs."""
+        ...
+
+    def id_of(self, api: ApiDescription) -> str:
+        """Return the id of an API on the pages."""
+        ...
+
+
+class Catalogue(Protocol):
+    """The offers of all services, by name, and their models; other mappings after each change."""
+
+    @property
+    def offers(self) -> Mapping[str, Offered]: ...
+
+    @property
+    def models(self) -> ModelVersions: ...
+
+
 class Served(Protocol):
     """The services, as their pages show them."""
 
-    catalogue: Catalogue
-    repository: Repository
+    @property
+    def catalogue(self) -> Catalogue: ...
+
+    @property
+    def repository(self) -> Repository: ...
 
     def missing(self) -> str:
         """Return why some services are not described yet; empty once each is."""
