@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import structs
 
@@ -46,6 +46,21 @@ def in_force(
         return effective
     apis = [structs.replace(api, route=f"/{name}/{api.name}") for api in effective.apis]
     return structs.replace(effective, apis=apis)
+
+
+class DescribedPaths(NamedTuple):
+    """The paths of a service that is not served yet."""
+
+    own: Collection[str]
+    by_name: Collection[str]
+
+
+NO_PATHS = DescribedPaths((), ())
+
+
+def paths_of(name: str, service: ServiceDescription) -> DescribedPaths:
+    """Return the paths of a service under a name; see :func:`in_force`."""
+    return DescribedPaths([api.route for api in service.apis], paths_by_name(name, service))
 
 
 def paths_by_name(name: str, service: ServiceDescription) -> dict[str, str]:
