@@ -1,7 +1,7 @@
 """The paths of a service's APIs, and which of them two services must not share."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import structs
 
@@ -38,6 +38,21 @@ def in_force(
     of = ServiceName.read(name).name
     apis = [structs.replace(api, route=f"/{of}/{api.name}") for api in effective.apis]
     return structs.replace(effective, apis=apis)
+
+
+class DescribedPaths(NamedTuple):
+    """The paths of a service that is not served yet."""
+
+    own: Collection[str]
+    by_name: Collection[str]
+
+
+NO_PATHS = DescribedPaths((), ())
+
+
+def paths_of(name: str, service: ServiceDescription) -> DescribedPaths:
+    """Return the paths of a service under a name; see :func:`in_force`."""
+    return DescribedPaths([api.route for api in service.apis], paths_by_name(name, service))
 
 
 def paths_by_name(name: str, service: ServiceDescription) -> dict[str, str]:

@@ -33,6 +33,47 @@ def test_a_service_without_fault() -> None:
     assert done.stderr == ""
 
 
+def test_several_services(tmp_path: Path) -> None:
+    """Each is measured with its own settings and environment, then all are judged together."""
+    file = tmp_path / "uncork.toml"
+    file.write_text(
+        f"""
+        [services.one]
+        target = "{CHECKED}:Fine"
+        workers = 900
+        environment = {{ OMP_NUM_THREADS = 1 }}
+        [services.two]
+        target = "{CHECKED}:Fine"
+        own_routes = false
+        mb_max_latency = 5
+        """
+    )
+    done = run_uncork("check", "--config", str(file), "--seconds", "2", "--json", "-")
+    document = json.loads(done.stdout)
+
+    one, two = document["services"]["one"], document["services"]["two"]
+    assert (one["service"], one["findings"], one["plan"]["threads"]) == ("Fine", [], 1)
+    assert ("error", "goal-below-row", "predict") in findings(two)
+    assert ("warning", "workers-above-cores", "") in findings(document)
+    needs = document["needs"]
+    assert needs["workers"] == 901
+    assert needs["worker_bytes"] == sum(s["plan"]["workers"] * s["plan"]["worker_bytes"] for s in (one, two))
+    assert done.returncode == 1
+
+    both = run_uncork("check", "--config", str(file), "--seconds", "1", "--no-own-routes").stdout
+    assert both.startswith("service one\n")
+    assert "\nservice two\n" in both
+    assert "\nall services together: 901 workers on " in both
+    collide = run_uncork("check", f"{CHECKED}:Fine", f"two={CHECKED}:Fine", "--seconds", "1")
+    assert collide.returncode == 2
+    assert "uncork check: the services fine and two both serve POST /predict" in collide.stderr
+    missing = run_uncork(
+        "check", f"{CHECKED}:Fine", f"two={SERVICES / 'unready.py'}:Unready", "--seconds", "1"
+    )
+    assert missing.returncode == 1
+    assert "uncork check: cannot start the service two: setup: OSError: no model" in missing.stderr
+
+
 def test_a_service_with_several_faults(tmp_path: Path) -> None:
     """Each is found in the running service; exit code 1, and what to set."""
     file = tmp_path / "found.json"

@@ -1,23 +1,27 @@
 """``uncork check``."""
 
 import asyncio
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated
 
 import typer
 
+from uncork.cli.check.figures import Figures, Plan
 from uncork.cli.check.judging import judge
 from uncork.cli.check.machine import plan_of
 from uncork.cli.check.measuring import CheckFailed, measure
 from uncork.cli.check.text import as_json, text
 from uncork.cli.configurable import takes_options
 from uncork.cli.errors import print_error
-from uncork.cli.serve.gpus import require_gpus
 from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.requirements import require_resources
+from uncork.cli.serve.services import about, errors_of, services_of
 from uncork.cli.terminal import INTERRUPTED, show, telling, write_files
 from uncork.cli.usage import refusals, require_writable
 from uncork.config.errors import WrongUsage
 from uncork.server.private_folders import own_folder
+from uncork_gateway.service_paths import check_paths
 from uncork_workers.wire.schema import DefinitionError
 
 
@@ -30,7 +34,7 @@ def check(
         typer.Option(help="Milliseconds after which clients give up.", show_default="not checked"),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=0.1, help="Total seconds to measure batches, over all APIs.")
+        float, typer.Option(min=0.1, help="Total seconds to measure batches, over all services and APIs.")
     ] = 10.0,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings, too.")] = False,
     json: Annotated[
@@ -38,29 +42,65 @@ def check(
         typer.Option(metavar="FILE", help="Write the findings as JSON to this file; - prints them."),
     ] = None,
 ) -> None:
-    """Start a service, measure its batches, and report settings that conflict.
+    """Start services, measure their batches, and report settings that conflict.
 
-    Takes the options of `uncork serve`. The exit code is 1 if a finding is an error.
+    Takes the options of `uncork serve`. Services are measured one after the other; the resources that they
+    need are added up. The exit code is 1 if a finding is an error.
     """
     with refusals("check"):
         require_writable({"--json": json})
         if client_timeout_ms is not None and not client_timeout_ms > 0:
             raise WrongUsage(f"--client-timeout-ms must be above 0, got {client_timeout_ms:g}")
-        require_gpus(options, warn=partial(typer.echo, err=True))
+        services = services_of(options)
+        require_resources(services, warn=partial(typer.echo, err=True))
+        plans = {name: plan_of(own, client_timeout_ms=client_timeout_ms) for name, own in services.items()}
         try:
-            plan = plan_of(options, client_timeout_ms=client_timeout_ms)
-            with telling() as tell, own_folder() as folder:
-                figures = asyncio.run(measure(options, plan, folder, seconds=seconds, tell=tell))
-        except DefinitionError as error:
-            raise WrongUsage(str(error)) from None
+            figures = _measured(services, plans, seconds=seconds)
         except CheckFailed as error:
-            print_error("check", f"cannot start the service: {error}")
+            print_error("check", error)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
-    findings = judge(figures)
-    code = write_files("check", json, partial(as_json, figures, findings))
+    verdict = judge(figures)
+    code = write_files("check", json, partial(as_json, figures, verdict))
     if json != "-":
-        show(text(figures, findings))
+        show(text(figures, verdict))
     fatal = ("error", "warning") if strict else ("error",)
-    raise typer.Exit(1 if any(one.severity in fatal for one in findings) else code)
+    raise typer.Exit(1 if any(one.severity in fatal for one in verdict.all) else code)
+
+
+def _measured(
+    services: Mapping[str, ServeOptions], plans: Mapping[str, Plan], *, seconds: float
+) -> dict[str, Figures]:
+    """Measure services one after the other.
+
+    Raises:
+        CheckFailed: if one does not start.
+        WrongUsage: if one cannot be served, or not together with the others.
+    """
+    found: dict[str, Figures] = {}
+    with telling() as tell:
+        for name, options in services.items():
+            with errors_of(name):
+                each_s = seconds / len(services)
+                found[name] = _measured_one(name, options, plans[name], seconds=each_s, tell=tell)
+            try:
+                check_paths(name, found[name].paths, {one: found[one].paths for one in found if one != name})
+            except ValueError as error:
+                raise WrongUsage(str(error)) from None
+    return found
+
+
+def _measured_one(
+    name: str, options: ServeOptions, plan: Plan, *, seconds: float, tell: Callable[[str], None]
+) -> Figures:
+    def tell_of_it(step: str) -> None:
+        tell(about(name, step))
+
+    try:
+        with own_folder() as folder:
+            return asyncio.run(measure(name, options, plan, folder, seconds=seconds, tell=tell_of_it))
+    except DefinitionError as error:
+        raise WrongUsage(str(error)) from None
+    except CheckFailed as error:
+        raise CheckFailed(f"cannot start the service{f' {name}' if name else ''}: {error}") from None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from uncork_gateway.service_paths import NO_PATHS, DescribedPaths
 from uncork_loadtests.tuning.batch_times import Line, SizeTime
 from uncork_workers.wire.schema import ApiSettings
 
@@ -129,8 +130,14 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """The facts that findings follow from."""
+    """The facts that findings follow from.
+
+    Attributes:
+        service: the name of its class.
+        paths: where its APIs are served.
+    """
 
     service: str
     plan: Plan
     apis: tuple[ApiFigures, ...] = ()
+    paths: DescribedPaths = NO_PATHS

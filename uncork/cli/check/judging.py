@@ -1,9 +1,12 @@
 """The findings that follow from figures; pure."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from uncork.cli.check.apis import judge_api
 from uncork.cli.check.figures import ApiFigures, Figures, Finding, Findings, Plan, error, warning
+from uncork.cli.check.resources import judge_resources, with_own_memory
 from uncork.cli.serve.server_options import OTHER_FILES
 from uncork_dispatcher.plural import plural
 from uncork_workers.memory import mebibytes
@@ -12,17 +15,51 @@ _ORDER = ("error", "warning", "note")
 _LOCAL = ("127.", "::1", "localhost")
 
 
-def judge(figures: Figures) -> list[Finding]:
-    """Return all findings, the worst first."""
-    plan = figures.plan
-    found = [*_processes(plan), *_memory(plan), *_listeners(plan)]
-    for api in figures.apis:
-        found += [replace(one, api=api.name) for one in (*judge_api(api, plan), *_batch_memory(plan, api))]
+class Verdict(NamedTuple):
+    """All findings, the worst first.
+
+    Attributes:
+        services: those of each service, by its name.
+        together: those of all services together, and of the server.
+    """
+
+    services: Mapping[str, list[Finding]]
+    together: list[Finding]
+
+    @property
+    def all(self) -> list[Finding]:
+        found = [finding for of_service in self.services.values() for finding in of_service]
+        return _sorted([*self.together, *found])
+
+
+def judge(services: Mapping[str, Figures]) -> Verdict:
+    """Return all findings about services, by name."""
+    plans = {name: figures.plan for name, figures in services.items()}
+    listeners = [finding for plan in [*plans.values()][:1] for finding in _listeners(plan)]
+    return Verdict(
+        {
+            name: _sorted(_of_service(replace(figures, plan=with_own_memory(name, plans))))
+            for name, figures in services.items()
+        },
+        _sorted([*judge_resources(plans), *listeners]),
+    )
+
+
+def _sorted(found: Iterable[Finding]) -> list[Finding]:
     return sorted(found, key=lambda one: _ORDER.index(one.severity))
 
 
-def _processes(plan: Plan) -> Findings:
-    workers, cores, gpus = plan.workers, plan.cores, plan.gpus
+def _of_service(figures: Figures) -> Findings:
+    plan = figures.plan
+    yield from _gpus(plan)
+    yield from _limit(plan)
+    for api in figures.apis:
+        for finding in (*judge_api(api, plan), *_batch_memory(plan, api)):
+            yield replace(finding, api=api.name)
+
+
+def _gpus(plan: Plan) -> Findings:
+    workers, gpus = plan.workers, plan.gpus
     if gpus and workers > len(gpus):
         yield warning(
             "workers-above-gpus",
@@ -35,39 +72,17 @@ def _processes(plan: Plan) -> Findings:
             f"{len(gpus)} GPUs for {plural(workers, 'worker')}: some are never used",
             f"set --workers to {len(gpus)}",
         )
-    if not gpus and workers > cores:
-        yield warning(
-            "workers-above-cores",
-            f"{workers} workers share {plural(cores, 'core')}, and the gateway needs one too",
-            f"set --workers to {cores}, unless handlers mostly wait for I/O",
-        )
-    elif plan.threads is not None and plan.threads * workers > cores:
-        yield warning(
-            "threads-above-cores",
-            f"OMP_NUM_THREADS={plan.threads} gives {plural(workers, 'worker')} "
-            f"{plural(plan.threads * workers, 'thread')} in total, on {plural(cores, 'core')}",
-            "unset OMP_NUM_THREADS and similar variables: each worker then gets its share of the cores",
-        )
 
 
-def _memory(plan: Plan) -> Findings:
-    """Judge the memory of idle workers."""
-    base, free, limit = plan.worker_bytes, plan.free_bytes, plan.max_worker_memory_bytes
-    if base is None:
-        return
-    if limit is not None and base > limit:
+def _limit(plan: Plan) -> Findings:
+    """Judge the memory of an idle worker."""
+    base, limit = plan.worker_bytes, plan.max_worker_memory_bytes
+    if base is not None and limit is not None and base > limit:
         yield error(
             "worker-above-limit",
             f"a worker uses {mebibytes(base)} before its first batch, but --max-worker-memory is "
             f"{mebibytes(limit)}",
             f"set --max-worker-memory above {mebibytes(2 * base)}",
-        )
-    if free is not None and plan.workers * base > free:
-        yield error(
-            "workers-above-memory",
-            f"{plural(plan.workers, 'worker')} of {mebibytes(base)} {'does' if plan.workers == 1 else 'do'} "
-            f"not fit into the {mebibytes(free)} of free memory",
-            f"set --workers to {max(1, free // base)}",
         )
 
 

@@ -17,7 +17,7 @@ def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
         workers=max(1, options.worker_count.most),
         gpus=tuple(options.gpu_names),
         cores=usable_cores(),
-        threads=threads_in(os.environ),
+        threads=threads_in({**os.environ, **options.variables}),
         free_bytes=psutil.virtual_memory().available,
         max_worker_memory_bytes=options.recycling.memory_bytes,
         max_body_bytes=options.max_body_bytes,

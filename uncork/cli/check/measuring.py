@@ -12,6 +12,7 @@ from typing import Any
 from uncork.cli.check.figures import ApiFigures, Failure, Figures, Plan, Times
 from uncork.cli.check.growing import Batches, Died, Failed, Refused, Slow, Unknown, grow, of_profile
 from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.placement import local_workers
 from uncork.config.errors import WrongUsage
 from uncork.config.names import check_policy
 from uncork_dispatcher import WorkerLost
@@ -19,15 +20,15 @@ from uncork_dispatcher.plural import plural
 from uncork_gateway.backends.worker_connection import OnPiece
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.backends.worker_replies import Executed
+from uncork_gateway.service_paths import in_force, paths_of
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.memory import resident_bytes
 from uncork_workers.process.warmup import Example
 from uncork_workers.supervision.launcher import over_unix
-from uncork_workers.supervision.processes import LocalWorkers, Processes
+from uncork_workers.supervision.processes import Processes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
 from uncork_workers.wire import messages
 from uncork_workers.wire.messages import Batch, Ready
-from uncork_workers.wire.overrides import apply_overrides
 from uncork_workers.wire.schema import JSON, ApiDescription, DefinitionError, ServiceDescription
 
 Tell = Callable[[str], None]
@@ -38,8 +39,13 @@ class CheckFailed(Exception):
     """The service did not start; the message says why."""
 
 
-async def measure(options: ServeOptions, plan: Plan, folder: Path, *, seconds: float, tell: Tell) -> Figures:
+async def measure(
+    name: str, options: ServeOptions, plan: Plan, folder: Path, *, seconds: float, tell: Tell
+) -> Figures:
     """Start a worker with sockets in ``folder``, measure the APIs for ``seconds`` in all, and stop it.
+
+    Args:
+        name: of the service; empty if it is the only one.
 
     Raises:
         CheckFailed: if the worker does not become ready.
@@ -49,16 +55,10 @@ async def measure(options: ServeOptions, plan: Plan, folder: Path, *, seconds: f
     watch = _Watch(tell)
     pool = WorkerPool(watch)
     socket_path = str(folder / "workers.sock")
-    processes = Processes(
-        LocalWorkers(
-            target=options.service,
-            workers=options.worker_count.most,  # for its share of the cores
-            # The check itself prints exceptions of handlers, as findings.
-            arguments=(*options.worker_arguments, "--log-level", "critical"),
-            gpus=options.gpu_names,
-        ),
-        dialing=over_unix(socket_path, socket_path),
-    )
+    workers = local_workers(options)
+    # The check itself prints exceptions of handlers, as findings.
+    quiet = replace(workers, arguments=(*workers.arguments, "--log-level", "critical"))
+    processes = Processes(quiet, dialing=over_unix(socket_path, socket_path))
     supervisor = Supervisor(
         processes,
         workers=1,
@@ -69,7 +69,9 @@ async def measure(options: ServeOptions, plan: Plan, folder: Path, *, seconds: f
     tell("importing the service")
     supervisor.start()
     try:
-        service = _in_force(await watch.described, options)
+        described = await watch.described
+        known_as = name or described.name.lower()
+        service = _in_force(known_as, described, options)
         worker = await watch.ready
         [process] = supervisor.current_workers()
         assert process.pid is not None
@@ -81,7 +83,8 @@ async def measure(options: ServeOptions, plan: Plan, folder: Path, *, seconds: f
             tell(f"measuring {api.name}")
             each_s = seconds / len(service.apis)
             apis.append(await _measure_api(api, runner, seconds=each_s, free_bytes=free_bytes))
-        return Figures(service=service.name, plan=plan, apis=tuple(apis))
+        paths = paths_of(known_as, service)
+        return Figures(service=service.name, plan=plan, apis=tuple(apis), paths=paths)
     finally:
         watch.is_over = True
         await pool.close()
@@ -90,9 +93,9 @@ async def measure(options: ServeOptions, plan: Plan, folder: Path, *, seconds: f
         await supervisor.stop(hurry=hurry)
 
 
-def _in_force(described: ServiceDescription, options: ServeOptions) -> ServiceDescription:
+def _in_force(name: str, described: ServiceDescription, options: ServeOptions) -> ServiceDescription:
     """Apply the overrides; raise DefinitionError for one that is wrong, or an unknown policy."""
-    service = apply_overrides(described, options.overrides)
+    service = in_force(name, described, options.overrides, own_routes=options.own_routes)
     for api in service.apis:
         try:
             check_policy(api.settings.policy)

@@ -1,36 +1,79 @@
 """Findings as text and as JSON."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from uncork.cli.check.figures import ApiFigures, Figures, Finding
+from uncork.cli.check.judging import Verdict
+from uncork.cli.check.resources import Needs, needs_of
+from uncork.cli.serve.services import ONLY
 from uncork.cli.terminal import NOTHING, as_document, plain_table
 from uncork_dispatcher.plural import plural
+from uncork_workers.memory import mebibytes
 
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
-def text(figures: Figures, findings: Sequence[Finding]) -> Iterator[RenderableType]:
+def text(services: Mapping[str, Figures], verdict: Verdict) -> Iterator[RenderableType]:
     """Yield the parts to print, one below the other."""
+    if ONLY in services:
+        figures, findings = services[ONLY], verdict.all
+        yield _apis(figures)
+        yield from _findings(findings)
+        yield _summary(figures.service, findings)
+        return
+    for name, figures in services.items():
+        yield Text.assemble(("service ", "bold"), (name, "bold"))
+        yield _apis(figures)
+        yield from _findings(verdict.services[name])
+        yield _summary(name, verdict.services[name])
+        yield ""
+    yield _needs(needs_of({name: figures.plan for name, figures in services.items()}))
+    yield from _findings(verdict.together)
+    yield _summary(plural(len(services), "service"), verdict.all)
+
+
+def as_json(services: Mapping[str, Figures], verdict: Verdict) -> bytes:
+    """Encode the findings, and the figures behind them."""
+    if ONLY in services:
+        return as_document(_document(services[ONLY], verdict.all))
+    each = {name: _document(figures, verdict.services[name]) for name, figures in services.items()}
+    needs = needs_of({name: figures.plan for name, figures in services.items()})
+    return as_document({"services": each, "findings": verdict.together, "needs": needs})
+
+
+def _document(figures: Figures, findings: Sequence[Finding]) -> dict[str, Any]:
+    return {"service": figures.service, "findings": findings, "plan": figures.plan, "apis": figures.apis}
+
+
+def _apis(figures: Figures) -> RenderableType:
     table = plain_table("API", "smallest ms", "largest measured", "ms", "full batch", "ms", "MiB/row")
     for api in figures.apis:
         table.add_row(api.name, *_cells(api))
-    yield table
+    return table
+
+
+def _findings(findings: Sequence[Finding]) -> Iterator[RenderableType]:
     for finding in findings:
         yield ""
         about = f"{finding.api}: " if finding.api else ""
         yield Text.assemble((finding.severity, _STYLES[finding.severity]), f" {about}{finding.wrong}")
         yield f"  {finding.advice} [{finding.code}]"
     yield ""
-    yield _summary(figures.service, findings)
 
 
-def as_json(figures: Figures, findings: Sequence[Finding]) -> bytes:
-    """Encode the findings, and the figures behind them."""
-    found = {"service": figures.service, "findings": findings, "plan": figures.plan, "apis": figures.apis}
-    return as_document(found)
+def _needs(needs: Needs) -> str:
+    """Describe what all services need together."""
+    needed = [f"{plural(needs.workers, 'worker')} on {plural(needs.cores, 'core')}"]
+    if needs.gpus:
+        needed.append(f"{plural(len(needs.gpus), 'GPU')} ({', '.join(needs.gpus)})")
+    if needs.worker_bytes is not None and needs.free_bytes is not None:
+        used, free = mebibytes(needs.worker_bytes), mebibytes(needs.free_bytes)
+        needed.append(f"{used} of {free} of free memory before the first batch")
+    return f"all services together: {', '.join(needed)}"
 
 
 def _cells(api: ApiFigures) -> list[str]:
@@ -49,8 +92,8 @@ def _cells(api: ApiFigures) -> list[str]:
     ]
 
 
-def _summary(service: str, findings: Sequence[Finding]) -> str:
+def _summary(what: str, findings: Sequence[Finding]) -> str:
     if not findings:
-        return f"{service}: no problems found"
+        return f"{what}: no problems found"
     counts = {severity: sum(one.severity == severity for one in findings) for severity in _STYLES}
-    return f"{service}: " + ", ".join(plural(count, severity) for severity, count in counts.items() if count)
+    return f"{what}: " + ", ".join(plural(count, severity) for severity, count in counts.items() if count)

@@ -12,7 +12,7 @@ from uncork.cli.serve.server_options import ServerOptions
 from uncork.config.errors import WrongUsage
 from uncork.config.names import settings_of
 from uncork.config.values import plain_value, unset_text, value_text, without_secrets
-from uncork_gateway.service_paths import check_paths, in_force, paths_by_name
+from uncork_gateway.service_paths import Paths, check_paths, in_force, paths_of
 from uncork_workers.definition.inspect_service import inspect_service
 from uncork_workers.definition.loading import TargetError
 from uncork_workers.wire.overrides import ARGUMENTS, FIXED_IN_STREAMS, Override
@@ -41,13 +41,6 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     apis: Mapping[str, Settings]
 
 
-class _Paths(msgspec.Struct, frozen=True):
-    """The paths of a service, to compare them with those of others."""
-
-    own: Collection[str]
-    by_name: Collection[str]
-
-
 def settings_in_force(
     options: ServerOptions, command: str, *, names: Collection[str] | None = None
 ) -> dict[str, Setting]:
@@ -68,7 +61,7 @@ def settings_of_apis(services: Mapping[str, ServeOptions]) -> dict[str, dict[str
         WrongUsage: if a service cannot be imported or served.
     """
     found: dict[str, dict[str, Settings]] = {}
-    paths: dict[str, _Paths] = {}
+    paths: dict[str, Paths] = {}
     for name, options in services.items():
         found[name] = {}
         if not options.target:
@@ -80,7 +73,7 @@ def settings_of_apis(services: Mapping[str, ServeOptions]) -> dict[str, dict[str
             )
             known_as = name or described.name.lower()
             service = in_force(known_as, described, options.overrides, own_routes=options.own_routes)
-            mine = _Paths([api.route for api in service.apis], paths_by_name(known_as, service))
+            mine = paths_of(known_as, service)
             check_paths(known_as, mine, paths)
         except (TargetError, ValueError) as error:
             raise WrongUsage(str(error)) from None

@@ -76,8 +76,8 @@ async def launching(
     """
     if options.ray_address is None:
         dialing = over_unix(str(folder / WORKERS_SOCKET), str(folder / STANDBYS_SOCKET))
-        processes = Processes(_local_workers(options), dialing=dialing)
-        yield processes, lambda others: processes.starter(_local_workers(others))
+        processes = Processes(local_workers(options), dialing=dialing)
+        yield processes, lambda others: processes.starter(local_workers(others))
         return
     assert worker_port is not None
     # Only with Ray: it unpacks archives and talks to a helper process, which other servers do not.
@@ -87,7 +87,8 @@ async def launching(
         yield launched
 
 
-def _local_workers(options: ServeOptions) -> LocalWorkers:
+def local_workers(options: ServeOptions) -> LocalWorkers:
+    """Return how to start the workers of a service on this machine."""
     return LocalWorkers(
         target=options.service,
         workers=options.all_workers or options.worker_count.most,

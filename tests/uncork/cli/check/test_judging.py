@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,8 +38,8 @@ def found(
         times=times() if seen is None else seen,
         **(api or {}),
     )
-    judged = judge(Figures(service="S", plan=Plan(**{"cores": 4, **(plan or {})}), apis=(figures,)))
-    return [(one.severity, one.code, one.advice) for one in judged]
+    judged = judge({"": Figures(service="S", plan=Plan(**{"cores": 4, **(plan or {})}), apis=(figures,))})
+    return [(one.severity, one.code, one.advice) for one in judged.all]
 
 
 def test_nothing_is_wrong_with_what_is_right() -> None:
@@ -205,3 +206,90 @@ def test_the_worst_comes_first() -> None:
     judged = found(timeout=0.2, mb_max_batch_bytes=1000, plan={"workers": 5, "has_keys": True, "host": "::"})
 
     assert [severity for severity, _, _ in judged] == ["error", "warning", "warning", "note"]
+
+
+def together(**plans: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Severity, kind, fault and advice of what is found about services together, given their plans."""
+    machine = {"cores": 4, "free_bytes": 1000 * MIB, "worker_bytes": 100 * MIB}
+    services = {
+        name: Figures(service="S", plan=Plan(**{**machine, **plan}), apis=()) for name, plan in plans.items()
+    }
+    verdict = judge(services)
+    assert not any(verdict.services.values())
+    return [(one.severity, one.code, one.wrong, one.advice) for one in verdict.together]
+
+
+def test_services_that_fit_together() -> None:
+    of_gpus = {"workers": 2, "gpus": ("0", "1")}
+    assert together(a={"workers": 2}, b={"workers": 2}) == []
+    assert together(a={"workers": 4}, b=of_gpus, c={"workers": 1, "gpus": ("2",)}) == []
+
+
+def test_the_workers_of_all_services_share_the_cores() -> None:
+    """Those with GPUs of their own do not count."""
+    assert together(a={"workers": 3}, b={"workers": 2}, c={"workers": 1, "gpus": ("0",)}) == [
+        (
+            "warning",
+            "workers-above-cores",
+            "5 workers (a: 3, b: 2) share 4 cores, and the gateway needs one too",
+            "lower the workers of the services to 4 in total, unless handlers mostly wait for I/O",
+        )
+    ]
+
+
+def test_threads_of_all_services_share_the_cores() -> None:
+    """A worker without a limit has at least one."""
+    assert together(a={"workers": 2, "threads": 1}, b={"workers": 2}) == []
+    assert together(a={"workers": 1, "threads": 3}, b={"workers": 2}) == [
+        (
+            "warning",
+            "threads-above-cores",
+            "OMP_NUM_THREADS=3 gives 3 workers 5 threads in total, on 4 cores",
+            "unset OMP_NUM_THREADS and similar variables: each worker then gets its share of the cores",
+        )
+    ]
+
+
+def test_the_workers_of_all_services_share_the_memory() -> None:
+    assert together(
+        a={"workers": 2, "worker_bytes": 400 * MIB}, b={"workers": 1, "worker_bytes": 300 * MIB}
+    ) == [
+        (
+            "error",
+            "workers-above-memory",
+            "3 workers (a: 2 of 400 MiB, b: 1 of 300 MiB) do not fit into the 1000 MiB of free memory",
+            "lower the workers of some services, or serve some on another machine",
+        )
+    ]
+
+
+def test_batches_have_the_memory_that_other_services_leave() -> None:
+    """A full batch fits alone, but not beside the workers of the other service."""
+    full = ApiFigures(
+        name="predict", settings=ApiSettings(), times=times(largest=1024, memory_per_row_bytes=0.7 * MIB)
+    )
+    mine = Plan(cores=4, free_bytes=1000 * MIB, worker_bytes=100 * MIB)
+    alone = {"a": Figures(service="A", plan=mine, apis=(full,))}
+    other = Figures(service="B", plan=replace(mine, worker_bytes=400 * MIB), apis=())
+    assert judge(alone).all == []
+    [found] = judge({**alone, "b": other}).services["a"]
+    assert (found.severity, found.code, found.api) == ("error", "cap-above-memory", "predict")
+    assert "but the free memory per worker is 600 MiB" in found.wrong
+
+
+def test_services_on_one_gpu_are_told() -> None:
+    """GPUs without a worker do not count."""
+    found = together(
+        a={"workers": 1, "gpus": ("0",)},
+        b={"workers": 2, "gpus": ("0", "1")},
+        c={"workers": 1, "gpus": ("1",)},
+    )
+    assert [(severity, kind, wrong) for severity, kind, wrong, _ in found] == [
+        ("warning", "gpu-shared", "GPU 0 has workers of a and b"),
+        ("warning", "gpu-shared", "GPU 1 has workers of b and c"),
+    ]
+
+
+def test_listeners_are_judged_once() -> None:
+    public = {"workers": 1, "host": "0.0.0.0", "has_keys": True}
+    assert [kind for _, kind, _, _ in together(a=public, b=public)] == ["keys-without-tls"]

@@ -1,0 +1,130 @@
+"""Findings about what all services need together: cores, memory and GPUs of the machine."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from uncork.cli.check.figures import Findings, Plan, error, warning
+from uncork_dispatcher.plural import plural
+from uncork_workers.memory import mebibytes
+
+Plans = Mapping[str, Plan]
+"""The plan of each service by name; the only one may have none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What the workers of all services need, and the machine has.
+
+    Attributes:
+        worker_bytes: memory of all workers before their first batches; None if that of some is unknown.
+        free_bytes: available memory; None if unknown.
+        gpus: those that have workers.
+    """
+
+    workers: int
+    cores: int
+    worker_bytes: int | None
+    free_bytes: int | None
+    gpus: tuple[str, ...]
+
+
+def needs_of(plans: Plans) -> Needs:
+    """Add up the needs of services."""
+    every = list(plans.values())
+    each = [None if plan.worker_bytes is None else plan.workers * plan.worker_bytes for plan in every]
+    known = [one for one in each if one is not None]
+    return Needs(
+        workers=sum(plan.workers for plan in every),
+        cores=every[0].cores,
+        worker_bytes=sum(known) if len(known) == len(each) else None,
+        free_bytes=every[0].free_bytes,
+        gpus=tuple(_services_by_gpu(plans)),
+    )
+
+
+def with_own_memory(name: str, plans: Plans) -> Plan:
+    """Return the plan of a service; its free memory is what the workers of the others leave."""
+    plan = plans[name]
+    if plan.free_bytes is None:
+        return plan
+    others = sum(one.workers * (one.worker_bytes or 0) for other, one in plans.items() if other != name)
+    return replace(plan, free_bytes=max(0, plan.free_bytes - others))
+
+
+def judge_resources(plans: Plans) -> Findings:
+    """Yield the findings about all services together, or about the only one."""
+    needs = needs_of(plans)
+    yield from _cores(plans, needs)
+    yield from _memory(plans, needs)
+    for gpu, services in _services_by_gpu(plans).items():
+        if len(services) > 1:
+            yield warning(
+                "gpu-shared",
+                f"GPU {gpu} has workers of {' and '.join(services)}",
+                "set gpus to other GPUs in the table of one service, unless their models fit on one GPU "
+                "together",
+            )
+
+
+def _cores(plans: Plans, needs: Needs) -> Findings:
+    cores = needs.cores
+    on_cores = {name: plan.workers for name, plan in plans.items() if not plan.gpus}
+    threads = sum(plan.workers * (plan.threads or 1) for plan in plans.values())
+    if sum(on_cores.values()) > cores:
+        yield warning(
+            "workers-above-cores",
+            f"{sum(on_cores.values())} workers{_shares(on_cores)} share {plural(cores, 'core')}, and the "
+            "gateway needs one too",
+            f"{_set_workers(plans, cores)}, unless handlers mostly wait for I/O",
+        )
+    elif threads > cores and any(plan.threads is not None for plan in plans.values()):
+        limits = sorted({plan.threads for plan in plans.values() if plan.threads is not None})
+        yield warning(
+            "threads-above-cores",
+            f"OMP_NUM_THREADS={' and '.join(map(str, limits))} gives {plural(needs.workers, 'worker')} "
+            f"{plural(threads, 'thread')} in total, on {plural(cores, 'core')}",
+            "unset OMP_NUM_THREADS and similar variables: each worker then gets its share of the cores",
+        )
+
+
+def _memory(plans: Plans, needs: Needs) -> Findings:
+    """Judge the memory of idle workers."""
+    base, free = needs.worker_bytes, needs.free_bytes
+    if base is None or free is None or base <= free:
+        return
+    sizes = {name: mebibytes(plan.worker_bytes or 0) for name, plan in plans.items()}
+    if len(plans) == 1:
+        workers = f"{plural(needs.workers, 'worker')} of {', '.join(sizes.values())}"
+        advice = _set_workers(plans, max(1, free * needs.workers // base))
+    else:
+        each = {name: f"{plans[name].workers} of {size}" for name, size in sizes.items()}
+        workers = f"{needs.workers} workers{_shares(each)}"
+        advice = "lower the workers of some services, or serve some on another machine"
+    yield error(
+        "workers-above-memory",
+        f"{workers} {'does' if needs.workers == 1 else 'do'} not fit into the {mebibytes(free)} of free "
+        "memory",
+        advice,
+    )
+
+
+def _services_by_gpu(plans: Plans) -> dict[str, list[str]]:
+    """Return the GPUs that have workers, each with the names of their services."""
+    services: dict[str, list[str]] = {}
+    for name, plan in plans.items():
+        for gpu in plan.gpus[: plan.workers]:
+            services.setdefault(gpu, []).append(name)
+    return services
+
+
+def _shares(of_services: Mapping[str, object]) -> str:
+    """Return what each of several services has of a sum, in brackets."""
+    if len(of_services) == 1:
+        return ""
+    return f" ({', '.join(f'{name}: {share}' for name, share in of_services.items())})"
+
+
+def _set_workers(plans: Plans, most: int) -> str:
+    if len(plans) == 1:
+        return f"set --workers to {most}"
+    return f"lower the workers of the services to {most} in total"
