@@ -57,7 +57,16 @@ LAYERS = {
         *("version", "headers", "errors", "auth", "telemetry", "interfaces", "versions"),
         *("protocols", "codecs", "dialects", "connection", "backends", "requests", "service_paths"),
         *("settings", "scaling", "readiness", "repository", "pages", "batching", "grpc", "front_end"),
-        *("catalogue", "apis", "worker_events", "remote_workers", "served_service", "gateway", "proxy"),
+        *(
+            "catalogue",
+            "apis",
+            "worker_events",
+            "remote_workers",
+            "service_view",
+            "served_service",
+            "gateway",
+            "proxy",
+        ),
     ],
     "uncork": ["adapters", "outputs", "config", "server", "testing", "cli", "__main__"],
     "uncork_loadtests": [

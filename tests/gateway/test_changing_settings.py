@@ -187,7 +187,7 @@ async def test_a_service_of_remote_workers_may_become_servable(tmp_path: Path) -
     settings = [Override(api="other", argument="policy", value="none", source="here")]
     async with remote_only(tmp_path, overrides=settings) as on:
         await on.remote("a", serves)
-        assert not on.service.served_apis()
+        assert not on.service.view.served_apis()
         change(on, overrides={"mb_max_latency": 200}, warmup_seconds=3.0)
         assert on.in_force == "A"
         assert (await on.http.get("/status")).json()["apis"][0]["goal_ms"] == 200

@@ -149,7 +149,7 @@ class Remote(GatewayStage):
 
     @property
     def in_force(self) -> str | None:
-        return self.service.server
+        return self.service.view.server
 
 
 @contextlib.asynccontextmanager
@@ -301,7 +301,7 @@ async def test_a_worker_that_goes_in_its_setup_is_forgotten(tmp_path: Path) -> N
         await turns(20)
 
         assert on.service.starts() == {}
-        assert on.service.slots() == []
+        assert on.service.view.slots() == []
 
 
 @pytest.mark.parametrize("serves", [A, B])

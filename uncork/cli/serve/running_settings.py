@@ -90,7 +90,7 @@ class RunningSettings:
     # What a reload reads
 
     def replace_files(self) -> None:
-        """Note that the settings come from other files; those who watch them see it."""
+        """Note that the settings come from other files; a watcher sees the new ones."""
         self.files.clear()
         self.files.update(files_of(self.options))
 
