@@ -97,7 +97,7 @@ def _sentence(state: document.State, services: Sequence[document.Service]) -> st
         return services[0].sentence
     told = [f"{one.name}: {one.sentence}" for one in services if one.state != "ready"]
     ready = len(services) - sum(one.state in ("starting", "not_ready") for one in services)
-    of_all = f"All {len(services)}" if ready == len(services) else f"{ready} of {len(services)}"
+    of_all = f"{len(services)}" if ready == len(services) else f"{ready} of {len(services)}"
     return " ".join([f"{of_all} services {are(ready)} ready.", *told])
 
 
