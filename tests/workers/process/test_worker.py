@@ -15,6 +15,7 @@ from tests.workers.fake_gateway import listening
 from uncork_workers.definition.outputs.media_types import DEFAULT_MEDIA_TYPES
 from uncork_workers.process.worker import EXIT_LOAD, EXIT_SETUP, main
 from uncork_workers.wire.frames import Frame, FrameError
+from uncork_workers.wire.handshake import PROTOCOL
 from uncork_workers.wire.messages import Batch, Failed, Hello, Message, Ready, Reply, RowResult, WarmUp
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
@@ -321,6 +322,19 @@ def test_bodies_must_add_up(place: Path) -> None:
 
 def test_a_gateway_that_is_not_there_is_no_error(place: Path) -> None:
     assert main(["shout.py:Shout", "--socket", str(place / "s"), "--index", "0", "--launch", "9"]) == 0
+
+
+def test_a_gateway_of_another_protocol_is_refused(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its server may be of another version of Uncork than the interpreter of the worker."""
+    with listening(place / "s"):
+        arguments = ["--socket", str(place / "s"), "--protocol", "999", "--index", "0", "--launch", "9"]
+        code = main(["shout.py:Shout", *arguments])
+
+    assert code == 2
+    assert (
+        f"speaks worker protocol {PROTOCOL}, the gateway speaks 999; install the gateway's version"
+        in caplog.text
+    )
 
 
 def test_a_gateway_that_hangs_up_is_no_error(place: Path) -> None:

@@ -17,8 +17,15 @@ from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.hosted_service import HostedService, Settings, StageFailed, failed
 from uncork_workers.process.libc import die_with, keep_freed_memory
 from uncork_workers.process.logs import log_to_stderr
-from uncork_workers.wire.dialing import Dialer, GatewayRefuses, GatewayUnreachable, read_addresses, trusting
-from uncork_workers.wire.handshake import CERTIFICATE_VARIABLE, TOKEN_VARIABLE
+from uncork_workers.wire.dialing import (
+    VERSION,
+    Dialer,
+    GatewayRefuses,
+    GatewayUnreachable,
+    read_addresses,
+    trusting,
+)
+from uncork_workers.wire.handshake import CERTIFICATE_VARIABLE, PROTOCOL, TOKEN_VARIABLE
 from uncork_workers.wire.overrides import Override
 
 log = logging.getLogger("uncork.worker")
@@ -67,6 +74,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help=f"worker port of the gateway; the token is in ${TOKEN_VARIABLE}, and a certificate to require, "
         f"if any, in ${CERTIFICATE_VARIABLE}",
     )
+    parser.add_argument(
+        "--protocol", type=int, default=PROTOCOL, help="worker protocol of the gateway, with --socket"
+    )
     parser.add_argument("--standby", action="store_true", help="wait to take over from another worker")
     parser.add_argument("--index", required=True, type=int, help="number of this worker, from 0")
     parser.add_argument("--launch", required=True, type=int, help="identifies this process to the supervisor")
@@ -86,6 +96,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _connect(options: argparse.Namespace) -> socket.socket:
     if options.gateway is None:
+        if options.protocol != PROTOCOL:
+            raise GatewayRefuses(
+                f"this worker's Uncork ({VERSION}) speaks worker protocol {PROTOCOL}, the gateway speaks "
+                f"{options.protocol}; install the gateway's version in the environment of {sys.executable}"
+            )
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.connect(options.socket)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from uncork_workers.wire.handshake import CERTIFICATE_VARIABLE, TOKEN_VARIABLE, launch_token
+from uncork_workers.wire.handshake import CERTIFICATE_VARIABLE, PROTOCOL, TOKEN_VARIABLE, launch_token
 
 
 @dataclass(slots=True, eq=False)
@@ -84,4 +84,9 @@ def over_tcp(address: str, launch_secret: bytes, *, certificate: str = "") -> Di
 
 def over_unix(socket_path: str, standby_path: str) -> Dialing:
     """Return how workers on this machine reach the gateway; replacement workers use ``standby_path``."""
-    return Dialing(arguments=("--socket", socket_path), standby_arguments=("--socket", standby_path))
+    # Their interpreter may have another version of Uncork. Over TCP, the handshake says so.
+    protocol = ("--protocol", str(PROTOCOL))
+    return Dialing(
+        arguments=("--socket", socket_path, *protocol),
+        standby_arguments=("--socket", standby_path, *protocol),
+    )
