@@ -67,6 +67,7 @@ LAYERS = {
         "traffic",
         "servers",
         "generator",
+        "openapi",
         "targets",
         "reports",
         "measurement",

@@ -91,7 +91,7 @@ def test_a_configured_admin_port_is_not_used(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_gateway_with_several_services(tmp_path: Path) -> None:
-    """Each API is found at the path with its service, too; without a path, the routes are told."""
+    """Each API is found at the path with its service, too; without a path, the error lists the routes."""
     file = tmp_path / "uncork.toml"
     file.write_text(f"[services.strict]\ntarget = '{STRICT}'\n[services.probe]\ntarget = '{PROBE}'")
     with serving("--config", str(file)) as server:

@@ -90,7 +90,7 @@ class RunningSettings:
     # What a reload reads
 
     def replace_files(self) -> None:
-        """Note that the settings come from other files; those who watch them see it."""
+        """Note which files the settings come from now; watchers of ``files`` follow."""
         self.files.clear()
         self.files.update(files_of(self.options))
 
