@@ -54,10 +54,19 @@ LAYERS = {
         "simulator",
     ],
     "uncork_gateway": [
-        *("version", "headers", "errors", "auth", "telemetry", "interfaces"),
-        *("protocols", "codecs", "dialects", "connection", "backends", "requests"),
-        *("settings", "scaling", "readiness", "pages", "grpc", "front_end", "apis", "worker_events"),
-        *("remote_workers", "service", "proxy"),
+        *("version", "headers", "errors", "auth", "telemetry", "interfaces", "versions"),
+        *("protocols", "codecs", "dialects", "connection", "backends", "requests", "service_paths"),
+        *("settings", "scaling", "readiness", "repository", "pages", "batching", "grpc", "front_end"),
+        *(
+            "catalogue",
+            "apis",
+            "worker_events",
+            "remote_workers",
+            "service_view",
+            "served_service",
+            "gateway",
+            "proxy",
+        ),
     ],
     "uncork": ["adapters", "outputs", "config", "server", "testing", "cli", "__main__"],
     "uncork_loadtests": [

@@ -9,11 +9,12 @@ from statistics import median
 
 from uncork_dispatcher import ApiRules, BatchResult, Job, TaskRunner
 from uncork_gateway.backends.slot import BackendSlot
+from uncork_gateway.batching import Batching
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.pages.dashboard.history import STEP_S, History
 from uncork_gateway.pages.dashboard.sampler import Sampler
 from uncork_gateway.pages.status.formatting import SERVICE
-from uncork_gateway.pages.status.status_builder import ServedApi
+from uncork_gateway.pages.status.service_status import ServedApi
 from uncork_gateway.settings import ServerSettings
 
 _REQUESTS = 300
@@ -65,18 +66,23 @@ async def _sample_s(apis: Sequence[str]) -> float:
     async def execute(job: Job[None]) -> BatchResult[None]:
         return BatchResult([None] * len(job.payloads))
 
-    front = FrontEnd(ServerSettings(), _Served(apis), TaskRunner(execute), names=SERVICE)
-    front.dispatcher.worker_ready(0)
+    front = FrontEnd(ServerSettings())
+    served = _Served(apis)
+    batching = Batching(
+        served, TaskRunner(execute), name="bench", batches=front.batches, traces=None, names=SERVICE
+    )
+    front.add(batching)
+    batching.dispatcher.worker_ready(0)
     for name in apis:
-        front.dispatcher.set_api(ApiRules(name=name))
-        await asyncio.gather(*(front.dispatcher.call(name, None) for _ in range(_REQUESTS)))
+        batching.dispatcher.set_api(ApiRules(name=name))
+        await asyncio.gather(*(batching.dispatcher.call(name, None) for _ in range(_REQUESTS)))
         for _ in range(_REQUESTS):
-            front.metrics.api(name).answered(200, 0.02)
+            batching.metrics.api(name).answered(200, 0.02)
     sampler = Sampler(front.status_builder, History())
     seconds = []
     for _ in range(_SAMPLES):
         began = time.perf_counter()
         sampler.sample()
         seconds.append(time.perf_counter() - began)
-    front.dispatcher.close()
+    front.close()
     return median(seconds)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from uncork_dispatcher import ApiRules
 from uncork_gateway.batching import Batching
-from uncork_gateway.catalogue import Catalogue, Offer, in_force, paths_by_name
+from uncork_gateway.catalogue import Catalogue, Offer
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.pages.models.metadata import ModelSource, dialects_of, models_of
@@ -16,7 +16,9 @@ from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.api_target import ApiTarget
 from uncork_gateway.requests.stream_route import StreamRoute
+from uncork_gateway.service_paths import in_force, paths_by_name
 from uncork_gateway.settings import ServerSettings
+from uncork_gateway.versions import Candidate, ServiceName
 from uncork_workers.wire.overrides import Override
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
@@ -36,6 +38,9 @@ class GatewaySettings(ServerSettings):
 
     Attributes:
         overrides: replace the APIs' own settings; the last one of an argument wins.
+        weight: its share of the requests that name no version, relative to the other versions of the
+            service; None: the highest version that is ready answers them.
+        shadow: whether it gets copies of the requests to the other versions, whose answers are dropped.
         own_routes: whether the APIs have the routes of their code, besides those below ``/<service>/``.
         workers: how many workers the supervisor starts; they have the lowest indexes.
         warmup_seconds: most seconds that workers on TCP spend on their warm-up.
@@ -43,6 +48,8 @@ class GatewaySettings(ServerSettings):
 
     overrides: Sequence[Override] = ()
     own_routes: bool = True
+    weight: float | None = None
+    shadow: bool = False
     workers: int = 1
     warmup_seconds: float = 0.0
 
@@ -100,9 +107,16 @@ class Apis:
         Raises:
             ValueError: if it cannot be served.
         """
-        name = self._name or service.name.lower()
-        effective = in_force(name, service, settings.overrides, own_routes=settings.own_routes)
-        models = models_of(name, effective, self._source, outputs=self.outputs if same_code else {})
+        text = self._name or service.name.lower()
+        name = ServiceName.read(text)
+        effective = in_force(text, service, settings.overrides, own_routes=settings.own_routes)
+        models = models_of(
+            name.name,
+            effective,
+            self._source,
+            version=name.version,
+            outputs=self.outputs if same_code else {},
+        )
         native = {api.name: self._route(api, _native(api), settings) for api in effective.apis}
         of_models = {
             path: self._route(api, dialect, settings)
@@ -114,15 +128,24 @@ class Apis:
         if grpc is not None:
             over_grpc = grpc.prepare(name, effective, models, source=self._source, batching=self._batching)
         offer = Offer(
+            name=name,
+            candidate=Candidate(
+                version=name.version,
+                weight=settings.weight,
+                shadow=settings.shadow,
+                is_ready=lambda: not self._source.unready(),
+            ),
             service=effective,
             own={api.route: native[api.name] for api in effective.apis},
-            by_name={path: native[api] for path, api in paths_by_name(name, effective).items()},
+            by_name={path: native[api] for path, api in paths_by_name(text, effective).items()},
             models=models,
             of_models=of_models,
             over_grpc=over_grpc,
             prefix=self._batching.prefix,
+            shadow=self._batching.shadow,
         )
-        self._catalogue.check(name, offer)
+        # Its former offer, perhaps of a class with another name, makes room.
+        self._catalogue.check({text, self._batching.name}, offer)
         rules = {api.name: _rules(api, settings) for api in effective.apis}
         return Prepared(service=service, offer=offer, rules=rules)
 
@@ -140,6 +163,9 @@ class Apis:
         self._routes += [route for each in offer.over_grpc.values() for route in (each.infer, each.predict)]
         self.outputs = {model.api.name: model.outputs for model in offer.models.values()}
         self.service = service
+        if self._offer is not None:
+            # The class may have another name now.
+            self._catalogue.remove(self._batching.name)
         self._batching.name = self._name or service.name.lower()
         self._offer = offer
         self._catalogue.put(self._batching.name, offer)

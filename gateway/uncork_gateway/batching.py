@@ -14,6 +14,7 @@ from uncork_gateway.interfaces import Tracing
 from uncork_gateway.pages.status.formatting import Names
 from uncork_gateway.pages.status.service_status import ServiceStatus, StatusSource
 from uncork_gateway.requests.batch_headers import BatchHeaders
+from uncork_gateway.requests.shadow import ShadowTally
 from uncork_gateway.telemetry.access_log import batch_observers
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.live_state import LiveState
@@ -59,6 +60,7 @@ class Batching:
 
     Attributes:
         ready: set when the first batch can run.
+        shadow: what became of the copies of requests that it got.
         collectors: collect the metrics, without a label for the service.
     """
 
@@ -81,6 +83,7 @@ class Batching:
         self.ready = asyncio.Event()
         self.batch_headers = BatchHeaders(secrets.token_hex(4))
         self.metrics = Metrics()
+        self.shadow = ShadowTally()
         self._recorder = Recorder(
             self.metrics,
             sample=lambda api: self.dispatcher.sample(api),
@@ -97,12 +100,17 @@ class Batching:
             name=lambda: self.name,
             prefix=prefix,
             ready=self.ready,
+            shadow=lambda: {str(name): count for name, count in self.shadow.total().items()},
             dispatcher=self.dispatcher,
             recorder=self._recorder,
             names=names,
             has_goal=has_goal,
         )
-        self.collectors: list[Collector] = [self.metrics, _gauges(self.dispatcher, served, has_goal=has_goal)]
+        self.collectors: list[Collector] = [
+            self.metrics,
+            _gauges(self.dispatcher, served, has_goal=has_goal),
+            self.shadow,
+        ]
 
     def forget_api(self, name: str) -> bool:
         """Drop an API's queue, estimate, counts and history; returns False while it has requests."""

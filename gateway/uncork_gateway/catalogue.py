@@ -2,97 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from uncork_gateway.connection.route_table import RouteTable
-from uncork_gateway.pages.models.metadata import Model
+from uncork_gateway.pages.models.metadata import Model, ModelVersions
 from uncork_gateway.requests.api_route import ApiRoute
-from uncork_workers.wire.overrides import Override, apply_overrides
-from uncork_workers.wire.schema import ApiDescription, ServiceDescription, is_reserved
+from uncork_gateway.requests.api_target import ApiTarget
+from uncork_gateway.requests.shadow import Shadow, ShadowTally
+from uncork_gateway.service_paths import check_paths
+from uncork_gateway.versions import Candidate, Option, ServiceName, VersionedRoute
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 if TYPE_CHECKING:
     from uncork_gateway.grpc.apis import ServedModel
     from uncork_gateway.grpc.service import GrpcService
 
-
-class Paths(Protocol):
-    """The paths of a service's APIs."""
-
-    @property
-    def own(self) -> Collection[str]:
-        """The routes of the author."""
-        ...
-
-    @property
-    def by_name(self) -> Collection[str]:
-        """Those below ``/<service>/``."""
-        ...
-
-
-def in_force(
-    name: str, service: ServiceDescription, overrides: Sequence[Override], *, own_routes: bool
-) -> ServiceDescription:
-    """Return a service as clients see it under a name; without ``own_routes``, its APIs are below that.
-
-    Raises:
-        DefinitionError: if an override is wrong.
-    """
-    effective = apply_overrides(service, overrides)
-    if own_routes:
-        return effective
-    apis = [structs.replace(api, route=f"/{name}/{api.name}") for api in effective.apis]
-    return structs.replace(effective, apis=apis)
-
-
-class DescribedPaths(NamedTuple):
-    """The paths of a service that is not served yet."""
-
-    own: Collection[str]
-    by_name: Collection[str]
-
-
-NO_PATHS = DescribedPaths((), ())
-
-
-def paths_of(name: str, service: ServiceDescription) -> DescribedPaths:
-    """Return the paths of a service under a name; see :func:`in_force`."""
-    return DescribedPaths([api.route for api in service.apis], paths_by_name(name, service))
-
-
-def paths_by_name(name: str, service: ServiceDescription) -> dict[str, str]:
-    """Return the paths below ``/<service>/``, each with the name of its API."""
-    paths = {f"/{name}/{api.name}": api.name for api in service.apis}
-    return {path: api for path, api in paths.items() if not is_reserved(path)}
-
-
-def check_paths(name: str, mine: Paths, others: Mapping[str, Paths]) -> None:
-    """Check that a service has no path in common with others.
-
-    Raises:
-        ValueError: if it has.
-    """
-    for other, theirs in others.items():
-        for path in mine.own:
-            if path in theirs.own:
-                raise ValueError(
-                    f"the services {other} and {name} both serve POST {path}; set own_routes = false for "
-                    f"one of them, so that its APIs are served below /{other}/ or /{name}/ only, or "
-                    "change route= in its code"
-                )
-        for own, by_name, owner in (
-            (mine.own, theirs.by_name, other),
-            (theirs.own, mine.by_name, name),
-        ):
-            for path in own:
-                if path in by_name:
-                    raise ValueError(
-                        f"an API has the route {path}, which belongs to the service {owner}; change route= "
-                        "in its code"
-                    )
+log = logging.getLogger("uncork.gateway")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,14 +30,18 @@ class Offer:
     """What one service offers.
 
     Attributes:
+        name: its name and version.
         service: with the overrides.
         own: the routes of its APIs, by path.
         by_name: the routes below ``/<service>/``, by path.
         models: by name, and ``of_models``: their routes by path.
         over_grpc: the models that gRPC clients see; empty if there are none.
+        shadow: counts what becomes of the copies of requests that it gets.
         prefix: of the ids of its APIs.
     """
 
+    name: ServiceName
+    candidate: Candidate
     service: ServiceDescription
     own: Mapping[str, ApiRoute]
     by_name: Mapping[str, ApiRoute]
@@ -115,6 +49,7 @@ class Offer:
     of_models: Mapping[str, ApiRoute]
     over_grpc: Mapping[str, ServedModel] = field(default_factory=dict)
     prefix: str = ""
+    shadow: ShadowTally
 
     def id_of(self, api: ApiDescription) -> str:
         """Return the id of an API on the pages."""
@@ -149,23 +84,24 @@ class Catalogue:
 
     Attributes:
         offers: by the name of the service.
-        models: of all services, by name; another mapping after each change.
+        models: of all services; another mapping after each change.
         grpc: serves the models to gRPC clients; None if there are none.
     """
 
     def __init__(self, routes: RouteTable) -> None:
         self._routes = routes
         self.offers: dict[str, Offer] = {}
-        self.models: Mapping[str, Model] = {}
+        self.models: ModelVersions = {}
         self.grpc: GrpcService | None = None
 
-    def check(self, name: str, offer: Offer) -> None:
-        """Check that an offer can stand beside those of the other services.
+    def check(self, names: Collection[str], offer: Offer) -> None:
+        """Check that an offer can stand beside those of the services without these names.
 
         Raises:
             ValueError: if two have a route in common.
         """
-        check_paths(name, offer, {other: theirs for other, theirs in self.offers.items() if other != name})
+        others = {other: theirs for other, theirs in self.offers.items() if other not in names}
+        check_paths(offer.name.name, offer, others)
 
     def put(self, name: str, offer: Offer) -> None:
         """Serve an offer from now on, in place of the service's former one."""
@@ -178,11 +114,60 @@ class Catalogue:
             self._changed()
 
     def _changed(self) -> None:
-        offers = self.offers.values()
-        # Pages list them in this order.
-        own = {path: route for offer in offers for path, route in offer.own.items()}
-        others = {path: route for offer in offers for path, route in offer.routes.items()}
-        self._routes.replace({path.encode(): route for path, route in {**own, **others}.items()})
-        self.models = {name: model for offer in offers for name, model in offer.models.items()}
+        self._set_shadows()
+        offers = sorted(self.offers.values(), key=lambda offer: int(offer.name.version))
+        own, others = (
+            _by_version((offer.candidate, routes) for offer, routes in pairs)
+            # Pages list them in this order.
+            for pairs in ([(one, one.own) for one in offers], [(one, one.routes) for one in offers])
+        )
+        self._routes.replace(
+            {
+                path.encode(): options[0][1] if len(options) == 1 else VersionedRoute(options)
+                for path, options in {**own, **others}.items()
+            }
+        )
+        models = _by_version((offer.candidate, offer.models) for offer in offers)
+        self.models = {name: {one.version: one for _, one in some} for name, some in models.items()}
         if self.grpc is not None:
-            self.grpc.put_in_force({name: one for offer in offers for name, one in offer.over_grpc.items()})
+            self.grpc.put_in_force(_by_version((offer.candidate, offer.over_grpc) for offer in offers))
+
+    def _set_shadows(self) -> None:
+        """Have the requests to each API copied for the versions that are shadows."""
+        for offer in self.offers.values():
+            shadows = [
+                one
+                for one in self.offers.values()
+                if one.candidate.shadow and one.name.name == offer.name.name and not offer.candidate.shadow
+            ]
+            targets: list[ApiTarget] = [*offer.routes.values()]
+            targets += [route for each in offer.over_grpc.values() for route in (each.infer, each.predict)]
+            of_apis = {api.name: [*_shadows_of(api, shadows)] for api in offer.service.apis}
+            for target in targets:
+                target.shadows = of_apis[target.api]
+
+
+def _shadows_of(api: ApiDescription, offers: Sequence[Offer]) -> Iterator[Shadow]:
+    """Yield what copies the requests to an API; not for streams, nor for a version that cannot read them."""
+    for offer in offers:
+        for other, target in zip(offer.service.apis, offer.own.values(), strict=True):
+            if other.name != api.name or api.streams or other.streams:
+                continue
+            if (other.input, other.settings.cost) == (api.input, api.settings.cost):
+                yield Shadow(target, offer.shadow)
+            else:
+                log.warning(
+                    "version %s of %s gets no copies of requests to %s: its input or cost differs",
+                    *(offer.name.version, offer.name.name, api.name),
+                )
+
+
+def _by_version(
+    offers: Iterable[tuple[Candidate, Mapping[str, Option]]],
+) -> dict[str, list[tuple[Candidate, Option]]]:
+    """Return what versions offer under each name, in their order."""
+    found: dict[str, list[tuple[Candidate, Option]]] = {}
+    for candidate, options in offers:
+        for name, option in options.items():
+            found.setdefault(name, []).append((candidate, option))
+    return found

@@ -1,7 +1,7 @@
 """The HTTP side of a gateway or a proxy: listener, routes, metrics, pages, drain."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -20,6 +20,7 @@ from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.access_log import AccessLog
 from uncork_gateway.telemetry.exposition import Exposition
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
+from uncork_gateway.versions import ServiceName
 
 
 class FrontEnd:
@@ -122,19 +123,35 @@ class FrontEnd:
         """Return why requests cannot be answered now, by any service or by one; empty if they can.
 
         Until all services have been ready, the server waits for each of them; from then on, one is enough.
+        One version of a service is enough, unless ``service`` names it, as in ``digits@2``.
 
         In full, it may quote an exception of ``setup``, or URLs of servers.
 
         Raises:
             KeyError: if there is no such service.
         """
+        if service is None:
+            return self._unready(self.services, one_is_enough=self.ready.is_set(), in_full=in_full)
+        wanted = ServiceName.read(service)
+        names = {one: ServiceName.read(one.name) for one in self.services}
+        named = [
+            one
+            for one, name in names.items()
+            if name == wanted or ("@" not in service and name.name == service)
+        ]
+        if not named:
+            raise KeyError(service)
+        return self._unready(named, one_is_enough=True, in_full=in_full)
+
+    def unready_of(self, service: Batching) -> str:
+        """Return why a service cannot answer requests now; empty if it can."""
+        return self._unready([service], one_is_enough=True, in_full=True)
+
+    def _unready(self, services: Sequence[Batching], *, one_is_enough: bool, in_full: bool) -> str:
         if self.draining:
             return "the server is shutting down"
-        services = [one for one in self.services if service in (None, one.name)]
-        if service is not None and not services:
-            raise KeyError(service)
         missing = [one for one in services if not one.served.any_ready]
-        if services and (not missing or (self.ready.is_set() and len(missing) < len(services))):
+        if services and (not missing or (one_is_enough and len(missing) < len(services))):
             return ""
         reasons = {
             one.name: one.served.not_ready_reason if in_full else one.served.not_ready for one in missing

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -14,8 +13,6 @@ from prometheus_client import Counter, Gauge
 
 from uncork_dispatcher import BatchResult, Job, OnBatchEnd, WorkerLost
 from uncork_gateway.apis import Apis, GatewaySettings, Prepared
-from uncork_gateway.backends.slot import BackendSlot
-from uncork_gateway.backends.worker_connection import WorkerState
 from uncork_gateway.backends.worker_failures import WorkerStartup
 from uncork_gateway.backends.worker_listener import WorkerListener, WorkerPort
 from uncork_gateway.backends.worker_pool import WorkerPool
@@ -26,15 +23,12 @@ from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.front_end import FrontEnd
-from uncork_gateway.pages.status import document
-from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.failures import Failures
 from uncork_gateway.pages.status.formatting import SERVICE
-from uncork_gateway.pages.status.scaling import describe_scaling
-from uncork_gateway.pages.status.service_status import ServedApi
 from uncork_gateway.remote_workers import RemoteWorkers
 from uncork_gateway.requests.batch_frames import from_frame, to_frame
 from uncork_gateway.scaling import Scaling, Workers
+from uncork_gateway.service_view import ServiceView
 from uncork_gateway.worker_events import SupervisorActions, WorkerEvents
 from uncork_workers.wire.schema import ServiceDescription
 
@@ -67,8 +61,6 @@ class ServedService:
             ids of its APIs begin with it.
     """
 
-    not_ready = "no worker is ready"
-
     def __init__(
         self,
         front_end: FrontEnd,
@@ -78,11 +70,15 @@ class ServedService:
         *,
         name: str | None = None,
     ) -> None:
-        self._supervisor = supervisor
         self._traces = settings.traces
         self._failures = Failures(show_messages=settings.admin)
+        self.view = ServiceView(
+            self._failures,
+            restarts=supervisor.restarts,
+            startup_s=lambda: self.batching.dispatcher.startup_s,
+        )
         self.batching = Batching(
-            self,
+            self.view,
             self,
             name=name or "",
             prefix="" if name is None else f"{name}/",
@@ -92,7 +88,7 @@ class ServedService:
             index_of=lambda worker: self._pool.index_of(worker),
         )
         self._apis = Apis(
-            self.batching, catalogue, name=name, unready=lambda: front_end.unready(self.batching.name)
+            self.batching, catalogue, name=name, unready=lambda: front_end.unready_of(self.batching)
         )
         self.events = WorkerEvents(
             self.batching, self._apis, supervisor, settings, readiness_changed=front_end.readiness_changed
@@ -101,7 +97,7 @@ class ServedService:
         self._remote = RemoteWorkers(self._pool, self._apis, self.events)
         self.events.on_joining_changed = self._remote.reconsider
         self._listener: WorkerListener | None = None
-        self._scaling: Scaling | None = None
+        self.view.show(self._apis, self._pool, self.events)
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
         """Accept workers on a Unix socket; those on a ``standby`` socket wait for :meth:`take_over`."""
@@ -155,7 +151,7 @@ class ServedService:
             least=least,
             most=most,
         )
-        self._scaling = scaling
+        self.view.current_scaling = scaling
         wanted = Gauge("uncork_workers_wanted", "Workers that the traffic needs.", registry=None)
         wanted.set_function(lambda: scaling.wanted)
         self.batching.collectors.append(wanted)
@@ -288,19 +284,10 @@ class ServedService:
         """Return the indexes of the ready workers."""
         return self._pool.ready()
 
-    # What the pages show
-
     @property
     def service(self) -> ServiceDescription | None:
+        """The service with its own settings; None until a worker has described it."""
         return self._apis.service
-
-    @property
-    def server(self) -> str | None:
-        return None if self.service is None else self.service.name
-
-    @property
-    def restarts(self) -> int:
-        return self._supervisor.restarts()
 
     @property
     def any_ready(self) -> bool:
@@ -308,41 +295,4 @@ class ServedService:
 
     @property
     def not_ready_reason(self) -> str:
-        return f"{self.not_ready}: {self.events.failures.text()}"
-
-    def served_apis(self) -> dict[str, ServedApi]:
-        return {
-            name: ServedApi(api.route, weighs=api.settings.cost is not None, streams=api.streams)
-            for name, api in self._apis.in_force.items()
-        }
-
-    def failure(self, api: str) -> Failure | None:
-        return self._failures.last(api)
-
-    def slots(self) -> list[BackendSlot]:
-        """Return the connected workers, and those that have exited and are not ready again."""
-        missing = self.events.failures.missing()
-        slots = []
-        for slot in self._pool.slots():
-            died = missing.pop(slot.index, "")
-            if slot.state == "starting" and not slot.fault:
-                slot = replace(slot, fault=died or f"worker {slot.index} is being set up")
-            slots.append(slot)
-        slots += [BackendSlot(index, "lost", fault=fault) for index, fault in missing.items()]
-        return sorted(slots, key=lambda slot: slot.index)
-
-    def scaling(self) -> document.Scaling | None:
-        scaling = self._scaling
-        if scaling is None or scaling.least == scaling.most or scaling.decision is None:
-            return None
-        startup_s = self.batching.dispatcher.startup_s
-        return describe_scaling(scaling.decision, least=scaling.least, most=scaling.most, startup_s=startup_s)
-
-    def worker_states(self) -> list[WorkerState]:
-        return self._pool.states()
-
-    def serves(self, api: str) -> bool:
-        return api in self._apis.in_force
-
-    def expire(self) -> None:
-        self._apis.forget_removed()
+        return self.view.not_ready_reason

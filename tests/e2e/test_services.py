@@ -68,7 +68,7 @@ class Config:
     def write(self) -> None:
         lines = []
         for name, settings in self.services.items():
-            lines += [f"[services.{name}]", *[f"{key} = {value}" for key, value in settings.items()]]
+            lines += [f'[services."{name}"]', *[f"{key} = {value}" for key, value in settings.items()]]
         self.file.write_text("\n".join(lines))
 
 
@@ -288,7 +288,7 @@ def test_tritons_client_loads_and_unloads(tmp_path: Path, config: Config, over: 
         eventually(server.ready)
         address = server.grpc if over == "grpc" else server.base.removeprefix("http://")
         with client.InferenceServerClient(address) as triton:
-            mine = {"headers": {"x-api-key": KEY}}
+            mine: Any = {"headers": {"x-api-key": KEY}}
             triton.unload_model("wine", **mine)
             assert HTTP.post(f"{server.base}/wine/predict", json=1, **mine).status_code == 404
             assert states(triton, over, mine)["wine"] == ("UNAVAILABLE", "unloaded")

@@ -20,13 +20,15 @@ from uncork_workers.wire.schema import ServiceDescription
 
 
 class GatewayStage:
-    """A gateway, its workers and clients, and the processes that it had killed."""
+    """A gateway with one service, its workers and clients, and the processes that it had killed."""
 
     def __init__(self, folder: Path, settings: GatewaySettings) -> None:
         self.socket_path = str(folder / "s")
         self._http_path = str(folder / "h")
         self.killed: list[int] = []
-        self.gateway = Gateway(settings, SupervisorActions(kill=self.killed.append, restarts=lambda: 4))
+        self.gateway = Gateway(settings)
+        actions = SupervisorActions(kill=self.killed.append, restarts=lambda: 4)
+        self.service = self.gateway.add(settings, actions)
         # Without TLS it need not read the system's certificates, which takes 20 ms.
         transport = httpx.AsyncHTTPTransport(uds=self._http_path, verify=False)
         self.http = httpx.AsyncClient(transport=transport, base_url="http://gateway")
@@ -35,7 +37,7 @@ class GatewayStage:
 
     async def listen(self) -> None:
         """Accept connections of workers and clients."""
-        await self.gateway.listen(self.socket_path)
+        await self.service.listen(self.socket_path)
         config = uvicorn.Config(self.gateway.front_end.app, lifespan="off", log_config=None)
         config.load()
         state = uvicorn.Server(config).server_state

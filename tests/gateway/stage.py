@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.gateway.client import JSON, Client, Reply, Server
+from tests.gateway.exposed import registry_of
 from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, Job, TaskRunner
 from uncork_gateway.codecs import Codec, Marshalled, make_codec
 from uncork_gateway.dialects import Dialect, Native
@@ -90,7 +91,7 @@ class Stage:
     def counted(self, status: int) -> float | None:
         """Return how many requests were answered with a status."""
         labels = {"api": "echo", "protocol": "http", "status": str(status)}
-        return self.metrics.registry.get_sample_value("uncork_requests_total", labels)
+        return registry_of(self.metrics).get_sample_value("uncork_requests_total", labels)
 
 
 def detail(reply: Reply, status: int) -> str:

@@ -25,7 +25,9 @@ def change(on: GatewayStage, *, overrides: dict[str, Any] | None = None, **setti
     """Change some settings of a running gateway."""
     if overrides is not None:
         settings["overrides"] = for_all_apis(overrides)
-    on.gateway.change(replace(on.gateway.events.settings, **settings))
+    others = replace(on.service.events.settings, **settings)
+    on.service.change(on.service.prepare(others))
+    on.gateway.change(others)
 
 
 async def test_goal_cap_and_policy_change_for_what_is_queued(tmp_path: Path) -> None:
@@ -51,9 +53,9 @@ async def test_settings_that_the_service_cannot_have_change_nothing(tmp_path: Pa
         worker = await on.worker()
         wrong = [Override(api="ecko", argument="policy", value="none", source="uncork.toml: api.ecko.policy")]
         with pytest.raises(ValueError, match=r"api\.ecko\.policy: .* has no API 'ecko'"):
-            on.gateway.change(replace(on.gateway.events.settings, overrides=wrong, max_body_bytes=1))
+            on.service.prepare(replace(on.service.events.settings, overrides=wrong, max_body_bytes=1))
 
-        assert on.gateway.events.settings.max_body_bytes == ServerSettings().max_body_bytes
+        assert on.service.events.settings.max_body_bytes == ServerSettings().max_body_bytes
         assert (await on.http.get("/status")).json()["apis"][0]["policy"] == "aimd"
         _, reply = await on.echo(worker, "/echo", [1, 2, 3])
         assert reply.json() == [1, 2, 3]
@@ -90,7 +92,7 @@ async def test_a_front_end_forgets_heads_that_had_another_key(tmp_path: Path) ->
         for _ in range(2):
             await on.echo(worker, "/echo", 1)
         assert on.gateway.front_end.routes.known
-        on.gateway.front_end.change(replace(on.gateway.events.settings, keys=ApiKeys([OTHER.encode()])))
+        on.gateway.front_end.change(replace(on.service.events.settings, keys=ApiKeys([OTHER.encode()])))
         assert (await on.http.post("/echo", json=1)).status_code == 401
 
 
@@ -155,11 +157,11 @@ async def test_what_is_known_of_outputs_stays_while_the_workers_do(tmp_path: Pat
     async with gateway(tmp_path) as on:
         worker = await on.worker(serves=service(json_api("echo"), name="Fake"))
         await on.echo(worker, "/echo", [1.5, 2.5])
-        known = on.gateway.models["fake"].outputs.known()
+        known = on.gateway.catalogue.models["fake"]["1"].outputs.known()
         assert known
         change(on, overrides={"mb_max_latency": 50})
-        assert on.gateway.models["fake"].outputs.known() == known
-        assert on.gateway.models["fake"].api.settings.mb_max_latency == 50
+        assert on.gateway.catalogue.models["fake"]["1"].outputs.known() == known
+        assert on.gateway.catalogue.models["fake"]["1"].api.settings.mb_max_latency == 50
 
 
 async def test_settings_change_with_the_workers(tmp_path: Path) -> None:
@@ -167,16 +169,16 @@ async def test_settings_change_with_the_workers(tmp_path: Path) -> None:
     async with replacing(tmp_path) as on:
         old = await on.worker()
         new = await on.standby(2)
-        settings = replace(on.gateway.events.settings, overrides=for_all_apis({"policy": "aimd"}))
+        settings = replace(on.service.events.settings, overrides=for_all_apis({"policy": "aimd"}))
         wrong = replace(settings, overrides=for_all_apis({"route": "/metrics"}))
         with pytest.raises(ValueError, match="/metrics"):
-            on.gateway.take_over([2], wrong)
+            on.service.prepare_take_over([2], wrong)
         assert (await on.echo(old, "/echo", 1))[1].status_code == 200
-        assert on.gateway.take_over([2], settings) == {1}
+        assert on.service.take_over([2], on.service.prepare_take_over([2], settings)) == {1}
 
         await on.echo(new, "/echo", 1)
         assert (await on.http.get("/status")).json()["apis"][0]["policy"] == "aimd"
-        assert on.gateway.events.settings is settings
+        assert on.service.events.settings is settings
 
 
 async def test_a_service_of_remote_workers_may_become_servable(tmp_path: Path) -> None:
@@ -185,7 +187,7 @@ async def test_a_service_of_remote_workers_may_become_servable(tmp_path: Path) -
     settings = [Override(api="other", argument="policy", value="none", source="here")]
     async with remote_only(tmp_path, overrides=settings) as on:
         await on.remote("a", serves)
-        assert not on.gateway.served_apis()
+        assert not on.service.view.served_apis()
         change(on, overrides={"mb_max_latency": 200}, warmup_seconds=3.0)
         assert on.in_force == "A"
         assert (await on.http.get("/status")).json()["apis"][0]["goal_ms"] == 200
@@ -196,16 +198,16 @@ async def test_indexes_of_more_workers_are_taken_from_remote_ones(tmp_path: Path
     async with remote_only(tmp_path, workers=1) as on:
         local = await on.worker(serves=service(json_api("echo"), name="A"))
         remote = await on.remote("a")
-        assert on.gateway.ready_workers() == {0, 1}
+        assert on.service.ready_workers() == {0, 1}
         asking = [on.post("/echo", 0)]
         running, body = await local.batch()
         asking.append(on.post("/echo", 1))
         batch, payload = await remote.batch()
         change(on, workers=2)
-        assert on.gateway.ready_workers() == {0}
+        assert on.service.ready_workers() == {0}
         local.answer(running, [body])
         remote.answer(batch, [payload])
         assert {(await one).json() for one in asking} == {0, 1}
         assert await remote.dismissed() == Goodbye("the gateway starts more workers, one with this index")
         await on.remote("a")
-        assert on.gateway.ready_workers() == {0, 2}
+        assert on.service.ready_workers() == {0, 2}

@@ -51,7 +51,7 @@ async def test_workers_models_and_a_drain_change_the_readiness(tmp_path: Path) -
         found: list[tuple[bool, list[str]]] = []
         front_end = on.gateway.front_end
         front_end.readiness.subscribe(
-            lambda: found.append((not front_end.unready(), sorted(on.gateway.models)))
+            lambda: found.append((not front_end.unready(), sorted(on.gateway.catalogue.models)))
         )
 
         async def last() -> tuple[bool, list[str]]:
@@ -68,7 +68,7 @@ async def test_workers_models_and_a_drain_change_the_readiness(tmp_path: Path) -
         assert await last() == (False, ["fake", "fake.echo"])
         worker = await on.worker(index=0)
         assert await last() == (True, ["fake", "fake.echo"])
-        on.gateway.events.serve(service(json_api("other")))
+        on.service.events.serve(service(json_api("other")))
         assert await last() == (True, ["fake", "fake.other"])
         worker.send(Leaving())
         assert await last() == (False, ["fake", "fake.other"])

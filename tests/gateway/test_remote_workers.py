@@ -119,9 +119,10 @@ class Remote(GatewayStage):
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         super().__init__(folder, GatewaySettings(**settings))
-        self.gateway = Gateway(
-            GatewaySettings(**settings), SupervisorActions(kill=self.killed.append, restarts=lambda: 0)
-        )
+        with_settings = GatewaySettings(**settings)
+        self.gateway = Gateway(with_settings)
+        actions = SupervisorActions(kill=self.killed.append, restarts=lambda: 0)
+        self.service = self.gateway.add(with_settings, actions)
         self.port = socket.create_server(("127.0.0.1", 0))
         self.address = self.port.getsockname()
         self.standby_path = str(folder / "s2")
@@ -148,7 +149,7 @@ class Remote(GatewayStage):
 
     @property
     def in_force(self) -> str | None:
-        return self.gateway.server
+        return self.service.view.server
 
 
 @contextlib.asynccontextmanager
@@ -156,8 +157,8 @@ async def remote_only(folder: Path, **settings: Any) -> AsyncIterator[Remote]:
     """A gateway whose workers all dial in, unless ``workers`` is given."""
     made = Remote(folder, **{"workers": 0, **settings})
     await made.listen()
-    await made.gateway.listen(made.standby_path, standby=True)
-    made.gateway.listen_on_tcp(WorkerPort(listener=made.port, token=TOKEN))
+    await made.service.listen(made.standby_path, standby=True)
+    made.service.listen_on_tcp(WorkerPort(listener=made.port, token=TOKEN))
     try:
         yield made
     finally:
@@ -169,7 +170,7 @@ async def test_the_first_worker_says_what_is_served(tmp_path: Path) -> None:
         assert problem(await on.ready(), 503) == "no worker is ready: waiting for workers on --worker-port"
         first = await on.starting("a")
         assert on.in_force == "A"
-        assert (await on.gateway.events.described).name == "A"
+        assert (await on.service.events.described).name == "A"
         first.send(Ready())
         await on.gateway.front_end.ready.wait()
         assert await on.answers(first)
@@ -192,7 +193,7 @@ async def test_another_version_takes_over_when_it_is_complete(tmp_path: Path) ->
         old = [await on.remote(name) for name in ("a1", "a2")]
         first = await on.remote("b1", B)
         assert on.in_force == "A"
-        assert on.gateway.ready_workers() == {0, 1}
+        assert on.service.ready_workers() == {0, 1}
         second = await on.remote("b2", B)
         assert on.in_force == "B"
         for one in old:
@@ -240,7 +241,7 @@ async def test_the_next_version_serves_when_enough_old_workers_leave(tmp_path: P
         busy.send(Leaving())
         assert await idle.dismissed() == TAKEN_OVER
         assert on.in_force == "B"
-        assert on.gateway.ready_workers() == {2}
+        assert on.service.ready_workers() == {2}
 
 
 async def test_old_code_that_is_started_again_stays_behind(tmp_path: Path) -> None:
@@ -283,7 +284,7 @@ async def test_a_service_that_cannot_be_served_is_logged_and_harms_nobody(
     async with remote_only(tmp_path) as on:
         await on.remote("w1", WRONG)
         await on.remote("w2", WRONG)
-        assert not on.gateway.events.described.done()
+        assert not on.service.events.described.done()
         good = await on.remote("a")
         assert await on.answers(good)
         assert on.in_force == "A"
@@ -295,12 +296,12 @@ async def test_a_worker_that_goes_in_its_setup_is_forgotten(tmp_path: Path) -> N
     """Nobody starts it again."""
     async with remote_only(tmp_path) as on:
         starting = await on.starting("a")
-        assert on.gateway.starts().keys() == {0}
+        assert on.service.starts().keys() == {0}
         starting.close()
         await turns(20)
 
-        assert on.gateway.starts() == {}
-        assert on.gateway.slots() == []
+        assert on.service.starts() == {}
+        assert on.service.view.slots() == []
 
 
 @pytest.mark.parametrize("serves", [A, B])
@@ -328,17 +329,17 @@ async def test_remote_workers_follow_the_launched_ones(tmp_path: Path) -> None:
         same = await on.remote("same", A)
         others = [await on.remote(f"other {number}", B) for number in range(2)]
         assert on.in_force == "A"
-        assert on.gateway.ready_workers() == {0, 1}
+        assert on.service.ready_workers() == {0, 1}
 
         new = await FakeWorker.connect(on.standby_path)
         on._workers.append(new)
         new.send(Hello(index=0, launch=2, service=B))
         new.send(Ready())
         await turns(20)
-        on.gateway.take_over([2])
+        on.service.take_over([2])
         assert on.in_force == "B"
         assert await same.dismissed() == TAKEN_OVER
-        assert len(on.gateway.ready_workers()) == 3
+        assert len(on.service.ready_workers()) == 3
         for one in (new, *others):
             asking = on.post("/echo", 1)
             batch, payload = await one.batch()

@@ -28,8 +28,10 @@ class Replacing(GatewayStage):
         super().__init__(folder, GatewaySettings(**settings))
         self.standby_path = str(folder / "s2")
         self.standing_by: asyncio.Queue[int] = asyncio.Queue()
-        self.gateway = Gateway(
-            GatewaySettings(**settings),
+        with_settings = GatewaySettings(**settings)
+        self.gateway = Gateway(with_settings)
+        self.service = self.gateway.add(
+            with_settings,
             SupervisorActions(
                 kill=self.killed.append, restarts=lambda: 0, stands_by=self.standing_by.put_nowait
             ),
@@ -52,7 +54,7 @@ async def replacing(folder: Path, **settings: Any) -> AsyncIterator[Replacing]:
     """A gateway with a socket for standby workers, in a folder."""
     made = Replacing(folder, **settings)
     await made.listen()
-    await made.gateway.listen(made.standby_path, standby=True)
+    await made.service.listen(made.standby_path, standby=True)
     try:
         yield made
     finally:
@@ -68,14 +70,14 @@ async def test_all_that_was_accepted_is_answered(tmp_path: Path) -> None:
         asking.append(on.post("/echo", 1))
         await turns(50)
         new = await on.standby(2)
-        assert on.gateway.take_over([2]) == {1}
+        assert on.service.take_over([2]) == {1}
         old.answer(running, [b'"old"'])
         held, _ = await new.batch()
         new.answer(held, [b'"new"'])
 
         assert [(await one).json() for one in asking] == ["old", "new"]
         await old.dropped()
-        assert on.gateway.events.files == {"2.py"}
+        assert on.service.events.files == {"2.py"}
 
 
 async def test_what_the_new_workers_serve_is_in_force_when_they_take_over(tmp_path: Path) -> None:
@@ -90,10 +92,10 @@ async def test_what_the_new_workers_serve_is_in_force_when_they_take_over(tmp_pa
         new = await on.standby(2, serves=second)
         problem(await on.http.post("/new", json=1), 404)
 
-        on.gateway.take_over([2])
+        on.service.take_over([2])
 
-        assert 'uncork_goal_seconds{api="new"}' in (await on.http.get("/metrics")).text
-        assert 'uncork_goal_seconds{api="old"}' not in (await on.http.get("/metrics")).text
+        assert 'uncork_goal_seconds{api="new",service="fake"}' in (await on.http.get("/metrics")).text
+        assert 'uncork_goal_seconds{api="old",service="fake"}' not in (await on.http.get("/metrics")).text
         problem(await on.http.post("/old", json=1), 404)
         late = on.post("/new", 2)
         await turns(50)
@@ -121,7 +123,7 @@ async def test_an_api_that_was_removed_leaves_no_figures(tmp_path: Path) -> None
         await on.standby(2, serves=second)
         assert 'api="old"' in (await on.http.get("/metrics")).text
 
-        on.gateway.take_over([2])
+        on.service.take_over([2])
 
         metrics = (await on.http.get("/metrics")).text
         assert 'api="old"' not in metrics
@@ -140,11 +142,11 @@ async def test_an_api_comes_back_with_another_reload(tmp_path: Path) -> None:
         await on.echo(old, "/old", 1)
         for launch, served in ((2, second), (3, first)):
             new = await on.standby(launch, serves=served)
-            on.gateway.take_over([launch])
+            on.service.take_over([launch])
         _, reply = await on.echo(new, "/old", 2)
         assert reply.json() == 2
         metrics = (await on.http.get("/metrics")).text
-        assert 'uncork_requests_total{api="old",protocol="http",status="200"} 1.0' in metrics
+        assert 'uncork_requests_total{api="old",protocol="http",service="fake",status="200"} 1.0' in metrics
 
 
 async def test_what_the_old_code_returned_says_nothing_of_the_new(tmp_path: Path) -> None:
@@ -162,7 +164,7 @@ async def test_what_the_old_code_returned_says_nothing_of_the_new(tmp_path: Path
         asking = on.post("/echo", 2)
         running, payload = await old.batch()
         new = await on.standby(2)
-        on.gateway.take_over([2])
+        on.service.take_over([2])
         old.answer(running, [payload])
         assert (await asking).json() == 2
         assert await outputs(on) == []
@@ -183,7 +185,7 @@ async def test_a_goal_out_of_reach_is_told_once_for_a_service(
         while not warnings():
             await on.echo(old, "/echo", 1)
         new = await on.standby(2)
-        on.gateway.take_over([2])
+        on.service.take_over([2])
         for _ in range(20):
             await on.echo(new, "/echo", 1)
 
@@ -207,7 +209,7 @@ async def test_workers_that_cannot_take_over_change_nothing(
             await on.standby(10 + index, index=index, serves=description)
 
         with pytest.raises(ValueError, match=says):
-            on.gateway.take_over([10, 11])
+            on.service.take_over([10, 11])
 
         _, reply = await on.echo(old, "/echo", 5)
         assert reply.json() == 5
@@ -225,7 +227,7 @@ async def test_a_new_worker_that_fails_does_no_harm(tmp_path: Path, caplog: pyte
             await turns(50)
         old.close()
         await turns(50)
-        on.gateway.events.worker_exited(0, "exited with code 9")
+        on.service.events.worker_exited(0, "exited with code 9")
 
         assert problem(await on.ready(), 503) == "no worker is ready: worker 0 exited with code 9"
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
@@ -242,7 +244,7 @@ async def test_an_old_worker_that_hangs_is_killed(tmp_path: Path) -> None:
         asking = on.post("/echo", 1)
         await old.batch()
         new = await on.standby(2)
-        on.gateway.take_over([2])
+        on.service.take_over([2])
         assert problem(await asking, 504) == "the batch exceeded the timeout of this API"
         assert on.killed == [1]
         old.close()
@@ -260,7 +262,7 @@ async def test_an_old_worker_that_does_not_go_is_killed(
     async with replacing(tmp_path) as on:
         await on.worker()
         await on.standby(2)
-        on.gateway.take_over([2])
+        on.service.take_over([2])
         await turns()
 
         assert on.killed == [1]
@@ -269,7 +271,7 @@ async def test_an_old_worker_that_does_not_go_is_killed(
 async def test_a_gateway_needs_nobody_who_hears_of_standbys(tmp_path: Path) -> None:
     async with gateway(tmp_path) as on:
         path = str(tmp_path / "s2")
-        await on.gateway.listen(path, standby=True)
+        await on.service.listen(path, standby=True)
         new = await FakeWorker.ready(path)
         await turns(50)
 
@@ -286,9 +288,9 @@ async def test_one_worker_alone_brings_no_other_apis(tmp_path: Path) -> None:
         await on.worker(index=1)
         await on.standby(10, serves=new)
         with pytest.raises(ValueError, match="the service has changed, so all workers"):
-            on.gateway.take_over([10])
+            on.service.take_over([10])
         await on.standby(11, index=1, serves=new)
-        on.gateway.take_over([10, 11])
+        on.service.take_over([10, 11])
         problem(await on.http.get("/new"), 405)
 
 
@@ -296,7 +298,7 @@ async def test_new_workers_may_be_the_first_to_be_ready(tmp_path: Path) -> None:
     """The earlier workers may never have described their service."""
     async with replacing(tmp_path) as on:
         new = await on.standby(10)
-        assert on.gateway.take_over([10]) == set()
-        assert [api.name for api in (await on.gateway.events.described).apis] == ["echo"]
+        assert on.service.take_over([10]) == set()
+        assert [api.name for api in (await on.service.events.described).apis] == ["echo"]
         _, reply = await on.echo(new, "/echo", 5)
         assert reply.json() == 5

@@ -108,21 +108,20 @@ async def test_as_many_as_there_are_are_wanted_while_the_need_is_unknown() -> No
 async def test_the_time_from_launch_to_ready_is_exported(tmp_path: Path) -> None:
     """That of workers which the supervisor starts."""
     async with gateway(tmp_path, workers=2) as on:
-        scaling = on.gateway.follow_traffic(least=1, most=2)
+        scaling = on.service.follow_traffic(least=1, most=2)
         scaling.decision = Decision(2, 2, ScalingReason("up", "predict", "goal"))
-        on.gateway.events.expect_workers([0])
+        on.service.events.expect_workers([0])
         await on.worker(index=1)
         described = (await on.http.get("/status?format=json")).json()["scaling"]
         assert described["start_s"] is None
-        assert "\nuncork_worker_start_seconds " not in (await on.http.get("/metrics")).text
+        assert "\nuncork_worker_start_seconds{" not in (await on.http.get("/metrics")).text
 
         await on.worker(index=0)
         described = (await on.http.get("/status?format=json")).json()["scaling"]
         assert 0 < described["start_s"] < 60
         assert "a start takes about" in described["sentence"]
-        assert (
-            f"\nuncork_worker_start_seconds {described['start_s']}\n" in (await on.http.get("/metrics")).text
-        )
+        sample = f'\nuncork_worker_start_seconds{{service="fake"}} {described["start_s"]}\n'
+        assert sample in (await on.http.get("/metrics")).text
 
 
 async def test_workers_start_and_stop_with_the_bounds() -> None:

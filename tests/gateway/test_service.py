@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import gateway, problem
 from tests.gateway.running import turns
-from uncork_gateway.telemetry.metrics import CONTENT_TYPE
+from uncork_gateway.telemetry.exposition import CONTENT_TYPE
 from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.schema import ApiSettings
 
@@ -35,7 +35,7 @@ async def test_a_gateway_is_ready_while_a_worker_takes_batches(tmp_path: Path, p
         assert (await on.http.get(path)).status_code == 200
         two.close()
         await turns(50)
-        on.gateway.events.worker_exited(1, "was killed by SIGKILL")
+        on.service.events.worker_exited(1, "was killed by SIGKILL")
         message = problem(await on.http.get(path), 503)
         assert message == "no worker is ready: worker 1 was killed by SIGKILL"
         await on.worker(index=1)
@@ -263,11 +263,11 @@ async def test_metrics_are_for_prometheus(tmp_path: Path) -> None:
 
         assert (reply.status_code, reply.headers["content-type"]) == (200, CONTENT_TYPE)
         values = {
-            (sample.name, *sample.labels.values()): sample.value
+            (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
             for family in text_string_to_metric_families(reply.text)
             for sample in family.samples
         }
-        assert values["uncork_requests_total", "echo", "http", "200"] == 1
-        assert values["uncork_workers", "starting"] == 1
-        assert values["uncork_workers", "idle"] == 1
-        assert values["uncork_worker_restarts_total",] == 4
+        assert values["uncork_requests_total", "echo", "http", "fake", "200"] == 1
+        assert values["uncork_workers", "fake", "starting"] == 1
+        assert values["uncork_workers", "fake", "idle"] == 1
+        assert values["uncork_worker_restarts_total", "fake"] == 4

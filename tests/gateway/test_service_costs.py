@@ -89,4 +89,4 @@ async def test_a_cost_that_does_not_fit_the_input_makes_the_service_unusable(tmp
     async with gateway(tmp_path) as on:
         (await on.connect()).send(Hello(index=0, launch=1, service=service(api)))
         with pytest.raises(ServiceUnusable, match="API 'add': cost must be a number or 'bytes' for"):
-            await on.gateway.events.described
+            await on.service.events.described

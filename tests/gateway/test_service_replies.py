@@ -20,7 +20,7 @@ async def test_the_first_hello_says_what_is_served(tmp_path: Path) -> None:
     async with gateway(tmp_path) as on:
         (await on.connect()).send(Hello(index=0, launch=1, service=service()))
 
-        assert await on.gateway.events.described == service()
+        assert await on.service.events.described == service()
         assert not on.gateway.front_end.ready.is_set()
 
 
@@ -31,7 +31,7 @@ async def test_overrides_replace_the_apis_own_settings(tmp_path: Path) -> None:
 
     async with gateway(tmp_path, overrides=overrides) as on:
         worker = await on.worker(serves=serves)
-        one, two = (await on.gateway.events.described).apis
+        one, two = (await on.service.events.described).apis
 
         assert one.settings == ApiSettings(mb_max_batch_size=2, policy="none", timeout=5)
         assert two.settings == ApiSettings(mb_max_batch_size=2, policy="none")
@@ -113,7 +113,7 @@ async def test_wrong_settings_make_the_service_unusable(
         (await on.connect()).send(Hello(index=0, launch=1, service=serves))
 
         with pytest.raises(ServiceUnusable) as caught:
-            await on.gateway.events.described
+            await on.service.events.described
         assert str(caught.value).startswith(message)
         problem(await on.http.post("/echo", json=1), 503)
 
@@ -125,7 +125,7 @@ async def test_an_input_that_the_gateway_does_not_know_makes_the_service_unusabl
         (await on.connect()).send(Hello(index=0, launch=1, service=service(api)))
 
         with pytest.raises(ServiceUnusable, match=r"there is no codec for .*hologram"):
-            await on.gateway.events.described
+            await on.service.events.described
 
 
 async def test_a_service_that_cannot_be_loaded_is_unusable(
@@ -138,7 +138,7 @@ async def test_a_service_that_cannot_be_loaded_is_unusable(
             worker.send(Failed(index, "load", "svc cannot be imported", "line 1\nline 2"))
 
         with pytest.raises(ServiceUnusable, match=r"^svc cannot be imported$"):
-            await on.gateway.events.described
+            await on.service.events.described
         await turns(50)
     assert [record.getMessage() for record in caplog.records] == ["worker 0 failed in load\nline 1\nline 2"]
 
@@ -152,12 +152,12 @@ async def test_a_setup_that_fails_leaves_the_gateway_up_and_says_why(
         worker = await on.connect()
         worker.send(Hello(index=2, launch=1, service=service()))
         worker.send(Failed(2, stage, "OSError: no model", "line 1"))
-        await on.gateway.events.described
+        await on.service.events.described
         await turns(50)
-        on.gateway.events.worker_exited(2, "exited with code 1")
+        on.service.events.worker_exited(2, "exited with code 1")
         reason = f"worker 2 failed in {stage}: OSError: no model"
         assert problem(await on.ready(), 503) == f"no worker is ready: {reason}"
-        on.gateway.events.worker_exited(2, "exited with code 9")
+        on.service.events.worker_exited(2, "exited with code 9")
         assert problem(await on.ready(), 503) == "no worker is ready: worker 2 exited with code 9"
         await on.worker(index=2)
         assert (await on.ready()).status_code == 200
@@ -179,7 +179,7 @@ async def test_a_changed_service_is_put_in_force(tmp_path: Path) -> None:
         problem(await on.http.post("/old", json=1), 404)
         problem(await on.http.get("/new"), 405)
         problem(await on.http.get("/both"), 405)
-        assert [api.name for api in (await on.gateway.events.described).apis] == ["old", "both"]
+        assert [api.name for api in (await on.service.events.described).apis] == ["old", "both"]
 
 
 async def test_a_changed_service_that_is_unusable_changes_nothing(

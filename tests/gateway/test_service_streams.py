@@ -70,7 +70,7 @@ async def test_overrides_cannot_batch_what_is_streamed(tmp_path: Path) -> None:
 
     async with gateway(tmp_path, overrides={"policy": "fixed:50", "idempotent": True}) as on:
         worker = await on.worker(serves=serves)
-        tell, echo = (await on.gateway.events.described).apis
+        tell, echo = (await on.service.events.described).apis
         asking = [on.post("/tell", value) for value in range(2)]
         for value in range(2):
             batch, payload = await worker.batch()

@@ -26,6 +26,8 @@ OF_SERVICES = (
     "python",
     "environment",
     "own_routes",
+    "weight",
+    "shadow",
     "worker_cpus",
     "worker_gpus",
     "worker_port",
@@ -33,7 +35,7 @@ OF_SERVICES = (
 )
 """The settings of `uncork serve` that several services can have for themselves."""
 
-_SERVICE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_SERVICE_NAME = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(@[1-9][0-9]{0,17})?")
 
 Commands = Mapping[str, type[Any]]
 """The commands that can be configured: the dataclass of options of each."""
@@ -61,13 +63,15 @@ def check_service_name(name: str, where: str, *, advice: str) -> None:
     Raises:
         WrongUsage: if it cannot; ``where`` says where the name comes from, ``advice`` how to change it.
     """
-    if not _SERVICE_NAME.fullmatch(name):
+    found = _SERVICE_NAME.fullmatch(name)
+    if found is None:
         raise WrongUsage(
-            f"{where}: the name of a service must begin with a letter, followed by letters, digits, - or _; "
-            f"got {name!r}; {advice}"
+            f"{where}: the name of a service must begin with a letter, followed by letters, digits, - or _, "
+            f"and may end in @ and the number of a version; got {name!r}; {advice}"
         )
-    if is_reserved(f"/{name}") or is_reserved(f"/{name}/"):
-        raise WrongUsage(f"{where}: the gateway itself uses the path /{name}; {advice}")
+    path = f"/{found[1]}"
+    if is_reserved(path) or is_reserved(f"{path}/"):
+        raise WrongUsage(f"{where}: the gateway itself uses the path {path}; {advice}")
 
 
 def check_policy(name: str) -> None:

@@ -12,7 +12,6 @@ from uncork_gateway.dialects.tensors import (
     output_tensors,
     without_values,
 )
-from uncork_gateway.dialects.v2 import VERSION
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.grpc.predict import PredictRequest, add_tensors, read_request
 from uncork_gateway.protocols.grpc_messages import message
@@ -56,7 +55,7 @@ class Predict(TensorDialect):
         self._saw(outputs)
         response = message("tensorflow.serving.PredictResponse")()
         spec = response.model_spec
-        spec.name, spec.version.value, spec.signature_name = self._model, int(VERSION), SIGNATURE
+        spec.name, spec.version.value, spec.signature_name = self._model, int(self._version), SIGNATURE
         add_tensors(response.outputs, chosen(outputs, request.wanted), typed=True)
         serialized: bytes = response.SerializeToString()
         return serialized, b""

@@ -16,6 +16,7 @@ from uncork_gateway.protocols.tensor_rows import (
     tensors_from_rows,
 )
 from uncork_gateway.protocols.tensors import Tensor
+from uncork_gateway.versions import FIRST
 from uncork_workers.wire.messages import RowPath, json_path
 
 
@@ -24,16 +25,23 @@ class TensorDialect:
 
     Args:
         codec: reads the API's input.
-        model: the API's name for clients.
+        model: the API's name for clients, and ``version`` its version.
         takes_objects: whether a row may be an object, so that a request may have several inputs.
         saw: called with all output tensors of each answer.
     """
 
     def __init__(
-        self, codec: Codec, *, model: str, takes_objects: bool, saw: Callable[[Sequence[Tensor]], object]
+        self,
+        codec: Codec,
+        *,
+        model: str,
+        version: str = FIRST,
+        takes_objects: bool,
+        saw: Callable[[Sequence[Tensor]], object],
     ) -> None:
         self._codec = codec
         self._model = model
+        self._version = version
         self._takes_objects = takes_objects
         self._saw = saw
 

@@ -23,9 +23,6 @@ from uncork_gateway.protocols.v2_message import JSON_LENGTH, write
 from uncork_gateway.protocols.wire import Content, Unmergeable
 from uncork_workers.wire.messages import RowPath
 
-VERSION = "1"
-"""The version of every model."""
-
 
 class V2(TensorDialect):
     """Rows as tensors, one input tensor or one for each field of a row."""
@@ -49,7 +46,7 @@ class V2(TensorDialect):
         outputs = output_tensors(reply, rows=asked.rows, binary=request.wants_binary)
         self._saw(outputs)
         outputs = chosen(outputs, request.wanted)
-        members = {"model_name": quoted(self._model), "model_version": quoted(VERSION)}
+        members = {"model_name": quoted(self._model), "model_version": quoted(self._version)}
         content = write(members, request.id, b"outputs", outputs)
         return Reply(header_lines(content.headers), content.body)
 

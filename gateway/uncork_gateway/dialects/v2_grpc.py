@@ -14,7 +14,6 @@ from uncork_gateway.dialects.tensors import (
     refuse_classification,
     without_values,
 )
-from uncork_gateway.dialects.v2 import VERSION
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.grpc.v2 import CONTENTS, InferRequest, add_tensors, read_request
 from uncork_gateway.protocols.grpc.values import varint
@@ -22,6 +21,7 @@ from uncork_gateway.protocols.grpc_messages import message
 from uncork_gateway.protocols.tensor_rows import output_tensor
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.wire import Unmergeable
+from uncork_gateway.versions import FIRST
 from uncork_workers.wire.messages import RowPath, TensorForm
 
 _Response = message("inference.ModelInferResponse")
@@ -37,10 +37,16 @@ class V2Grpc(TensorDialect):
     """
 
     def __init__(
-        self, codec: Codec, *, model: str, takes_objects: bool, saw: Callable[[Sequence[Tensor]], object]
+        self,
+        codec: Codec,
+        *,
+        model: str,
+        version: str = FIRST,
+        takes_objects: bool,
+        saw: Callable[[Sequence[Tensor]], object],
     ) -> None:
-        super().__init__(codec, model=model, takes_objects=takes_objects, saw=saw)
-        self._start: bytes = _Response(model_name=model, model_version=VERSION).SerializeToString()
+        super().__init__(codec, model=model, version=version, takes_objects=takes_objects, saw=saw)
+        self._start: bytes = _Response(model_name=model, model_version=version).SerializeToString()
         self._described: dict[tuple[TensorForm, int], bytes] = {}
         """What precedes the values of the only output, by its rows and what they are."""
 
@@ -73,7 +79,7 @@ class V2Grpc(TensorDialect):
             return self._raw(result.body, result.form, asked.rows, request.id)
         outputs = output_tensors(result, rows=asked.rows, binary=lambda output: True)
         self._saw(outputs)
-        response = _Response(model_name=self._model, model_version=VERSION, id=request.id)
+        response = _Response(model_name=self._model, model_version=self._version, id=request.id)
         outputs = chosen(outputs, request.wanted)
         add_tensors(response.outputs, response.raw_output_contents, outputs, typed=request.typed)
         serialized: bytes = response.SerializeToString()

@@ -1,6 +1,6 @@
 """The APIs of a service as gRPC clients name them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uncork_gateway.batching import Batching
@@ -11,9 +11,10 @@ from uncork_gateway.grpc.infer_call import InferCall
 from uncork_gateway.grpc.infer_method import InferMethod, MessageDialect, MessageRoute
 from uncork_gateway.grpc.infer_stream import InferStream
 from uncork_gateway.grpc.interfaces import StreamingMethod
-from uncork_gateway.grpc.services.models import Models
+from uncork_gateway.grpc.services.models import Models, version_in
 from uncork_gateway.pages.models.metadata import Model
 from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.versions import Candidate, VersionChoice
 from uncork_workers.wire.schema import KINDS_WITH_FIELDS
 
 INFERENCE = b"/inference.GRPCInferenceService/"
@@ -33,7 +34,8 @@ class ApiMethods:
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._in_force: Mapping[str, ServedModel] = {}
+        self._in_force: dict[str, dict[str, ServedModel]] = {}
+        self._choices: dict[str, VersionChoice[ServedModel]] = {}
         self._infer = InferMethod(message("inference.ModelInferRequest"), self._infer_route)
         self._predict = InferMethod(message("tensorflow.serving.PredictRequest"), self._predict_route)
 
@@ -49,17 +51,30 @@ class ApiMethods:
         }
 
     def _infer_route(self, request: Any) -> MessageRoute:
-        served = self._in_force.get(request.model_name)
-        if served is None or request.model_version:
-            served = self._in_force[self._models.find(request.model_name, request.model_version).name]
-        return served.infer
+        name, version = request.model_name, request.model_version
+        choice = self._choices.get(name)
+        if choice is not None and not version:
+            return choice.choose().infer
+        model = self._models.find(name, version)
+        return self._in_force[model.name][model.version].infer
 
     def _predict_route(self, request: Any) -> MessageRoute:
-        return self._in_force[self._models.find_spec(request.model_spec).name].predict
+        spec = request.model_spec
+        model = self._models.find_spec(spec)
+        if not version_in(spec):
+            return self._choices[model.name].choose().predict
+        return self._in_force[model.name][model.version].predict
 
-    def put_in_force(self, served: Mapping[str, ServedModel]) -> None:
-        """Serve these models, by name, from now on."""
-        self._in_force = served
+    def put_in_force(self, served: Mapping[str, Sequence[tuple[Candidate, ServedModel]]]) -> None:
+        """Serve these models, by name, in these versions from now on."""
+        self._in_force = {
+            name: {one.model.version: one for _, one in versions} for name, versions in served.items()
+        }
+        self._choices = {name: VersionChoice(versions) for name, versions in served.items()}
+        for versions in served.values():
+            for _, one in versions:
+                for route in (one.infer, one.predict):
+                    route.has_siblings = len(versions) > 1
         for method in (self._infer, self._predict):
             method.routes_changed()
 
@@ -78,8 +93,9 @@ class ApiMethods:
         codec = make_codec(api.input, api.settings.cost)
         takes_objects = api.input["kind"] in KINDS_WITH_FIELDS
         saw = model.outputs.saw
-        v2 = V2Grpc(codec, model=model.name, takes_objects=takes_objects, saw=saw)
-        predict = Predict(codec, model=model.name, takes_objects=takes_objects, saw=saw)
+        named = {"model": model.name, "version": model.version}
+        v2 = V2Grpc(codec, **named, takes_objects=takes_objects, saw=saw)
+        predict = Predict(codec, **named, takes_objects=takes_objects, saw=saw)
         return ServedModel(model, _route(model, v2, batching), _route(model, predict, batching))
 
 
@@ -91,6 +107,7 @@ def _route(model: Model, dialect: MessageDialect, batching: Batching) -> Message
         tally=batching.metrics.api(api.name),
         batch_headers=batching.batch_headers,
         model=model.name,
+        version=model.version,
         dialect=dialect,
         streams=api.streams,
     )

@@ -13,6 +13,7 @@ from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.grpc.known_requests import KnownRequests
 from uncork_gateway.protocols.grpc_messages import parse
 from uncork_gateway.requests.api_target import ApiTarget
+from uncork_gateway.versions import FIRST
 
 
 class MessageDialect(Protocol):
@@ -35,12 +36,19 @@ class MessageDialect(Protocol):
 
 @dataclass(eq=False, kw_only=True)
 class MessageRoute(ApiTarget):
-    """An API as one method serves it; ``model`` is its name there."""
+    """An API as one method serves it.
+
+    Attributes:
+        model: its name there, and ``version`` its version.
+        has_siblings: whether requests for the model without a version may have another route.
+        streams: whether the API streams its answers.
+    """
 
     model: str
+    version: str = FIRST
     dialect: MessageDialect
+    has_siblings: bool = False
     streams: bool = False
-    """Whether the API streams its answers."""
 
 
 class Asked(NamedTuple):
@@ -103,7 +111,7 @@ class InferMethod:
         if asked.payload is not None:
             return asked.payload
         payload = asked.route.dialect.read(asked.request)
-        if not asked.route.streams:
+        if not (asked.route.streams or asked.route.has_siblings):
             self._known.note(asked.message, asked.route, payload)
         return payload
 

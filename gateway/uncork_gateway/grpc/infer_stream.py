@@ -182,5 +182,7 @@ class DecoupledRequest(StreamedRequest):
 
     def _send(self, data: bytes | None) -> None:
         assert self._route is not None
-        piece = stream_messages.of_piece(data, model=self._route.model, request_id=self._id)
+        piece = stream_messages.of_piece(
+            data, model=self._route.model, version=self._route.version, request_id=self._id
+        )
         self._call.stream.send(piece)

@@ -100,7 +100,7 @@ class PlainCall:
 
 
 class UnaryCall(PlainCall):
-    """A call of a method that needs no dispatcher. What it waits for goes on when the client has left."""
+    """A call of a method that needs no dispatcher. If the client leaves, the method still completes."""
 
     def __init__(self, stream: CallStream, head: CallHead, method: UnaryMethod) -> None:
         super().__init__(stream, head)

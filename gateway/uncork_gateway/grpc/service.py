@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from uncork_gateway.batching import Batching
@@ -10,9 +10,10 @@ from uncork_gateway.grpc.apis import ApiMethods, ServedModel
 from uncork_gateway.grpc.interfaces import OpenCall
 from uncork_gateway.grpc.methods import Method, Methods
 from uncork_gateway.grpc.services.table import ModelMethods, ServiceFront
-from uncork_gateway.pages.models.metadata import Model, ModelSource, streaming_models_of
+from uncork_gateway.pages.models.metadata import Model, ModelSource, ModelVersions, streaming_models_of
 from uncork_gateway.repository import RepositoryAccess
 from uncork_gateway.settings import ServerSettings
+from uncork_gateway.versions import Candidate, ServiceName
 from uncork_workers.wire.schema import ServiceDescription
 
 
@@ -33,13 +34,13 @@ class GrpcService:
         missing: returns why some models are not known yet; empty once each service is described.
 
     Attributes:
-        models: of all services, by name; those of HTTP, and APIs that stream.
+        models: of all services; those of HTTP, and APIs that stream.
     """
 
     def __init__(
         self, front_end: GrpcFront, repository: RepositoryAccess, *, missing: Callable[[], str]
     ) -> None:
-        self.models: Mapping[str, Model] = {}
+        self.models: ModelVersions = {}
         about = ModelMethods(
             front_end,
             models=lambda: self.models,
@@ -55,7 +56,7 @@ class GrpcService:
 
     def prepare(
         self,
-        name: str,
+        name: ServiceName,
         service: ServiceDescription,
         models: Mapping[str, Model],
         *,
@@ -67,12 +68,14 @@ class GrpcService:
         Raises:
             ValueError: if it cannot be served.
         """
-        models = {**models, **streaming_models_of(name, service, source)}
-        return {name: self._apis.prepare(model, batching) for name, model in models.items()}
+        streaming = streaming_models_of(name.name, service, source, version=name.version)
+        return {model: self._apis.prepare(one, batching) for model, one in {**models, **streaming}.items()}
 
-    def put_in_force(self, served: Mapping[str, ServedModel]) -> None:
-        """Serve the models of all services from now on."""
-        self.models = {name: each.model for name, each in served.items()}
+    def put_in_force(self, served: Mapping[str, Sequence[tuple[Candidate, ServedModel]]]) -> None:
+        """Serve the models of all services from now on, by name, in these versions, the lowest first."""
+        self.models = {
+            name: {one.model.version: one.model for _, one in versions} for name, versions in served.items()
+        }
         self._apis.put_in_force(served)
 
     def change(self, *, fair_by: bytes | None) -> None:

@@ -1,6 +1,5 @@
 """The response messages of ModelStreamInfer."""
 
-from uncork_gateway.dialects.v2 import VERSION
 from uncork_gateway.protocols.grpc.values import varint
 from uncork_gateway.protocols.grpc_messages import message
 from uncork_gateway.protocols.tensor_rows import OUTPUT
@@ -21,9 +20,9 @@ def of_answer(response: bytes, values: bytes = b"") -> bytes:
     return b"%b%b%b%b" % (_INFER_RESPONSE, varint(len(response) + len(values)), response, values)
 
 
-def of_piece(data: bytes | None, *, model: str, request_id: str) -> bytes:
+def of_piece(data: bytes | None, *, model: str, version: str, request_id: str) -> bytes:
     """Return the message with a piece of a streamed answer, as one element of BYTES; None: the end of it."""
-    response = _Response(model_name=model, model_version=VERSION, id=request_id)
+    response = _Response(model_name=model, model_version=version, id=request_id)
     response.parameters[FINAL].bool_param = data is None
     if data is not None:
         response.outputs.add(name=OUTPUT, datatype="BYTES", shape=[1])

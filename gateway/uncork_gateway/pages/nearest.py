@@ -11,6 +11,8 @@ from operator import eq
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route
 
+from uncork_gateway.versions import FIRST
+
 Methods = Mapping[str, str]
 """The accepted methods by path, as in the header Allow, the usual one first."""
 
@@ -35,6 +37,7 @@ def methods_of(routes: Iterable[BaseRoute], models: Iterable[str] = ()) -> dict[
 
 
 def _paths(path: str, models: Iterable[str]) -> Iterator[str]:
+    path = path.replace("{version}", FIRST)
     if _MODEL in path:
         yield from (path.replace(_MODEL, name) for name in models)
     elif "{" not in path:

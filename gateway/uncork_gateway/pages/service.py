@@ -9,20 +9,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from uncork_gateway.catalogue import Catalogue
 from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.errors import RefusalReason, problem
 from uncork_gateway.pages.curl import curl
 from uncork_gateway.pages.dashboard.page import ORIGIN
 from uncork_gateway.pages.docs import docs_routes
 from uncork_gateway.pages.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
-from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, Model, ModelPages
+from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, ModelPages, ModelVersions, default_of
 from uncork_gateway.pages.models.triton import TritonPages, loading_routes
 from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served
 from uncork_gateway.pages.openapi import make_openapi
 from uncork_gateway.pages.plain_pages import Front, Pages
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.repository import Repository, RepositoryAccess
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 _MOST_NAMED = 5
 
@@ -33,11 +33,42 @@ class ServiceFront(Front, Protocol):
     routes: RouteTable
 
 
+class Offered(Protocol):
+    """What one service offers."""
+
+    @property
+    def service(self) -> ServiceDescription:
+        """The service, with the overrides."""
+        ...
+
+    @property
+    def own(self) -> Collection[str]:
+        """The routes of its APIs."""
+        ...
+
+    def id_of(self, api: ApiDescription) -> str:
+        """Return the id of an API on the pages."""
+        ...
+
+
+class Catalogue(Protocol):
+    """The offers of all services, by name, and their models; other mappings after each change."""
+
+    @property
+    def offers(self) -> Mapping[str, Offered]: ...
+
+    @property
+    def models(self) -> ModelVersions: ...
+
+
 class Served(Protocol):
     """The services, as their pages show them."""
 
-    catalogue: Catalogue
-    repository: Repository
+    @property
+    def catalogue(self) -> Catalogue: ...
+
+    @property
+    def repository(self) -> Repository: ...
 
     def missing(self) -> str:
         """Return why some services are not described yet; empty once each is."""
@@ -50,7 +81,7 @@ class ServicePages:
         self._front = front
         self._catalogue = served.catalogue
         self._missing = served.missing
-        self._routes_of: Mapping[str, Model] | None = None
+        self._routes_of: ModelVersions | None = None
         has_admin = front.settings.admin
         models = ModelPages(
             models=lambda: self._catalogue.models,
@@ -86,7 +117,7 @@ class ServicePages:
         reason, offers = self._front.unready(), list(self._catalogue.offers.values())
         if not offers:
             return Home(None, not_ready_reason=reason)
-        models = self._catalogue.models
+        models = {name: default_of(versions) for name, versions in self._catalogue.models.items()}
         names = sorted(name for name, model in models.items() if model.api.input["kind"] != "raw")
         apis = [api for offer in offers for api in offer.service.apis]
         only = offers[0].service if len(offers) == 1 else None
@@ -130,7 +161,7 @@ class ServicePages:
         if self._routes_of is not models:
             apis = [path.decode() for path in self._front.routes.handlers]
             methods = {**methods_of(self.pages.routes, models), **dict.fromkeys(apis, "POST")}
-            own = [f"POST {one}" for one in apis if not one.startswith(PREFIXES)]
+            own = [f"POST {one}" for offer in self._catalogue.offers.values() for one in offer.own]
             self._methods, self._hint = methods, f"available APIs: {', '.join(own[:_MOST_NAMED])}"
             self._routes_of = models
         return self._methods, self._hint

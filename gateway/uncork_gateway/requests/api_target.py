@@ -1,7 +1,7 @@
 """An API of the service as the destination of requests, whatever their protocol."""
 
-from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 from uncork_dispatcher import AsyncDispatcher, RequestResult
 from uncork_dispatcher.jobs import Waiter
@@ -9,6 +9,7 @@ from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import Refused, Unavailable
 from uncork_gateway.requests.batch_headers import BatchHeaders
+from uncork_gateway.requests.shadow import Shadow
 from uncork_gateway.telemetry.metrics import ApiTally
 
 
@@ -24,6 +25,8 @@ class ApiTarget:
     dispatcher: AsyncDispatcher[Marshalled, HandlerResult]
     tally: ApiTally
     batch_headers: BatchHeaders
+    shadows: Sequence[Shadow] = field(default=(), init=False)
+    """Get copies of the requests."""
 
     def remove(self) -> None:
         """Reject requests that are still arriving: the dispatcher and the metrics have forgotten the API."""
@@ -46,6 +49,8 @@ class ApiTarget:
         """
         if self.removed:
             raise Unavailable("this API was removed", reason="api_removed", retry_after_s=1)
+        for shadow in self.shadows:
+            waiter = shadow.follow(waiter, payload)
         return self.dispatcher.submit(
             waiter,
             self.api,

@@ -17,7 +17,7 @@ from uncork_gateway.telemetry.distribution import Distribution
 
 Transport = Literal["http", "grpc"]
 
-_SECONDS = np.array(
+SECONDS_BOUNDS = np.array(
     [
         *(0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075),
         *(0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0),
@@ -86,11 +86,11 @@ class ApiTally:
         self.releases: Counter[Reason] = Counter()
         self.endings: Counter[str] = Counter()
         self.sheds: Counter[ShedReason] = Counter()
-        self.duration = Distribution(_SECONDS)
-        self.queue_wait = Distribution(_SECONDS)
+        self.duration = Distribution(SECONDS_BOUNDS)
+        self.queue_wait = Distribution(SECONDS_BOUNDS)
         self.batch_rows = Distribution(_SIZES)
         self.batch_requests = Distribution(_SIZES)
-        self.batch_duration = Distribution(_SECONDS)
+        self.batch_duration = Distribution(SECONDS_BOUNDS)
         self.released_rows = 0.0
         self.ran = 0
         self.ran_s = 0.0

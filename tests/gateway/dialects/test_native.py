@@ -105,7 +105,7 @@ class Working:
 
     async def counted(self, api: str) -> dict[str, float]:
         """Count the answers of an API by status."""
-        start = f'uncork_requests_total{{api="{api}",protocol="http",status="'
+        start = f'uncork_requests_total{{api="{api}",protocol="http",service="kinds",status="'
         lines = (await self._stage.http.get("/metrics")).text.splitlines()
         found = [line.removeprefix(start).split('"} ') for line in lines if line.startswith(start)]
         return {status: float(count) for status, count in found if float(count)}
@@ -405,7 +405,7 @@ async def test_a_refusal_is_in_the_format_of_the_api(tmp_path: Path) -> None:
     """It keeps its header, which clients obey."""
     async with gateway(tmp_path) as stage:
         (await stage.connect()).send(Hello(index=0, launch=1, service=AS_OPENAI))
-        await stage.gateway.events.described
+        await stage.service.events.described
         reply = await stage.http.post("/v1/echo", json=1)
 
     assert openai_error(reply, 503, "server_error", "no_worker") == "no worker is ready"

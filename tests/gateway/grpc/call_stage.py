@@ -55,8 +55,13 @@ class CallStage:
 
     def counted(self, status: int, *, api: str = "echo") -> float | None:
         """Return how many calls were answered with a status."""
-        labels = {"api": api, "protocol": "grpc", "status": str(status)}
-        return self.on.gateway.front_end.metrics.registry.get_sample_value("uncork_requests_total", labels)
+        labels = {
+            "service": self.on.service.batching.name,
+            "api": api,
+            "protocol": "grpc",
+            "status": str(status),
+        }
+        return self.on.gateway.front_end.exposition.registry.get_sample_value("uncork_requests_total", labels)
 
 
 @contextlib.asynccontextmanager

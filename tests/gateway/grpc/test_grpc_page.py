@@ -8,7 +8,7 @@ import pytest
 
 from tests.markdown_pages import DOCS
 from uncork_gateway.errors import Refused
-from uncork_gateway.grpc.services.table import ServiceMethods
+from uncork_gateway.grpc.services.table import ModelMethods
 from uncork_gateway.grpc.statuses import Code, code_of, status_of
 from uncork_gateway.protocols.grpc_messages import FILES, POOL
 
@@ -51,4 +51,4 @@ def test_the_page_says_which_methods_need_a_key() -> None:
     free = {name for names, key in rows for name in re.findall(r"\w+", names) if key == "no"}
 
     assert free == {"ServerLive", "ServerReady", "Check", "Watch"}
-    assert {path.rpartition(b"/")[2].decode() for path in ServiceMethods.not_supported} >= {"Classify"}
+    assert {path.rpartition(b"/")[2].decode() for path in ModelMethods.not_supported} >= {"Classify"}

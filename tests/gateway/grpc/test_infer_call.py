@@ -124,7 +124,7 @@ async def test_a_call_that_is_shed_says_when_to_try_again(tmp_path: Path) -> Non
         pushback = trailer(stream.trailers, b"grpc-retry-pushback-ms")
         assert pushback is not None
         assert int(pushback) >= 0
-        assert stage.on.gateway.front_end.metrics.api("echo").errors == {}
+        assert stage.on.service.batching.metrics.api("echo").errors == {}
         for call, _ in (running, waiting):
             call.cancelled()
 
@@ -233,10 +233,12 @@ async def test_settings_change_for_the_next_call(tmp_path: Path) -> None:
     async with calls(tmp_path) as on:
         on.ask(numbers(0))
         batch, _ = await on.worker.batch()
-        settings = on.on.gateway.events.settings
+        settings = on.on.service.events.settings
         keys = ApiKeys([b"a-key-of-the-tests"])
         overrides = for_all_apis({"mb_max_batch_size": 2})
-        on.on.gateway.change(replace(settings, keys=keys, fair_by=b"x-client", overrides=overrides))
+        others = replace(settings, keys=keys, fair_by=b"x-client", overrides=overrides)
+        on.on.service.change(on.on.service.prepare(others))
+        on.on.gateway.change(others)
 
         _, refused = on.ask(numbers(0))
         assert refused.code is Code.UNAUTHENTICATED

@@ -85,7 +85,7 @@ async def test_refusals_are_no_errors(tmp_path: Path) -> None:
         for number in (2, 3):
             call.message_received(numbers(number))
 
-        tally = stage.on.gateway.front_end.metrics.api("echo")
+        tally = stage.on.service.batching.metrics.api("echo")
         assert (tally.statuses, tally.grpc_statuses, tally.errors) == ({503: 1}, {503: 1}, {})
         call.cancelled()
 
@@ -105,7 +105,7 @@ async def test_a_stream_ends_after_the_answers_to_all_its_messages(tmp_path: Pat
 async def test_open_requests_of_a_stream_count_as_clients(tmp_path: Path) -> None:
     """A new request is the return of a client that was answered, never of one that waits."""
     async with calls(tmp_path) as stage:
-        dispatcher = stage.on.gateway.front_end.dispatcher
+        dispatcher = stage.on.service.batching.dispatcher
         call, stream = stage.open(STREAM_INFER)
         call.message_received(numbers(0))
         batch, _ = await stage.worker.batch()

@@ -24,7 +24,7 @@ INFER, PREDICT = message("inference.ModelInferRequest"), message("tensorflow.ser
 class Route:
     """The route of a model whose rows are arrays, or JSON."""
 
-    streams = False
+    streams = has_siblings = False
 
     def __init__(self, dialect: type[V2Grpc] | type[Predict], **codec: Any) -> None:
         spec, cost = codec.get("spec", {"kind": "ndarray", "shape": [None]}), codec.get("cost")

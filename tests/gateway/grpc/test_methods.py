@@ -22,7 +22,7 @@ METADATA = b"/inference.GRPCInferenceService/ServerMetadata"
 async def test_unknown_methods_are_named(tmp_path: Path) -> None:
     async with calls(tmp_path) as stage:
         _, unknown = stage.ask(path=b"/some.Service/Method")
-        _, left_out = stage.ask(path=b"/inference.GRPCInferenceService/RepositoryModelLoad")
+        _, left_out = stage.ask(path=b"/inference.GRPCInferenceService/TraceSetting")
 
         assert unknown.code is left_out.code is Code.UNIMPLEMENTED
         assert "/some.Service/Method" in unknown.text

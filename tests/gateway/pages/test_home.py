@@ -118,7 +118,7 @@ async def test_the_page_tells_why_nothing_is_answered(tmp_path: Path) -> None:
         assert "<title>Uncork</title>" in page.text
         assert "no worker is ready: workers are starting" in page.text
         (await on.connect()).send(Hello(index=0, launch=1, service=SERVICE))
-        await on.gateway.events.described
+        await on.service.events.described
         page = await on.http.get("/", headers=BROWSER)
         assert "<title>Iris</title>" in page.text
         assert "no worker is ready" in page.text

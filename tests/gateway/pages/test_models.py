@@ -58,7 +58,7 @@ def one_of_two() -> ServiceDescription:
 )
 def test_the_service_s_name_means_its_main_api(apis: list[str], models: dict[str, str]) -> None:
     """The service's name means ``predict`` or the only API; every API also has its own name."""
-    found = models_of(service(*map(json_api, apis), name="Fake"))
+    found = models_of("fake", service(*map(json_api, apis), name="Fake"))
 
     assert {name: model.api.name for name, model in found.items()} == models
     assert all(model.name == name for name, model in found.items())
@@ -68,7 +68,7 @@ def test_the_service_s_name_means_its_main_api(apis: list[str], models: dict[str
 def test_a_model_has_paths_in_every_protocol(explained: bool) -> None:
     """Only a service with an ``explain`` API has ``:explain``."""
     apis = [json_api("predict"), *([json_api("explain")] if explained else [])]
-    models = models_of(service(*apis, name="Fake"))
+    models = models_of("fake", service(*apis, name="Fake"))
 
     paths = {path: api.name for path, api, _ in dialects_of(models["fake"])}
 
@@ -146,7 +146,7 @@ async def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
     async with gateway(tmp_path) as on:
         await check(on, known=False, ready=False)
         (await on.connect()).send(Hello(index=0, launch=1, service=service()))
-        await on.gateway.events.described
+        await on.service.events.described
         await check(on, known=True, ready=False)
         worker = await on.worker(index=1)
         await check(on, known=True, ready=True)
@@ -440,7 +440,7 @@ async def test_without_a_worker_it_is_503(tmp_path: Path, path: str) -> None:
         assert error(early, 503) == "no worker is ready: workers are starting"
         assert early.headers["retry-after"] == "1"
         (await on.connect()).send(Hello(index=0, launch=1, service=service()))
-        await on.gateway.events.described
+        await on.service.events.described
         later = await on.http.post(path, json=body)
         assert error(later, 503) == "no worker is ready"
         assert later.headers["retry-after"] == "1"

@@ -105,7 +105,7 @@ async def test_operators_are_told_of_their_own_routes(tmp_path: Path) -> None:
 async def test_operators_who_name_a_model_wrongly_get_the_names(tmp_path: Path) -> None:
     async with gateway(tmp_path, admin=True) as on, of(on.gateway.front_end.admin_app) as admin:
         await on.worker(serves=SERVES)
-        [*_, model] = on.gateway.models
+        [*_, model] = on.gateway.catalogue.models
 
         unknown = await admin.get("/v2/models/nobody/stats")
         assert (unknown.status_code, unknown.json()["error"][:33]) == (

@@ -6,15 +6,12 @@ from starlette.routing import Route
 
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.auth import RequireKey
-from uncork_gateway.worker_events import SupervisorActions
 from uncork_workers.wire.schema import DefinitionError, check_route
 
 
 @pytest.mark.parametrize("admin", [False, True])
 async def test_every_page_has_a_reserved_path(admin: bool) -> None:
-    gateway = Gateway(
-        GatewaySettings(admin=admin), SupervisorActions(kill=lambda _: None, restarts=lambda: 0)
-    )
+    gateway = Gateway(GatewaySettings(admin=admin))
     for app in filter(None, (gateway.front_end.app, gateway.front_end.admin_app)):
         app = app.app if isinstance(app, RequireKey) else app
         assert isinstance(app, Starlette)

@@ -14,6 +14,8 @@ from tests.gateway.gateway_stage import gateway
 from tests.gateway.proxy_stage import error
 from tests.gateway.running import turns
 from uncork_dispatcher import BatchFacts, BatchStatus, Start
+from uncork_gateway.pages.models.metadata import Model, ModelSource
+from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.models.statistics import statistics_of
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
@@ -110,11 +112,16 @@ def batch(*requests: int, seconds: float) -> tuple[Start, BatchFacts]:
     return start, BatchFacts(start, rows, 0.0, seconds, 0.0)
 
 
+def model_of(metrics: Metrics) -> Model:
+    """Return a model whose API has these counts."""
+    return Model("m", json_api("echo"), None, Outputs(), ModelSource(metrics.api))
+
+
 def test_statistics_are_sums_over_requests_and_batches() -> None:
     """Each request counts its batch's whole time; failed batches count for the queue only."""
     metrics = Metrics(wall_clock=Tick())
     tally = metrics.api("echo")
-    before = statistics_of("m", tally)
+    before = statistics_of(model_of(metrics))
     assert before["last_inference"] == before["inference_count"] == 0
     batches: list[tuple[list[int], float, BatchStatus]] = [
         ([1, 2], 0.5, "worked"),
@@ -133,7 +140,7 @@ def test_statistics_are_sums_over_requests_and_batches() -> None:
     def duration(count: int, seconds: float) -> dict[str, int]:
         return {"count": count, "ns": round(seconds * 1e9)}
 
-    stats = statistics_of("m", tally)
+    stats = statistics_of(model_of(metrics))
 
     assert (stats["name"], stats["version"], stats["last_inference"]) == ("m", "1", 1_000_001_250)
     assert (stats["inference_count"], stats["execution_count"]) == (3, 3)
@@ -158,7 +165,7 @@ def test_a_client_cannot_make_statistics_grow_without_end() -> None:
         metrics.batch_ended(batch(rows, seconds=1.0)[1], "worked")
     metrics.batch_ended(batch(1000, seconds=1.0)[1], "worked")
 
-    stats = statistics_of("m", metrics.api("echo"))
+    stats = statistics_of(model_of(metrics))
 
     assert len(stats["batch_stats"]) == 1000
     assert stats["batch_stats"][-1]["compute_infer"] == {"count": 2, "ns": 2 * 10**9}
@@ -206,7 +213,10 @@ async def test_statistics_count_what_metrics_count(tmp_path: Path) -> None:
         assert by_size == {size: [3, 1, *sizes].count(size) for size in {3, 1, *sizes}}
         assert list(by_size) == sorted(by_size)
         metrics = (await on.http.get("/metrics")).text
-        assert f'uncork_batches_total{{api="echo",outcome="worked"}} {2 + len(sizes)}.0' in metrics
+        assert (
+            f'uncork_batches_total{{api="echo",outcome="worked",service="fake"}} {2 + len(sizes)}.0'
+            in metrics
+        )
 
         for path in (
             "/v2/models/fake/versions/1/stats",
@@ -232,7 +242,7 @@ async def test_statistics_are_for_operators_where_these_have_a_port(tmp_path: Pa
             ) as operator:
                 assert told(await operator.get(path))["model_stats"]
         extensions = told(await on.http.get("/v2"))["extensions"]
-        assert extensions == ["binary_tensor_data", "model_configuration"]
+        assert extensions == ["binary_tensor_data", "model_configuration", "model_repository"]
         assert told(await on.http.get("/v2/models/fake/config"))
 
 
@@ -258,7 +268,7 @@ async def test_the_index_lists_the_models(tmp_path: Path, body: bytes) -> None:
         assert await index(on) == []
         worker = await on.connect()
         worker.send(Hello(index=0, launch=1, service=service(json_api())))
-        await on.gateway.events.described
+        await on.service.events.described
         [why] = {one["reason"] for one in await index(on)} or {loading}
         assert why.startswith("no worker is ready: ")
         assert await index(on) == ([] if b"true" in body else models("UNAVAILABLE", why))
@@ -278,14 +288,12 @@ async def test_an_index_request_that_is_malformed_is_told(tmp_path: Path, body: 
 
 
 async def test_the_server_names_the_extensions_that_it_has(tmp_path: Path) -> None:
-    """The repository extension is not listed, because clients cannot load models."""
     async with gateway(tmp_path) as on:
         await on.worker()
         for path in ("/v2", "/v2/"):
             assert told(await on.http.get(path))["extensions"] == [
                 "binary_tensor_data",
                 "model_configuration",
+                "model_repository",
                 "statistics",
             ]
-        path = "/v2/repository/models/fake/load"
-        assert error(await on.http.post(path), 404).startswith(f"no route for {path}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.gateway.client import Connection, Server, request
+from tests.gateway.exposed import registry_of
 from tests.gateway.running import turns
 from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, Job, OnBatchEnd
 from uncork_gateway.codecs import Marshalled, make_codec
@@ -89,7 +90,7 @@ class StreamStage:
     def counted(self, status: int) -> float | None:
         """Return how many requests were answered with a status."""
         labels = {"api": "tell", "protocol": "http", "status": str(status)}
-        return self.metrics.registry.get_sample_value("uncork_requests_total", labels)
+        return registry_of(self.metrics).get_sample_value("uncork_requests_total", labels)
 
     # The dispatcher's runner
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.client import JSON, Client, Connection, Reply, request
+from tests.gateway.exposed import registry_of
 from tests.gateway.running import turns
 from tests.gateway.stage import RULES, Stage, detail
 from uncork_dispatcher.core import Dispatcher
@@ -190,7 +191,7 @@ async def test_a_batch_is_limited_by_cost_and_told_in_rows() -> None:
 
     assert [job.costs for job in stage.runner.jobs] == [[6, 4], [1], [50], [9]]
     assert [reply.headers["x-batch-size"] for reply in replies] == ["2", "2", "1", "1", "1"]
-    assert stage.metrics.registry.get_sample_value("uncork_batch_rows_sum", {"api": "echo"}) == 5
+    assert registry_of(stage.metrics).get_sample_value("uncork_batch_rows_sum", {"api": "echo"}) == 5
 
 
 async def test_a_body_that_cannot_be_weighed_is_refused() -> None:

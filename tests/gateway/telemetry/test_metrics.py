@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
+from tests.gateway.exposed import Measured, exposition_of
 from tests.gateway.running import turns
 from uncork_dispatcher import (
     ApiRules,
@@ -24,8 +26,9 @@ from uncork_dispatcher import (
 )
 from uncork_dispatcher.api import Api
 from uncork_gateway.telemetry.distribution import Distribution
+from uncork_gateway.telemetry.exposition import CONTENT_TYPE
 from uncork_gateway.telemetry.live_state import LiveState
-from uncork_gateway.telemetry.metrics import CONTENT_TYPE, Metrics
+from uncork_gateway.telemetry.metrics import Metrics
 
 API = {"api": "echo"}
 
@@ -40,9 +43,9 @@ class Series(NamedTuple):
 Reading = dict[Series, float]
 
 
-def read(metrics: Metrics) -> Reading:
-    """Return the metrics as Prometheus parses them."""
-    families = text_string_to_metric_families(metrics.render().decode())
+def read(*collectors: Collector) -> Reading:
+    """Return the metrics of a service as Prometheus parses them."""
+    families = text_string_to_metric_families(exposition_of(Measured(*collectors)).render().decode())
     return {
         Series(sample.name, frozenset(sample.labels.items())): sample.value
         for family in families
@@ -66,13 +69,11 @@ async def traffic() -> Reading:
         return BatchResult(job.payloads, chunks=[(rows, 0.010 + 0.001 * rows)])
 
     dispatcher = AsyncDispatcher(TaskRunner(echo), observers=(metrics,))
-    metrics.registry.register(
-        LiveState(
-            apis=dispatcher.stats,
-            workers=lambda: ["idle", "busy", "busy"],
-            restarts=lambda: 7,
-            startup_s=lambda: 12.5,
-        )
+    live = LiveState(
+        apis=dispatcher.stats,
+        workers=lambda: ["idle", "busy", "busy"],
+        restarts=lambda: 7,
+        startup_s=lambda: 12.5,
     )
     dispatcher.set_api(ApiRules(name="echo", goal_s=50, max_batch_rows=5))
     dispatcher.set_api(ApiRules(name="quiet"))
@@ -91,7 +92,7 @@ async def traffic() -> Reading:
     metrics.api("quiet").answered(200, 0.001)
     metrics.api("quiet").answered(503, 0.001)
     metrics.api("quiet").answered(422, 0.001)
-    reading = read(metrics)
+    reading = read(metrics, live)
     running.cancel()
     held.cancel()
     return reading
@@ -261,23 +262,19 @@ def test_limits_are_shown(reading: Reading) -> None:
 
 def test_who_has_no_goal_shows_none() -> None:
     """A proxy without a goal lacks only the goal's gauge."""
-    metrics = Metrics()
     stats = Api(ApiRules(name="echo")).stats(0.0)
-    metrics.registry.register(
-        LiveState(apis=lambda: [stats], workers=list, restarts=lambda: 0, has_goal=False)
-    )
-    reading = read(metrics)
+    live = LiveState(apis=lambda: [stats], workers=list, restarts=lambda: 0, has_goal=False)
+    reading = read(Metrics(), live)
 
     assert value(reading, "uncork_goal_seconds", **API) is None
     assert value(reading, "uncork_max_batch_rows", **API) == 1000
 
 
 def test_the_time_of_a_start_is_absent_before_the_first(reading: Reading) -> None:
-    metrics = Metrics()
-    metrics.registry.register(LiveState(apis=list, workers=list, restarts=lambda: 0))
+    before = LiveState(apis=list, workers=list, restarts=lambda: 0)
 
     assert value(reading, "uncork_worker_start_seconds") == 12.5
-    assert value(read(metrics), "uncork_worker_start_seconds") is None
+    assert value(read(before), "uncork_worker_start_seconds") is None
 
 
 def test_the_version_is_told(reading: Reading) -> None:

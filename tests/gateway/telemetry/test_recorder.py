@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from uncork_dispatcher import ApiSample, BatchFacts, BatchStatus, Estimate, Start
+from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
 from uncork_gateway.telemetry.recorder import Recorder
@@ -19,10 +20,12 @@ class Told:
         self.now = 1000.0
         self.metrics = Metrics()
         self.sample = ApiSample(Estimate(), 0.0, 0.0, 0.0)
+        self.finished = FinishedBatches(clock=lambda: self.now)
         self.recorder = Recorder(
             self.metrics,
             sample=lambda api: self.sample,
             index_of=lambda worker: worker - 10,
+            batches=self.finished,
             clock=lambda: self.now,
         )
         self.batches = 0
@@ -76,7 +79,7 @@ def told() -> Told:
 def test_a_batch_is_kept_as_it_ended(told: Told) -> None:
     told.end(told.start(), status="failed")
 
-    [batch] = told.recorder.batches_after(0)
+    [batch] = told.finished.after(0)
     assert (batch.number, batch.api, batch.rows, batch.cost, batch.requests) == (1, "a", 6, 6.0, 2)
     assert (batch.reason, batch.worked, batch.worker) == ("idle", False, 0)
     assert (batch.waited_ms, batch.predicted_ms, batch.actual_ms) == pytest.approx((2, 4, 5))
@@ -86,13 +89,13 @@ def test_batches_are_numbered_as_they_end(told: Told) -> None:
     """Numbers follow the order of completion, so no batch is missed."""
     slow, quick = told.start(1), told.start(2)
     told.end(quick)
-    [first] = told.recorder.batches_after(0)
+    [first] = told.finished.after(0)
     told.end(slow)
 
     assert first.requests == 2
-    assert [(one.number, one.requests) for one in told.recorder.batches_after(first.number)] == [(2, 1)]
-    assert told.recorder.batches_after(2) == told.recorder.batches_after(99) == []
-    assert [one.number for one in told.recorder.batches_after(-5)] == [1, 2]
+    assert [(one.number, one.requests) for one in told.finished.after(first.number)] == [(2, 1)]
+    assert told.finished.after(2) == told.finished.after(99) == []
+    assert [one.number for one in told.finished.after(-5)] == [1, 2]
 
 
 def test_only_the_last_batches_are_kept(told: Told) -> None:
@@ -100,9 +103,9 @@ def test_only_the_last_batches_are_kept(told: Told) -> None:
     for _ in range(2100):
         told.batch(1)
 
-    kept = told.recorder.batches_after(0)
+    kept = told.finished.after(0)
     assert [kept[0].number, kept[-1].number, len(kept)] == [101, 2100, 2000]
-    assert [one.number for one in told.recorder.batches_after(2098)] == [2099, 2100]
+    assert [one.number for one in told.finished.after(2098)] == [2099, 2100]
 
 
 def test_what_is_recent_is_what_metrics_count(told: Told) -> None:

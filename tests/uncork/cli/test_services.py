@@ -109,12 +109,14 @@ def test_targets_can_stand_in_a_variable_and_at_the_top_of_the_file(file: Path) 
         (
             ("a b=b.py:B",),
             "a b=b.py:B: the name of a service must begin with a letter, followed by letters, digits, - or "
-            "_; got 'a b'; give the service another name, as in NAME=b.py:B",
+            "_, and may end in @ and the number of a version; got 'a b'; give the service another name, as in "
+            "NAME=b.py:B",
         ),
         (
             ("a.py:A", "b.py:_B"),
-            "b.py:_B: the name of a service must begin with a letter, followed by letters, digits, - or _; "
-            "got '_b'; give the service another name, as in NAME=b.py:_B",
+            "b.py:_B: the name of a service must begin with a letter, followed by letters, digits, - or _, "
+            "and may end in @ and the number of a version; got '_b'; give the service another name, as in "
+            "NAME=b.py:_B",
         ),
         (
             ("a.py:A", "service.py"),

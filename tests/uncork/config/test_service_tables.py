@@ -70,7 +70,10 @@ def test_the_tables_of_services_are_nothing_to_a_proxy(file: Path) -> None:
 
 
 _KNOWN = ", ".join([*OF_SERVICES, "api"])
-_A_NAME = "the name of a service must begin with a letter, followed by letters, digits, - or _"
+_A_NAME = (
+    "the name of a service must begin with a letter, followed by letters, digits, - or _, and may end in @ "
+    "and the number of a version"
+)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from uncork_dispatcher.plural import plural
 from uncork_gateway.backends.worker_connection import OnPiece
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.backends.worker_replies import Executed
-from uncork_gateway.catalogue import in_force, paths_of
+from uncork_gateway.service_paths import in_force, paths_of
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.memory import resident_bytes
 from uncork_workers.process.warmup import Example

@@ -31,6 +31,8 @@ EFFECTS: Mapping[str, Effect] = {
             "api_key_file",
             "grpc_max_connection_age",
             "own_routes",
+            "weight",
+            "shadow",
         ),
         Effect.AT_ONCE,
     ),

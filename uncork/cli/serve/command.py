@@ -85,6 +85,8 @@ async def _serve(
         return GatewaySettings(
             overrides=own.overrides,
             own_routes=own.own_routes,
+            weight=own.weight,
+            shadow=own.shadow,
             workers=own.worker_count.most,
             warmup_seconds=own.warmup_seconds,
             keys=keys,

@@ -180,6 +180,17 @@ class ServeOptions(WorkerPortOptions):
         "Serve the APIs at their own routes, or only at /SERVICE/API.",
         "--own-routes/--no-own-routes",
     )
+    weight: float | None = option(
+        None,
+        "Share of the requests that name no version, relative to the other versions of the service.",
+        min=0,
+        show_default="the highest version that is ready answers them",
+    )
+    shadow: bool = option(
+        False,
+        "Give the service copies of the requests to its other versions, and drop the answers.",
+        "--shadow",
+    )
     warmup_seconds: float = option(
         10.0,
         "Maximum seconds that a worker spends warming up APIs that have an example; 0 skips the warm-up.",

@@ -90,7 +90,7 @@ class RunningSettings:
     # What a reload reads
 
     def replace_files(self) -> None:
-        """Note which files the settings come from now; watchers of ``files`` follow."""
+        """Note that the settings come from other files; a watcher sees the new ones."""
         self.files.clear()
         self.files.update(files_of(self.options))
 

@@ -10,6 +10,7 @@ from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, Streaming
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.services.streaming import OpenCalls, StreamingCall
 from uncork_gateway.grpc.statuses import CallFailed, Code
+from uncork_gateway.pages.models.metadata import default_of
 from uncork_gateway.protocols.grpc_messages import make, message
 from uncork_gateway.readiness import Readiness
 
@@ -55,10 +56,10 @@ class Health:
         """Return the status of a name: SERVICE_UNKNOWN, SERVING or NOT_SERVING."""
         if name in self._services:
             return "NOT_SERVING" if self._unready() else "SERVING"
-        model = self._models.present.get(name)
-        if model is None:
+        versions = self._models.present.get(name)
+        if versions is None:
             return "SERVICE_UNKNOWN"
-        return "NOT_SERVING" if model.unready else "SERVING"
+        return "NOT_SERVING" if default_of(versions).unready else "SERVING"
 
     def _check(self, request: Any) -> Message:
         name = _named(request)

@@ -11,7 +11,7 @@ from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.pages.models.configuration import config_of
 from uncork_gateway.pages.models.metadata import metadata_of, server_of
 from uncork_gateway.pages.models.statistics import statistics_of
-from uncork_gateway.pages.models.triton import STATISTICS_MOVED, check_parameters, index_of
+from uncork_gateway.pages.models.triton import STATISTICS_MOVED, check_parameters, every_version, index_of
 from uncork_gateway.protocols.grpc_messages import make, message
 from uncork_gateway.repository import RepositoryAccess
 
@@ -86,7 +86,8 @@ class Inference:
 
     def _metadata(self, request: Any) -> Message:
         model = self._models.find(request.name, request.version)
-        return make("inference.ModelMetadataResponse", **metadata_of(model))
+        versions = self._models.versions(request.name, request.version)
+        return make("inference.ModelMetadataResponse", **metadata_of(model, versions))
 
     def _config(self, request: Any) -> Message:
         model = self._models.find(request.name, request.version)
@@ -96,10 +97,10 @@ class Inference:
         if not self._has_statistics:
             raise CallFailed(f"{STATISTICS_MOVED}; send GET /v2/models/stats there", Code.UNIMPLEMENTED)
         if request.name:
-            models = [self._models.find(request.name, request.version)]
+            models = self._models.versions(request.name, request.version)
         else:
-            models = [model for _, model in sorted(self._models.require().items())]
-        stats = [statistics_of(model.name, model.tally) for model in models]
+            models = every_version(self._models.require())
+        stats = [statistics_of(model) for model in models]
         return make("inference.ModelStatisticsResponse", model_stats=stats)
 
     def _index(self, request: Any) -> Message:

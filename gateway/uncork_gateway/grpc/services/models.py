@@ -1,11 +1,10 @@
 """The models that calls ask for, and the error if there is none."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from uncork_gateway.dialects.v2 import VERSION
 from uncork_gateway.errors import Unavailable
-from uncork_gateway.pages.models.metadata import Model, UnknownModel, find_model
+from uncork_gateway.pages.models.metadata import Model, ModelVersions, UnknownModel, find_model
 
 _RETRY_AFTER_S = 1.0
 
@@ -18,13 +17,13 @@ class Models:
         missing: returns why some are not known yet; empty once each service is described.
     """
 
-    def __init__(self, models: Callable[[], Mapping[str, Model]], missing: Callable[[], str]) -> None:
+    def __init__(self, models: Callable[[], ModelVersions], missing: Callable[[], str]) -> None:
         self._models = models
         self._missing = missing
 
     @property
-    def present(self) -> Mapping[str, Model]:
-        """The models that are known, by name."""
+    def present(self) -> ModelVersions:
+        """The models that are known."""
         return self._models()
 
     @property
@@ -32,8 +31,8 @@ class Models:
         """Whether all models are known."""
         return not self._missing()
 
-    def require(self) -> Mapping[str, Model]:
-        """Return the models by name.
+    def require(self) -> ModelVersions:
+        """Return the models.
 
         Raises:
             Unavailable: if none is known yet.
@@ -44,7 +43,7 @@ class Models:
         return models
 
     def find(self, name: str, version: str = "") -> Model:
-        """Return the model of a name; an empty version means the only one.
+        """Return the model of a name; without a version, the one that would answer a request.
 
         Raises:
             Unavailable: if it is unknown, and not all models are known yet.
@@ -54,21 +53,28 @@ class Models:
         if name not in models and (missing := self._missing()):
             # Clients take "unknown model" for final, so it must not be said before the models are known.
             raise _unavailable(missing)
-        model = find_model(name, models)
-        if version not in ("", VERSION):
-            raise UnknownModel(f"model {name!r} has no version {version!r}; send {VERSION!r} or no version")
-        return model
+        return find_model(name, models, version=version)
+
+    def versions(self, name: str, version: str = "") -> Sequence[Model]:
+        """Return one version of a model, or all, the lowest first; raises as :meth:`find`."""
+        model = self.find(name, version)
+        return [model] if version else list(self._models()[name].values())
 
     def find_spec(self, spec: Any) -> Model:
         """Return the model that a ``tensorflow.serving.ModelSpec`` names; raises as :meth:`find`."""
         if spec.HasField("version_label"):
             self.find(spec.name)
             raise UnknownModel(
-                f"model {spec.name!r} has no version label {spec.version_label!r}; send version {VERSION} or "
-                "no version"
+                f"model {spec.name!r} has no version label {spec.version_label!r}; send the number of a "
+                "version, or no version"
             )
-        # OpenVINO's client sends 0 for any version.
-        return self.find(spec.name, str(spec.version.value or ""))
+        return self.find(spec.name, version_in(spec))
+
+
+def version_in(spec: Any) -> str:
+    """Return the version that a ``tensorflow.serving.ModelSpec`` names; empty if it names none."""
+    # OpenVINO's client sends 0 for any version.
+    return str(spec.version.value or "")
 
 
 def _unavailable(missing: str) -> Unavailable:

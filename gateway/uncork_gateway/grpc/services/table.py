@@ -10,7 +10,7 @@ from uncork_gateway.grpc.services.inference import Inference
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.services.reflection import Reflection
 from uncork_gateway.grpc.services.tensorflow import TensorFlow
-from uncork_gateway.pages.models.metadata import Model
+from uncork_gateway.pages.models.metadata import ModelVersions
 from uncork_gateway.protocols.grpc_messages import FILES
 from uncork_gateway.readiness import Readiness
 from uncork_gateway.repository import RepositoryAccess
@@ -47,7 +47,7 @@ class ModelMethods:
         self,
         front: ServiceFront,
         *,
-        models: Callable[[], Mapping[str, Model]],
+        models: Callable[[], ModelVersions],
         missing: Callable[[], str],
         repository: RepositoryAccess,
         statistics: bool,

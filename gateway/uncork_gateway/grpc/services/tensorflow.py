@@ -7,10 +7,9 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
 from uncork_gateway.dialects.rest import SIGNATURE
-from uncork_gateway.dialects.v2 import VERSION
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.interfaces import UnaryMethod
-from uncork_gateway.grpc.services.models import Models
+from uncork_gateway.grpc.services.models import Models, version_in
 from uncork_gateway.pages.models.metadata import signature_of, version_status_of
 from uncork_gateway.protocols.grpc_messages import make, message
 
@@ -58,10 +57,11 @@ class TensorFlow:
         signatures = ParseDict(described, message(f"{_PACKAGE}.SignatureDefMap")())
         url = f"type.googleapis.com/{_PACKAGE}.SignatureDefMap"
         packed = {"type_url": url, "value": signatures.SerializeToString()}
-        spec = {"name": model.name, "version": {"value": int(VERSION)}}
+        spec = {"name": model.name, "version": {"value": int(model.version)}}
         return make(f"{_PACKAGE}.GetModelMetadataResponse", model_spec=spec, metadata={_ONLY_FIELD: packed})
 
     def _status(self, request: Any) -> Message:
-        model = self._models.find_spec(request.model_spec)
-        status = version_status_of(ready=not model.unready)
-        return make(f"{_PACKAGE}.GetModelStatusResponse", model_version_status=[status])
+        spec = request.model_spec
+        self._models.find_spec(spec)
+        statuses = [version_status_of(one) for one in self._models.versions(spec.name, version_in(spec))]
+        return make(f"{_PACKAGE}.GetModelStatusResponse", model_version_status=statuses)

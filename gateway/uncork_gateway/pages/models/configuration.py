@@ -5,7 +5,6 @@ from typing import Any
 from uncork_dispatcher.policies import make_policy
 from uncork_dispatcher.policies.fixed import FixedPolicy
 from uncork_dispatcher.policies.none import NonePolicy
-from uncork_gateway.dialects.v2 import VERSION
 from uncork_gateway.pages.models.inputs import inputs_of
 from uncork_gateway.pages.models.metadata import PLATFORM, Model
 from uncork_gateway.protocols.tensors import TensorSpec
@@ -23,7 +22,7 @@ def config_of(model: Model) -> dict[str, Any]:
         "name": model.name,
         "platform": PLATFORM,
         "backend": PLATFORM,
-        "version_policy": {"specific": {"versions": [int(VERSION)]}},
+        "version_policy": {"specific": {"versions": [int(model.version)]}},
         "max_batch_size": _most_rows(settings),
         "input": [_tensor(spec) for spec in inputs_of(model.api)],
         "output": [_tensor(spec) for spec in model.outputs.known()],

@@ -1,6 +1,6 @@
 """The APIs of a service as models of other protocols: names, paths and metadata."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ from starlette.routing import Route
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import V2, Dialect, Rest
 from uncork_gateway.dialects.rest import SIGNATURE
-from uncork_gateway.dialects.v2 import VERSION
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.pages.models.inputs import inputs_of
 from uncork_gateway.pages.models.outputs import Outputs
@@ -20,6 +19,7 @@ from uncork_gateway.pages.nearest import nearest
 from uncork_gateway.protocols.tensors import TensorSpec
 from uncork_gateway.telemetry.metrics import ApiTally
 from uncork_gateway.version import VERSION as SERVER_VERSION
+from uncork_gateway.versions import FIRST
 from uncork_workers.wire.schema import KINDS_WITH_FIELDS, ApiDescription, ServiceDescription
 
 PREFIXES = ("/v1/models/", "/v2/")
@@ -61,6 +61,9 @@ class ModelSource(NamedTuple):
     unready: Callable[[], str] = lambda: ""
 
 
+ModelVersions = Mapping[str, Mapping[str, "Model"]]
+"""The models by name, and each by version, the lowest first."""
+
 NO_SOURCE = ModelSource()
 """A service without counts that is always ready."""
 
@@ -76,6 +79,7 @@ class Model(NamedTuple):
     explainer: ApiDescription | None
     outputs: Outputs
     source: ModelSource = NO_SOURCE
+    version: str = FIRST
 
     @property
     def tally(self) -> ApiTally:
@@ -93,9 +97,10 @@ def models_of(
     service: ServiceDescription,
     source: ModelSource = NO_SOURCE,
     *,
+    version: str = FIRST,
     outputs: Mapping[str, Outputs] = MappingProxyType({}),
 ) -> dict[str, Model]:
-    """Return the models of a service; its name means ``predict``, or its only API.
+    """Return the models of a version of a service; its name means ``predict``, or its only API.
 
     APIs that stream are left out: other protocols cannot express it. ``outputs`` is what is known already, by
     API.
@@ -103,7 +108,7 @@ def models_of(
     apis = {api.name: api for api in service.apis if not api.streams}
     models = {
         f"{name}.{api.name}": Model(
-            f"{name}.{api.name}", api, None, outputs.get(api.name) or Outputs(), source
+            f"{name}.{api.name}", api, None, outputs.get(api.name) or Outputs(), source, version
         )
         for api in apis.values()
     }
@@ -114,14 +119,17 @@ def models_of(
 
 
 def streaming_models_of(
-    name: str, service: ServiceDescription, source: ModelSource = NO_SOURCE
+    name: str, service: ServiceDescription, source: ModelSource = NO_SOURCE, *, version: str = FIRST
 ) -> dict[str, Model]:
     """Return the APIs that stream as models, which only gRPC can express.
 
     The service's name means such an API only if there is no other.
     """
     apis = [api for api in service.apis if api.streams]
-    models = {f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None, Outputs(), source) for api in apis}
+    models = {
+        f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None, Outputs(), source, version)
+        for api in apis
+    }
     if apis and len(service.apis) == 1:
         models[name] = models[f"{name}.{apis[0].name}"]._replace(name=name)
     return models
@@ -129,7 +137,7 @@ def streaming_models_of(
 
 def dialects_of(model: Model) -> Iterator[tuple[str, ApiDescription, Dialect]]:
     """Yield the paths of a model, each with its API and dialect."""
-    api, version = model.api, f"versions/{VERSION}"
+    api, version = model.api, f"versions/{model.version}"
     codec = make_codec(api.input, api.settings.cost)
     yield f"/v1/models/{model.name}:predict", api, Rest(codec, kserve=True)
     yield f"/v1/models/{model.name}/{version}:predict", api, Rest(codec, kserve=False)
@@ -142,6 +150,7 @@ def dialects_of(model: Model) -> Iterator[tuple[str, ApiDescription, Dialect]]:
     v2 = V2(
         codec,
         model=model.name,
+        version=model.version,
         takes_objects=api.input["kind"] in KINDS_WITH_FIELDS,
         saw=model.outputs.saw,
     )
@@ -155,7 +164,7 @@ class ModelPages:
     def __init__(
         self,
         *,
-        models: Callable[[], Mapping[str, Model]],
+        models: Callable[[], ModelVersions],
         ready: Callable[[], bool],
         statistics: bool,
     ) -> None:
@@ -165,7 +174,7 @@ class ModelPages:
 
     def routes(self) -> list[Route]:
         v1, v2 = "/v1/models/{model}", "/v2/models/{model}"
-        named = f"/versions/{VERSION}"
+        named = "/versions/{version}"
         return [
             Route("/v1/models", self._list),
             Route(f"{v1}/metadata", self._tf_metadata),
@@ -183,6 +192,11 @@ class ModelPages:
     def _model(self, request: Request) -> Model:
         return model_asked(request, self._models())
 
+    def _versions(self, request: Request) -> list[Model]:
+        """Return the versions that a request asks for, the lowest first."""
+        model = self._model(request)
+        return [model] if "version" in request.path_params else list(self._models()[model.name].values())
+
     # KServe V1 and TensorFlow Serving
 
     async def _list(self, request: Request) -> Response:
@@ -191,7 +205,7 @@ class ModelPages:
     async def _status(self, request: Request) -> Response:
         model = self._model(request)
         ready = not model.unready
-        return JSONResponse(status_of(model.name, ready=ready), 200 if ready else 503)
+        return JSONResponse(status_of(model, self._versions(request)), 200 if ready else 503)
 
     async def _tf_metadata(self, request: Request) -> Response:
         model = self._model(request)
@@ -200,7 +214,7 @@ class ModelPages:
             # In the JSON form of messages, integers of 64 bits are strings.
             for axis in info["tensor_shape"]["dim"]:
                 axis["size"] = str(axis["size"])
-        spec = {"name": model.name, "signature_name": "", "version": VERSION}
+        spec = {"name": model.name, "signature_name": "", "version": model.version}
         signatures = {"signature_def": {SIGNATURE: signature}}
         return JSONResponse({"model_spec": spec, "metadata": {"signature_def": signatures}})
 
@@ -222,33 +236,44 @@ class ModelPages:
         return JSONResponse({"name": model.name, "ready": ready}, 200 if ready else 503)
 
     async def _metadata(self, request: Request) -> Response:
-        return JSONResponse(metadata_of(self._model(request)))
+        return JSONResponse(metadata_of(self._model(request), self._versions(request)))
 
 
-def model_asked(request: Request, models: Mapping[str, Model]) -> Model:
-    """Return the model in the path of a request.
+def model_asked(request: Request, models: ModelVersions) -> Model:
+    """Return the model in the path of a request, in the version that it names.
 
     Raises:
-        HTTPException: 404 if there is none of that name.
+        HTTPException: 404 if there is none of that name or version.
     """
     try:
-        return find_model(request.path_params["model"], models)
+        return find_model(
+            request.path_params["model"], models, version=request.path_params.get("version", "")
+        )
     except UnknownModel as error:
         raise HTTPException(error.status, str(error)) from None
 
 
-def find_model(name: str, models: Mapping[str, Model]) -> Model:
-    """Return the model of a name.
+def find_model(name: str, models: ModelVersions, *, version: str = "") -> Model:
+    """Return the model of a name; without a version, the one that would answer a request.
 
     Raises:
-        UnknownModel: if there is none; the message has the available models.
+        UnknownModel: if there is none; the message has the available models or versions.
     """
     if name not in models:
         known = ", ".join(sorted(models)) or "none yet"
         near = nearest(name, sorted(models))
         hint = f"; did you mean {near}?" if near else ""
         raise UnknownModel(f"unknown model {name!r}; available models: {known}{hint}")
-    return models[name]
+    if version and version not in models[name]:
+        known = " or ".join(map(repr, models[name]))
+        raise UnknownModel(f"model {name!r} has no version {version!r}; send {known}, or no version")
+    return models[name][version] if version else default_of(models[name])
+
+
+def default_of(versions: Mapping[str, Model]) -> Model:
+    """Return the version of a model that pages describe when none is named: the highest that is ready."""
+    ordered = sorted(versions.values(), key=lambda model: int(model.version), reverse=True)
+    return next((model for model in ordered if not model.unready), ordered[0])
 
 
 def server_of(*, statistics: bool) -> dict[str, Any]:
@@ -257,25 +282,26 @@ def server_of(*, statistics: bool) -> dict[str, Any]:
     return {"name": "uncork", "version": SERVER_VERSION, "extensions": extensions}
 
 
-def status_of(model: str, *, ready: bool) -> dict[str, Any]:
+def status_of(model: Model, versions: Sequence[Model]) -> dict[str, Any]:
     """Return the status of a model for KServe and TensorFlow Serving, which use the same path."""
-    status = {**version_status_of(ready=ready), "version": VERSION}
-    return {"name": model, "ready": ready, "model_version_status": [status]}
+    statuses = [{**version_status_of(one), "version": one.version} for one in versions]
+    return {"name": model.name, "ready": not model.unready, "model_version_status": statuses}
 
 
-def version_status_of(*, ready: bool) -> dict[str, Any]:
-    """Return TensorFlow Serving's status of the only version of a model."""
-    state = "AVAILABLE" if ready else "LOADING"
+def version_status_of(model: Model) -> dict[str, Any]:
+    """Return TensorFlow Serving's status of one version of a model."""
+    state = "LOADING" if model.unready else "AVAILABLE"
     return {
-        "version": int(VERSION),
+        "version": int(model.version),
         "state": state,
         "status": {"error_code": "OK", "error_message": ""},
     }
 
 
-def metadata_of(model: Model) -> dict[str, Any]:
+def metadata_of(model: Model, versions: Sequence[Model]) -> dict[str, Any]:
     """Return the metadata of a model as V2 has it; its outputs are those known so far."""
-    named: dict[str, Any] = {"name": model.name, "versions": [VERSION], "platform": PLATFORM}
+    numbers = [one.version for one in versions]
+    named: dict[str, Any] = {"name": model.name, "versions": numbers, "platform": PLATFORM}
     inputs, outputs = inputs_of(model.api), model.outputs.known()
     return {**named, "inputs": [*map(_described, inputs)], "outputs": [*map(_described, outputs)]}
 

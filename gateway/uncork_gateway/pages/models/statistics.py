@@ -2,23 +2,24 @@
 
 from typing import Any
 
-from uncork_gateway.dialects.v2 import VERSION
-from uncork_gateway.telemetry.metrics import FIRST_CLIENT_ERROR, ApiTally
+from uncork_gateway.pages.models.metadata import Model
+from uncork_gateway.telemetry.metrics import FIRST_CLIENT_ERROR
 
 _NS = 10**9
 
 
-def statistics_of(model: str, tally: ApiTally) -> dict[str, Any]:
+def statistics_of(model: Model) -> dict[str, Any]:
     """Return the statistics of a model since the gateway started, from its API's counts.
 
     The gateway only knows a worker's total time, reported as ``compute_infer``. Clients expect the same count
     in all three ``compute`` fields.
     """
+    tally = model.tally
     inference = tally.inference
     answered = sum(count for status, count in tally.statuses.items() if status < FIRST_CLIENT_ERROR)
     return {
-        "name": model,
-        "version": VERSION,
+        "name": model.name,
+        "version": model.version,
         "last_inference": round(inference.last_release * 1000),
         "inference_count": inference.rows,
         "execution_count": tally.endings["worked"],

@@ -1,6 +1,6 @@
 """Triton's extensions of V2: model configuration, statistics, and the index of the repository."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from uncork_gateway.dialects.v2 import VERSION
 from uncork_gateway.errors import BadRequest, GatewayError
 from uncork_gateway.pages.models.configuration import config_of
-from uncork_gateway.pages.models.metadata import Model, model_asked
+from uncork_gateway.pages.models.metadata import Model, ModelVersions, model_asked
 from uncork_gateway.pages.models.statistics import statistics_of
 from uncork_gateway.repository import RepositoryAccess
+from uncork_gateway.versions import ServiceName
 
 STATISTICS_MOVED = "statistics are on the admin port (--admin-port), not on this one"
 
@@ -45,9 +45,7 @@ class TritonPages:
         unloaded: returns the names of services that are not loaded.
     """
 
-    def __init__(
-        self, models: Callable[[], Mapping[str, Model]], unloaded: Callable[[], Collection[str]]
-    ) -> None:
+    def __init__(self, models: Callable[[], ModelVersions], unloaded: Callable[[], Collection[str]]) -> None:
         self._models = models
         self._unloaded = unloaded
 
@@ -73,10 +71,10 @@ class TritonPages:
         return self._statistics_of(model_asked(request, self._models()))
 
     async def _all_statistics(self, request: Request) -> Response:
-        return self._statistics_of(*[model for _, model in sorted(self._models().items())])
+        return self._statistics_of(*every_version(self._models()))
 
     def _statistics_of(self, *models: Model) -> Response:
-        stats = [statistics_of(model.name, model.tally) for model in models]
+        stats = [statistics_of(model) for model in models]
         return Response(msgspec.json.encode({"model_stats": stats}), media_type="application/json")
 
     async def _index(self, request: Request) -> Response:
@@ -118,25 +116,28 @@ def check_parameters(names: Iterable[str]) -> None:
         )
 
 
-def index_of(
-    models: Mapping[str, Model], unloaded: Iterable[str], *, only_ready: bool
-) -> list[dict[str, Any]]:
+def index_of(models: ModelVersions, unloaded: Iterable[str], *, only_ready: bool) -> list[dict[str, Any]]:
     """Return the entries of the repository's index, with the reason for each model that is not ready."""
-    reasons = {name: model.unready for name, model in sorted(models.items())}
-    reasons |= dict.fromkeys(sorted(unloaded), "unloaded")
+    found = [(model.name, model.version, model.unready) for model in every_version(models)]
+    found += [(*ServiceName.read(text), "unloaded") for text in sorted(unloaded)]
     return [
         {
             "name": name,
-            "version": VERSION,
+            "version": version,
             "state": "UNAVAILABLE" if reason else "READY",
             "reason": reason,
         }
-        for name, reason in reasons.items()
+        for name, version, reason in found
         if not (reason and only_ready)
     ]
 
 
-_PATHS = ("/v2/models/{model}", f"/v2/models/{{model}}/versions/{VERSION}")
+def every_version(models: ModelVersions) -> list[Model]:
+    """Return all versions of all models, by name."""
+    return [model for _, versions in sorted(models.items()) for model in versions.values()]
+
+
+_PATHS = ("/v2/models/{model}", "/v2/models/{model}/versions/{version}")
 
 
 async def _on_admin_port(request: Request) -> Response:

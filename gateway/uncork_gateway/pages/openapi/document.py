@@ -5,7 +5,7 @@ from typing import Any
 
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Native
-from uncork_gateway.pages.models.metadata import Model
+from uncork_gateway.pages.models.metadata import ModelVersions
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.openapi.bodies import Schema, body_of
 from uncork_gateway.pages.openapi.errors import ERROR, OPENAI_ERROR, PROBLEM, errors_of, other_errors
@@ -14,6 +14,7 @@ from uncork_gateway.pages.openapi.replies import any_other, result_of
 from uncork_gateway.pages.openapi.results import example_result
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.version import VERSION
+from uncork_gateway.versions import ServiceName
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 NO_VERSION = "unversioned"
@@ -34,7 +35,7 @@ _SERVER = f"Served by Uncork {VERSION}."
 
 
 def make_openapi(
-    services: Mapping[str, ServiceDescription], models: Mapping[str, Model], settings: ServerSettings
+    services: Mapping[str, ServiceDescription], models: ModelVersions, settings: ServerSettings
 ) -> Schema:
     """Return the document of services, by name, and their models, behind a gateway with these settings."""
     of_models = paths_of_models(models, settings)
@@ -47,7 +48,8 @@ def make_openapi(
     for name, service in services.items():
         tag, prefix = (service.name, "") if only else (name, f"{name}.")
         for api in service.apis:
-            model = models.get(f"{name}.{api.name}")
+            of = ServiceName.read(name)
+            model = models.get(f"{of.name}.{api.name}", {}).get(of.version)
             outputs = None if model is None else model.outputs
             paths[api.route] = {"post": _operation(api, tag, prefix, schemas, outputs, settings)}
     wants_keys = settings.keys is not None

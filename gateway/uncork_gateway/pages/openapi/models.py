@@ -4,15 +4,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uncork_gateway.dialects import Dialect
-from uncork_gateway.dialects.v2 import VERSION
 from uncork_gateway.pages.models.inputs import INPUT, inputs_of
-from uncork_gateway.pages.models.metadata import Model, dialects_of, metadata_of, status_of
+from uncork_gateway.pages.models.metadata import (
+    Model,
+    ModelSource,
+    ModelVersions,
+    default_of,
+    dialects_of,
+    metadata_of,
+    status_of,
+)
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.openapi.bodies import Schema, example_of
 from uncork_gateway.pages.openapi.errors import errors_of, key_error, other_errors
 from uncork_gateway.pages.openapi.replies import REPLY_HEADERS
 from uncork_gateway.pages.openapi.results import ExampleResult, example_result, reply_example
 from uncork_gateway.settings import ServerSettings
+from uncork_gateway.versions import FIRST
 from uncork_workers.wire.schema import JSON, ApiDescription
 
 _V1, _V2 = "KServe V1 and TensorFlow Serving", "Open Inference Protocol V2"
@@ -44,12 +52,13 @@ _Write = Callable[[ApiDescription, Any], Schema | None]
 """Writes the body of a request with one row; None if the protocol cannot express it."""
 
 
-def paths_of_models(models: Mapping[str, Model], settings: ServerSettings) -> Schema:
+def paths_of_models(models: ModelVersions, settings: ServerSettings) -> Schema:
     """Describe the paths of models; empty if only workers can read the bodies of every API."""
-    known = {name: model for name, model in sorted(models.items()) if model.api.input["kind"] != "raw"}
+    described = {name: default_of(versions) for name, versions in sorted(models.items())}
+    known = {name: model for name, model in described.items() if model.api.input["kind"] != "raw"}
     if not known:
         return {}
-    outputs = {_key(model, model.api): model.outputs for model in models.values()}
+    outputs = {_key(model, model.api): model.outputs for model in described.values()}
     calls: dict[str, dict[str, _Call]] = {path: {} for path in _POSTS}
     for name, model in known.items():
         for path, call in _calls(model, outputs):
@@ -60,8 +69,8 @@ def paths_of_models(models: Mapping[str, Model], settings: ServerSettings) -> Sc
     }
     keys = key_error(next(iter(calls[_INFER].values())).dialect, settings)
     return posts | {
-        _MODEL_V1: {"get": _status(list(known), keys)},
-        _MODEL_V2: {"get": _metadata(known, keys)},
+        _MODEL_V1: {"get": _status(known, keys)},
+        _MODEL_V2: {"get": _metadata(known, models, keys)},
     }
 
 
@@ -103,20 +112,24 @@ def _post(about: _Operation, write: _Write, calls: Mapping[str, _Call], settings
     }
 
 
-def _status(names: Sequence[str], keys: Schema) -> Schema:
-    model = names[0]
-    ready, loading = ({model: {"value": status_of(model, ready=is_ready)}} for is_ready in (True, False))
+def _status(known: Mapping[str, Model], keys: Schema) -> Schema:
+    names = list(known)
+    model = known[names[0]]
+    ready = model._replace(source=ModelSource(unready=lambda: ""))
+    loading = model._replace(source=ModelSource(unready=lambda: "loading"))
     return _operation(_Operation(_V1, "v1.model", "Check whether a model is ready"), names) | {
         "responses": {
-            "200": _answer("The model is ready.", ready),
+            "200": _answer("The model is ready.", {model.name: {"value": status_of(ready, [ready])}}),
             **keys,
-            "503": _answer("The model is not ready.", loading),
+            "503": _answer("The model is not ready.", {model.name: {"value": status_of(loading, [loading])}}),
         }
     }
 
 
-def _metadata(known: Mapping[str, Model], keys: Schema) -> Schema:
-    examples = {name: {"value": metadata_of(model)} for name, model in known.items()}
+def _metadata(known: Mapping[str, Model], models: ModelVersions, keys: Schema) -> Schema:
+    examples = {
+        name: {"value": metadata_of(model, list(models[name].values()))} for name, model in known.items()
+    }
     about = _Operation(_V2, "v2.model", "Get the inputs and outputs of a model")
     return _operation(about, list(known)) | {
         "responses": {"200": _answer("The inputs and outputs.", examples), **keys}
@@ -174,7 +187,7 @@ _INFER = f"{_MODEL_V2}/infer"
 _POSTS: Mapping[str, tuple[_Operation, _Write]] = {
     f"{_MODEL_V1}:predict": (_Operation(_V1, "v1.predict", "Predict (KServe V1)"), _instances),
     f"{_MODEL_V1}:explain": (_Operation(_V1, "v1.explain", "Explain (KServe V1)"), _instances),
-    f"{_MODEL_V1}/versions/{VERSION}:predict": (
+    f"{_MODEL_V1}/versions/{FIRST}:predict": (
         _Operation(_V1, "tfserving.predict", "Predict (TensorFlow Serving)"),
         _instances,
     ),

@@ -215,6 +215,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         restarts: its workers that were restarted since the start.
         utilization: share of its workers' recent time that batches took; None without a worker, or a batch.
         scaling: None where the number of its workers is fixed.
+        shadow: what became of the copies of requests that it got since the start, by outcome; None if it got
+            none.
     """
 
     name: str
@@ -223,6 +225,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     utilization: float | None
     scaling: Scaling | None
+    shadow: dict[str, int] | None
 
 
 class SettingsChange(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,6 +81,7 @@ class ServiceStatus:
         name: the service; empty in a proxy.
         prefix: of the ids of its APIs.
         ready: set when its first batch can run.
+        shadow: returns what became of the copies of requests that it got, by outcome.
         names: the names of its parts.
         has_goal: whether there is a latency goal.
         clock: monotonic seconds, the clock of dispatcher and recorder.
@@ -94,6 +95,7 @@ class ServiceStatus:
         name: Callable[[], str],
         prefix: str = "",
         ready: asyncio.Event,
+        shadow: Callable[[], dict[str, int]] = dict,
         dispatcher: Dispatching,
         recorder: Recorder,
         names: Names,
@@ -105,6 +107,7 @@ class ServiceStatus:
         self._name = name
         self._prefix = prefix
         self._ready = ready
+        self._shadow = shadow
         self._dispatcher = dispatcher
         self._recorder = recorder
         self._names = names
@@ -126,6 +129,7 @@ class ServiceStatus:
             restarts=source.restarts,
             utilization=_utilization([figures.recent for figures, *_ in found], work),
             scaling=source.scaling(),
+            shadow=self._shadow() or None,
         )
         return Described(service, describe_slots(name, slots, work.running), apis)
 

@@ -11,6 +11,7 @@ from tests.gateway.running import turns
 from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, Job, TaskRunner
 from uncork_gateway.backends.model_servers import known_models
 from uncork_gateway.backends.model_servers.known_models import UNKNOWN, KnownModels
+from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_gateway.telemetry.recorder import Recorder
 
@@ -37,7 +38,10 @@ class Stage:
         self.gate = asyncio.Event()
         self.metrics = Metrics()
         self.recorder = Recorder(
-            self.metrics, sample=lambda model: self.dispatcher.sample(model), clock=lambda: self.now
+            self.metrics,
+            sample=lambda model: self.dispatcher.sample(model),
+            batches=FinishedBatches(),
+            clock=lambda: self.now,
         )
         self.dispatcher = RecordingDispatcher(
             TaskRunner(self._execute), observers=(self.recorder, self.metrics)

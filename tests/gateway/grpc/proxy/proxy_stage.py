@@ -64,12 +64,12 @@ class ProxyStage:
 
     def queued(self) -> int:
         """Return how many rows wait for a call."""
-        return sum(round(api.queued_rows) for api in self.proxy.front_end.dispatcher.stats())
+        return sum(round(api.queued_rows) for api in self.proxy.front_end.services[0].dispatcher.stats())
 
     def requests(self, model: str, status: int) -> float | None:
         """Return how many requests for a model were counted with a status."""
         labels = {"api": model, "status": str(status), "protocol": "grpc"}
-        registry = self.proxy.front_end.metrics.registry
+        registry = self.proxy.front_end.exposition.registry
         return registry.get_sample_value("uncork_requests_total", labels)
 
 

@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import ParseDict
+from google.protobuf.message import Message
 
 from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.grpc.fake_stream import FakeConnection, FakeStream
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.grpc.interfaces import Call, CallHead
-from uncork_gateway.grpc.services.table import ServiceMethods
+from uncork_gateway.grpc.services.table import ModelMethods
 from uncork_gateway.grpc.statuses import Code, code_of
 from uncork_gateway.protocols.grpc_messages import POOL, message
+from uncork_gateway.repository import RepositoryAccess
 from uncork_gateway.telemetry.access_log import AccessLog
 
 INFERENCE = "/inference.GRPCInferenceService/"
@@ -35,13 +37,24 @@ class ServicesStage:
 
     def __init__(self, on: GatewayStage, *, statistics: bool) -> None:
         self.on = on
-        self.methods = ServiceMethods(on.gateway.front_end, on.gateway, statistics=statistics)
+        grpc = on.gateway.catalogue.grpc
+        assert grpc is not None
+        access = RepositoryAccess(lambda: on.gateway.repository, is_allowed=lambda: True)
+        self.methods = ModelMethods(
+            on.gateway.front_end,
+            models=lambda: grpc.models,
+            missing=on.gateway.missing,
+            repository=access,
+            statistics=statistics,
+        )
 
     def ask(self, path: str, **fields: Any) -> Any:
         """Call a unary method; the messages go through their bytes, as on a connection."""
         method = self.methods.unary[path.encode()]
         request = method.request.FromString(method.request(**fields).SerializeToString())
-        return response_of(path).FromString(method.answer(request).SerializeToString())
+        answer = method.answer(request)
+        assert isinstance(answer, Message)
+        return response_of(path).FromString(answer.SerializeToString())
 
     def refusal(self, path: str, code: Code, **fields: Any) -> str:
         """Return the text of the error of a unary call; fail if it has another code."""
@@ -65,5 +78,5 @@ class ServicesStage:
 @contextlib.asynccontextmanager
 async def services(folder: Path, *, statistics: bool = True, **settings: Any) -> AsyncIterator[ServicesStage]:
     """The gRPC services of a gateway on a socket in a folder."""
-    async with gateway(folder, **settings) as on:
+    async with gateway(folder, grpc=True, **settings) as on:
         yield ServicesStage(on, statistics=statistics)

@@ -60,7 +60,7 @@ async def test_checks_follow_the_workers(tmp_path: Path) -> None:
     async with services(tmp_path) as on:
         assert check(on, "") == check(on, "inference.GRPCInferenceService") == "NOT_SERVING"
         (await on.on.connect()).send(Hello(index=0, launch=1, service=service()))
-        await on.on.gateway.events.described
+        await on.on.service.events.described
         assert {check(on, name) for name in NAMES} == {"NOT_SERVING"}
         await on.on.worker(index=1)
         assert {check(on, name) for name in NAMES} == {"SERVING"}
@@ -118,20 +118,20 @@ async def test_a_watch_of_an_unknown_name_waits_for_it(tmp_path: Path) -> None:
         assert await watch.next() == await other.next() == "SERVICE_UNKNOWN"
         await on.on.worker()
         assert await other.next() == "SERVING"
-        on.on.gateway.events.serve(service(json_api("other")))
+        on.on.service.events.serve(service(json_api("other")))
         assert await watch.next() == "SERVING"
         assert await other.next() == "SERVICE_UNKNOWN"
 
 
 async def test_a_worker_that_takes_over_causes_no_news(tmp_path: Path) -> None:
-    async with replacing(tmp_path) as replaced:
+    async with replacing(tmp_path, grpc=True) as replaced:
         on = ServicesStage(replaced, statistics=True)
         await replaced.worker(index=0)
         watch = Watch(on, "")
         assert await watch.next() == "SERVING"
 
         heir = await replaced.standby(2)
-        assert replaced.gateway.take_over([2]) == {1}
+        assert replaced.service.take_over([2]) == {1}
         await turns()
         assert len(watch.stream.messages) == 1
         heir.close()

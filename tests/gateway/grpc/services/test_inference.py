@@ -16,6 +16,7 @@ from uncork_gateway.grpc.services.inference import NOT_SUPPORTED, Inference
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.statuses import Code, trailers_of
 from uncork_gateway.pages.models.metadata import streaming_models_of
+from uncork_gateway.repository import NoRepository, RepositoryAccess
 from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
 from uncork_workers.wire.schema import ApiDescription, ApiSettings
 
@@ -73,8 +74,10 @@ def test_an_api_that_streams_is_decoupled() -> None:
 
     def configs(*apis: ApiDescription) -> dict[str, bool]:
         """Return which of the models that stream are decoupled."""
-        models = streaming_models_of(service(*apis))
-        methods = Inference(Models(lambda: models, str), unready=str, tally=None).methods()
+        models = streaming_models_of("fake", service(*apis))
+        known = Models(lambda: {name: {"1": model} for name, model in models.items()}, str)
+        access = RepositoryAccess(NoRepository, is_allowed=bool)
+        methods = Inference(known, access, unready=str, statistics=False).methods()
         method = methods[f"{INFERENCE}ModelConfig".encode()]
         answers: list[Any] = [method.answer(method.request(name=name)) for name in models]
         return {one.config.name: one.config.model_transaction_policy.decoupled for one in answers}
@@ -124,7 +127,7 @@ async def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
         assert not on.ask(f"{INFERENCE}RepositoryIndex").models
 
         (await on.on.connect()).send(Hello(index=0, launch=1, service=service()))
-        await on.on.gateway.events.described
+        await on.on.service.events.described
         assert not on.ask(f"{INFERENCE}ModelReady", name="fake").ready
         assert on.ask(f"{INFERENCE}ModelMetadata", name="fake").name == "fake"
 
@@ -154,7 +157,7 @@ async def test_an_unknown_model_is_not_found(tmp_path: Path, method: str) -> Non
             "unknown model 'fake.eho'; available models: fake, fake.echo; did you mean fake.echo?"
         )
         text = on.refusal(f"{INFERENCE}{method}", Code.NOT_FOUND, name="fake", version="2")
-        assert text == "model 'fake' has no version '2'; send '1' or no version"
+        assert text == "model 'fake' has no version '2'; send '1', or no version"
 
 
 # Repository
@@ -164,7 +167,7 @@ async def test_the_index_lists_the_models(tmp_path: Path) -> None:
     async with services(tmp_path) as on:
         worker = await on.on.connect()
         worker.send(Hello(index=0, launch=1, service=service()))
-        await on.on.gateway.events.described
+        await on.on.service.events.described
         entries = on.ask(f"{INFERENCE}RepositoryIndex").models
         assert [(one.name, one.version, one.state) for one in entries] == [
             ("fake", "1", "UNAVAILABLE"),
@@ -206,5 +209,5 @@ async def test_methods_that_are_not_supported_say_why(tmp_path: Path) -> None:
         served = on.methods.unary.keys() | on.methods.streaming.keys()
         assert not served & on.methods.not_supported.keys()
         assert NOT_SUPPORTED.items() <= on.methods.not_supported.items()
-        path = f"{INFERENCE}RepositoryModelLoad".encode()
-        assert on.methods.not_supported[path].startswith("clients cannot load models; ")
+        path = f"{INFERENCE}TraceSetting".encode()
+        assert on.methods.not_supported[path].startswith("clients cannot read or change trace settings; ")

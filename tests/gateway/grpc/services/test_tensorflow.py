@@ -53,7 +53,7 @@ async def test_other_fields_of_metadata_are_invalid(tmp_path: Path, fields: list
 async def test_the_status_follows_the_workers(tmp_path: Path) -> None:
     async with services(tmp_path) as on:
         (await on.on.connect()).send(Hello(index=0, launch=1, service=service()))
-        await on.on.gateway.events.described
+        await on.on.service.events.described
         asked = {"model_spec": {"name": "fake"}}
         [loading] = on.ask(f"{MODEL}GetModelStatus", **asked).model_version_status
         await on.on.worker(index=1)

@@ -13,7 +13,7 @@ from tests.loops import other_tasks
 from uncork_gateway.pages.dashboard.feed import Event, Feed
 from uncork_gateway.pages.dashboard.history import History, Point
 from uncork_gateway.pages.status.document import Status
-from uncork_gateway.telemetry.recorder import FinishedBatch
+from uncork_gateway.telemetry.finished_batches import FinishedBatch
 
 pytestmark = pytest.mark.virtual_time
 
@@ -48,6 +48,7 @@ class Gateway:
             restarts=0,
             scaling=None,
             settings_change=None,
+            services=[],
             utilization=None,
             workers=[],
             apis=[],

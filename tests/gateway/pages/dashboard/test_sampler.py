@@ -13,7 +13,6 @@ from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.pages.dashboard.history import History
 from uncork_gateway.pages.dashboard.sampler import Sampler, point_of
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.worker_events import SupervisorActions
 
 pytestmark = pytest.mark.virtual_time
 
@@ -25,11 +24,11 @@ class Source:
         self.looks = 0
         self.broken = False
 
-    def figures(self, most: int) -> list[Figures]:
+    def figures(self, most: int) -> dict[str, Figures]:
         self.looks += 1
         if self.broken:
             raise ZeroDivisionError
-        return [figures(stats(queued_rows=float(self.looks)), recent=recent(batches=100))]
+        return {"predict": figures(stats(queued_rows=float(self.looks)), recent=recent(batches=100))}
 
 
 async def test_it_samples_without_a_viewer_until_it_is_stopped() -> None:
@@ -89,7 +88,7 @@ async def test_what_a_few_requests_do_not_tell_is_unknown() -> None:
 
 async def test_a_gateway_samples_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody watches."""
-    gateway = Gateway(GatewaySettings(), SupervisorActions(kill=lambda pid: None, restarts=lambda: 0))
+    gateway = Gateway(GatewaySettings())
     source = Source()
     monkeypatch.setattr(gateway.front_end.status_builder, "figures", source.figures)
     await asyncio.sleep(7)

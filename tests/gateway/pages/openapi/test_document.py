@@ -41,7 +41,10 @@ KEYS = ApiKeys([b"a-key-of-the-tests"])
 
 def document_of(service: ServiceDescription, **settings: Any) -> dict[str, Any]:
     """Return the document of a service whose outputs are unknown."""
-    return make_openapi(service, models_of(service), ServerSettings(**settings))
+    models = {
+        name: {model.version: model} for name, model in models_of(service.name.lower(), service).items()
+    }
+    return make_openapi({service.name.lower(): service}, models, ServerSettings(**settings))
 
 
 class Flowers(Service):
@@ -364,7 +367,7 @@ async def test_it_is_served_when_a_worker_has_said_what_there_is(tmp_path: Path)
         worker = await on.connect()
         worker.send(Hello(index=0, launch=1, service=describe_service(Flowers)))
         async with asyncio.timeout(5):
-            await on.gateway.events.described
+            await on.service.events.described
         await turns()
         reply = await on.http.get("/openapi.json")
 

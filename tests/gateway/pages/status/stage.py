@@ -13,9 +13,21 @@ from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status.document import Failure, SettingsChange, Status
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import SERVICE, Names
-from uncork_gateway.pages.status.status_builder import ServedApi, StatusBuilder
+from uncork_gateway.pages.status.service_status import ServedApi, ServiceStatus
+from uncork_gateway.pages.status.status_builder import StatusBuilder
+from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.recent import Recent
-from uncork_gateway.telemetry.recorder import FinishedBatch
+
+
+class Front:
+    """The front end of a stage."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.draining = stage.draining
+        self.settings_change = stage.settings_change
+
+    def server(self) -> str:
+        return "S"
 
 
 class Stage:
@@ -36,9 +48,9 @@ class Stage:
         self.settings_change: SettingsChange | None = None
         self.ready = asyncio.Event()
         self.ready.set()
+        self.server = "S"
         self.any_ready = self._work.workers > 0
         self.not_ready_reason = NOT_READY
-        self.server = "S"
         self.restarts = 0
         self.now = 5000.0
         self.asked: list[float] = []
@@ -48,15 +60,19 @@ class Stage:
         return self.builder(**options).status()
 
     def builder(self, **options: Any) -> StatusBuilder:
-        return StatusBuilder(
+        service = ServiceStatus(
             self,
-            self,
+            name=lambda: "s",
+            ready=self.ready,
             dispatcher=self,
             recorder=self,  # type: ignore[arg-type]
             names=self._names,
             clock=self._clock,
             wall_clock=lambda: 1030.0,
             **options,
+        )
+        return StatusBuilder(
+            Front(self), lambda: [service], FinishedBatches(), clock=self._clock, wall_clock=lambda: 1030.0
         )
 
     def _clock(self) -> float:
@@ -92,10 +108,6 @@ class Stage:
     def recent(self, api: str, now: float) -> Recent:
         self.asked.append(now)
         return next(one.recent for one in self._apis if one.stats.name == api)
-
-    def batches_after(self, number: int) -> list[FinishedBatch]:
-        """None."""
-        return []
 
 
 def named(name: str, window: Recent, **changes: Any) -> Figures:

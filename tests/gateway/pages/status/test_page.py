@@ -51,7 +51,7 @@ async def test_each_worker_tells_what_it_does(tmp_path: Path) -> None:
         fourth = await on.connect()
         fourth.send(Hello(index=3, launch=7, service=service()))
         await on.http.post("/nothing")
-        on.gateway.events.worker_exited(0, "was killed by SIGKILL", failures=3, retry_s=60)
+        on.service.events.worker_exited(0, "was killed by SIGKILL", failures=3, retry_s=60)
         first, second = on.post("/echo", 1), on.post("/echo", 2)
         await busy.batch()
 
@@ -77,7 +77,7 @@ async def test_a_worker_that_is_back_is_not_lost_any_more(tmp_path: Path) -> Non
         old = await on.worker()
         old.close()
         await turns(50)
-        on.gateway.events.worker_exited(0, "exited with code 3")
+        on.service.events.worker_exited(0, "exited with code 3")
         assert await told(on) == [(0, "lost", "worker 0 exited with code 3")]
         assert (await status(on.http))["state"] == "not_ready"
         await on.worker()

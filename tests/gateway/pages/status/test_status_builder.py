@@ -25,7 +25,7 @@ def test_all_of_it_is_of_one_moment() -> None:
     document = stage.document()
 
     assert len(set(stage.asked)) == 1
-    assert document.uptime_s == stage.asked[0] - 5001.0
+    assert document.uptime_s == stage.asked[0] + 1 - 5001.0
     assert document.time == 1030.0
 
 
@@ -210,6 +210,10 @@ def test_the_cheap_look_has_the_same_figures_of_the_first_apis() -> None:
     stage = Stage(named("a", recent(batches=100)), named("b", recent(batches=30)), named("c", recent()))
     looked = stage.builder().figures(2)
     shown = stage.builder(has_goal=False).figures(5)
-    assert [one.stats.name for one in looked] == ["a", "b"]
-    assert [(one.recent.requests, one.goal_s) for one in looked] == [(100, 0.3), (30, 0.3)]
-    assert [(one.recent.requests, one.goal_s) for one in shown] == [(100, None), (30, None), (0, None)]
+    assert [one.stats.name for one in looked.values()] == list(looked) == ["a", "b"]
+    assert [(one.recent.requests, one.goal_s) for one in looked.values()] == [(100, 0.3), (30, 0.3)]
+    assert [(one.recent.requests, one.goal_s) for one in shown.values()] == [
+        (100, None),
+        (30, None),
+        (0, None),
+    ]

@@ -1,0 +1,156 @@
+"""Copies of requests for a version whose answers are dropped, and compared with the real ones."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Literal, Protocol
+
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from uncork_dispatcher import AsyncDispatcher, RequestResult, RequestShed
+from uncork_dispatcher.jobs import Waiter
+from uncork_gateway.codecs import Marshalled
+from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.requests.same_answer import same_answer
+from uncork_gateway.telemetry.distribution import Distribution
+from uncork_gateway.telemetry.metrics import SECONDS_BOUNDS
+
+Outcome = Literal["agreed", "differed", "failed", "shed", "not_compared"]
+"""What became of a copy: its answer is that of the original, or another; it failed or was refused, which the
+original did not; or there are no two answers that can be compared."""
+
+
+class ShadowTally(Collector):
+    """The counts of a version that gets copies, by API.
+
+    Attributes:
+        outcomes: of the copies; ``duration``: the time from a copy to its answer.
+    """
+
+    def __init__(self) -> None:
+        self.outcomes: defaultdict[str, Counter[Outcome]] = defaultdict(Counter)
+        self.duration: defaultdict[str, Distribution] = defaultdict(lambda: Distribution(SECONDS_BOUNDS))
+
+    def total(self) -> Counter[Outcome]:
+        """Return the outcomes over all APIs."""
+        return sum(self.outcomes.values(), Counter())
+
+    def collect(self) -> Iterable[Metric]:
+        if not self.outcomes:
+            return
+        text = "Copies of requests to other versions, by outcome."
+        counter = CounterMetricFamily("uncork_shadow_answers", text, labels=["api", "outcome"])
+        for api, outcomes in self.outcomes.items():
+            for outcome, count in outcomes.items():
+                counter.add_metric([api, outcome], count)
+        yield counter
+        text = "Time from a copy of a request to its answer."
+        histogram = HistogramMetricFamily("uncork_shadow_duration_seconds", text, labels=["api"])
+        for api, duration in self.duration.items():
+            duration.add_to(histogram, [api])
+        yield histogram
+
+
+class Target(Protocol):
+    """The API that gets the copies."""
+
+    api: str
+    dispatcher: AsyncDispatcher[Marshalled, HandlerResult]
+
+
+class Shadow:
+    """Copies the requests to an API for the same API of another version.
+
+    A copy has a queue, workers and limits of its own: it neither delays a real request nor takes its place.
+    """
+
+    def __init__(self, target: Target, tally: ShadowTally) -> None:
+        self._target = target
+        self._outcomes = tally.outcomes[target.api]
+        self._duration = tally.duration[target.api]
+        self._loop = asyncio.get_running_loop()
+
+    def follow(self, waiter: Waiter[HandlerResult], payload: Marshalled) -> Waiter[HandlerResult]:
+        """Send a copy of a request; return what waits for the real answer instead of ``waiter``."""
+        comparison = _Comparison(waiter, self._outcomes)
+        # After the request itself.
+        self._loop.call_soon(self._send, comparison, payload)
+        return comparison
+
+    def _send(self, comparison: _Comparison, payload: Marshalled) -> None:
+        copy = _Copy(comparison, self._duration)
+        try:
+            self._target.dispatcher.submit(
+                copy,
+                self._target.api,
+                payload._replace(span=None),
+                rows=payload.rows,
+                cost=payload.cost,
+                size_bytes=len(payload.body),
+                key=payload.key,
+            )
+        except RequestShed as error:
+            copy.failed(error)
+
+
+class _Comparison:
+    """Waits for the real answer, and for that to the copy."""
+
+    def __init__(self, waiter: Waiter[HandlerResult], outcomes: Counter[Outcome]) -> None:
+        self._waiter = waiter
+        self._outcomes = outcomes
+        self._real: HandlerResult | Exception | None = None
+        self._copied: HandlerResult | Exception | None = None
+
+    def answered(self, answer: RequestResult[HandlerResult]) -> None:
+        self._waiter.answered(answer)
+        self._real = answer.result
+        self._compare()
+
+    def failed(self, error: Exception) -> None:
+        self._waiter.failed(error)
+        self._real = error
+        self._compare()
+
+    def copy_ended(self, copied: HandlerResult | Exception) -> None:
+        """Take the answer to the copy, or its error."""
+        self._copied = copied
+        self._compare()
+
+    def _compare(self) -> None:
+        if self._real is not None and self._copied is not None:
+            self._outcomes[outcome_of(self._real, self._copied)] += 1
+
+
+class _Copy:
+    """Waits for the answer to a copy."""
+
+    def __init__(self, comparison: _Comparison, duration: Distribution) -> None:
+        self._comparison = comparison
+        self._duration = duration
+        self._began = time.perf_counter()
+
+    def answered(self, answer: RequestResult[HandlerResult]) -> None:
+        self._duration.observe(time.perf_counter() - self._began)
+        self._comparison.copy_ended(answer.result)
+
+    def failed(self, error: Exception) -> None:
+        self._comparison.copy_ended(error)
+
+
+def outcome_of(real: HandlerResult | Exception, copied: HandlerResult | Exception) -> Outcome:
+    """Return what became of a copy."""
+    if isinstance(copied, RequestShed):
+        return "shed"
+    if isinstance(real, Exception):
+        return "not_compared"
+    if isinstance(copied, Exception):
+        return "failed"
+    if copied.status >= 500 > real.status:
+        return "failed"
+    same = same_answer(real, copied)
+    return "not_compared" if same is None else "agreed" if same else "differed"

@@ -1,0 +1,101 @@
+"""A service as the pages and the metrics show it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from uncork_gateway.apis import Apis
+from uncork_gateway.backends.slot import BackendSlot
+from uncork_gateway.backends.worker_connection import WorkerState
+from uncork_gateway.backends.worker_pool import WorkerPool
+from uncork_gateway.pages.status import document
+from uncork_gateway.pages.status.document import Failure
+from uncork_gateway.pages.status.failures import Failures
+from uncork_gateway.pages.status.scaling import describe_scaling
+from uncork_gateway.pages.status.service_status import ServedApi
+from uncork_gateway.scaling import Scaling
+from uncork_gateway.worker_events import WorkerEvents
+
+
+class ServiceView:
+    """What a service shows of itself; :meth:`show` must be called before anybody looks.
+
+    Args:
+        failures: the last exception of each handler.
+        restarts: returns how many workers have been restarted.
+        startup_s: returns how long a worker usually takes from its launch until it is ready.
+
+    Attributes:
+        current_scaling: computes how many workers the traffic needs; None until it is there.
+    """
+
+    not_ready = "no worker is ready"
+    _apis: Apis
+    _pool: WorkerPool
+    _events: WorkerEvents
+
+    def __init__(
+        self, failures: Failures, *, restarts: Callable[[], int], startup_s: Callable[[], float | None]
+    ) -> None:
+        self._failures = failures
+        self._restarts = restarts
+        self._startup_s = startup_s
+        self.current_scaling: Scaling | None = None
+
+    def show(self, apis: Apis, pool: WorkerPool, events: WorkerEvents) -> None:
+        """Show these parts of the service."""
+        self._apis, self._pool, self._events = apis, pool, events
+
+    @property
+    def server(self) -> str | None:
+        return None if self._apis.service is None else self._apis.service.name
+
+    @property
+    def restarts(self) -> int:
+        return self._restarts()
+
+    @property
+    def any_ready(self) -> bool:
+        return bool(self._pool.ready())
+
+    @property
+    def not_ready_reason(self) -> str:
+        return f"{self.not_ready}: {self._events.failures.text()}"
+
+    def served_apis(self) -> dict[str, ServedApi]:
+        return {
+            name: ServedApi(api.route, weighs=api.settings.cost is not None, streams=api.streams)
+            for name, api in self._apis.in_force.items()
+        }
+
+    def failure(self, api: str) -> Failure | None:
+        return self._failures.last(api)
+
+    def slots(self) -> list[BackendSlot]:
+        """Return the connected workers, and those that have exited and are not ready again."""
+        missing = self._events.failures.missing()
+        slots = []
+        for slot in self._pool.slots():
+            died = missing.pop(slot.index, "")
+            if slot.state == "starting" and not slot.fault:
+                slot = replace(slot, fault=died or f"worker {slot.index} is being set up")
+            slots.append(slot)
+        slots += [BackendSlot(index, "lost", fault=fault) for index, fault in missing.items()]
+        return sorted(slots, key=lambda slot: slot.index)
+
+    def scaling(self) -> document.Scaling | None:
+        scaling = self.current_scaling
+        if scaling is None or scaling.least == scaling.most or scaling.decision is None:
+            return None
+        startup_s = self._startup_s()
+        return describe_scaling(scaling.decision, least=scaling.least, most=scaling.most, startup_s=startup_s)
+
+    def worker_states(self) -> list[WorkerState]:
+        return self._pool.states()
+
+    def serves(self, api: str) -> bool:
+        return api in self._apis.in_force
+
+    def expire(self) -> None:
+        self._apis.forget_removed()

@@ -1,0 +1,95 @@
+"""Copies of requests for another version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.gateway.client import Client
+from tests.gateway.running import turns
+from tests.gateway.stage import Stage
+from uncork_dispatcher import ApiRules
+from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.requests.shadow import Shadow, ShadowTally
+
+
+class Pair:
+    """A version that answers, and one that gets copies."""
+
+    def __init__(self, rules: ApiRules | None = None) -> None:
+        self.real = Stage()
+        self.copy = Stage(rules=rules) if rules is not None else Stage()
+        self.tally = ShadowTally()
+        self.real.route.shadows = [Shadow(self.copy.route, self.tally)]
+
+    async def ask(self, body: bytes = b"[1]") -> int:
+        """Return the status of a request, after its copy has ended."""
+        reply = await self.real.reply(body)
+        await turns()
+        return reply.status
+
+    @property
+    def outcomes(self) -> dict[Any, int]:
+        return dict(self.tally.total())
+
+
+async def test_a_copy_runs_beside_the_request() -> None:
+    pair = Pair()
+    assert await pair.ask() == 200
+    assert pair.real.runner.batches == pair.copy.runner.batches == [[b"[1]"]]
+    assert pair.outcomes == {"agreed": 1}
+    assert pair.tally.duration["echo"].count == 1
+
+    pair.copy.runner.reply = lambda body: HandlerResult(200, b"2")
+    assert await pair.ask() == 200
+    assert pair.outcomes == {"agreed": 1, "differed": 1}
+
+
+async def test_a_copy_that_fails_concerns_nobody() -> None:
+    pair = Pair()
+    pair.copy.runner.error = RuntimeError("boom")
+    assert await pair.ask() == 200
+    pair.copy.runner.error = None
+    pair.copy.runner.reply = lambda body: HandlerResult(500, b"error")
+    assert await pair.ask() == 200
+    assert pair.outcomes == {"failed": 2}
+
+
+async def test_a_copy_that_waits_delays_nobody() -> None:
+    """Those for which there is no room are counted."""
+    pair = Pair(ApiRules(name="echo", policy="fixed:0", max_queue_rows=1))
+    pair.copy.runner.gate.clear()
+    assert [await pair.ask() for _ in range(4)] == [200] * 4
+    assert pair.outcomes == {"shed": 2}
+    pair.copy.runner.gate.set()
+    await turns()
+    assert pair.outcomes == {"shed": 2, "agreed": 2}
+
+
+async def test_nothing_is_compared_with_an_error_or_with_a_client_that_left() -> None:
+    pair = Pair()
+    pair.real.runner.error = RuntimeError("boom")
+    assert await pair.ask() == 500
+    assert pair.outcomes == {"not_compared": 1}
+
+    pair.real.runner.error = None
+    pair.real.runner.gate.clear()
+    client = Client(b"[1]")
+    asking = pair.real.post(client)
+    await turns()
+    asking.cancel()
+    pair.real.runner.gate.set()
+    await turns()
+    assert len(pair.copy.runner.batches) == 2
+
+
+async def test_the_counts_are_metrics() -> None:
+    assert list(ShadowTally().collect()) == []
+    pair = Pair()
+    await pair.ask()
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for metric in pair.tally.collect()
+        for sample in metric.samples
+    }
+    assert samples["uncork_shadow_answers_total", "echo", "agreed"] == 1
+    assert samples["uncork_shadow_duration_seconds_count", "echo"] == 1
