@@ -54,7 +54,7 @@ LAYERS = {
         "simulator",
     ],
     "uncork_gateway": [
-        *("version", "headers", "errors", "auth", "telemetry", "interfaces", "versions"),
+        *("version", "headers", "errors", "auth", "service_log", "telemetry", "interfaces", "versions"),
         *("protocols", "codecs", "dialects", "connection", "backends", "requests", "service_paths"),
         *("settings", "scaling", "readiness", "repository", "pages", "batching", "grpc", "front_end"),
         *(

@@ -6,7 +6,6 @@ rolling update, stands by until a successor can be chosen; then all that describ
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from uncork_gateway.apis import Apis
@@ -14,8 +13,6 @@ from uncork_gateway.backends.worker_connection import WorkerConnection
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.worker_events import WorkerEvents
 from uncork_workers.wire.schema import ServiceDescription
-
-log = logging.getLogger("uncork.gateway")
 
 _TAKEN_OVER = "workers with another version of the service have taken over"
 
@@ -63,14 +60,14 @@ class RemoteWorkers:
             self._events.serve(successor)
         except ValueError as error:
             # Unlike a launched worker's, it is no reason to exit: other workers may come.
-            log.error("a remote worker has a service that cannot be served: %s", error)
+            self._events.log.error("a remote worker has a service that cannot be served: %s", error)
             self._unusable.append(successor)
             return
         if old is not None:
             # Without a ready worker, the old service has failed or is starting, and may be the newer one.
             if was_ready and old not in self._superseded:
                 self._superseded.append(old)
-            log.info("the workers with another version of the service take over")
+            self._events.log.info("the workers with another version of the service take over")
 
 
 def choose_successor(

@@ -1,15 +1,13 @@
 """How many workers the traffic needs, from what the dispatcher has learned."""
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from uncork_dispatcher import ApiDemand, ApiSample, ApiStats, Autoscaler, Decision
 from uncork_dispatcher.capacity.autoscaler import LOOK_S
-
-log = logging.getLogger("uncork.gateway")
+from uncork_gateway.service_log import ServiceLog
 
 _COUNT_EVERY_S = 1.0
 
@@ -38,6 +36,7 @@ class Scaling:
         workers: returns how many there are.
         resize: starts or stops workers until there are so many; None if something else does.
         least, most: bounds of their number.
+        log: names the service where there are several.
         clock: monotonic seconds.
 
     Attributes:
@@ -53,8 +52,10 @@ class Scaling:
         resize: Callable[[int], Awaitable[None]] | None,
         least: int,
         most: int,
+        log: ServiceLog | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._log = ServiceLog("") if log is None else log
         self.decision: Decision | None = None
         self.least, self.most = least, most
         self._autoscaler = Autoscaler(least, most)
@@ -100,7 +101,7 @@ class Scaling:
         self.decision = self._autoscaler.look(demands, running=ready, starting=starting, now=now)
         if self._resize is not None and self.decision.target != target:
             more = self.decision.target > target
-            log.info(
+            self._log.info(
                 "%s workers, from %d to %d: the traffic needs %d",
                 *("starting" if more else "stopping", target, self.decision.target, self.decision.wanted),
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
@@ -28,11 +27,10 @@ from uncork_gateway.pages.status.formatting import SERVICE
 from uncork_gateway.remote_workers import RemoteWorkers
 from uncork_gateway.requests.batch_frames import from_frame, to_frame
 from uncork_gateway.scaling import Scaling, Workers
+from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.service_view import ServiceView
 from uncork_gateway.worker_events import SupervisorActions, WorkerEvents
 from uncork_workers.wire.schema import ServiceDescription
-
-log = logging.getLogger("uncork.gateway")
 
 
 class Change(NamedTuple):
@@ -91,7 +89,12 @@ class ServedService:
             self.batching, catalogue, name=name, unready=lambda: front_end.unready_of(self.batching)
         )
         self.events = WorkerEvents(
-            self.batching, self._apis, supervisor, settings, readiness_changed=front_end.readiness_changed
+            self.batching,
+            self._apis,
+            supervisor,
+            settings,
+            readiness_changed=front_end.readiness_changed,
+            log=ServiceLog(name or ""),
         )
         self._pool = WorkerPool(self.events, reserved=settings.workers)
         self._remote = RemoteWorkers(self._pool, self._apis, self.events)
@@ -150,6 +153,7 @@ class ServedService:
             resize=resize,
             least=least,
             most=most,
+            log=self.events.log,
         )
         self.view.current_scaling = scaling
         wanted = Gauge("uncork_workers_wanted", "Workers that the traffic needs.", registry=None)
@@ -272,7 +276,7 @@ class ServedService:
         """Drop the worker, which has run a batch past its timeout."""
         index = self._pool.abandon(batch)
         if index is not None:
-            log.error("dropped worker %d: its batch exceeded the timeout", index)
+            self.events.log.error("dropped worker %d: its batch exceeded the timeout", index)
 
     # What startup and reload show
 

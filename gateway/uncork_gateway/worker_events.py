@@ -1,7 +1,6 @@
 """Events of worker processes, as the worker pool and the supervisor report them."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -9,10 +8,9 @@ from uncork_gateway.apis import Apis, GatewaySettings, Prepared
 from uncork_gateway.backends.worker_failures import WorkerFailures
 from uncork_gateway.batching import Batching
 from uncork_gateway.requests.batch_frames import result_of_row
+from uncork_gateway.service_log import ServiceLog
 from uncork_workers.wire.messages import Failed, Hello, Ready
 from uncork_workers.wire.schema import ServiceDescription
-
-log = logging.getLogger("uncork.gateway")
 
 # A worker whose successor has taken over exits at once unless it hangs.
 _LEAVING_S = 10.0
@@ -47,6 +45,7 @@ class WorkerEvents:
     """Turns events of workers into changes of the dispatcher, the APIs and the log.
 
     Attributes:
+        log: names the service where there are several.
         settings: with which workers are served that connect from now on.
         described: the service, with the overrides, once the first worker has described it;
             :class:`ServiceUnusable` if it cannot be served.
@@ -67,8 +66,10 @@ class WorkerEvents:
         settings: GatewaySettings,
         *,
         readiness_changed: Callable[[], object],
+        log: ServiceLog,
     ) -> None:
         self.settings = settings
+        self.log = log
         self._ready = batching.ready
         self._readiness_changed = readiness_changed
         self._dispatcher = batching.dispatcher
@@ -101,9 +102,9 @@ class WorkerEvents:
         self._dispatcher.worker_expected(index, delay_s=retry_s, failures=failures)
         unsaid = self.failures.exited(index, how, failures=failures, retry_s=retry_s)
         if unsaid is not None:
-            log.warning("%s", unsaid)
+            self.log.warning("%s", unsaid)
         if failures == _CRASH_LOOP:
-            log.error(
+            self.log.error(
                 "worker %d has exited %d times in a row before finishing a batch. The server keeps "
                 "restarting it; fix the service, or stop the server",
                 *(index, failures),
@@ -156,7 +157,7 @@ class WorkerEvents:
         self._readiness_changed()
         self.failures.ready(hello.index)
         if hello.launch is None:
-            log.info("worker %d on %s is ready", hello.index, hello.host)
+            self.log.info("worker %d on %s is ready", hello.index, hello.host)
         self._dispatcher.worker_ready(worker, launch=hello.index, host=hello.host)
 
     def worker_profiled(self, worker: int, ready: Ready) -> None:
@@ -176,7 +177,7 @@ class WorkerEvents:
             self._dispatcher.worker_expected(hello.index)
             self._supervisor.connection_lost(hello.launch)
         else:
-            log.warning("worker %d on %s has disconnected", hello.index, hello.host)
+            self.log.warning("worker %d on %s has disconnected", hello.index, hello.host)
 
     def worker_leaves(self, worker: int) -> None:
         self._dispatcher.worker_retired(worker)
@@ -210,9 +211,9 @@ class WorkerEvents:
             self._logged_traceback = failed.traceback
             # The message is part of ServiceUnusable, which the caller prints.
             what = f"{who} {failed.index} failed in load" if is_unusable else reason
-            log.error("%s\n%s", what, failed.traceback)
+            self.log.error("%s\n%s", what, failed.traceback)
         elif not is_unusable:
-            log.error("%s", reason)
+            self.log.error("%s", reason)
         if is_unusable:
             self.unusable(failed.message)
 
@@ -221,4 +222,4 @@ class WorkerEvents:
         if not self.described.done():
             self.described.set_exception(ServiceUnusable(message))
         elif self.described.exception() is None:
-            log.error("a worker started with a service that cannot be served: %s", message)
+            self.log.error("a worker started with a service that cannot be served: %s", message)

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from uncork_gateway.service_log import ServiceLog
 from uncork_workers.wire.messages import Failed, Hello, Ready
 from uncork_workers.wire.schema import ServiceDescription
 
@@ -10,7 +11,12 @@ class PoolListener(Protocol):
     """Notified of events of workers.
 
     ``worker`` is the number of a connection and of its successors after a takeover; it is never reused.
+
+    Attributes:
+        log: names the service of the workers, where there are several.
     """
+
+    log: ServiceLog
 
     def worker_imported(self, files: list[str]) -> None:
         """A worker has imported its service from these files of the user."""

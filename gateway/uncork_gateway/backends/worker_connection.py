@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, cast
 
@@ -32,8 +31,6 @@ from uncork_workers.wire.messages import (
     Reply,
     WarmUp,
 )
-
-log = logging.getLogger("uncork.gateway")
 
 # Below this size, copying the bodies of a batch is cheaper than writing them separately.
 _SMALL_BYTES = 64 * 1024
@@ -146,7 +143,7 @@ class WorkerConnection(asyncio.Protocol):
         if self._transport is None or not self.is_ready or self._running is not None:
             self._is_pinged = False
         elif self._is_pinged:
-            log.error("dropping worker %s: it is idle and did not answer a ping", self.index)
+            self._listener.log.error("dropping worker %s: it is idle and did not answer a ping", self.index)
             self.drop()
         else:
             self._is_pinged = True
@@ -204,7 +201,7 @@ class WorkerConnection(asyncio.Protocol):
             for frame in self._decoder.feed(data):
                 self._received(frame)
         except FrameError as error:
-            log.error("dropping worker %s: it sent an invalid message: %s", self.index, error)
+            self._listener.log.error("dropping worker %s: it sent an invalid message: %s", self.index, error)
             self.drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -237,7 +234,7 @@ class WorkerConnection(asyncio.Protocol):
             raise FrameError("Hello arrived twice")
         objection = "" if self.identity is None else self.identity.objection(hello)
         if objection:
-            log.error("dropping worker %s: %s", self.index, objection)
+            self._listener.log.error("dropping worker %s: %s", self.index, objection)
             self.close(f"the gateway refuses this worker: {objection}", is_final=True)
             return
         self.hello = hello
@@ -273,7 +270,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def _wants_to_leave(self) -> None:
         if self.hello is not None:
-            log.info("worker %d on %s is leaving", self.hello.index, self.hello.host)
+            self._listener.log.info("worker %d on %s is leaving", self.hello.index, self.hello.host)
         self._leaves(self)
 
     def _leave_if_idle(self) -> None:

@@ -12,6 +12,7 @@ from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.worker_connection import OnPiece
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.backends.worker_replies import Executed
+from uncork_gateway.service_log import ServiceLog
 from uncork_workers.wire.messages import Batch, Failed, Hello, Ready
 from uncork_workers.wire.schema import ServiceDescription
 
@@ -22,6 +23,8 @@ News = tuple[str, object]
 
 class Listener:
     """Records notifications."""
+
+    log = ServiceLog("")
 
     def __init__(self) -> None:
         self.news: asyncio.Queue[News] = asyncio.Queue()

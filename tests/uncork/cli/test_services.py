@@ -108,8 +108,8 @@ def test_targets_can_stand_in_a_variable_and_at_the_top_of_the_file(file: Path) 
         ),
         (
             ("a b=b.py:B",),
-            "a b=b.py:B: the name of a service must begin with a letter, followed by letters, digits, - or "
-            "_, and may end in @ and the number of a version; got 'a b'; give the service another name, as in "
+            "a b=b.py:B: the name of a service must begin with a letter, followed by letters, digits, - or _"
+            ", and may end in @ and the number of a version; got 'a b'; give the service another name, as in "
             "NAME=b.py:B",
         ),
         (

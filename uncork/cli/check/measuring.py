@@ -20,6 +20,7 @@ from uncork_dispatcher.plural import plural
 from uncork_gateway.backends.worker_connection import OnPiece
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.backends.worker_replies import Executed
+from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.service_paths import in_force, paths_of
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.memory import resident_bytes
@@ -185,6 +186,8 @@ class _Runner:
 
 class _Watch:
     """Follows the worker; implements the listener of the pool."""
+
+    log = ServiceLog("")
 
     def __init__(self, tell: Tell) -> None:
         loop = asyncio.get_running_loop()
