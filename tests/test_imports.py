@@ -76,6 +76,7 @@ LAYERS = {
         "traffic",
         "servers",
         "generator",
+        "openapi",
         "targets",
         "reports",
         "measurement",

@@ -6,16 +6,19 @@ import sys
 import urllib.parse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import httpx
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
+from uncork_loadtests.openapi import described_path, routes_in
 from uncork_loadtests.servers import HOST, BenchError, Server, free_port, serve
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.traffic.random_rows import Numbers, numbers_in
 
 _SECONDS = 5.0
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +36,17 @@ class Api:
     name: str
     route: str
     goal_ms: float | None
+    service: str = ""
+    """The name of its service."""
     streams: bool = False
     """Whether it streams its answers; then it does not batch, and its goal does not apply."""
     counts: str = "rows"
     """Unit of its estimate and limits: rows or cost."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the gateway that lead to it."""
+        return self.route, f"/{self.service}/{self.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +55,7 @@ class _Status:
 
 
 class NoSuchApi(Exception):
-    """The service has no such API at the path; the message lists the service's APIs."""
+    """There is no API at the path, or not only one; the message lists the routes."""
 
 
 @contextlib.contextmanager
@@ -73,7 +83,7 @@ def api_at(path: str | None, *, of: Sequence[Api], batches: bool = False) -> Api
     Raises:
         NoSuchApi: if there is none.
     """
-    at_path = [one for one in of if path in (None, one.route)]
+    at_path = [one for one in of if path is None or path in one.paths]
     if not at_path:
         raise NoSuchApi(f"no API at {path}; the service has {', '.join(one.route for one in of)}")
     found = next((one for one in at_path if not (batches and one.streams)), None)
@@ -98,6 +108,29 @@ def aimed_at(api: Api, plan: Plan, server: Server) -> Plan:
     return fitted(replace(plan, url=server.url(api.route), goal_s=goal_s))
 
 
+def aimed_at_url(plan: Plan) -> Plan:
+    """Return the plan for its URL; if that has no path, for the only API of the server there.
+
+    Raises:
+        NoSuchApi: if the server has several.
+    """
+    parts = urllib.parse.urlsplit(plan.url)
+    if parts.path not in ("", "/"):
+        return fitted(plan)
+    routes = routes_in(_document(plan) or {})
+    # Other servers may answer at the root, or have no document.
+    if not routes or "/" in routes:
+        return fitted(plan)
+    first = parts._replace(path=routes[0]).geturl()
+    if len(routes) > 1:
+        named = ", ".join(routes[:_MOST_NAMED])
+        more = f" and {len(routes) - _MOST_NAMED} more" if len(routes) > _MOST_NAMED else ""
+        raise NoSuchApi(
+            f"{plan.url} does not name an API; append a route, as in {first}; the server has {named}{more}"
+        )
+    return fitted(replace(plan, url=first))
+
+
 def fitted(plan: Plan) -> Plan:
     """Return the plan with bodies made of its random rows, if it has any.
 
@@ -112,6 +145,15 @@ def fitted(plan: Plan) -> Plan:
 
 
 def _numbers_for(plan: Plan) -> Numbers | None:
+    document = _document(plan)
+    if document is None:
+        return None
+    path = urllib.parse.urlsplit(plan.url).path
+    return numbers_in(document, path=described_path(document, path))
+
+
+def _document(plan: Plan) -> dict[str, Any] | None:
+    """Return the OpenAPI document of the plan's server, if it has one."""
     parts = urllib.parse.urlsplit(plan.url)
     url = f"{parts.scheme}://{parts.netloc}/openapi.json"
     try:
@@ -119,13 +161,13 @@ def _numbers_for(plan: Plan) -> Numbers | None:
         document = msgspec.json.decode(reply.content)
     except (httpx.HTTPError, httpx.InvalidURL, msgspec.DecodeError, UnicodeDecodeError):
         return None  # the document is optional, and the run itself reports an unreachable server
-    return numbers_in(document, path=parts.path) if isinstance(document, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def estimate(server: Server, *, api: Api) -> Estimate | None:
     """Return the gateway's current estimate; None if it has none."""
     try:
-        return read_estimate(_page(server, "/metrics").decode(), name=api.name)
+        return read_estimate(_page(server, "/metrics").decode(), api=api)
     except BenchError:
         return None
 
@@ -147,13 +189,14 @@ def _get(
     return httpx.get(url, headers=list(headers), verify=tls, timeout=_SECONDS, trust_env=False)
 
 
-def read_estimate(metrics: str, *, name: str) -> Estimate | None:
+def read_estimate(metrics: str, *, api: Api) -> Estimate | None:
     """Return the estimate of an API from metrics in Prometheus' text format."""
+    its = {"api": api.name, "service": api.service}
     found = {
         sample.name: sample.value
         for family in text_string_to_metric_families(metrics)
         for sample in family.samples
-        if sample.labels.get("api") == name
+        if its.items() <= sample.labels.items()
     }
     intercept_s = found.get("uncork_estimate_intercept_seconds")
     slope_s = found.get("uncork_estimate_slope_seconds")

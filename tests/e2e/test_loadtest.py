@@ -90,6 +90,44 @@ def test_a_configured_admin_port_is_not_used(monkeypatch: pytest.MonkeyPatch) ->
     assert found["estimate"]["intercept_ms"] > 0
 
 
+def test_a_gateway_with_several_services(tmp_path: Path) -> None:
+    """Each API is found at the path with its service, too; without a path, the error lists the routes."""
+    file = tmp_path / "uncork.toml"
+    file.write_text(f"[services.strict]\ntarget = '{STRICT}'\n[services.probe]\ntarget = '{PROBE}'")
+    with serving("--config", str(file)) as server:
+        found = figures(
+            run_uncork(
+                "loadtest",
+                f"{server.base}/strict/throw",
+                "--rate",
+                "100",
+                "--shape",
+                "2",
+                *BRIEF,
+                "--json",
+                "-",
+            )
+        )
+        assert found["summary"]["statuses"] == {"200": found["summary"]["requests"]}
+        several = run_uncork("loadtest", server.base, "--rate", "100", "--shape", "2", *BRIEF)
+        assert several.returncode == 2
+        says = (
+            f"{server.base} does not name an API; append a route, as in {server.base}/throw; the server has "
+        )
+        assert f"{says}/throw, /pixel, /add, " in several.stderr
+
+
+def test_one_of_several_services_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The configuration may have others, with APIs of the same names."""
+    file = tmp_path / "uncork.toml"
+    file.write_text(f"own_routes = false\n[services.other]\ntarget = '{PROBE}'")
+    monkeypatch.setenv("UNCORK_CONFIG", str(file))
+    done = run_uncork("loadtest", PROBE, "--rate", "200", "--shape", "2", *BRIEF, "--json", "-")
+    found = figures(done)
+    assert found["plan"]["url"].endswith("/probe/add")
+    assert found["estimate"]["intercept_ms"] > 0
+
+
 def test_a_service_that_only_streams(tmp_path: Path) -> None:
     """It has no goal and no estimate; its answers have a first chunk and an end."""
     page = tmp_path / "page.html"

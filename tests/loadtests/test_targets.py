@@ -8,23 +8,25 @@ from dataclasses import replace
 import pytest
 
 from tests.loadtests.pages_server import serving_pages, status
-from uncork_loadtests.servers import BenchError
-from uncork_loadtests.targets import Api, NoSuchApi, api_at, apis, fitted
+from uncork_loadtests.servers import BenchError, Server
+from uncork_loadtests.targets import Api, NoSuchApi, aimed_at_url, api_at, apis, fitted
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.traffic.random_rows import Numbers, RandomRows
 
-PREDICT = Api(name="predict", route="/v2/predict", goal_ms=50.0)
+PREDICT = Api(name="predict", route="/v2/predict", goal_ms=50.0, service="digits")
 RANDOM = RandomRows(shape=(2,))
 ROWS = Payload(random=RANDOM)
 BODY = Payload(bodies=(b"1",))
-TELL = Api(name="tell", route="/tell", goal_ms=300.0, streams=True)
+TELL = Api(name="tell", route="/tell", goal_ms=300.0, service="digits", streams=True)
 
 
 def test_apis_are_those_of_the_status_page() -> None:
-    shown = [
+    shown: list[dict[str, object]] = [
         {"name": "predict", "route": "/v2/predict", "goal_ms": 50, "counts": "rows", "streams": False},
         {"name": "tell", "route": "/tell", "goal_ms": 300, "counts": "rows", "streams": True},
     ]
+    for one in shown:
+        one["service"] = "digits"
     with serving_pages({"/status": status(*shown)}) as server:
         assert apis(server) == [PREDICT, TELL]
 
@@ -71,8 +73,82 @@ def test_numbers_that_the_user_chose_stay() -> None:
 def test_without_a_path_the_first_api_is_meant() -> None:
     assert api_at(None, of=[TELL, PREDICT]) is TELL
     assert api_at("/v2/predict", of=[TELL, PREDICT]) is PREDICT
-    with pytest.raises(NoSuchApi, match="no API at /predict; the service has /tell, /v2/predict"):
-        api_at("/predict", of=[TELL, PREDICT])
+    assert api_at("/digits/predict", of=[TELL, PREDICT]) is PREDICT
+    for path in ("/predict", "/wine/predict"):
+        with pytest.raises(NoSuchApi, match=f"no API at {path}; the service has /tell, /v2/predict"):
+            api_at(path, of=[TELL, PREDICT])
+
+
+def document(**routes: str) -> bytes:
+    """An OpenAPI document with operations of these ids, each with integers for its body."""
+    content = {"application/json": {"schema": {"type": "array", "items": {"type": "integer"}}}}
+    body = {"requestBody": {"content": content}}
+    models: dict[str, object] = {
+        "/v2/models/{model}/infer": {"post": {}},
+        "/v1/models/a:predict": {"post": {}},
+        "/docs": {"get": {}},
+    }
+    own = {route: {"post": {"operationId": name, **body}} for name, route in routes.items()}
+    return json.dumps({"paths": {**own, **models}}).encode()
+
+
+def plan_of(server: Server, path: str) -> Plan:
+    return Plan(url=server.url(path), payload=ROWS, rate=1.0)
+
+
+@pytest.mark.parametrize("path", ["", "/", "?x=1"])
+def test_a_server_with_one_api_needs_no_path(path: str) -> None:
+    with serving_pages({"/openapi.json": document(predict="/predict")}) as server:
+        aimed = aimed_at_url(plan_of(server, path))
+
+    assert aimed.url == server.url(f"/predict{path.strip('/')}")
+    assert aimed.payload.random is not None
+    assert aimed.payload.random.numbers == Numbers(low=0, high=9, integers=True)
+
+
+def test_a_server_with_several_apis_needs_one() -> None:
+    """The message lists them; of very many, some."""
+    with serving_pages({"/openapi.json": document(one="/one", two="/two")}) as server:
+        with pytest.raises(NoSuchApi) as caught:
+            aimed_at_url(plan_of(server, ""))
+        assert aimed_at_url(plan_of(server, "/three")).url == server.url("/three")
+    assert str(caught.value) == (
+        f"{server.url('')} does not name an API; append a route, as in {server.url('/one')}; the server has "
+        "/one, /two"
+    )
+    with (
+        serving_pages({"/openapi.json": document(**{f"n{n}": f"/{n}" for n in range(12)})}) as server,
+        pytest.raises(
+            NoSuchApi, match=r"; the server has /0, /1, /2, /3, /4, /5, /6, /7, /8, /9 and 2 more$"
+        ),
+    ):
+        aimed_at_url(plan_of(server, "/"))
+
+
+@pytest.mark.parametrize(
+    "pages", [{}, {"/openapi.json": b"[]"}, {"/openapi.json": document(root="/", two="/two")}]
+)
+def test_other_servers_may_answer_at_their_root(pages: dict[str, bytes]) -> None:
+    with serving_pages(pages) as server:
+        assert aimed_at_url(plan_of(server, "/")).url == server.url("/")
+
+
+@pytest.mark.parametrize(
+    ("routes", "path", "is_known"),
+    [
+        ({"digits.predict": "/predict", "wine.predict": "/taste"}, "/wine/predict", True),
+        ({"digits.predict": "/predict"}, "/wine/predict", False),
+        ({"predict": "/own"}, "/digits/predict", True),
+        ({"predict": "/own"}, "/digits", False),
+    ],
+)
+def test_random_rows_fit_an_api_at_the_path_with_its_service(
+    routes: dict[str, str], path: str, is_known: bool
+) -> None:
+    with serving_pages({"/openapi.json": document(**routes)}) as server:
+        random = aimed_at_url(plan_of(server, path)).payload.random
+    assert random is not None
+    assert random.numbers == (Numbers(low=0, high=9, integers=True) if is_known else Numbers())
 
 
 def test_what_batches_is_looked_for_among_those_that_do() -> None:

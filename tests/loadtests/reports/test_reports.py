@@ -14,7 +14,7 @@ from uncork_loadtests.generator.samples import LOST, SAMPLE, Samples
 from uncork_loadtests.reports.page import write_html
 from uncork_loadtests.reports.picture import write_png
 from uncork_loadtests.reports.plot_data import percentile_ticks, plot_data
-from uncork_loadtests.targets import Estimate, read_estimate
+from uncork_loadtests.targets import Api, Estimate, read_estimate
 from uncork_loadtests.traffic.plan import Payload, Plan
 
 PLAN = Plan(url="http://h:1/x", payload=Payload(bodies=(b"1",)), rate=100.0, seconds=6.0, goal_s=0.02)
@@ -133,17 +133,24 @@ def test_a_void_run_says_so_on_its_page(tmp_path: Path) -> None:
 
 METRICS = """
 # TYPE uncork_estimate_intercept_seconds gauge
-uncork_estimate_intercept_seconds{api="one"} 0.01
-uncork_estimate_intercept_seconds{api="two"} 0.02
+uncork_estimate_intercept_seconds{api="one",service="a"} 0.01
+uncork_estimate_intercept_seconds{api="two",service="a"} 0.02
+uncork_estimate_intercept_seconds{api="two",service="b"} 0.03
 # TYPE uncork_estimate_slope_seconds gauge
-uncork_estimate_slope_seconds{api="one"} 0.0001
-uncork_estimate_slope_seconds{api="two"} 0.0002
+uncork_estimate_slope_seconds{api="one",service="a"} 0.0001
+uncork_estimate_slope_seconds{api="two",service="a"} 0.0002
+uncork_estimate_slope_seconds{api="two",service="b"} 0.0003
 """
 
 
 def test_the_estimate_is_that_of_the_api() -> None:
-    two = read_estimate(METRICS, name="two")
-    assert two is not None
-    assert (two.intercept_ms, two.slope_ms) == pytest.approx((20, 0.2))
-    assert read_estimate(METRICS, name="three") is None
-    assert read_estimate("", name="two") is None
+    """Of its service, where several have one of that name."""
+    two = Api(name="two", route="/two", goal_ms=None, service="a")
+    found = read_estimate(METRICS, api=two)
+    assert found is not None
+    assert (found.intercept_ms, found.slope_ms) == pytest.approx((20, 0.2))
+    other = read_estimate(METRICS, api=replace(two, service="b"))
+    assert other is not None
+    assert (other.intercept_ms, other.slope_ms) == pytest.approx((30, 0.3))
+    assert read_estimate(METRICS, api=replace(two, name="three")) is None
+    assert read_estimate("", api=two) is None

@@ -13,7 +13,7 @@ from uncork.cli.configurable import CONFIGURABLE
 from uncork.cli.serve.server_options import ServerOptions
 from uncork.config.environment import read_environment, variable_of
 from uncork.config.file import read_file
-from uncork.config.names import settings_of
+from uncork.config.names import OF_SERVICES, settings_of
 from uncork.config.option_fields import kind_of, option_parameters, parameter_info
 from uncork.server.listeners import ListenerOptions
 from uncork_workers.wire.overrides import ARGUMENTS
@@ -85,7 +85,13 @@ def test_its_files_can_be_read(number: int, tmp_path: Path) -> None:
 
     for command in commands:
         found = read_file(file, command, CONFIGURABLE)
-        assert found.settings or found.overrides
+        assert found.settings or found.overrides or found.services
+
+
+def test_the_settings_that_a_service_can_have_are_listed() -> None:
+    [section] = re.findall(r"^## Several services\n(.*?)^## ", PAGE, re.MULTILINE | re.DOTALL)
+    cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted(OF_SERVICES)
 
 
 def test_its_variables_can_be_read() -> None:

@@ -20,7 +20,7 @@ from uncork_dispatcher.plural import plural
 from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.reports.page import write_html
 from uncork_loadtests.reports.picture import write_png
-from uncork_loadtests.targets import Estimate, aimed_at, api_at, apis, estimate, fitted, our_service
+from uncork_loadtests.targets import Estimate, aimed_at, aimed_at_url, api_at, apis, estimate, our_service
 from uncork_loadtests.traffic.plan import Plan
 
 
@@ -49,7 +49,7 @@ def _running(options: LoadtestOptions, plan: Plan) -> Iterator[tuple[Plan, Calla
     A service is started, and stopped at the end of the block.
     """
     if is_url(options.target):
-        yield fitted(plan), lambda: None
+        yield aimed_at_url(plan), lambda: None
         return
     with contextlib.ExitStack() as stack:
         with telling() as tell:

@@ -31,7 +31,7 @@ class LoadtestOptions(LoadOptions):
     target: str = argument(
         ...,
         "URL to load, http(s)://host:port/path, or a service to run for the duration of the test, as "
-        "MODULE:SERVICE or FILE.py:SERVICE.",
+        "MODULE:SERVICE or FILE.py:SERVICE. A gateway with a single API needs no path.",
         metavar="TARGET",
     )
     seconds: float | None = option(

@@ -64,7 +64,9 @@ class TrafficOptions:
     )
     processes: int = option(1, "Load generator processes; at high rates, each needs a core.", min=1)
     path: str | None = option(
-        None, "Path of the service to post to.", show_default="the route of its first API"
+        None,
+        "Path to post to: the route of an API of the service, or /SERVICE/API.",
+        show_default="the route of its first API",
     )
     json: str | None = json_option()
     given: frozenset[str] = frozenset()
