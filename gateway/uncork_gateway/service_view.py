@@ -27,7 +27,7 @@ class ServiceView:
         startup_s: returns how long a worker usually takes from its launch until it is ready.
 
     Attributes:
-        current_scaling: computes how many workers the traffic needs; None until it is there.
+        current_scaling: computes how many workers the traffic needs; None if nothing does so yet.
     """
 
     not_ready = "no worker is ready"

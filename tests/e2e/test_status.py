@@ -176,7 +176,7 @@ def test_figures_agree_with_metrics(server: Server) -> None:
     for name in ("slow", "capped", "broken"):
         told = of(document, name)
         mine = [(one.name, one.labels, one.value) for one in samples if one.labels.get("api") == name]
-        values = {metric: value for metric, labels, value in mine if labels.keys() == {"api"}}
+        values = {metric: value for metric, labels, value in mine if labels.keys() == {"api", "service"}}
         for metric, label, key in (
             ("requests", "status", "requests"),
             ("requests", "protocol", "protocols"),
