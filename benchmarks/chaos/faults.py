@@ -87,6 +87,11 @@ FRAMES = Fault(
 )
 OVERLOAD = Fault(name="overload", says="4 times the rate for 5 s", every_s=40, others=frozenset({503}))
 RELOAD = Fault(name="reload", says="new workers take over (SIGHUP, uncork reload)", every_s=15)
+SERVICES = Fault(
+    name="services",
+    says="another service is added, replaced, scaled, changed and removed; one file in between is invalid",
+    every_s=30,
+)
 HOST = Fault(
     name="host", says="SIGKILL of all workers of a host", every_s=15, others=frozenset({503}), fatal=1
 )
@@ -103,11 +108,11 @@ FAULTS = {
     fault.name: fault
     for fault in (
         *(KILL, STOP, POISON, KILLER, LEAVE, SLOW, MALFORMED, OVERSIZED, CANCEL, TIMEOUT, SHUT, FRAMES),
-        *(OVERLOAD, RELOAD, HOST, PARTITION, DRAIN),
+        *(OVERLOAD, RELOAD, SERVICES, HOST, PARTITION, DRAIN),
     )
 }
 """All faults, by name."""
-OF_LOCAL_WORKERS = frozenset({"stop", "reload"})
+OF_LOCAL_WORKERS = frozenset({"stop", "reload", "services"})
 """Faults whose cure is the gateway's supervisor."""
 OF_HOSTS = frozenset({"host", "partition"})
 """Faults that need workers on hosts."""

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import psutil
@@ -12,7 +13,7 @@ from benchmarks.chaos.waiting import comes_true
 from uncork_loadtests.servers import BenchError, Server
 
 _EVERY_S = 0.25
-_READY = re.compile(rb'^uncork_workers\{state="(?:idle|busy)"\} ([0-9.]+)$', re.MULTILINE)
+_READY = re.compile(rb'^uncork_workers\{service="chaos",state="(?:idle|busy)"\} ([0-9.]+)$', re.MULTILINE)
 _GONE = (psutil.NoSuchProcess, psutil.ZombieProcess)
 BUG = re.compile(r"internal error \[|never retrieved|Exception in callback|Fatal error|never awaited")
 """Log lines that indicate a bug."""
@@ -30,14 +31,23 @@ class Possessions(NamedTuple):
 
 
 class Gateway:
-    """A running gateway, polled while :meth:`watch` runs; ``grpc_port`` is 0 if it has none."""
+    """A running gateway, polled while :meth:`watch` runs.
 
-    def __init__(self, server: Server, *, workers: int, grpc_port: int = 0) -> None:
+    Args:
+        workers: of the service under test.
+        grpc_port: 0 if it has none.
+        config: its configuration file, if it has one.
+    """
+
+    def __init__(
+        self, server: Server, *, workers: int, grpc_port: int = 0, config: Path | None = None
+    ) -> None:
         self.server = server
         self.port = server.port
         self.grpc_port = grpc_port
         self.pid = server.pid
         self.size = workers
+        self.config = config
         self._process = psutil.Process(server.pid)
         self._seen_s = 0.0
         self._ready = 0

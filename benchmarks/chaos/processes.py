@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 import time
 from random import Random
 
 from benchmarks.chaos.faults import HOST, KILL, KILLER, OVERLOAD, PARTITION, RELOAD, STOP
 from benchmarks.chaos.hosts import RemoteGateway
 from benchmarks.chaos.ledger import Window
+from benchmarks.chaos.reloads import reload_by_command
 from benchmarks.chaos.stage import Stage
 
 _HEALED_S = 30.0
@@ -23,7 +23,6 @@ _AFTER_S = 2.0
 _CUT_OFF_S = (3.0, 15.0)
 # A cut that ends before it was noticed shows up to this much later.
 _UNNOTICED_S = 12.0
-_RELOAD_S = 30.0
 
 
 async def kill(stage: Stage, random: Random) -> None:
@@ -108,31 +107,9 @@ async def reload(stage: Stage, random: Random) -> None:
         os.kill(stage.gateway.pid, signal.SIGHUP)
         await asyncio.sleep(_AFTER_S)
     else:
-        await _reload_by_command(stage)
+        # 1: the old workers stay, because a new one was killed before it was ready.
+        await reload_by_command(stage, RELOAD, codes={0, 1})
     window.close(time.monotonic())
-
-
-async def _reload_by_command(stage: Stage) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "uncork", "reload", "--port", str(stage.gateway.port)),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        async with asyncio.timeout(_RELOAD_S):
-            said, _ = await process.communicate()
-    except TimeoutError:
-        stage.ledger.complain(RELOAD.name, f"uncork reload did not end within {_RELOAD_S:g} s")
-        return
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-    # 1: the old workers stay, because a new one was killed before it was ready.
-    if process.returncode not in (0, 1):
-        stage.ledger.complain(
-            RELOAD.name, f"uncork reload ended with {process.returncode}: {said.decode()[-300:]}"
-        )
 
 
 async def _ready_workers(stage: Stage) -> list[int]:

@@ -21,6 +21,7 @@ from rich.console import Console
 from benchmarks.chaos.faults import FAULTS, SETTLE_S, Fault, parse_faults, plan_strikes, possible_faults
 from benchmarks.chaos.gateway import Gateway
 from benchmarks.chaos.hosts import RemoteGateway, hosts_on_this_machine
+from benchmarks.chaos.other_service import configuration
 from benchmarks.chaos.report import Settings, findings, legend, page, sheet
 from benchmarks.chaos.stage import MAX_BODY_BYTES
 from benchmarks.chaos.trial import DRAIN_TIMEOUT_S, Trial
@@ -107,15 +108,20 @@ def _gateway(settings: Settings) -> Iterator[Gateway]:
     """Run a gateway, with its workers on this machine or on hosts, until the block ends."""
     port = free_port()
     if not settings.hosts:
-        local = ["--workers", str(settings.workers)]
-        with serve("uncork", command=_command(settings, local, grpc_port=port)) as server:
-            yield Gateway(server, workers=settings.workers, grpc_port=port)
+        with tempfile.TemporaryDirectory() as folder:
+            config = Path(folder) / "uncork.toml"
+            config.write_text(configuration(str(_SERVICE), workers=settings.workers))
+            command = _command(settings, ["--config", str(config)], grpc_port=port)
+            with serve("uncork", command=command) as server:
+                yield Gateway(server, workers=settings.workers, grpc_port=port, config=config)
         return
     names = [f"host{number}" for number in range(1, settings.hosts + 1)]
     with (
         tempfile.TemporaryDirectory() as folder,
         hosts_on_this_machine(names, target=_SERVICE, workers=settings.workers, folder=Path(folder)) as hosts,
-        serve("uncork", command=_command(settings, hosts.gateway_arguments, grpc_port=port)) as server,
+        serve(
+            "uncork", command=_command(settings, [str(_SERVICE), *hosts.gateway_arguments], grpc_port=port)
+        ) as server,
     ):
         yield RemoteGateway(server, hosts, grpc_port=port)
 
@@ -126,7 +132,7 @@ def row_ms(settings: Settings) -> float:
     return max(0.0, settings.workers * 1000 / rows_per_s - _FIXED_MS / _MAX_BATCH_ROWS)
 
 
-def _command(settings: Settings, workers: Sequence[str], *, grpc_port: int) -> list[str]:
+def _command(settings: Settings, served: Sequence[str], *, grpc_port: int) -> list[str]:
     options = {
         "--grpc-port": grpc_port,
         "--mb-max-batch-size": _MAX_BATCH_ROWS,
@@ -134,7 +140,7 @@ def _command(settings: Settings, workers: Sequence[str], *, grpc_port: int) -> l
         "--max-queue-rows": max(200, round(settings.rate / 2)),
         "--drain-timeout": DRAIN_TIMEOUT_S,
     }
-    return [*uncork_serve(_SERVICE, options), *workers]
+    return [*uncork_serve(None, options), *served]
 
 
 if __name__ == "__main__":

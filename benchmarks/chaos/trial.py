@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.chaos import client_faults, processes
+from benchmarks.chaos import client_faults, other_service, processes
 from benchmarks.chaos.faults import DRAIN, Strike
 from benchmarks.chaos.gateway import Gateway, Possessions
 from benchmarks.chaos.grpc import call_faults
@@ -29,6 +29,7 @@ INJECTORS: Mapping[str, Injector] = {
     "killer": processes.killer,
     "overload": processes.overload,
     "reload": processes.reload,
+    "services": other_service.come_and_go,
     "host": processes.host,
     "partition": processes.partition,
     "poison": client_faults.poison,

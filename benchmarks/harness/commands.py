@@ -12,8 +12,10 @@ def environment(variables: Mapping[str, object]) -> list[str]:
     return ["env", *(f"{name}={value}" for name, value in variables.items())]
 
 
-def uncork_serve(target: object, options: Mapping[str, object] | None = None) -> list[str]:
-    return [sys.executable, "-m", "uncork", "serve", str(target), "--host", HOST, *words(options or {})]
+def uncork_serve(target: object | None, options: Mapping[str, object] | None = None) -> list[str]:
+    """Serve a target; without one, the options name a configuration file that has some."""
+    targets = [] if target is None else [str(target)]
+    return [sys.executable, "-m", "uncork", "serve", *targets, "--host", HOST, *words(options or {})]
 
 
 def bare_asgi(app: str) -> list[str]:

@@ -51,9 +51,9 @@ PAGE = ResultPage(
 _METHOD = (
     "All services return their input, and have one worker each; requests of 1 kB go to one of them. "
     "*Gateway* is the processor time of the gateway's process per request; *idle* is its processor time "
-    "while nobody asks, and *memory* its resident memory. Ratios are medians of the rounds, with their 95 % intervals. In "
-    "the last table, two services have two workers each; every second, all workers of the one that is not "
-    "asked are ended by SIGKILL."
+    "while nobody asks, and *memory* its resident memory. Ratios are medians of the rounds, with their 95 % "
+    "intervals. In the last table, two services have two workers each; every second, all workers of the one "
+    "that is not asked are ended by SIGKILL."
 )
 
 
@@ -94,15 +94,8 @@ def gateway(name: str, text_: str) -> Iterator[Server]:
         file = Path(folder) / "uncork.toml"
         file.write_text(text_)
         options = {"--config": file, "--mb-max-latency": 60_000}
-        with serve(name, command=uncork_serve_all(options)) as server:
+        with serve(name, command=uncork_serve(None, options)) as server:
             yield server
-
-
-def uncork_serve_all(options: Mapping[str, object]) -> list[str]:
-    """Return the command that serves what its configuration names."""
-    command = uncork_serve("", options)
-    command.remove("")
-    return command
 
 
 def _target(server: Server, path: str, clients: int, seconds: float) -> Target:
