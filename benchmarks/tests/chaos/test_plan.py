@@ -13,6 +13,7 @@ from benchmarks.chaos.faults import (
     PARTITION,
     POISON,
     RELOAD,
+    SERVICES,
     SETTLE_S,
     STOP,
     parse_faults,
@@ -56,7 +57,7 @@ def test_every_fault_that_returns_can_be_injected() -> None:
 def test_faults_are_chosen_by_name() -> None:
     assert parse_faults("poison, kill,kill") == (KILL, POISON)
     assert set(choose(None)) == set(ALL) - {HOST, PARTITION}
-    assert set(choose(None, on_hosts=True)) == set(ALL) - {RELOAD, STOP}
+    assert set(choose(None, on_hosts=True)) == set(ALL) - {RELOAD, SERVICES, STOP}
     with pytest.raises(typer.BadParameter, match="unknown fault 'fire'; known: kill, stop"):
         choose("kill,fire")
     with pytest.raises(typer.BadParameter, match="unknown fault 'stop'"):
