@@ -21,6 +21,7 @@ from tests.e2e.browser import browser, needs_chromium
 from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually, proxying, serving
 from tests.e2e.test_home import run_curl
 from tests.e2e.test_protocols import MODELS, ROWS
+from tests.e2e.test_services import write
 
 __all__ = ["browser"]
 
@@ -425,3 +426,29 @@ def test_behind_api_keys_the_page_says_where_to_look(browser: Browser, tmp_path:
             "This gateway requires an API key, which a browser cannot send. Start it with --admin-port, and "
             "open the dashboard on that port. Trying again."
         )
+
+
+def test_several_services_are_chosen_from_a_list(browser: Browser, tmp_path: Path) -> None:
+    """With their states; one whose workers are not ready says why."""
+    broken = "raise OSError('no weights')"
+    targets = [
+        write(tmp_path, "Digits"),
+        f"other={write(tmp_path, 'Wine')}",
+        f"broken={write(tmp_path, 'Late', setup=broken)}",
+    ]
+    with serving(*targets, "--no-own-routes", wait=False) as server:
+        server.wait_for_address()
+        eventually(lambda: HTTP.get(f"{server.base}/readyz/other").status_code == 200)
+        ask(server, 30, "/digits/predict", 1)
+        ask(server, 20, "/other/predict", 1)
+        with looking(browser, server, api="other/predict") as page:
+            services = field(page, "services").locator("section")
+            expect(services).to_have_count(3)
+            expect(services.nth(1)).to_contain_text("other")
+            expect(services.nth(2)).to_contain_text("no weights")
+            assert rows(page, "answers")["answered"] == 20
+            services.nth(0).get_by_role("link", name="predict").click()
+            expect(page.locator("[aria-current]")).to_have_count(1)
+            expect(field(page, "answers").locator("li[data-key=answered] span")).to_have_text("30")
+            assert page.url.endswith("#digits/predict")
+            expect(field(page, "workers").locator("tr.group")).to_have_count(3)

@@ -4,6 +4,7 @@ import { Charts } from "./charts.js";
 import { Fields } from "./dom.js";
 import { GatewayView } from "./gateway.js";
 import { History } from "./history.js";
+import { chosen } from "./services.js";
 import { settings } from "./settings.js";
 import { ApiView } from "./view.js";
 
@@ -98,26 +99,17 @@ function pause() {
 
 // The page
 
-/** The name of an API in the address; empty if there is none. */
-function chosen() {
-  try {
-    return decodeURIComponent(location.hash.slice(1));
-  } catch {
-    return "";
-  }
-}
-
 function show() {
   const { status } = history;
   if (!status) return;
-  const name = chosen();
-  const api = status.apis.find((each) => each.name === name) ?? status.apis[0];
+  const id = chosen();
+  const api = status.apis.find((each) => each.id === id) ?? status.apis[0];
   gateway.show(status, api);
-  const past = api && history.api(api.name);
+  const past = api && history.api(api.id);
   const isBusy = Boolean(api && (Object.keys(api.requests).length || api.queued_requests || api.failure || past.hasTraffic));
   fields.api.hidden = !isBusy;
   if (!isBusy) {
-    gateway.idle(status, api, history.commands[api?.name]);
+    gateway.idle(status, api, history.commands[api?.id]);
     return;
   }
   gateway.busy();

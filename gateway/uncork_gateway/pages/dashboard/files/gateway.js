@@ -3,19 +3,22 @@
 import { build, keep, put } from "./dom.js";
 import { counted, duration, number } from "./format.js";
 import { LONGEST_S } from "./history.js";
-import { CALM, STATES, WORKERS } from "./words.js";
+import { ServicesView, summary, workersOf } from "./services.js";
+import { STATES, WORKERS } from "./words.js";
 
 // Stands for the address of the gateway in commands.
 const ORIGIN = "http://GATEWAY";
 
 export class GatewayView {
   #fields;
+  #services;
   #ticking = 0;
   #base;
   #hasClients;
 
   constructor(fields) {
     this.#fields = fields;
+    this.#services = new ServicesView(fields);
     const apart = document.documentElement.dataset.origin;
     this.#hasClients = !apart;
     this.#base = apart || new URL(".", location.href).href.replace(/\/$/, "");
@@ -61,47 +64,22 @@ export class GatewayView {
     document.title = `${status.state === "ready" ? "" : `${state}: `}${status.server ?? "Uncork"} · Uncork`;
     this.#fields.text("server", status.server ?? "Uncork");
     this.#fields.tone("state", state, tone);
-    this.#fields.text("sentence", status.sentence);
+    this.#fields.text("sentence", summary(status));
     this.#fields.text("about", `Uncork ${status.version}, up for ${duration(status.uptime_s)}. Figures are of the last ${number(status.window_s)} s unless they say otherwise.`);
-    this.#choice(status.apis, shown);
+    this.#services.show(status, shown);
     this.#workers(status);
   }
 
-  #choice(apis, shown) {
-    this.#fields.apis.hidden = apis.length < 2;
-    keep(this.#fields.apis, apis.length < 2 ? [] : apis, "a", (link, { name, state, rate_rows, advice }) => {
-      build(link, "b", "small");
-      link.href = `#${encodeURIComponent(name)}`;
-      if (name === shown.name) link.setAttribute("aria-current", "true");
-      else link.removeAttribute("aria-current");
-      const isAdvised = state !== "ok" || advice.some(({ code }) => !CALM.has(code));
-      link.dataset.tone = state === "failing" ? "bad" : isAdvised ? "warn" : "";
-      link.title = state === "ok" ? "" : state;
-      put(link.firstChild, name);
-      put(link.lastChild, rate_rows === null ? "" : ` ${number(rate_rows)} rows/s`);
-    });
-  }
-
-  #workers({ workers, restarts, scaling }) {
+  #workers(status) {
+    const { workers, services } = status;
     this.#fields.workersCard.hidden = !workers.length;
     const foreign = workers.some(({ url }) => url);
-    const busy = workers.filter(({ state }) => state === "busy").length;
     this.#fields.text("workersTitle", foreign ? "Calls to servers" : "Workers");
     this.#fields.text("whereHead", foreign ? "Server" : "Process");
-    const restarted = restarts ? `, ${counted(restarts, "restart")} since the start` : "";
-    this.#fields.text("workersText", `${busy} of ${workers.length} busy${restarted}.${scaling ? ` ${scaling.sentence}` : ""}`);
-    keep(this.#fields.workers, workers, "tr", (row, { index, state, doing, pid, host, url }) => {
-      build(row, "th", "td", "td", "td");
-      const [number_, pill, does, where] = row.children;
-      number_.scope = "row";
-      build(pill, "span");
-      put(number_, String(index));
-      put(pill.firstChild, state);
-      pill.firstChild.className = "pill";
-      pill.firstChild.dataset.tone = WORKERS[state] ?? "muted";
-      put(does, doing);
-      put(where, url ?? (pid === null ? "" : host === null ? String(pid) : `${pid} on ${host}`));
-    });
+    const isOne = services.length < 2;
+    this.#fields.text("workersText", isOne && services.length ? activity(services[0], workers) : "");
+    const rows = isOne ? workers : services.flatMap((service) => withHeading(service, workersOf(service, status)));
+    keep(this.#fields.workers, rows, "tr", showRow);
   }
 
   // Without a request
@@ -110,11 +88,14 @@ export class GatewayView {
   idle(status, api, command) {
     this.#fields.empty.hidden = false;
     if (api) {
-      this.#fields.text("emptyTitle", status.uptime_s < LONGEST_S ? `No request to ${api.name} yet` : `No request to ${api.name} in the last 15 minutes`);
+      this.#fields.text("emptyTitle", status.uptime_s < LONGEST_S ? `No request to ${api.id} yet` : `No request to ${api.id} in the last 15 minutes`);
       this.#fields.text("emptyText", `Figures and charts appear with the first request. Send one:`);
     } else if (status.server === "proxy") {
       this.#fields.text("emptyTitle", "No request yet");
       this.#fields.text("emptyText", "Send to this proxy what you send to the model server. A model appears here once the server has answered a request for it with 2xx:");
+    } else if (!status.services.length) {
+      this.#fields.text("emptyTitle", "No service");
+      this.#fields.text("emptyText", "Services appear here once a reload adds one, or a client loads one.");
     } else {
       this.#fields.text("emptyTitle", "No API yet");
       this.#fields.text("emptyText", "APIs appear here once a worker has described its service.");
@@ -128,4 +109,47 @@ export class GatewayView {
   busy() {
     this.#fields.empty.hidden = true;
   }
+}
+
+/** How many workers of a service are busy, and why there are as many. */
+function activity({ restarts, scaling }, workers) {
+  const busy = workers.filter(({ state }) => state === "busy").length;
+  const restarted = restarts ? `, ${counted(restarts, "restart")} since the start` : "";
+  return `${busy} of ${workers.length} busy${restarted}.${scaling ? ` ${scaling.sentence}` : ""}`;
+}
+
+function withHeading(service, workers) {
+  return workers.length ? [{ heading: service.name, text: activity(service, workers) }, ...workers] : [];
+}
+
+function showRow(row, { heading, text, ...worker }) {
+  const isHeading = heading !== undefined;
+  // Rows are reused, and workers come and go.
+  if (row.classList.contains("group") !== isHeading) row.replaceChildren();
+  row.classList.toggle("group", isHeading);
+  if (isHeading) showHeading(row, heading, text);
+  else showWorker(row, worker);
+}
+
+function showHeading(row, heading, text) {
+  build(row, "th");
+  const cell = row.firstChild;
+  cell.colSpan = 4;
+  cell.scope = "rowgroup";
+  build(cell, "b", "span");
+  put(cell.firstChild, heading);
+  put(cell.lastChild, text);
+}
+
+function showWorker(row, { index, state, doing, pid, host, url }) {
+  build(row, "th", "td", "td", "td");
+  const [place, pill, does, where] = row.children;
+  place.scope = "row";
+  build(pill, "span");
+  put(place, String(index));
+  put(pill.firstChild, state);
+  pill.firstChild.className = "pill";
+  pill.firstChild.dataset.tone = WORKERS[state] ?? "muted";
+  put(does, doing);
+  put(where, url ?? (pid === null ? "" : host === null ? String(pid) : `${pid} on ${host}`));
 }

@@ -21,8 +21,8 @@ export class History {
     this.status = status;
     this.commands = commands;
     const before = this.#apis;
-    this.#apis = new Map(status.apis.map(({ name }) => [name, before.get(name) ?? new ApiHistory()]));
-    for (const [name, columns] of Object.entries(history)) this.#apis.get(name)?.add(columns, status.time);
+    this.#apis = new Map(status.apis.map(({ id }) => [id, before.get(id) ?? new ApiHistory()]));
+    for (const [id, columns] of Object.entries(history)) this.#apis.get(id)?.add(columns, status.time);
     for (const batch of batches) {
       if (batch.number > this.#number) this.#apis.get(batch.api)?.batches.push(batch);
     }
@@ -30,8 +30,8 @@ export class History {
     for (const api of this.#apis.values()) api.forget(status.time);
   }
 
-  api(name) {
-    return this.#apis.get(name);
+  api(id) {
+    return this.#apis.get(id);
   }
 
   #clear() {

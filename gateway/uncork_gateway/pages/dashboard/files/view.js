@@ -2,6 +2,7 @@
 
 import { build, keep, put } from "./dom.js";
 import { bytes, count, counted, duration, ms, msExact, msText, number, percent, sum } from "./format.js";
+import { serviceOf, workersOf } from "./services.js";
 import { CALM, GRAVE, RELEASES, SHEDS, verdict } from "./words.js";
 
 const CLIENT_GONE = "499";
@@ -16,13 +17,14 @@ export class ApiView {
   }
 
   show(api, status) {
+    const service = serviceOf(api, status);
     this.#heading(api);
-    this.#hero(api, status);
+    this.#hero(api, service);
     this.#fields.text("says", api.sentence);
     this.#fields.waitsLine.hidden = !api.queued_requests;
     this.#fields.text("waits", api.waits_for);
     this.#advice(api.advice);
-    this.#tiles(api, status);
+    this.#tiles(api, service, workersOf(service, status));
     this.#shares(api.shares);
     this.#fields.text("whySize", api.why_this_size);
     this.#releases(api.releases);
@@ -32,7 +34,7 @@ export class ApiView {
   }
 
   #heading(api) {
-    this.#fields.text("name", api.name);
+    this.#fields.text("name", api.id);
     const unit = api.counts === "cost" ? "unit of cost" : "row";
     const cap = Number.isFinite(api.max_batch_rows) ? `at most ${counted(api.max_batch_rows, unit)} per batch` : "no batch cap";
     const chips = [api.route, api.goal_ms === null ? "no goal" : `goal ${msExact(api.goal_ms)}`, cap, `policy ${api.policy}`];
@@ -50,8 +52,8 @@ export class ApiView {
 
   // Figures
 
-  #hero(api, status) {
-    const [[state, tone], [limit, limitTone]] = verdict(api, status);
+  #hero(api, service) {
+    const [[state, tone], [limit, limitTone]] = verdict(api, service);
     this.#tile("apiState", [state, ""], limit, limitTone);
     this.#fields.apiState.dataset.tone = tone;
 
@@ -76,7 +78,7 @@ export class ApiView {
     this.#meter("saturationMeter", load, loadTone);
   }
 
-  #tiles(api, status) {
+  #tiles(api, { utilization }, workers) {
     const succeeded = api.answered - sum(api.errors) - api.refused;
     const rate = api.rate_rows === null ? null : [number(succeeded / api.window_s), "requests/s"];
     this.#tile("answered", rate, `${counted(succeeded, "request")} in ${number(api.window_s)} s`);
@@ -87,9 +89,8 @@ export class ApiView {
     const [[reason] = []] = Object.entries(api.sheds).sort(([, one], [, other]) => other - one);
     this.#tile("refused", [count(api.refused), ""], api.refused ? SHEDS[reason] ?? "no room for their bodies" : "no refused request", api.refused ? "warn" : "muted");
 
-    const busy = status.workers.filter(({ state }) => state === "busy").length;
-    const utilization = status.utilization;
-    this.#tile("utilization", utilization === null ? null : [percent(utilization), ""], `${busy} of ${status.workers.length} busy now`);
+    const busy = workers.filter(({ state }) => state === "busy").length;
+    this.#tile("utilization", utilization === null ? null : [percent(utilization), ""], `${busy} of ${workers.length} busy now`);
 
     this.#tile("queued", [count(api.queued_rows), "rows"], api.queued_requests ? `${counted(api.queued_requests, "request")}, ${bytes(api.queued_bytes)}` : "empty");
 

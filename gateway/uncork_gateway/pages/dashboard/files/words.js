@@ -19,7 +19,7 @@ export const SHEDS = {
   draining: "the gateway was shutting down",
 };
 
-/** Label and tone of a state, of the gateway or of an API. */
+/** Label and tone of a state, of the gateway, a service or an API. */
 export const STATES = {
   ok: ["OK", "good"],
   ready: ["ready", "good"],
@@ -39,9 +39,9 @@ const LIMITS = {
   cap: ["limited by the batch cap", "warn"],
 };
 
-/** The state of an API within that of the gateway, and what limits it: [state, tone], [limit, tone]. */
-export function verdict(api, gateway) {
-  if (["starting", "not_ready", "draining"].includes(gateway.state)) return [STATES[gateway.state], ["", "muted"]];
+/** The state of an API within that of its service, and what limits it: [state, tone], [limit, tone]. */
+export function verdict(api, service) {
+  if (["starting", "not_ready", "draining"].includes(service.state)) return [STATES[service.state], ["", "muted"]];
   if (!Object.keys(api.requests).length) return [["idle", "muted"], ["no request in the last 30 s", "muted"]];
   if (api.too_few_requests && api.limited_by === "nothing") return [STATES[api.state], ["too few requests to say more", "muted"]];
   return [STATES[api.state], LIMITS[api.limited_by]];
