@@ -55,18 +55,9 @@ LAYERS = {
     ],
     "uncork_gateway": [
         *("version", "headers", "errors", "auth", "service_log", "telemetry", "interfaces", "versions"),
-        *("protocols", "codecs", "dialects", "connection", "backends", "requests", "service_paths"),
-        *("settings", "scaling", "readiness", "repository", "pages", "batching", "grpc", "front_end"),
-        *(
-            "catalogue",
-            "apis",
-            "worker_events",
-            "remote_workers",
-            "service_view",
-            "served_service",
-            "gateway",
-            "proxy",
-        ),
+        *("protocols", "codecs", "dialects", "connection", "backends", "requests"),
+        *("settings", "readiness", "repository", "pages", "batching", "grpc", "front_end"),
+        *("services", "gateway", "proxy"),
     ],
     "uncork": ["adapters", "outputs", "config", "server", "testing", "cli", "__main__"],
     "uncork_loadtests": [

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from uncork_gateway.apis import GatewaySettings
-from uncork_gateway.catalogue import Catalogue
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.pages.service import ServicePages
 from uncork_gateway.repository import NoRepository, Repository, RepositoryAccess
-from uncork_gateway.served_service import ServedService
+from uncork_gateway.services.apis import GatewaySettings
+from uncork_gateway.services.catalogue import Catalogue
+from uncork_gateway.services.served_service import ServedService
+from uncork_gateway.services.worker_events import SupervisorActions
 from uncork_gateway.settings import ServerSettings
-from uncork_gateway.worker_events import SupervisorActions
 
 
 class Gateway:

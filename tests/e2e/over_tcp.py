@@ -26,7 +26,7 @@ def _patch() -> None:
         return over_tcp(f"127.0.0.1:{listener.getsockname()[1]}", port.launch_secret)
 
     placement: Any = import_module("uncork.cli.serve.placement")
-    services: Any = import_module("uncork_gateway.served_service")
+    services: Any = import_module("uncork_gateway.services.served_service")
     placement.over_unix, services.ServedService.listen = dialing, listen_on_tcp
 
 

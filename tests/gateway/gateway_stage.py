@@ -13,7 +13,7 @@ import uvicorn
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.running import turns
 from uncork_gateway import Gateway, GatewaySettings
-from uncork_gateway.worker_events import SupervisorActions
+from uncork_gateway.services.worker_events import SupervisorActions
 from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.overrides import for_all_apis
 from uncork_workers.wire.schema import ServiceDescription

@@ -16,7 +16,7 @@ import uvicorn
 
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.worker_events import ServiceUnusable, SupervisorActions
+from uncork_gateway.services.worker_events import ServiceUnusable, SupervisorActions
 from uncork_workers.definition.hints import adding_hints
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.batches.execution import Executor

@@ -14,7 +14,7 @@ from tests.gateway.gateway_stage import gateway
 from tests.gateway.grpc.call_stage import INFER, PREDICT, CallStage, calls, numbers, raw, trailer, values
 from tests.gateway.grpc.fake_stream import FakeConnection
 from tests.gateway.running import turns
-from tests.gateway.test_service_streams import streaming_api
+from tests.gateway.services.test_service_streams import streaming_api
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.errors import BodyTooLarge
 from uncork_gateway.grpc.statuses import Code

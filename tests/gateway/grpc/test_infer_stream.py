@@ -10,7 +10,7 @@ import pytest
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.grpc.call_stage import STREAM_INFER, StreamResponse, calls, numbers, raw, values
 from tests.gateway.running import turns
-from tests.gateway.test_service_streams import HEAD, streaming_api
+from tests.gateway.services.test_service_streams import HEAD, streaming_api
 from uncork_gateway.errors import BodyTooLarge
 from uncork_gateway.grpc.statuses import Code
 from uncork_workers.wire.messages import AnswerHead, Cancel, Piece

@@ -21,7 +21,7 @@ from uncork.cli.terminal import INTERRUPTED, show, telling, write_files
 from uncork.cli.usage import refusals, require_writable
 from uncork.config.errors import WrongUsage
 from uncork.server.private_folders import own_folder
-from uncork_gateway.service_paths import check_paths
+from uncork_gateway.services.paths import check_paths
 from uncork_workers.wire.schema import DefinitionError
 
 

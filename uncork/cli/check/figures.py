@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from uncork_gateway.service_paths import NO_PATHS, DescribedPaths
+from uncork_gateway.services.paths import NO_PATHS, DescribedPaths
 from uncork_loadtests.tuning.batch_times import Line, SizeTime
 from uncork_workers.wire.schema import ApiSettings
 

@@ -21,7 +21,7 @@ from uncork_gateway.backends.worker_connection import OnPiece
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.service_log import ServiceLog
-from uncork_gateway.service_paths import in_force, paths_of
+from uncork_gateway.services.paths import in_force, paths_of
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.memory import resident_bytes
 from uncork_workers.process.warmup import Example

@@ -12,7 +12,7 @@ from uncork.cli.serve.server_options import ServerOptions
 from uncork.config.errors import WrongUsage
 from uncork.config.names import settings_of
 from uncork.config.values import plain_value, unset_text, value_text, without_secrets
-from uncork_gateway.service_paths import Paths, check_paths, in_force, paths_of
+from uncork_gateway.services.paths import Paths, check_paths, in_force, paths_of
 from uncork_workers.definition.inspect_service import inspect_service
 from uncork_workers.definition.loading import TargetError
 from uncork_workers.wire.overrides import ARGUMENTS, FIXED_IN_STREAMS, Override

@@ -19,8 +19,8 @@ from uncork.cli.configurable import takes_options
 from uncork.cli.serve import banner
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.requirements import require_resources
-from uncork.cli.serve.running_service import Place, RunningService
-from uncork.cli.serve.running_settings import RunningSettings, check_options, files_of
+from uncork.cli.serve.running.service import Place, RunningService
+from uncork.cli.serve.running.settings import RunningSettings, check_options, files_of
 from uncork.cli.serve.services import errors_of, services_of
 from uncork.cli.serve.startup_progress import StartupProgress
 from uncork.cli.serve.worker_port import check_worker_port
@@ -35,7 +35,7 @@ from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.auth import ApiKeys
-from uncork_gateway.worker_events import ServiceUnusable
+from uncork_gateway.services.worker_events import ServiceUnusable
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import Traces

@@ -13,7 +13,7 @@ from tests.gateway.fake_worker import json_api, service
 from tests.gateway.grpc.fake_stream import FakeStream
 from tests.gateway.grpc.services.services_stage import ServicesStage, services
 from tests.gateway.running import turns
-from tests.gateway.test_replacement import replacing
+from tests.gateway.services.test_replacement import replacing
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.grpc.interfaces import Call
 from uncork_gateway.grpc.statuses import Code

@@ -9,8 +9,8 @@ import pytest
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import turns
-from tests.gateway.test_service_replies import estimate
-from uncork_gateway.worker_events import ServiceUnusable
+from tests.gateway.services.test_service_replies import estimate
+from uncork_gateway.services.worker_events import ServiceUnusable
 from uncork_workers.wire.messages import Hello
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
 

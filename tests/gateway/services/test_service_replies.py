@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import turns
-from uncork_gateway.worker_events import ServiceUnusable
+from uncork_gateway.services.worker_events import ServiceUnusable
 from uncork_workers.wire.messages import Failed, Hello, Ready
 from uncork_workers.wire.schema import ApiDescription, ApiSettings
 

@@ -18,9 +18,9 @@ from uncork.server.listeners import Listeners
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.backends.worker_listener import WorkerPort
-from uncork_gateway.scaling import Scaling
-from uncork_gateway.served_service import ServedService
-from uncork_gateway.worker_events import SupervisorActions
+from uncork_gateway.services.scaling import Scaling
+from uncork_gateway.services.served_service import ServedService
+from uncork_gateway.services.worker_events import SupervisorActions
 from uncork_workers.supervision.launcher import Launcher
 from uncork_workers.supervision.recycling import Recycler
 from uncork_workers.supervision.standbys import ReplacementFailed

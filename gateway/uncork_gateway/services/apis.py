@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from uncork_dispatcher import ApiRules
 from uncork_gateway.batching import Batching
-from uncork_gateway.catalogue import Catalogue, Offer
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.pages.models.metadata import ModelSource, dialects_of, models_of
@@ -16,7 +15,8 @@ from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.api_target import ApiTarget
 from uncork_gateway.requests.stream_route import StreamRoute
-from uncork_gateway.service_paths import in_force, paths_by_name
+from uncork_gateway.services.catalogue import Catalogue, Offer
+from uncork_gateway.services.paths import in_force, paths_by_name
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.versions import Candidate, ServiceName
 from uncork_workers.wire.overrides import Override

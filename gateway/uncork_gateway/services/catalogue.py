@@ -14,7 +14,7 @@ from uncork_gateway.pages.models.metadata import Model, ModelVersions
 from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.api_target import ApiTarget
 from uncork_gateway.requests.shadow import Shadow, ShadowTally
-from uncork_gateway.service_paths import check_paths
+from uncork_gateway.services.paths import check_paths
 from uncork_gateway.versions import Candidate, Option, ServiceName, VersionedRoute
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 

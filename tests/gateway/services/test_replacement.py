@@ -15,7 +15,7 @@ from tests.gateway.proxy_stage import Caller, Front
 from tests.gateway.running import turns
 from tests.gateway.stage import detail, reason
 from uncork_gateway import Gateway, GatewaySettings
-from uncork_gateway.worker_events import SupervisorActions
+from uncork_gateway.services.worker_events import SupervisorActions
 from uncork_workers.wire.messages import Failed, Hello, Ready
 from uncork_workers.wire.overrides import for_all_apis
 from uncork_workers.wire.schema import ApiSettings, ServiceDescription
@@ -257,7 +257,7 @@ async def test_an_old_worker_that_does_not_go_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a thread of the user's never ends."""
-    monkeypatch.setattr("uncork_gateway.worker_events._LEAVING_S", 0)
+    monkeypatch.setattr("uncork_gateway.services.worker_events._LEAVING_S", 0)
 
     async with replacing(tmp_path) as on:
         await on.worker()

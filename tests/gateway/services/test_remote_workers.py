@@ -19,8 +19,8 @@ from tests.gateway.worker_peer import TOKEN, Peer, application, dial
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.backends.worker_connection import WorkerConnection
 from uncork_gateway.backends.worker_listener import WorkerPort
-from uncork_gateway.remote_workers import choose_successor
-from uncork_gateway.worker_events import SupervisorActions
+from uncork_gateway.services.remote_workers import choose_successor
+from uncork_gateway.services.worker_events import SupervisorActions
 from uncork_workers.wire.messages import Failed, Goodbye, Hello, Leaving, Ready
 from uncork_workers.wire.schema import ApiSettings, ServiceDescription
 

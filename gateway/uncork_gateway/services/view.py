@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from uncork_gateway.apis import Apis
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.backends.worker_connection import WorkerState
 from uncork_gateway.backends.worker_pool import WorkerPool
@@ -14,8 +13,9 @@ from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.failures import Failures
 from uncork_gateway.pages.status.scaling import describe_scaling
 from uncork_gateway.pages.status.service_status import ServedApi
-from uncork_gateway.scaling import Scaling
-from uncork_gateway.worker_events import WorkerEvents
+from uncork_gateway.services.apis import Apis
+from uncork_gateway.services.scaling import Scaling
+from uncork_gateway.services.worker_events import WorkerEvents
 
 
 class ServiceView:

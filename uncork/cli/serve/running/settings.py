@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.placement import check_placement
-from uncork.cli.serve.revision import Revision
-from uncork.cli.serve.running_service import Place, RunningService
+from uncork.cli.serve.running.revision import Revision
+from uncork.cli.serve.running.service import Place, RunningService
 from uncork.cli.serve.services import errors_of, services_of
 from uncork.config.errors import WrongUsage
 from uncork.server.listeners import keys_in

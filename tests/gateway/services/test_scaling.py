@@ -8,7 +8,7 @@ import pytest
 from tests.gateway.gateway_stage import gateway
 from tests.gateway.pages.status.staged import stats
 from uncork_dispatcher import ApiSample, ApiStats, Decision, Estimate, ScalingReason
-from uncork_gateway.scaling import Scaling, Workers
+from uncork_gateway.services.scaling import Scaling, Workers
 
 # A row takes 50 ms and shares nothing with others, so 100 rows/s need more than five workers.
 BY_ROWS = Estimate(intercept_s=0.001, slope_s=0.05, spread=0.0, earned_rows=64)

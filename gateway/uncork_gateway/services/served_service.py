@@ -11,25 +11,25 @@ from typing import NamedTuple
 from prometheus_client import Counter, Gauge
 
 from uncork_dispatcher import BatchResult, Job, OnBatchEnd, WorkerLost
-from uncork_gateway.apis import Apis, GatewaySettings, Prepared
 from uncork_gateway.backends.worker_failures import WorkerStartup
 from uncork_gateway.backends.worker_listener import WorkerListener, WorkerPort
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.batching import Batching
-from uncork_gateway.catalogue import Catalogue
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.pages.status.failures import Failures
 from uncork_gateway.pages.status.formatting import SERVICE
-from uncork_gateway.remote_workers import RemoteWorkers
 from uncork_gateway.requests.batch_frames import from_frame, to_frame
-from uncork_gateway.scaling import Scaling, Workers
 from uncork_gateway.service_log import ServiceLog
-from uncork_gateway.service_view import ServiceView
-from uncork_gateway.worker_events import SupervisorActions, WorkerEvents
+from uncork_gateway.services.apis import Apis, GatewaySettings, Prepared
+from uncork_gateway.services.catalogue import Catalogue
+from uncork_gateway.services.remote_workers import RemoteWorkers
+from uncork_gateway.services.scaling import Scaling, Workers
+from uncork_gateway.services.view import ServiceView
+from uncork_gateway.services.worker_events import SupervisorActions, WorkerEvents
 from uncork_workers.wire.schema import ServiceDescription
 
 

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from uncork_gateway.apis import Apis, GatewaySettings, Prepared
 from uncork_gateway.backends.worker_failures import WorkerFailures
 from uncork_gateway.batching import Batching
 from uncork_gateway.requests.batch_frames import result_of_row
 from uncork_gateway.service_log import ServiceLog
+from uncork_gateway.services.apis import Apis, GatewaySettings, Prepared
 from uncork_workers.wire.messages import Failed, Hello, Ready
 from uncork_workers.wire.schema import ServiceDescription
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uncork_gateway.apis import Apis
 from uncork_gateway.backends.worker_connection import WorkerConnection
 from uncork_gateway.backends.worker_pool import WorkerPool
-from uncork_gateway.worker_events import WorkerEvents
+from uncork_gateway.services.apis import Apis
+from uncork_gateway.services.worker_events import WorkerEvents
 from uncork_workers.wire.schema import ServiceDescription
 
 _TAKEN_OVER = "workers with another version of the service have taken over"

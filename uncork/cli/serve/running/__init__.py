@@ -1,0 +1,1 @@
+"""A running server: its services, and what a reload changes of them."""
