@@ -13,6 +13,7 @@ import uvicorn
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.running import turns
 from uncork_gateway import Gateway, GatewaySettings
+from uncork_gateway.services.served_service import ServedService
 from uncork_gateway.services.worker_events import SupervisorActions
 from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.overrides import for_all_apis
@@ -22,18 +23,33 @@ from uncork_workers.wire.schema import ServiceDescription
 class GatewayStage:
     """A gateway with one service, its workers and clients, and the processes that it had killed."""
 
-    def __init__(self, folder: Path, settings: GatewaySettings) -> None:
+    def __init__(self, folder: Path, settings: GatewaySettings, *, name: str | None = None) -> None:
+        self._folder = folder
         self.socket_path = str(folder / "s")
         self._http_path = str(folder / "h")
         self.killed: list[int] = []
         self.gateway = Gateway(settings)
-        actions = SupervisorActions(kill=self.killed.append, restarts=lambda: 4)
-        self.service = self.gateway.add(settings, actions)
+        self.service = self._add(settings, name)
         # Without TLS it need not read the system's certificates, which takes 20 ms.
         transport = httpx.AsyncHTTPTransport(uds=self._http_path, verify=False)
         self.http = httpx.AsyncClient(transport=transport, base_url="http://gateway")
         self._workers: list[FakeWorker] = []
         self._asking: list[asyncio.Task[httpx.Response]] = []
+
+    def _add(self, settings: GatewaySettings, name: str | None) -> ServedService:
+        actions = SupervisorActions(kill=self.killed.append, restarts=lambda: 4)
+        return self.gateway.add(settings, actions, name=name)
+
+    async def add(self, name: str, **settings: Any) -> ServedService:
+        """Serve another service; its workers have a socket of their own."""
+        service = self._add(GatewaySettings(**settings), name)
+        await service.listen(self._socket_of(service))
+        return service
+
+    def _socket_of(self, service: ServedService) -> str:
+        return (
+            self.socket_path if service is self.service else str(self._folder / service.batching.prefix[:-1])
+        )
 
     async def listen(self) -> None:
         """Accept connections of workers and clients."""
@@ -52,11 +68,14 @@ class GatewayStage:
         self._workers.append(worker)
         return worker
 
-    async def worker(self, *, index: int = 0, serves: ServiceDescription | None = None) -> FakeWorker:
-        """Connect a worker that accepts batches."""
-        worker = await FakeWorker.ready(self.socket_path, index=index, serves=serves)
+    async def worker(
+        self, *, index: int = 0, serves: ServiceDescription | None = None, of: ServedService | None = None
+    ) -> FakeWorker:
+        """Connect a worker that accepts batches, by default of the first service."""
+        of = of or self.service
+        worker = await FakeWorker.ready(self._socket_of(of), index=index, serves=serves)
         self._workers.append(worker)
-        await self.gateway.front_end.ready.wait()
+        await of.batching.ready.wait()
         await turns()
         return worker
 
@@ -91,10 +110,14 @@ class GatewayStage:
 
 @contextlib.asynccontextmanager
 async def gateway(
-    folder: Path, *, overrides: Mapping[str, Any] = MappingProxyType({}), **settings: Any
+    folder: Path,
+    *,
+    name: str | None = None,
+    overrides: Mapping[str, Any] = MappingProxyType({}),
+    **settings: Any,
 ) -> AsyncIterator[GatewayStage]:
-    """A gateway on a socket in a folder; ``overrides`` apply to all APIs."""
-    made = GatewayStage(folder, GatewaySettings(overrides=for_all_apis(overrides), **settings))
+    """A gateway on a socket in a folder, with a service; ``overrides`` apply to all its APIs."""
+    made = GatewayStage(folder, GatewaySettings(overrides=for_all_apis(overrides), **settings), name=name)
     await made.listen()
     try:
         yield made

@@ -1,0 +1,291 @@
+"""Several services in one gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.fake_worker import FakeWorker, json_api, service
+from tests.gateway.gateway_stage import GatewayStage, gateway, problem
+from tests.gateway.grpc.call_stage import CallStage, InferRequest
+from tests.gateway.running import turns
+from uncork_gateway.grpc.statuses import Code
+from uncork_gateway.services.served_service import ServedService
+from uncork_workers.wire.overrides import Override
+from uncork_workers.wire.schema import ApiDescription
+
+
+class Two:
+    """A gateway with the services ``a`` and ``b``, which both have an API ``echo``.
+
+    ``b`` has only the routes with its name.
+    """
+
+    def __init__(self, on: GatewayStage, b: ServedService) -> None:
+        self.on = on
+        self.a, self.b = on.service, b
+
+    async def workers(self) -> tuple[FakeWorker, FakeWorker]:
+        """Connect a worker of each."""
+        return await self.on.worker(), await self.on.worker(of=self.b)
+
+
+async def two(on: GatewayStage, **of_b: object) -> Two:
+    """Add ``b`` to a gateway with ``a``."""
+    return Two(on, await on.add("b", **{"own_routes": False, **of_b}))
+
+
+async def statuses(on: GatewayStage, *paths: str) -> list[int]:
+    return [(await on.http.get(path)).status_code for path in paths]
+
+
+def sample(on: GatewayStage, name: str, **labels: str) -> float | None:
+    """Return a figure from the metrics."""
+    return on.gateway.front_end.exposition.registry.get_sample_value(name, labels)
+
+
+async def test_each_has_its_own_workers(tmp_path: Path) -> None:
+    """Also for APIs of one name."""
+    async with gateway(tmp_path, name="a") as on:
+        both = await two(on)
+        of_a, of_b = await both.workers()
+        for path, worker in (("/echo", of_a), ("/a/echo", of_a), ("/b/echo", of_b)):
+            _, reply = await on.echo(worker, path, path)
+            assert (reply.status_code, reply.json()) == (200, path)
+        for model, worker in (("a", of_a), ("b", of_b), ("b.echo", of_b)):
+            asking = on.post(f"/v1/models/{model}:predict", {"instances": [1]})
+            batch, _ = await worker.batch()
+            worker.answer(batch, [b"[2]"])
+            assert (await asking).status_code == 200
+
+
+async def test_a_queue_holds_only_its_own_service_up(tmp_path: Path) -> None:
+    async with gateway(tmp_path, name="a", max_queue_rows=1) as on:
+        both = await two(on)
+        of_a, of_b = await both.workers()
+        asking = [on.post("/a/echo", 0)]
+        running, payload = await of_a.batch()
+        asking.append(on.post("/a/echo", 1))
+        await turns(50)
+        assert (await on.http.post("/a/echo", json=2)).json()["reason"] == "queue_full"
+        assert (await on.echo(of_b, "/b/echo", 3))[1].json() == 3
+
+        of_a.answer(running, [payload])
+        batch, payload = await of_a.batch()
+        of_a.answer(batch, [payload])
+        assert [(await one).json() for one in asking] == [0, 1]
+
+
+async def test_metrics_and_pages_tell_them_apart(tmp_path: Path) -> None:
+    async with gateway(tmp_path, name="a") as on:
+        both = await two(on)
+        of_a, of_b = await both.workers()
+        for path, worker in (("/a/echo", of_a), ("/b/echo", of_b), ("/b/echo", of_b)):
+            await on.echo(worker, path, 1)
+
+        counted = {"api": "echo", "protocol": "http", "status": "200"}
+        assert sample(on, "uncork_requests_total", service="a", **counted) == 1
+        assert sample(on, "uncork_requests_total", service="b", **counted) == 2
+        metrics = (await on.http.get("/metrics")).text
+        assert metrics.count("# TYPE uncork_requests_total counter") == 1
+
+        status = (await on.http.get("/status")).json()
+        assert status["server"] == "gateway"
+        assert [one["name"] for one in status["services"]] == ["a", "b"]
+        assert [(one["id"], one["service"]) for one in status["apis"]] == [("a/echo", "a"), ("b/echo", "b")]
+        assert [one["service"] for one in status["workers"]] == ["a", "b"]
+
+        paths = (await on.http.get("/openapi.json")).json()["paths"]
+        assert {"/echo", "/b/echo"} <= paths.keys()
+        home = (await on.http.get("/", headers={"accept": "text/html"})).text
+        assert "/b/echo" in home
+
+
+async def test_all_must_be_ready_once_and_one_from_then_on(tmp_path: Path) -> None:
+    """A service that crashes must not take the others out of a load balancer."""
+    async with gateway(tmp_path, name="a") as on:
+        both = await two(on)
+        probes = "/readyz", "/readyz/a", "/readyz/b", "/readyz/c"
+        assert await statuses(on, *probes) == [503, 503, 503, 404]
+        of_a = await on.worker()
+        assert await statuses(on, *probes) == [503, 200, 503, 404]
+        why = problem(await on.http.get("/readyz"), 503)
+        assert why.startswith("b: ")
+        of_b = await on.worker(of=both.b)
+        assert await statuses(on, *probes) == [200, 200, 200, 404]
+
+        of_a.close()
+        await turns(50)
+        assert await statuses(on, *probes) == [200, 503, 200, 404]
+        of_b.close()
+        await turns(50)
+        assert await statuses(on, *probes) == [503, 503, 503, 404]
+        why = problem(await on.http.get("/readyz"), 503)
+        assert why.startswith("a: ")
+        assert "; b: " in why
+
+
+async def test_one_version_is_enough_unless_another_is_asked_for(tmp_path: Path) -> None:
+    async with gateway(tmp_path, name="a@1") as on:
+        second = await on.add("a@2")
+        await on.worker(of=second)
+        assert await statuses(on, "/readyz/a", "/readyz/a@1", "/readyz/a@2") == [200, 503, 200]
+
+
+async def test_services_of_one_route_are_refused(tmp_path: Path) -> None:
+    """The one that was there first stays; the message names both, and the fix."""
+    async with gateway(tmp_path, name="a") as on:
+        of_a = await on.worker()
+        b = await on.add("b")
+        with pytest.raises(
+            ValueError, match="services a and b both serve POST /echo; set own_routes = false"
+        ):
+            b.events.serve(service())
+        assert (await on.echo(of_a, "/echo", 1))[1].status_code == 200
+
+
+@pytest.mark.parametrize("taker_comes_first", [True, False])
+async def test_a_route_below_the_name_of_another_is_refused(tmp_path: Path, taker_comes_first: bool) -> None:
+    taker = service(ApiDescription(name="mine", route="/b/echo", input={"kind": "json"}))
+    owner = service(ApiDescription(name="echo", route="/other", input={"kind": "json"}))
+    async with gateway(tmp_path, name="a") as on:
+        both = await two(on, own_routes=True)
+        if taker_comes_first:
+            await on.worker(serves=taker)
+            refused, serves = both.b, owner
+        else:
+            await on.worker(serves=owner, of=both.b)
+            refused, serves = both.a, taker
+        with pytest.raises(ValueError, match="route /b/echo, which belongs to the service b"):
+            refused.events.serve(serves)
+
+
+async def test_a_service_may_have_a_route_below_its_own_name(tmp_path: Path) -> None:
+    """That of the author counts."""
+    apis = json_api(), ApiDescription(name="mine", route="/a/echo", input={"kind": "json"})
+    async with gateway(tmp_path, name="a") as on:
+        of_a = await on.worker(serves=service(*apis))
+        batch, _ = await on.echo(of_a, "/a/echo", 1)
+        assert batch.api == "mine"
+
+
+async def test_a_removed_service_answers_what_it_has_accepted(tmp_path: Path) -> None:
+    """The other one does not notice; the name can be used again, and its counts begin anew."""
+    async with gateway(tmp_path, name="a") as on:
+        both = await two(on)
+        of_a, of_b = await both.workers()
+        asking = [on.post("/b/echo", 0)]
+        running, payload = await of_b.batch()
+        asking.append(on.post("/b/echo", 1))
+        await turns(50)
+        removing = asyncio.create_task(on.gateway.remove(both.b))
+        await turns()
+        assert (await on.http.post("/b/echo", json=1)).status_code == 404
+        assert (await on.echo(of_a, "/a/echo", 1))[1].status_code == 200
+        of_b.answer(running, [payload])
+        batch, payload = await of_b.batch()
+        of_b.answer(batch, [payload])
+        assert [(await one).json() for one in asking] == [0, 1]
+        await removing
+        await of_b.dropped()
+        assert on.gateway.services == [both.a]
+        assert await statuses(on, "/readyz", "/readyz/b") == [200, 404]
+        assert 'service="b"' not in (await on.http.get("/metrics")).text
+
+        again = await on.add("b", own_routes=False)
+        assert (await on.echo(await on.worker(of=again), "/b/echo", 1))[1].status_code == 200
+        labels = {"service": "b", "api": "echo", "protocol": "http", "status": "200"}
+        assert sample(on, "uncork_requests_total", **labels) == 1
+
+
+async def test_a_removed_service_refuses_what_takes_too_long(tmp_path: Path) -> None:
+    async with gateway(tmp_path, name="a") as on:
+        both = await two(on)
+        of_a, of_b = await both.workers()
+        asking = on.post("/b/echo", 1)
+        await of_b.batch()
+        await on.gateway.remove(both.b, timeout_s=0.0)
+        assert (await asking).status_code == 503
+        assert (await on.echo(of_a, "/a/echo", 1))[1].status_code == 200
+
+
+async def test_a_drain_waits_for_both(tmp_path: Path) -> None:
+    async with gateway(tmp_path, name="a") as on:
+        both = await two(on)
+        workers = await both.workers()
+        asking = [on.post("/a/echo", 1), on.post("/b/echo", 2)]
+        running = [await worker.batch() for worker in workers]
+        draining = asyncio.create_task(on.gateway.front_end.drain())
+        await turns(50)
+        assert on.gateway.front_end.unanswered() == 2
+        for worker, (batch, payload) in zip(workers, running, strict=True):
+            assert not draining.done()
+            worker.answer(batch, [payload])
+            await turns(50)
+        assert [(await one).json() for one in asking] == [1, 2]
+        await draining
+
+
+async def test_what_a_drain_gives_up_is_refused_by_both(tmp_path: Path) -> None:
+    async with gateway(tmp_path, name="a") as on:
+        both = await two(on)
+        workers = await both.workers()
+        asking = [on.post("/a/echo", 1), on.post("/b/echo", 2)]
+        for worker in workers:
+            await worker.batch()
+        on.gateway.front_end.give_up()
+        assert [(await one).status_code for one in asking] == [503, 503]
+
+
+async def test_settings_of_one_leave_the_other_as_it_is(tmp_path: Path) -> None:
+    async with gateway(tmp_path, name="a") as on:
+        both = await two(on)
+        await both.workers()
+        override = Override(api=None, argument="mb_max_latency", value=77, source="the test")
+        settings = replace(both.b.events.settings, overrides=[override])
+        both.b.change(both.b.prepare(settings))
+        goals = {one["id"]: one["goal_ms"] for one in (await on.http.get("/status")).json()["apis"]}
+        assert goals == {"a/echo": json_api().settings.mb_max_latency, "b/echo": 77}
+
+
+async def test_a_withdrawn_api_answers_what_it_has_queued_and_can_be_restored(tmp_path: Path) -> None:
+    """A reload that then fails leaves all as it was."""
+    async with gateway(tmp_path, name="a") as on:
+        both = await two(on)
+        of_a, of_b = await both.workers()
+        asking = [on.post("/b/echo", 0)]
+        running, payload = await of_b.batch()
+        asking.append(on.post("/b/echo", 1))
+        await turns(50)
+        withdrawing = asyncio.create_task(both.b.withdraw({"echo"}, timeout_s=60))
+        await turns(50)
+        assert (await on.http.post("/b/echo", json=1)).status_code == 404
+        assert (await on.echo(of_a, "/echo", 1))[1].status_code == 200
+        assert not withdrawing.done()
+        of_b.answer(running, [payload])
+        batch, payload = await of_b.batch()
+        await withdrawing
+        of_b.answer(batch, [payload])
+        assert [(await one).json() for one in asking] == [0, 1]
+
+        both.b.restore()
+        assert (await on.echo(of_b, "/b/echo", 1))[1].status_code == 200
+
+
+async def test_a_model_that_may_still_come_is_unavailable_to_grpc_clients(tmp_path: Path) -> None:
+    """Once all services are described, an unknown one is not found."""
+    ask = InferRequest(model_name="b").SerializeToString()
+    async with gateway(tmp_path, name="a", grpc=True) as on:
+        both = await two(on)
+        of_a = await on.worker()
+        calls = CallStage(on, of_a)
+        _, stream = calls.ask(ask)
+        assert await stream.end() == Code.UNAVAILABLE
+        _, stream = calls.ask(InferRequest(model_name="c").SerializeToString())
+        assert await stream.end() == Code.UNAVAILABLE
+        await on.worker(of=both.b)
+        _, stream = calls.ask(InferRequest(model_name="c").SerializeToString())
+        assert await stream.end() == Code.NOT_FOUND
