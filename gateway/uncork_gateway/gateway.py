@@ -27,8 +27,10 @@ class Gateway:
 
     def __init__(self, settings: ServerSettings) -> None:
         self.front_end = FrontEnd(settings)
-        self.catalogue = Catalogue(self.front_end.routes)
         self.services: list[ServedService] = []
+        self.catalogue = Catalogue(
+            self.front_end.routes, order=lambda: [one.batching.name for one in self.services]
+        )
         self.repository: Repository = NoRepository()
         if settings.grpc:
             from uncork_gateway.grpc.service import GrpcService  # needs an extra

@@ -186,6 +186,21 @@ async def test_an_api_is_removed_when_its_requests_are_over() -> None:
     assert shell.stats() == []
 
 
+async def test_a_queue_is_empty_when_all_its_requests_have_started() -> None:
+    """One that waits for that may give up; what runs need not have ended."""
+    shell = dispatcher(Workers(), fixed(100))
+    [caller] = calls(shell, "x")
+    await asyncio.sleep(0.02)
+    leaves, waits = (asyncio.ensure_future(shell.queue_empty(["a"])) for _ in range(2))
+    await asyncio.sleep(0.02)
+    leaves.cancel()
+    await waits
+
+    assert asyncio.get_running_loop().time() == pytest.approx(0.1)
+    assert not caller.done()
+    assert await outcomes([caller]) == ["X"]
+
+
 async def test_stats_are_those_of_now() -> None:
     shell = dispatcher(Workers(), fixed(250))
     callers = calls(shell, "x", "y")

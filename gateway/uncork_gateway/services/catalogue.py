@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -82,14 +82,18 @@ class Offer:
 class Catalogue:
     """The offers of all services; no two of them have a route in common.
 
+    Args:
+        order: returns the names of the services, in the order in which pages list them.
+
     Attributes:
         offers: by the name of the service.
         models: of all services; another mapping after each change.
         grpc: serves the models to gRPC clients; None if there are none.
     """
 
-    def __init__(self, routes: RouteTable) -> None:
+    def __init__(self, routes: RouteTable, *, order: Callable[[], Sequence[str]]) -> None:
         self._routes = routes
+        self._order = order
         self.offers: dict[str, Offer] = {}
         self.models: ModelVersions = {}
         self.grpc: GrpcService | None = None
@@ -104,9 +108,13 @@ class Catalogue:
         check_paths(offer.name.name, offer, others)
 
     def put(self, name: str, offer: Offer) -> None:
-        """Serve an offer from now on, in place of the service's former one."""
-        self.offers[name] = offer
-        self._changed()
+        """Serve an offer from now on, in place of the service's former one; not if it has been removed.
+
+        While a service answers its last requests, a worker may describe it once more.
+        """
+        if name in self._order():
+            self.offers[name] = offer
+            self._changed()
 
     def remove(self, name: str) -> None:
         """Serve a service no longer; requests that have begun keep their routes."""
@@ -114,6 +122,9 @@ class Catalogue:
             self._changed()
 
     def _changed(self) -> None:
+        # Workers describe their services in any order.
+        ranks = {name: rank for rank, name in enumerate(self._order())}
+        self.offers = dict(sorted(self.offers.items(), key=lambda item: ranks[item[0]]))
         self._set_shadows()
         offers = sorted(self.offers.values(), key=lambda offer: int(offer.name.version))
         own, others = (

@@ -201,6 +201,36 @@ async def test_a_removed_service_answers_what_it_has_accepted(tmp_path: Path) ->
         assert sample(on, "uncork_requests_total", **labels) == 1
 
 
+async def test_a_removed_service_does_not_come_back(tmp_path: Path) -> None:
+    """Not even if its worker is lost meanwhile, and the next one describes other APIs."""
+    async with gateway(tmp_path, name="a") as on:
+        both = await two(on)
+        _, of_b = await both.workers()
+        asking = on.post("/b/echo", 1)
+        await of_b.batch()
+        removing = asyncio.create_task(on.gateway.remove(both.b))
+        await turns()
+        of_b.close()
+        await turns(50)
+        other = await on.worker(of=both.b, serves=service(json_api("echo"), json_api("other")))
+        batch, payload = await other.batch()
+        other.answer(batch, [payload])
+        assert (await asking).json() == 1
+        await removing
+        for path in ("/b/echo", "/b/other"):
+            assert (await on.http.post(path, json=1)).status_code == 404
+
+
+async def test_pages_list_them_in_their_order(tmp_path: Path) -> None:
+    """Whichever was described first."""
+    async with gateway(tmp_path, name="b") as on:
+        a = await on.add("a", own_routes=False)
+        await on.worker(of=a)
+        await on.worker()
+        assert list((await on.http.get("/openapi.json")).json()["paths"])[:2] == ["/echo", "/a/echo"]
+        assert list(on.gateway.catalogue.offers) == ["b", "a"]
+
+
 async def test_a_removed_service_refuses_what_takes_too_long(tmp_path: Path) -> None:
     async with gateway(tmp_path, name="a") as on:
         both = await two(on)
