@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -114,6 +115,28 @@ def test_it_measures_rows_of_a_shape_that_it_is_given() -> None:
         output = measure(server, "models.sums", "--shape", "input-0:5", "-b", "2")
 
     assert loads_of_table(output, "Concurrency") == [1]
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_it_measures_models_of_two_services_at_once(protocol: str) -> None:
+    """The statistics of each model count its own requests only."""
+    models = SERVICES / "models.py"
+    targets = (f"one={models}:Models", f"two={models}:Models")
+    with (
+        serving(*targets, "--no-own-routes", *PATIENT, "--grpc-port", "0") as server,
+        ThreadPoolExecutor() as pool,
+    ):
+        options = ("--concurrency-range", "8")
+        names = ("one", "two")
+        outputs = list(pool.map(lambda name: measure(server, name, *options, protocol=protocol), names))
+        counted = [
+            server.metric("uncork_requests_total", service=one, status="200") for one in ("one", "two")
+        ]
+
+    for output, answered in zip(outputs, counted, strict=True):
+        assert loads_of_table(output, "Concurrency") == [8]
+        rows, batches, requests = server_counts(output)
+        assert answered >= rows == requests > batches
 
 
 def test_it_measures_an_api_that_streams() -> None:

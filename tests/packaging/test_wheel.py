@@ -33,15 +33,18 @@ pytestmark = pytest.mark.skipif(
 
 
 class Environment:
-    """A virtual environment with the wheel and one of its extras, and the test's services in its folder."""
+    """A virtual environment with the wheel, one of its extras and other packages.
 
-    def __init__(self, folder: Path, extra: str) -> None:
+    The test's services are in its folder.
+    """
+
+    def __init__(self, folder: Path, extra: str = "", *packages: str) -> None:
         self.folder = folder
         self.python = str(folder / "bin/python")
         wheel = os.environ["WHEEL_TO_TEST"] + (f"[{extra}]" if extra else "")
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         pip = (self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        subprocess.run([*pip, wheel], check=True)
+        subprocess.run([*pip, wheel, *packages], check=True)
         shutil.copytree(SERVICES, folder, dirs_exist_ok=True)
 
     def serving(self, *arguments: str) -> AbstractContextManager[Server]:
@@ -81,6 +84,34 @@ def test_an_installation_without_extras_is_small(install: Callable[[str], Enviro
 
     print(f"without extras: {size_mb:.0f} MB")
     assert size_mb < LARGEST_MB
+
+
+def test_two_services_with_two_versions_of_scikit_learn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one gateway, which has none itself."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    versions = {"old": "1.5.2", "new": "1.8.0"}
+    gateway = Environment(tmp_path / "gateway")
+    settings = []
+    for name, version in versions.items():
+        environment = Environment(tmp_path / name, "", f"scikit-learn=={version}")
+        settings += [
+            f"[services.{name}]",
+            f"target = '{environment.folder}/iris.py:Iris'",
+            f"python = '{environment.folder}'",
+            "own_routes = false",
+        ]
+    config = gateway.folder / "uncork.toml"
+    config.write_text("\n".join(settings))
+
+    with gateway.serving("--config", str(config)) as server:
+        answers = {
+            name: httpx.post(f"{server.base}/{name}/predict", json=[5.1, 3.5, 1.4, 0.2]).json()
+            for name in versions
+        }
+
+    assert answers == {name: [version, "setosa"] for name, version in versions.items()}
 
 
 def test_extra_pages(install: Callable[[str], Environment]) -> None:
