@@ -14,7 +14,11 @@ not; it was ``lost`` with its worker; or it ``timed_out``."""
 
 
 class Start(NamedTuple):
-    """Run these requests as one batch on this worker; ``deadlines`` is when each should be done there."""
+    """Run these requests as one batch on this worker.
+
+    ``rows`` are their rows, or what these cost together; ``padded`` is the same if all were as long as the
+    longest. ``deadlines`` is when each request should be done at the worker.
+    """
 
     batch: int
     worker: int
@@ -22,6 +26,7 @@ class Start(NamedTuple):
     key: Hashable
     requests: tuple[int, ...]
     rows: float
+    padded: float
     reason: Reason
     predicted_s: float
     deadlines: tuple[float, ...] = ()

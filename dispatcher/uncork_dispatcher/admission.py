@@ -189,7 +189,7 @@ class Admission:
         when the next one is due.
         """
         api, slots, estimate = self._api, self._slots, self._api.model.estimate
-        batch_rows = min(api.policy.limit_rows, estimate.earned_rows / EARNED_REACH)
+        batch_rows = min(api.limit_rows, estimate.earned_rows / EARNED_REACH)
         free_at = slots.free_at(now)
         if not free_at or batch_rows == 0:
             return max(_SHORTEST_RETRY_S, 0.0 if slots.workers else slots.launches.soonest(now) - now)
@@ -202,7 +202,7 @@ class Admission:
     def _is_late(self, entry: Entry) -> bool:
         """Whether a request that arrives now would miss its deadline behind the requests before it."""
         api, slots, backlog, queue, rows = self._api, self._slots, self._api.backlog, entry.queue, entry.rows
-        likely_rows = max(rows, min(backlog.rows + rows, api.policy.limit_rows))
+        likely_rows = max(rows, min(backlog.rows + rows, api.limit_rows))
         if slots.workers and not api.model.can_predict(likely_rows):
             return False
         before, requests = queue.before(entry.flow, rows)
@@ -228,18 +228,14 @@ class Admission:
     def _last_start(self, entry: Entry) -> float:
         """Return when a request must start at the latest; its deadline while no prediction is trusted."""
         model = self._api.model
-        if not model.can_predict(0):
-            return entry.deadline
-        # A batch above the earned rows takes at least as long as one of the earned rows.
-        rows = entry.rows if model.can_predict(entry.rows) else model.estimate.earned_rows
-        return entry.deadline - model.estimate.seconds(rows)
+        return entry.deadline - (model.least_s(entry.rows, entry.padded) if model.can_predict(0) else 0.0)
 
     def _finish(self, free_at: Numbers, *, rows: float, requests: int) -> float:
         return backlog_finish(
             free_at,
             rows=rows,
             requests=requests,
-            limit_rows=self._api.policy.limit_rows,
+            limit_rows=self._api.limit_rows,
             estimate=self._api.model.estimate,
         )
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import islice
 
 from uncork_dispatcher.actions import BatchStatus, GoalOutOfReach
 from uncork_dispatcher.learning.arrivals import Traffic
 from uncork_dispatcher.learning.service_model import ServiceModel
 from uncork_dispatcher.policies import make_policy
 from uncork_dispatcher.policies.base import BatchDone, View
+from uncork_dispatcher.requests.fill import Fill
+from uncork_dispatcher.requests.mixable_lengths import SAMPLE, mixable_lengths
 from uncork_dispatcher.requests.queue import RequestQueue
 from uncork_dispatcher.requests.queues import Backlog
 from uncork_dispatcher.requests.slots import Running, Slots
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, Holding
+
+# The padding in a batch may cost this share of the fixed part of another batch.
+_SPARE = 0.5
 
 
 class Api:
@@ -52,7 +58,7 @@ class Api:
             queue.newest,
             queue.most_urgent.deadline,
             rules.goal_s,
-            queue.rows >= self.policy.limit_rows or queue.size_bytes >= rules.max_batch_bytes,
+            queue.rows >= self.limit_rows or queue.size_bytes >= rules.max_batch_bytes,
             slots.idle,
             slots.busy_until,
             slots.running_rows(rules.name),
@@ -66,8 +72,26 @@ class Api:
     def fills_batch(self, queue: RequestQueue) -> bool:
         """Whether a queue holds as much as a batch may carry, by the rules and by the policy."""
         rules = self.rules
-        full = queue.rows >= rules.max_batch_rows or queue.size_bytes >= rules.max_batch_bytes
+        full = queue.rows >= self.limit_rows or queue.size_bytes >= rules.max_batch_bytes
         return full and self.policy.limit_rows >= rules.max_batch_rows
+
+    @property
+    def limit_rows(self) -> float:
+        """The most rows that a batch may have by the policy and, with the usual padding, by the rules."""
+        return min(self.policy.limit_rows, self.rules.max_batch_rows / self.model.padding_ratio)
+
+    def fill(self, queue: RequestQueue, rows: float) -> Fill:
+        """Return what a batch of the usual size of ``rows`` rows, at most, may take of a queue."""
+        model, rules = self.model, self.rules
+        size = min(rows * model.padding_ratio, rules.max_batch_rows)
+        lengths = None
+        if model.separates_lengths and queue.has_lengths:
+            estimate = model.size_estimate
+            another = estimate.intercept_s / estimate.slope_s if estimate.slope_s > 0 else math.inf
+            lengths = mixable_lengths(
+                list(islice(queue.turns(), SAMPLE)), queued=len(queue), limit=size, spare=_SPARE * another
+            )
+        return Fill(rows=size, size_bytes=rules.max_batch_bytes, pads=model.pads, lengths=lengths)
 
     def urgency(self, queue: RequestQueue) -> float:
         """Sort key of queues: the oldest request first, as if younger for a loose goal or a slow model."""
@@ -104,7 +128,9 @@ class Api:
         seconds = now - running.started if seconds is None else seconds
         start, entries = running.start, running.entries
         smallest = min([entry.rows for entry in entries])
-        self.model.observe(start.worker, start.rows, seconds=seconds, chunks=chunks, smallest_rows=smallest)
+        self.model.observe(
+            start.worker, start.rows, start.padded, seconds=seconds, chunks=chunks, smallest_rows=smallest
+        )
         queued_s = running.started - min([entry.arrival for entry in entries])
         self.policy.observe(BatchDone(now, start.rows, len(entries), queued_s, seconds))
         needed_s = self.model.goal_lost()
@@ -135,5 +161,6 @@ class Api:
             model.smallest_rows if model.smallest_rows < math.inf else 0.0,
             model.known_rows,
             oldest_s,
+            model.padding_share,
             holding,
         )

@@ -114,6 +114,7 @@ class AsyncDispatcher(Generic[P, R]):
         *,
         rows: int = 1,
         cost: float | None = None,
+        longest: float | None = None,
         size_bytes: int = 0,
         key: Hashable = None,
         client_timeout_s: float = math.inf,
@@ -123,7 +124,9 @@ class AsyncDispatcher(Generic[P, R]):
         """Queue ``payload`` for some batch and return the number of the request; ``waiter`` gets the result.
 
         Limits, estimate and policy count ``cost``, a positive number in any unit, instead of ``rows`` where
-        it is given; all requests of an API should give it or none. ``source`` is the client, for example its
+        it is given; all requests of an API should give it or none. ``longest`` is the cost of the largest
+        row, by default that of an average one: while the batch time depends on the longest row in a batch,
+        those of similar lengths share one. ``source`` is the client, for example its
         connection, by which the dispatcher recognises returning clients; None if unknown. Each ``flow`` gets
         an equal share of the queue, where the rules are ``fair``.
 
@@ -139,6 +142,8 @@ class AsyncDispatcher(Generic[P, R]):
             now=now,
             key=key,
             rows=weight,
+            count=None if cost is None else rows,
+            longest=longest,
             size_bytes=size_bytes,
             expires_at=now + client_timeout_s,
             source=source,

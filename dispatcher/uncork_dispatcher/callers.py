@@ -34,6 +34,7 @@ class CallOptions(TypedDict, total=False):
 
     rows: int
     cost: float | None
+    longest: float | None
     size_bytes: int
     key: Hashable
     client_timeout_s: float

@@ -50,6 +50,9 @@ from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.scheduler import Scheduler
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 
+# Sums that differ by less are equal.
+_EXACT = 1 + 1e-9
+
 _Ended = tuple[Running, BatchStatus, float, float | None, Sequence[tuple[float, float]]]
 """A batch that has ended; status, time, seconds and chunks as for :meth:`Dispatcher.batch_done`."""
 
@@ -107,12 +110,17 @@ class Dispatcher:
         now: float,
         key: Hashable = None,
         rows: float = 1,
+        count: float | None = None,
+        longest: float | None = None,
         size_bytes: int = 0,
         expires_at: float = math.inf,
         source: Hashable = None,
         flow: Hashable = None,
     ) -> Shed | None:
         """Queue a request and return None, or shed it.
+
+        ``rows`` is how many rows it has. Where rows have costs, it is the sum of these; then ``count`` is the
+        number of rows, and ``longest`` the largest cost of one. By default, all rows cost the same.
 
         Only requests of one ``key`` share a batch. ``expires_at`` is when the client gives up, if it has
         said so; it can only bring the deadline forward. Where the API is ``fair``, each ``flow`` gets an
@@ -123,7 +131,8 @@ class Dispatcher:
         to.traffic.arrived(source, rows, now)
         deadline = to.due_at(now, expires_at)
         queue = self._queues.queue(api, key)
-        entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue, source, flow)
+        lengths = _lengths(rows, count, longest)
+        entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue, *lengths, source, flow)
         reason = "draining" if self._scheduler.draining else admission.admit(entry)
         if reason == "queue_full":
             displaced = admission.find_displaced(entry)
@@ -306,3 +315,14 @@ class Dispatcher:
         ended, self._ended = self._ended, None
         if ended is not None and (warning := self._apis[ended[0].start.api].batch_ended(*ended)):
             self._pending_actions.append(warning)
+
+
+def _lengths(rows: float, count: float | None, longest: float | None) -> tuple[float, float, float]:
+    """Return the number of rows, the length of the longest, and rows x longest."""
+    if count is None:
+        return rows, 1.0, rows
+    if longest is None:
+        return count, rows / count, rows
+    padded = count * longest
+    # Rows of equal lengths have no padding, however their costs were added up.
+    return count, longest, padded if padded > rows * _EXACT else rows

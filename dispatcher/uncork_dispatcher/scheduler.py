@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from uncork_dispatcher.actions import Action, Shed, ShedReason, Start
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
+from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.policies.base import Hold, Reason, Release
+from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.slots import Running, Slots
@@ -155,17 +157,14 @@ class Scheduler:
         """Start a batch, and shed the requests that would keep it small and would be late."""
         api = self._apis[queue.api]
         worker = self._slots.next_idle(api.model.slowdowns, now)
-        estimate = api.model.estimate.slowed(api.model.slowdown(worker))
-        rows, size_bytes = release.rows, math.inf
+        slowdown = api.model.slowdown(worker)
         if queue.retry is None:
+            fill = self._fill(queue, release.rows, api.model.estimate.slowed(slowdown), actions, now)
+        else:
             # A lost batch runs again whole, even if the limits are lower now.
-            rows, size_bytes = min(rows, api.rules.max_batch_rows), api.rules.max_batch_bytes
-            if not self.draining:
-                admission = self._admissions[queue.api]
-                rows, skipped = admission.size_batch(queue, limit=rows, estimate=estimate, now=now)
-                actions.extend([self.shed(entry, "deadline", now) for entry in skipped])
-        entries = self._queues.take(queue, rows=rows, size_bytes=size_bytes)
-        rows = sum([entry.rows for entry in entries])
+            fill = Fill(rows=release.rows)
+        entries = self._queues.take(queue, fill)
+        rows, padded = fill.rows, fill.padded
         start = Start(
             batch=next(self._batch_numbers),
             worker=worker,
@@ -173,9 +172,22 @@ class Scheduler:
             key=queue.key,
             requests=tuple([entry.request for entry in entries]),
             rows=rows,
+            padded=padded,
             reason=release.reason,
-            predicted_s=estimate.seconds(rows),
+            predicted_s=api.model.size_estimate.slowed(slowdown).seconds(api.model.size(rows, padded)),
             deadlines=tuple([entry.deadline for entry in entries]),
         )
         self._slots.occupy(Running(start, entries, now, now + api.rules.timeout_s))
         actions.append(start)
+
+    def _fill(
+        self, queue: RequestQueue, rows: float, estimate: Estimate, actions: list[Action], now: float
+    ) -> Fill:
+        """Return what may go into a batch of at most ``rows`` rows, after shedding what would spoil it."""
+        api = self._apis[queue.api]
+        rows = min(rows, api.limit_rows)
+        if not self.draining:
+            admission = self._admissions[queue.api]
+            rows, skipped = admission.size_batch(queue, limit=rows, estimate=estimate, now=now)
+            actions.extend([self.shed(entry, "deadline", now) for entry in skipped])
+        return api.fill(queue, rows)

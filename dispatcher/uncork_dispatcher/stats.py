@@ -39,6 +39,9 @@ class ApiStats(NamedTuple):
     """Sizes of the smallest and the largest batch behind the estimate; None before the first."""
     oldest_s: float
     """How long the oldest request has been queued; 0 if none is."""
+    padding_share: float | None
+    """The share of the work of the last batches that was padding to their longest rows; 0 if their time does
+    not depend on it, None while no batch has had rows of different lengths."""
     holding: Holding | None
     """Why the policy holds; None if nothing is queued, or if no worker is idle."""
 

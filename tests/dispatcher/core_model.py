@@ -36,13 +36,19 @@ class Request:
     number: int
     api: str
     key: Hashable
-    rows: int
+    count: int
+    length: int
     size_bytes: int
     deadline: float
     expires_at: float
     flow: Hashable = None
     state: RequestState = RequestState.QUEUED
     runs: int = 0
+
+    @property
+    def rows(self) -> int:
+        """What its rows cost."""
+        return self.count * self.length
 
     def move(self, state: RequestState) -> None:
         """Change the state."""
@@ -217,7 +223,8 @@ class Model:
 
     def entered(self, actions: list[Action], *, now: float, stats: list[ApiStats]) -> None:
         """Enter the actions in order."""
-        estimates = {each.name: each.estimate for each in stats}
+        # A request alone has no padding.
+        estimates = {each.name: each.estimate.per_part(1 - (each.padding_share or 0)) for each in stats}
         for action in actions:
             match action:
                 case Lost(number):
@@ -267,6 +274,7 @@ class Model:
         assert {(one.api, one.key) for one in taken} == {(start.api, start.key)}
         assert all(one.expires_at > now for one in taken), "its client has given up"
         assert start.rows == sum(one.rows for one in taken)
+        assert start.padded == sum(one.count for one in taken) * max(one.length for one in taken)
         assert 0 <= start.predicted_s < math.inf
         # What transport takes is left off.
         assert all(at <= one.deadline for at, one in zip(start.deadlines, taken, strict=True))
@@ -281,12 +289,15 @@ class Model:
     def _start_batch(self, taken: list[Request], start: Start) -> None:
         rules, queue = self.rules[start.api], self.queues[start.api, start.key]
         urgent = sorted(queue, key=lambda one: (one.deadline, one.number))
-        if rules.fair:
-            for flow in {one.flow for one in taken}:
-                mine = [one for one in taken if one.flow == flow]
-                assert mine == [one for one in urgent if one.flow == flow][: len(mine)]
-        else:
-            assert taken == urgent[: len(taken)], "earliest deadline first"
+        lengths = [one.length for one in taken]
+        for flow in {one.flow for one in taken} if rules.fair else [None]:
+            mine = [one for one in taken if flow in (None, one.flow)]
+            before = [one for one in urgent if flow in (None, one.flow)]
+            before = before[: before.index(mine[-1]) + 1]
+            assert mine == [one for one in before if one in mine], "earliest deadline first"
+            assert rules.fair or mine[0] is before[0], "the most urgent is in every batch"
+            for other in before:
+                assert other in mine or not min(lengths) <= other.length <= max(lengths), "passed over"
         if len(taken) > 1:
             assert start.rows <= rules.max_batch_rows
             assert sum(one.size_bytes for one in taken) <= rules.max_batch_bytes

@@ -23,10 +23,12 @@ def entry(
     size_bytes: int = 0,
     deadline: float = 1.0,
     queue: RequestQueue | None = None,
+    length: float = 1,
 ) -> Entry:
     """A request as the core keeps it; one that nobody's client gives up."""
     home = queue if queue is not None else RequestQueue("a", None)
-    return Entry(request, arrival, rows, size_bytes, deadline, math.inf, home)
+    cost = rows * length
+    return Entry(request, arrival, cost, size_bytes, deadline, math.inf, home, rows, length, cost)
 
 
 def running(
@@ -42,7 +44,7 @@ def running(
     """A batch under way."""
     entries = [entry(number, arrival=arrival) for number, arrival in enumerate(arrivals, 1)]
     requests = tuple(one.request for one in entries)
-    start = Start(batch, worker, "a", None, requests, rows, "idle", predicted_s)
+    start = Start(batch, worker, "a", None, requests, rows, rows, "idle", predicted_s)
     return Running(start, entries, started, gives_up_at)
 
 

@@ -12,7 +12,6 @@ from tests.dispatcher.driver import entry, next_worker, running
 from uncork_dispatcher.admission import Admission, backlog_finish
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.rules import ApiRules
 
@@ -43,10 +42,9 @@ def ask(
     api: Api, workers: Slots, *, rows: int = 1, size_bytes: int = 1, expires_at: float = math.inf
 ) -> str | None:
     """The reason for which a request at time 0 is shed; None if it is queued."""
-    entry = Entry(
-        1000, 0.0, rows, size_bytes, api.due_at(0.0, expires_at), expires_at, RequestQueue("a", None)
-    )
-    return Admission(api, workers).admit(entry)
+    request = entry(1000, rows=rows, size_bytes=size_bytes, deadline=api.due_at(0.0, expires_at))
+    request.expires_at = expires_at
+    return Admission(api, workers).admit(request)
 
 
 def test_no_worker_comes_before_everything_else() -> None:

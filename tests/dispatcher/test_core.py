@@ -34,7 +34,7 @@ def test_a_lone_request_starts_at_once() -> None:
     core = core_with(api())
     assert core.submit(5, api="a", key="k", rows=3, now=1.0) is None
 
-    assert core.poll(1.0) == [Start(1, 0, "a", "k", (5,), 3, "idle", 0.0, (1.3,))]
+    assert core.poll(1.0) == [Start(1, 0, "a", "k", (5,), 3, 3, "idle", 0.0, (1.3,))]
     assert core.poll(1.0) == []
 
 

@@ -94,6 +94,7 @@ class CoreMachine(RuleBasedStateMachine):
         key=st.sampled_from([None, None, "other"]),
         flow=st.sampled_from("xxyz"),
         rows=st.integers(1, 4) | st.integers(1, 12),
+        length=st.sampled_from([1, 1, 1, 2, 3, 7]),
         size_bytes=st.integers(0, 30) | st.integers(0, 150),
         patience=PATIENCE,
         copies=st.integers(1, 4),
@@ -110,18 +111,22 @@ class CoreMachine(RuleBasedStateMachine):
         patience: float,
         copies: int,
         poll: bool,
+        length: int = 1,
     ) -> None:
         """Some alike come at once."""
         for _ in range(copies):
             self.submitted += 1
             expires_at = self.now + patience
             deadline = min(self.now + self.books.rules[api].goal_s, expires_at)
-            request = Request(self.submitted, api, key, rows, size_bytes, deadline, expires_at, flow=flow)
+            request = Request(
+                self.submitted, api, key, rows, length, size_bytes, deadline, expires_at, flow=flow
+            )
             refused = self.core.submit(
                 request.number,
                 api=api,
                 key=key,
-                rows=rows,
+                rows=request.rows,
+                count=rows,
                 size_bytes=size_bytes,
                 expires_at=expires_at,
                 flow=flow,

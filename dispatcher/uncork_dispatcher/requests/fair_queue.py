@@ -11,7 +11,7 @@ saves up for later.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
@@ -91,26 +91,28 @@ class FairQueue(RequestQueue):
         if not flow:
             del self._flows[entry.flow]
 
-    def take(self, *, rows: float, size_bytes: float) -> list[Entry]:
-        """Remove the requests whose turn it is, as many as fit into the limits, at least one."""
-        turns = [(flow.level + flow.most_urgent.rows, flow.order, flow) for flow in self._flows.values()]
+    def turns(self) -> Iterator[Entry]:
+        """Iterate over all requests in the order in which batches take them; the queue must not change."""
+        turns = []
+        for flow in self._flows.values():
+            waiting = flow.turns()
+            first = next(waiting)
+            turns.append((flow.level + first.rows, flow.order, first, waiting))
         heapq.heapify(turns)
-        taken: list[Entry] = []
         while turns:
-            level, order, flow = turns[0]
-            entry = flow.most_urgent
-            rows -= entry.rows
-            size_bytes -= entry.size_bytes
-            if taken and (rows < 0 or size_bytes < 0):
-                break
-            self._level = flow.level = level
-            self.remove(entry)
-            taken.append(entry)
-            if flow:
-                heapq.heapreplace(turns, (level + flow.most_urgent.rows, order, flow))
-            else:
+            level, order, entry, waiting = turns[0]
+            yield entry
+            following = next(waiting, None)
+            if following is None:
                 heapq.heappop(turns)
-        return taken
+            else:
+                heapq.heapreplace(turns, (level + following.rows, order, following, waiting))
+
+    def _take(self, entry: Entry) -> None:
+        """Remove a request; its flow and the queue rise to its level."""
+        flow = self._flows[entry.flow]
+        self._level = flow.level = flow.level + entry.rows
+        self.remove(entry)
 
     def before(self, flow: Hashable, rows: float) -> tuple[float, int]:
         """Return the rows and requests up to and including a new one of ``rows`` rows.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -42,3 +42,19 @@ class LazyHeap(Generic[T]):
                 return member
             heapq.heappop(self._times)
         return None
+
+    def ascending(self) -> Iterator[T]:
+        """Iterate over the members, the earliest first; the heap must not change meanwhile.
+
+        The first ``k`` members take ``k log k`` steps, however many there are.
+        """
+        times = self._times
+        reached = [(times[0], 0)] if times else []
+        while reached:
+            (_, key), place = heapq.heappop(reached)
+            for below in (2 * place + 1, 2 * place + 2):
+                if below < len(times):
+                    heapq.heappush(reached, (times[below], below))
+            member = self._members.get(key)
+            if member is not None:
+                yield member

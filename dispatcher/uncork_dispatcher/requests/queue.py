@@ -6,10 +6,13 @@ import math
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.requests.states import RequestState
+
+if TYPE_CHECKING:
+    from uncork_dispatcher.requests.fill import Fill
 
 Retry = Literal["batch", "alone"]
 """How requests run again whose worker was lost: as the same batch, or each alone."""
@@ -27,6 +30,9 @@ class Entry:
         deadline: when it should be answered.
         expires_at: when its client gives up.
         queue: the queue that it is in, or was taken from.
+        count: how many rows it has.
+        longest: the cost of the largest of them; 1 where rows have no cost.
+        padded: its rows as if all were as long as the longest.
         source: the client, for the forecast of returns.
         flow: the flow that shares a fair queue with others.
         state: where it is, or how it ended.
@@ -39,6 +45,9 @@ class Entry:
     deadline: float
     expires_at: float
     queue: RequestQueue
+    count: float
+    longest: float
+    padded: float
     source: Hashable = None
     flow: Hashable = None
     state: RequestState = RequestState.QUEUED
@@ -63,6 +72,9 @@ class RequestQueue:
         self.rows = 0.0
         self.size_bytes = 0
         self.newest = 0.0
+        self.has_lengths = False
+        """Whether requests of different lengths have been queued."""
+        self._length: float | None = None
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._latest_deadline = -math.inf
         self._deadlines: LazyHeap[Entry] | None = None
@@ -77,6 +89,9 @@ class RequestQueue:
         self._entries[entry.request] = entry
         self.rows += entry.rows
         self.size_bytes += entry.size_bytes
+        if entry.longest != self._length:
+            self.has_lengths = self._length is not None
+            self._length = entry.longest
         if self._deadlines is not None:
             self._deadlines.push(entry.deadline, entry.request)
         elif entry.deadline < self._latest_deadline:
@@ -93,18 +108,21 @@ class RequestQueue:
         self.rows -= entry.rows
         self.size_bytes -= entry.size_bytes
 
-    def take(self, *, rows: float, size_bytes: float) -> list[Entry]:
-        """Remove the most urgent requests that fit into ``rows`` and ``size_bytes``, at least one."""
-        taken: list[Entry] = []
-        while self._entries:
-            entry = self.most_urgent
-            rows -= entry.rows
-            size_bytes -= entry.size_bytes
-            if taken and (rows < 0 or size_bytes < 0):
+    def turns(self) -> Iterator[Entry]:
+        """Iterate over all requests in the order in which batches take them; the queue must not change."""
+        return iter(self._entries.values()) if self._deadlines is None else self._deadlines.ascending()
+
+    def take(self, fill: Fill) -> list[Entry]:
+        """Fill a batch with the requests whose turn it is, and remove them."""
+        for entry in self.turns():
+            if not fill.offer(entry):
                 break
-            self.remove(entry)
-            taken.append(entry)
-        return taken
+        for entry in fill.entries:
+            self._take(entry)
+        return fill.entries
+
+    def _take(self, entry: Entry) -> None:
+        self.remove(entry)
 
     def by_urgency(self) -> list[Entry]:
         """Return all requests, earliest deadline first."""

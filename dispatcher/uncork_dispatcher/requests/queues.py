@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from uncork_dispatcher.requests.fair_queue import FairQueue
+from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry, RequestQueue, Retry
 from uncork_dispatcher.requests.states import RequestState
 
@@ -153,9 +154,9 @@ class RequestQueues:
             if self._entries.pop(entry.request, None) is not None:
                 entry.state = state
 
-    def take(self, queue: RequestQueue, *, rows: float, size_bytes: float) -> list[Entry]:
-        """Remove the requests that are next from a queue, as many as fit, at least one; they run now."""
-        entries = queue.take(rows=rows, size_bytes=size_bytes)
+    def take(self, queue: RequestQueue, fill: Fill) -> list[Entry]:
+        """Fill a batch with the requests that are next in a queue, and remove them; they run now."""
+        entries = queue.take(fill)
         self._apis[queue.api].backlog.remove(entries)
         state = _RUNS[queue.retry]
         for entry in entries:

@@ -37,6 +37,7 @@ class SimulatedBatch(NamedTuple):
     started: float
     seconds: float
     rows: float
+    padded: float
     requests: int
     reason: str
     predicted_s: float
@@ -160,10 +161,11 @@ class _Simulation:
     def _submit(self, client: int, now: float) -> None:
         self._submitted += 1
         request = self._submitted
-        rows = self._scenario.rows(self._random) if self._scenario.rows else 1
-        refused = self._core.submit(
-            request, api=_API, now=now, rows=rows, source=self._source(client, request)
-        )
+        scenario, source, count = self._scenario, self._source(client, request), None
+        rows = scenario.rows(self._random) if scenario.rows else 1.0
+        if scenario.lengths:
+            rows, count = scenario.lengths(self._random), 1
+        refused = self._core.submit(request, api=_API, now=now, rows=rows, count=count, source=source)
         self._clients[request] = client
         self._arrivals[request] = now
         if refused is not None:
@@ -197,7 +199,7 @@ class _Simulation:
     def _execute(self, action: Action, now: float) -> None:
         if isinstance(action, Start):
             seconds = self._scenario.service.draw(
-                action.rows, worker=action.worker, now=now, random_=self._random
+                action.rows, action.padded, worker=action.worker, now=now, random_=self._random
             )
             self._running[action.batch] = (action, now)
             self._at(now + seconds, self._finish, action.batch)
@@ -231,6 +233,7 @@ class _Simulation:
                 started,
                 now - started,
                 start.rows,
+                start.padded,
                 len(start.requests),
                 start.reason,
                 start.predicted_s,

@@ -37,7 +37,8 @@ class Scenario:
         goal_s: the latency goal.
         policy: name of the policy, as for ``@api``.
         requests: closed loop: requests sent altogether. An open loop has as many as it has arrivals.
-        rows: draws the rows, or the cost, of a request; 1 if not given.
+        rows: draws the rows of a request, which are of equal lengths; 1 if not given.
+        lengths: draws the length of a request of one row, which is what it costs.
         sources: what the core knows of the client of a request.
         timer_quantum_s: timers fire at multiples of this, as coarse ones do; 0 for exact ones.
         losses: deaths of workers.
@@ -56,6 +57,7 @@ class Scenario:
     policy: str = "cork"
     requests: int = 20_000
     rows: Callable[[random.Random], float] | None = None
+    lengths: Callable[[random.Random], float] | None = None
     sources: Sources = "clients"
     timer_quantum_s: float = 0.0
     losses: tuple[Loss, ...] = ()

@@ -14,7 +14,9 @@ class ServiceTime:
 
     Attributes:
         intercept_s: the fixed cost of a batch.
-        slope_s: the cost of each row.
+        slope_s: the cost of each row, or of each unit of length.
+        padding: the share of a batch's padding that takes time: 1 for a model that pads all rows to the
+            longest, 0 for one that does not pad.
         noise_cv: coefficient of variation of a log-normal factor of mean 1, drawn for each batch.
         buckets: sizes to which batches are padded, as compiled models need; above the largest one the line
             continues. Empty: no padding.
@@ -28,6 +30,7 @@ class ServiceTime:
 
     intercept_s: float
     slope_s: float
+    padding: float = 0.0
     noise_cv: float = 0.0
     buckets: tuple[int, ...] = ()
     speeds: tuple[float, ...] = ()
@@ -38,6 +41,8 @@ class ServiceTime:
             self.intercept_s >= 0 and self.slope_s >= 0 and 0 < self.intercept_s + self.slope_s < math.inf
         ):
             raise ValueError(f"a batch must take some time, got {self.intercept_s} + {self.slope_s} * rows")
+        if not 0 <= self.padding <= 1:
+            raise ValueError(f"padding must be a share, got {self.padding}")
         if not 0 <= self.noise_cv < math.inf:
             raise ValueError(f"noise_cv must not be negative, got {self.noise_cv}")
         factors = (*self.speeds, *(factor for _, factor in self.changes))
@@ -58,9 +63,12 @@ class ServiceTime:
             rows = self.buckets[place] if place < len(self.buckets) else rows
         return self.intercept_s + self.slope_s * rows
 
-    def draw(self, rows: float, *, worker: int, now: float, random_: random.Random) -> float:
-        """Draw the seconds of a batch of ``rows`` rows that starts on ``worker`` at ``now``."""
-        seconds = self.mean(rows)
+    def draw(self, rows: float, padded: float, *, worker: int, now: float, random_: random.Random) -> float:
+        """Draw the seconds of a batch that starts on ``worker`` at ``now``.
+
+        It has ``rows`` rows, or this total length, and ``padded`` if all were as long as the longest.
+        """
+        seconds = self.mean(rows + self.padding * (padded - rows))
         if self.speeds:
             seconds *= self.speeds[worker % len(self.speeds)]
         for since, factor in self.changes:

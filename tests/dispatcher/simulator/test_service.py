@@ -18,7 +18,7 @@ LINE = ServiceTime(intercept_s=0.010, slope_s=0.001)
 
 def draw(service: ServiceTime, rows: float = 5, *, worker: int = 0, now: float = 0.0, seed: int = 1) -> float:
     """One batch."""
-    return service.draw(rows, worker=worker, now=now, random_=random.Random(seed))
+    return service.draw(rows, rows, worker=worker, now=now, random_=random.Random(seed))
 
 
 def test_a_batch_takes_intercept_and_slope() -> None:
@@ -31,7 +31,7 @@ def test_without_noise_nothing_is_drawn() -> None:
     """So that a deterministic model leaves the random numbers to the arrivals."""
     random_ = random.Random(1)
     before = random_.getstate()
-    LINE.draw(5, worker=0, now=0.0, random_=random_)
+    LINE.draw(5, 5, worker=0, now=0.0, random_=random_)
 
     assert random_.getstate() == before
 
@@ -41,7 +41,7 @@ def test_noise_keeps_the_mean_and_has_its_width(cv: float) -> None:
     """Mean and coefficient of variation of 40 000 batches, and never a batch that takes no time."""
     service = ServiceTime(intercept_s=0.010, slope_s=0.001, noise_cv=cv)
     random_ = random.Random(1)
-    drawn = [service.draw(5, worker=0, now=0.0, random_=random_) for _ in range(40_000)]
+    drawn = [service.draw(5, 5, worker=0, now=0.0, random_=random_) for _ in range(40_000)]
 
     mean = statistics.fmean(drawn)
     assert mean == pytest.approx(0.015, rel=4 * cv / math.sqrt(len(drawn)))
@@ -115,6 +115,7 @@ def test_capacity_is_that_of_full_batches() -> None:
         ({"intercept_s": -0.001}, "must take some time"),
         ({"slope_s": -0.001}, "must take some time"),
         ({"intercept_s": 0.0, "slope_s": 0.0}, r"must take some time, got 0\.0 \+ 0\.0 \* rows"),
+        ({"padding": 1.5}, "padding must be a share, got 1.5"),
         ({"noise_cv": -0.1}, "noise_cv must not be negative, got -0.1"),
         ({"speeds": (1.0, 0.0)}, "must be positive"),
         ({"changes": ((1.0, 2.0), (2.0, -1.0))}, "must be positive"),

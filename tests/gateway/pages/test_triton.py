@@ -108,7 +108,7 @@ class Tick:
 def batch(*requests: int, seconds: float) -> tuple[Start, BatchFacts]:
     """Return a batch of requests with the given rows each."""
     rows, numbers = sum(requests), tuple(range(len(requests)))
-    start = Start(1, 0, "echo", None, numbers, rows, "idle", 0.0)
+    start = Start(1, 0, "echo", None, numbers, rows, rows, "idle", 0.0)
     return start, BatchFacts(start, rows, 0.0, seconds, 0.0)
 
 

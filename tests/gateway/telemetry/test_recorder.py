@@ -46,7 +46,7 @@ class Told:
             self.queue(3 * requests)
         self.sample = self.sample._replace(queued_rows=self.sample.queued_rows - 3 * requests)
         numbers = tuple(range(requests))
-        start = Start(self.batches, 10, api, None, numbers, 3.0 * requests, "idle", 0.004)
+        start = Start(self.batches, 10, api, None, numbers, 3.0 * requests, 3.0 * requests, "idle", 0.004)
         for observer in (self.recorder, self.metrics):
             observer.batch_started(start, 3 * requests, [0.001] * requests)
         return start
@@ -216,7 +216,7 @@ def test_arrivals_at_a_steady_load_are_those_of_the_window(told: Told) -> None:
 
 def test_rows_are_their_cost_where_there_is_one(told: Told) -> None:
     """Limits, arrivals and the estimate count cost; only finished batches have both."""
-    start = Start(1, 10, "a", None, (1,), 50.0, "idle", 0.004)
+    start = Start(1, 10, "a", None, (1,), 50.0, 50.0, "idle", 0.004)
     for observer in (told.recorder, told.metrics):
         observer.batch_started(start, 2, [0.001])
 

@@ -43,7 +43,7 @@ class Stage:
         """Start a batch on the oldest slot."""
         slot = self.slots.out[0]
         rows = [one.request.rows for one in batch]
-        start = Start(7, slot, "api", None, tuple(range(len(batch))), sum(rows), "full", 0.1)
+        start = Start(7, slot, "api", None, tuple(range(len(batch))), sum(rows), sum(rows), "full", 0.1)
         ended: asyncio.Future[BatchResult[CallResult] | Exception] = (
             asyncio.get_running_loop().create_future()
         )

@@ -1,0 +1,77 @@
+"""A batch while it is filled: which of the requests that are offered to it, in order, fit."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from uncork_dispatcher.requests.queue import Entry
+
+# A batch that passes over requests of other lengths looks at no more than this many of them.
+_MOST_PASSED = 512
+
+
+class Lengths(NamedTuple):
+    """An interval of lengths, both ends included."""
+
+    shortest: float
+    longest: float
+
+
+class Fill:
+    """What one batch takes: at least one request, and no more than its limits allow.
+
+    Args:
+        rows: the most that the batch may count.
+        size_bytes: the most bytes of bodies.
+        pads: whether the batch counts its padding too: rows x longest row, instead of the sum of the costs.
+        lengths: requests whose longest row lies outside are passed over; None: none are.
+
+    Attributes:
+        entries: those that were taken.
+    """
+
+    def __init__(
+        self, *, rows: float, size_bytes: float = math.inf, pads: bool = False, lengths: Lengths | None = None
+    ) -> None:
+        self.entries: list[Entry] = []
+        self._rows_left = rows
+        self._bytes_left = size_bytes
+        self._pads = pads
+        self._lengths = lengths
+        self._count = 0.0
+        self._longest = 0.0
+        self._padding = 0.0
+        self._passed = 0
+
+    def offer(self, entry: Entry) -> bool:
+        """Take a request, or pass it over; return False if the batch takes no more."""
+        lengths = self._lengths
+        if lengths is not None and not lengths.shortest <= entry.longest <= lengths.longest:
+            self._passed += 1
+            return self._passed < _MOST_PASSED
+        if entry.longest > self._longest:
+            longest = entry.longest
+            padding = self._padding + (longest - self._longest) * self._count
+        else:
+            longest = self._longest
+            padding = self._padding + (longest - entry.longest) * entry.count
+        rows_left = self._rows_left - (entry.padded if self._pads else entry.rows)
+        bytes_left = self._bytes_left - entry.size_bytes
+        if self.entries and (rows_left < (padding if self._pads else 0) or bytes_left < 0):
+            return False
+        self.entries.append(entry)
+        self._rows_left, self._bytes_left = rows_left, bytes_left
+        self._count += entry.count
+        self._longest, self._padding = longest, padding
+        return True
+
+    @property
+    def rows(self) -> float:
+        """The rows that were taken, or their cost."""
+        return sum([entry.rows for entry in self.entries])
+
+    @property
+    def padded(self) -> float:
+        """Rows x longest row: the cost with padding."""
+        return sum([entry.padded for entry in self.entries]) + self._padding

@@ -1,0 +1,57 @@
+"""Which lengths may share a batch with the most urgent request, where batches are padded.
+
+A batch that is padded to its longest row wastes the difference on all others; another batch costs its fixed
+part. So an interval of lengths around that of the most urgent request is widened, each time by the request
+that adds less padding, while all padding in it costs less than a share of another batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from operator import attrgetter
+
+from uncork_dispatcher.requests.fill import Lengths
+from uncork_dispatcher.requests.queue import Entry
+
+SAMPLE = 32
+"""How many of the most urgent requests are looked at."""
+# Padding of this share of a batch is never worth a split.
+_TOLERANCE = 0.05
+
+_by_length = attrgetter("longest")
+
+
+def mixable_lengths(sample: Sequence[Entry], *, queued: int, limit: float, spare: float) -> Lengths:
+    """Return the shortest and the longest row that may share a batch with the first of ``sample``.
+
+    Args:
+        sample: the most urgent of the ``queued`` requests, of which there must be one.
+        limit: the most that the batch may count, padding included.
+        spare: the padding that may be added, in the same unit; infinite if it costs nothing.
+    """
+    if spare == math.inf:
+        return Lengths(0.0, math.inf)
+    by_length = sorted(sample, key=_by_length)
+    low = by_length.index(sample[0])
+    high = low + 1
+    count, longest, padding = sample[0].count, sample[0].longest, 0.0
+    # The whole queue has more of each length, until the limit cuts it off.
+    share = queued / len(sample)
+    while low or high < len(by_length):
+        # A shorter one pads itself, a longer one all others.
+        shorter = (longest - by_length[low - 1].longest) * by_length[low - 1].count if low else math.inf
+        longer = (by_length[high].longest - longest) * count if high < len(by_length) else math.inf
+        joins = by_length[low - 1] if shorter <= longer else by_length[high]
+        more = min(shorter, longer)
+        top = max(longest, joins.longest)
+        size = (count + joins.count) * top
+        scale = min(share, limit / size)
+        if (padding + more) * scale > spare + _TOLERANCE * size * scale:
+            break
+        padding, count, longest = padding + more, count + joins.count, top
+        if shorter <= longer:
+            low -= 1
+        else:
+            high += 1
+    return Lengths(by_length[low].longest, by_length[high - 1].longest)

@@ -1,0 +1,117 @@
+"""Which lengths may share a batch with the most urgent request."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.dispatcher.driver import entry
+from uncork_dispatcher.requests.fill import Lengths
+from uncork_dispatcher.requests.mixable_lengths import mixable_lengths
+
+
+def mixable(
+    *lengths: float, spare: float, limit: float = 1e9, queued: int | None = None, rows: int = 1
+) -> Lengths:
+    """Return the interval for requests of these lengths, the most urgent first."""
+    sample = [entry(number, rows=rows, length=length) for number, length in enumerate(lengths)]
+    return mixable_lengths(sample, queued=queued or len(sample), limit=limit, spare=spare)
+
+
+def test_equal_lengths_mix() -> None:
+    assert mixable(5, 5, 5, spare=0) == (5, 5)
+
+
+def test_one_request() -> None:
+    assert mixable(5, spare=0) == (5, 5)
+
+
+def test_padding_is_worth_as_much_as_another_batch() -> None:
+    """Of lengths 10, 20 and 100: the second pads the first by 10, the third both by 170 in all."""
+    assert mixable(10, 20, 100, spare=1) == (10, 10)
+    assert mixable(10, 20, 100, spare=20) == (10, 20)
+    assert mixable(10, 20, 100, spare=200) == (10, 100)
+
+
+def test_a_long_one_among_short_ones() -> None:
+    """Each short one pads itself only, so company is cheap at first."""
+    assert mixable(100, 10, 10, 10, spare=50) == (100, 100)
+    assert mixable(100, 60, 10, 10, spare=50) == (60, 100)
+
+
+def test_a_short_one_among_long_ones() -> None:
+    assert mixable(10, 100, 101, 102, spare=50) == (10, 10)
+    assert mixable(10, 100, 101, 102, spare=100) == (10, 102)
+
+
+def test_of_both_sides_the_cheaper_comes_first() -> None:
+    """12 is nearer to 10 than 5 is; with it, 5 costs 7."""
+    assert mixable(10, 5, 12, spare=3) == (10, 12)
+    assert mixable(10, 5, 12, spare=9) == (5, 12)
+
+
+def test_requests_of_many_rows_pad_all_of_them() -> None:
+    assert mixable(10, 12, spare=3) == (10, 12)
+    assert mixable(10, 12, spare=3, rows=4) == (10, 10)
+
+
+def test_a_long_queue_has_more_of_each_length() -> None:
+    assert mixable(10, 12, spare=5, queued=2) == (10, 12)
+    assert mixable(10, 12, spare=5, queued=20) == (10, 10)
+
+
+def test_the_limit_cuts_a_long_queue() -> None:
+    """A batch of 48 has two such pairs at most."""
+    assert mixable(10, 12, spare=5, queued=20, limit=48) == (10, 12)
+
+
+def test_a_little_padding_is_never_worth_a_split() -> None:
+    assert mixable(100, 101, spare=0) == (100, 101)
+
+
+def test_padding_that_costs_nothing() -> None:
+    """All lengths mix, also those that were not looked at."""
+    assert mixable(1, 1000, spare=math.inf) == (0, math.inf)
+
+
+LENGTHS = st.lists(st.integers(1, 500), min_size=1, max_size=32)
+REST: dict[str, Any] = {"spare": st.floats(0, 1e4), "limit": st.floats(1, 1e5), "more": st.integers(0, 1000)}
+
+
+@given(lengths=LENGTHS, **REST)
+def test_the_most_urgent_is_inside(lengths: list[int], spare: float, limit: float, more: int) -> None:
+    shortest, longest = mixable(*lengths, spare=spare, limit=limit, queued=len(lengths) + more)
+    assert shortest <= lengths[0] <= longest
+
+
+@given(lengths=LENGTHS, **REST)
+def test_the_sample_pads_for_no_more_than_the_spare(
+    lengths: list[int], spare: float, limit: float, more: int
+) -> None:
+    lengths = list(dict.fromkeys(lengths))
+    shortest, longest = mixable(*lengths, spare=spare, queued=len(lengths))
+    inside = [length for length in lengths if shortest <= length <= longest]
+    padding = sum(longest - length for length in inside)
+    assert padding <= (spare + 0.05 * len(inside) * longest) * (1 + 1e-9)
+
+
+@given(LENGTHS, st.floats(0, 1e4), st.floats(0, 1e4))
+def test_more_spare_never_narrows(lengths: list[int], spare: float, more: float) -> None:
+    narrow, wide = mixable(*lengths, spare=spare), mixable(*lengths, spare=spare + more)
+    assert wide.shortest <= narrow.shortest <= narrow.longest <= wide.longest
+
+
+@given(lengths=LENGTHS, power=st.integers(-3, 3), **REST)
+def test_the_unit_does_not_matter(
+    lengths: list[int], power: int, spare: float, limit: float, more: int
+) -> None:
+    unit, queued = 2.0**power, len(lengths) + more
+    scaled = mixable(
+        *[length * unit for length in lengths], spare=spare * unit, limit=limit * unit, queued=queued
+    )
+    plain = mixable(*lengths, spare=spare, limit=limit, queued=queued)
+    assert scaled == pytest.approx([length * unit for length in plain])

@@ -1,0 +1,337 @@
+"""The core when rows have lengths: who shares a batch, and what is learned from it."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Hashable
+from dataclasses import replace
+
+import pytest
+
+from tests.dispatcher.driver import core_with, poll_all, starts
+from uncork_dispatcher.actions import Shed, Start
+from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.policies import POLICIES
+from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.simulator.run import Run, simulate
+from uncork_dispatcher.simulator.scenario import Scenario
+from uncork_dispatcher.simulator.service import ServiceTime
+from uncork_dispatcher.simulator.traffic import Clients
+
+FIXED_S, TOKEN_S = 0.010, 0.0001
+"""A batch costs as much as 100 tokens besides its own."""
+
+
+class Padded:
+    """A core whose only worker pads each batch to its longest row."""
+
+    def __init__(self, *, workers: int = 1, padding: float = 1.0, **limits: object) -> None:
+        rules: dict[str, object] = {"policy": "fixed:0", "goal_s": 60.0, "max_batch_rows": 10_000, **limits}
+        self.core = core_with(ApiRules(name="a", **rules), workers=workers)  # type: ignore[arg-type]
+        self.now = 0.0
+        self.submitted = 0
+        self.padding = padding
+
+    def submit(self, *lengths: float, flow: Hashable = None) -> list[int]:
+        """Queue requests of one row each; return their numbers."""
+        first = self.submitted + 1
+        for length in lengths:
+            self.submitted += 1
+            refused = self.core.submit(self.submitted, api="a", now=self.now, rows=length, count=1, flow=flow)
+            assert refused is None
+        return list(range(first, self.submitted + 1))
+
+    def start(self) -> Start:
+        """Return the batch that starts now."""
+        [start] = starts(poll_all(self.core, self.now))
+        return start
+
+    def finish(self, start: Start) -> None:
+        """Let a batch take its time."""
+        size = start.rows + self.padding * (start.padded - start.rows)
+        self.now += FIXED_S + TOKEN_S * size
+        assert self.core.batch_done(start.batch, status="worked", now=self.now)
+
+    def teach(self) -> None:
+        """Let batches of many sizes run, one after another."""
+        for lengths in [(10,), (100,), (400,), (50, 60), (100, 130)] * 4:
+            self.submit(*lengths)
+            self.finish(self.start())
+            assert poll_all(self.core, self.now) == []
+
+    def run_all(self) -> list[tuple[int, ...]]:
+        """Run what is queued; return the requests of each batch."""
+        batches = []
+        while batch := starts(poll_all(self.core, self.now)):
+            for start in batch:
+                batches.append(start.requests)
+                self.finish(start)
+        return batches
+
+
+def test_requests_of_similar_lengths_share_a_batch() -> None:
+    """The most urgent decides which; the others follow in their order."""
+    on = Padded()
+    on.teach()
+    on.submit(10)
+    first = on.start()
+    short, long = on.submit(10, 12, 11), on.submit(400, 390)
+    more = on.submit(9, 13, 410)
+    on.finish(first)
+    assert on.run_all() == [tuple(short + more[:2]), tuple(long + more[2:])]
+
+
+def test_a_little_padding_is_cheaper_than_another_batch() -> None:
+    on = Padded()
+    on.teach()
+    on.submit(10)
+    first = on.start()
+    queued = on.submit(60, 40, 50)
+    on.finish(first)
+    assert on.run_all() == [tuple(queued)]
+
+
+def test_a_batch_that_costs_nothing_but_its_fixed_part_takes_all_lengths() -> None:
+    on = Padded(padding=0.0)
+    for length in (10.0, 20.0) * 10:
+        on.submit(length)
+        start = on.start()
+        on.now += FIXED_S
+        on.core.batch_done(start.batch, status="worked", now=on.now)
+    on.submit(10)
+    first = on.start()
+    queued = on.submit(10, 400, 20)
+    on.finish(first)
+    assert on.run_all() == [tuple(queued)]
+
+
+def test_where_padding_takes_no_time_all_lengths_mix() -> None:
+    """Once that was learned."""
+    on = Padded(padding=0.0)
+    on.teach()
+    random_ = random.Random(1)
+    for _ in range(60):
+        on.submit(*[random_.choice([10, 100, 400]) for _ in range(8)])
+        on.run_all()
+    [stats] = on.core.stats(now=on.now)
+    assert stats.padding_share == 0
+    on.submit(10)
+    first = on.start()
+    queued = on.submit(10, 400, 20)
+    on.finish(first)
+    assert on.run_all() == [tuple(queued)]
+
+
+def test_the_limit_of_a_batch_counts_padding() -> None:
+    on = Padded(max_batch_rows=100)
+    queued = on.submit(30, 50, 20)
+    start = on.start()
+    assert (start.requests, start.rows, start.padded) == (tuple(queued[:2]), 80, 100)
+
+
+def test_rows_of_one_request_are_padded_to_its_longest() -> None:
+    """Six rows that cost 100, the largest of which costs 50."""
+    on = Padded()
+    on.core.submit(1, api="a", now=0.0, rows=100, count=6, longest=50)
+    start = on.start()
+    assert (start.rows, start.padded) == (100, 300)
+
+
+def test_costs_that_are_added_up_in_another_order_are_equal() -> None:
+    """0.1 three times is a little more than 0.3."""
+    on = Padded()
+    on.core.submit(1, api="a", now=0.0, rows=0.1 + 0.1 + 0.1, count=3, longest=0.1)
+    on.core.submit(2, api="a", now=0.0, rows=0.3, count=3, longest=0.1)
+    start = on.start()
+    assert start.rows == start.padded
+
+
+def test_a_drain_keeps_lengths_apart_too() -> None:
+    on = Padded()
+    on.teach()
+    on.submit(10)
+    first = on.start()
+    queued = on.submit(10, 400, 12, 410)
+    on.core.drain(now=on.now)
+    on.finish(first)
+    assert on.run_all() == [(queued[0], queued[2]), (queued[1], queued[3])]
+
+
+def test_a_lost_batch_runs_again_whole() -> None:
+    """Also with lengths that would not be mixed now; quarantined requests go alone."""
+    on = Padded(max_batch_rows=1000)
+    queued = on.submit(10, 400)
+    first = on.start()
+    assert first.requests == tuple(queued)
+    on.core.worker_lost(0, now=on.now)
+    on.core.worker_ready(1, now=on.now)
+    assert on.run_all() == [tuple(queued)]
+
+
+def test_flows_take_turns_among_the_lengths_that_mix() -> None:
+    """A request that does not fit in is passed over; its flow does not lose its share."""
+    on = Padded(fair=True)
+    on.teach()
+    on.submit(10)
+    first = on.start()
+    a = on.submit(10, 10, flow="a")
+    b = on.submit(400, 10, flow="b")
+    on.finish(first)
+    assert on.run_all() == [(a[0], a[1], b[1]), (b[0],)]
+
+
+def test_of_deadlines_that_clients_set_the_earliest_decides() -> None:
+    on = Padded()
+    on.teach()
+    on.submit(10)
+    first = on.start()
+    queued = on.submit(10, 11)
+    on.core.submit(1000, api="a", now=on.now, rows=400, count=1, expires_at=on.now + 30)
+    on.core.submit(1001, api="a", now=on.now, rows=390, count=1, expires_at=on.now + 40)
+    on.finish(first)
+    assert on.run_all() == [(1000, 1001), tuple(queued)]
+
+
+def overloaded(padding: float) -> Run:
+    """Return what becomes of four times the load that a worker carries, with one long request among ten."""
+    random_ = random.Random(3)
+    arrivals, now = [], 0.0
+    while now < 10:
+        now += random_.expovariate(1600)
+        arrivals.append(now)
+    return simulate(
+        Scenario(
+            service=ServiceTime(intercept_s=0.002, slope_s=20e-6, padding=padding, noise_cv=0.1),
+            arrivals=arrivals,
+            limit_rows=16_384,
+            goal_s=0.3,
+            lengths=lambda random_: 512.0 if random_.random() < 0.1 else 16.0,
+        )
+    )
+
+
+def test_overload_does_not_collapse() -> None:
+    """The worker carries 600 mixed requests per second at best; most answers keep the goal."""
+    run = overloaded(1.0)
+    late = [one for one in run.answered if one.finish - one.arrival > 0.3]
+    assert len(run.answered) > 10 * 450
+    assert len(late) < 0.03 * len(run.answered)
+
+
+@pytest.mark.parametrize("padding", [0.0, 1.0])
+def test_a_long_request_does_not_starve(padding: float) -> None:
+    """Clients of short requests come back at once; the long one starts when it is the most urgent."""
+    on = Padded(padding=padding)
+    on.teach()
+    on.submit(*[10.0] * 40)
+    [long] = on.submit(400)
+    for batches in range(4):  # noqa: B007
+        start = on.start()
+        if long in start.requests:
+            break
+        on.finish(start)
+        on.submit(*[10.0] * len(start.requests))
+    assert batches <= 1
+
+
+LENGTH = 128.0
+"""A power of two: its multiples are exact."""
+
+
+def decisions(run: Run) -> list[object]:
+    """Return each start, and each refusal."""
+    batches = [(one.worker, one.started, one.requests, one.reason, one.predicted_s) for one in run.batches]
+    return [*batches, *[(at, shed.request, shed.reason) for at, shed in run.shed]]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("policy", [*(name for name in POLICIES if name != "fixed"), "fixed:5"])
+def test_equal_lengths_change_nothing(policy: str, workers: int) -> None:
+    """Batch by batch the same as where no lengths are known, in a closed loop and under overload."""
+    random_ = random.Random(7)
+    arrivals = [0.0]
+    while len(arrivals) < 1500:
+        arrivals.append(arrivals[-1] + random_.expovariate(3000 * workers))
+    scenario = Scenario(
+        service=ServiceTime(intercept_s=0.005, slope_s=1e-6, padding=1.0, noise_cv=0.2),
+        arrivals=Clients(count=30),
+        workers=workers,
+        limit_rows=int(64 * LENGTH),
+        policy=policy,
+        requests=1500,
+    )
+    for one in (scenario, replace(scenario, arrivals=arrivals, goal_s=0.05)):
+        with_lengths = simulate(replace(one, lengths=lambda _: LENGTH))
+        assert decisions(with_lengths) == decisions(simulate(replace(one, rows=lambda _: LENGTH)))
+
+
+def padded_threefold(**limits: object) -> Padded:
+    """Return a core that has seen only requests whose rows cost 100, and 300 with padding."""
+    on = Padded(**limits)  # type: ignore[arg-type]
+    for number in range(60):
+        on.core.submit(9000 + number, api="a", now=on.now, rows=100, count=6, longest=50)
+        if number % 2:
+            on.core.submit(8000 + number, api="a", now=on.now, rows=100, count=6, longest=50)
+        on.now += 10.0
+        on.run_all()
+    return on
+
+
+def test_a_batch_is_predicted_with_its_padding() -> None:
+    on = Padded()
+    on.teach()
+    on.submit(40, 60)
+    start = on.start()
+    assert start.predicted_s == pytest.approx(FIXED_S + TOKEN_S * 120, rel=0.01)
+
+
+def test_a_request_alone_is_not_expected_to_be_padded() -> None:
+    """Though batches have had much padding: one that can just be answered in time is not shed."""
+    on = padded_threefold()
+    on.submit(100)
+    first = on.start()
+    needed_s = FIXED_S + TOKEN_S * 600
+    on.core.submit(5000, api="a", now=on.now, rows=600, count=1, expires_at=on.now + needed_s + 0.025)
+    assert [one for one in poll_all(on.core, on.now) if isinstance(one, Shed)] == []
+    on.finish(first)
+    assert on.start().requests == (5000,)
+
+
+def test_a_queue_is_full_with_the_usual_padding() -> None:
+    """Requests of cost 100 count 300, so two fill a batch of 600; the policy would wait for more."""
+    on = padded_threefold(max_batch_rows=600, policy="fixed:1000")
+    for number in (1, 2, 3):
+        assert poll_all(on.core, on.now) == []
+        on.core.submit(number, api="a", now=on.now, rows=100, count=6, longest=50)
+    assert on.start().requests == (1, 2)
+
+
+def test_a_core_without_lengths_has_no_padding() -> None:
+    core = Dispatcher()
+    core.set_api(ApiRules(name="a"))
+    core.worker_ready(0, now=0.0)
+    core.submit(1, api="a", now=0.0, rows=5)
+    [start] = starts(poll_all(core, 0.0))
+    assert (start.rows, start.padded) == (5, 5)
+    core.batch_done(start.batch, status="worked", now=0.1)
+    [stats] = core.stats(now=0.1)
+    assert stats.padding_share is None
+    assert stats.estimate.seconds(5) < math.inf
+
+
+def test_lengths_are_not_kept_apart_before_batches_have_mixed_them() -> None:
+    """Five batches that are padded show what padding costs."""
+    on = Padded()
+    for length in (10, 50, 100, 200, 400) * 2:
+        on.submit(length)
+        on.run_all()
+    mixed = []
+    for _ in range(8):
+        first = on.submit(10)
+        start = on.start()
+        queued = on.submit(10, 400, 10, 400)
+        on.finish(start)
+        mixed.append(on.run_all()[0] == tuple(queued))
+        assert start.requests == tuple(first)
+    assert mixed == [True] * 5 + [False] * 3
