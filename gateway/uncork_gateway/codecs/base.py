@@ -37,7 +37,7 @@ class Marshalled(NamedTuple):
         rows: how many there are.
         key: the batch key; requests with different keys do not share a batch.
         single: whether the client sent one row without the leading axis, and gets its answer so.
-        cost: of all rows together; None if the API defines no cost.
+        cost: of all rows together, and ``longest`` that of the largest; None if the API defines no cost.
         raw: whether the client wants array results as raw bytes, not as JSON.
         note: state of the client's dialect, needed to write the answer.
         meta: headers and query, for a body that travels as the client sent it.
@@ -51,6 +51,7 @@ class Marshalled(NamedTuple):
     key: Hashable = None
     single: bool = True
     cost: float | None = None
+    longest: float | None = None
     form: Form = None
     raw: bool = False
     note: Any = None

@@ -1,6 +1,7 @@
 """The cost of a request's rows, by the ``cost`` of ``@api``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -8,7 +9,16 @@ from uncork_gateway.errors import BadRequest
 from uncork_workers.wire.schema import COST_IN_BYTES, field_cost, rounded_cost
 
 Row = bytes | msgspec.Raw
-Weigh = Callable[[Sequence[Row]], float | None]
+
+
+class Cost(NamedTuple):
+    """What rows cost together, and what the largest of them costs; None without costs."""
+
+    total: float | None
+    longest: float | None
+
+
+Weigh = Callable[[Sequence[Row]], Cost]
 """Returns the cost of rows from their JSON texts; raises BadRequest if it cannot be computed."""
 
 
@@ -24,18 +34,27 @@ def make_weigh(cost: float | str | None) -> Weigh:
         case str() if cost == COST_IN_BYTES:
             return _bytes
         case str() as field:
-            return lambda rows: sum(_field_cost(row, field) for row in rows)
+            return lambda rows: _cost(_field_cost(row, field) for row in rows)
         case number:
             each = rounded_cost(number)
-            return lambda rows: each * len(rows)
+            return lambda rows: Cost(each * len(rows), each)
 
 
-def unweighed(rows: Sequence[Row]) -> None:
+def unweighed(rows: Sequence[Row]) -> Cost:
     """Return no cost: rows are counted."""
+    return _NO_COST
 
 
-def _bytes(rows: Sequence[Row]) -> float:
-    return sum(map(len, rows))
+_NO_COST = Cost(None, None)
+
+
+def _bytes(rows: Sequence[Row]) -> Cost:
+    return _cost(map(len, rows))
+
+
+def _cost(of_rows: Iterable[float]) -> Cost:
+    costs = list(of_rows)
+    return Cost(sum(costs), max(costs))
 
 
 def _field_cost(row: Row, field: str) -> float:

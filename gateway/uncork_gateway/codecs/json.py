@@ -27,10 +27,12 @@ class JsonCodec:
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
         decode_json(ANY_JSON, body, "JSON")
-        return Marshalled(body, rows=1, cost=self._weigh([body.strip(SPACE)]))
+        cost, longest = self._weigh([body.strip(SPACE)])
+        return Marshalled(body, rows=1, cost=cost, longest=longest)
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
-        return Marshalled(b",".join(rows), rows=len(rows), single=False, cost=self._weigh(rows))
+        cost, longest = self._weigh(rows)
+        return Marshalled(b",".join(rows), rows=len(rows), single=False, cost=cost, longest=longest)
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
         """Keep a binary tensor as it is, unless the API has a cost, which is computed from JSON."""

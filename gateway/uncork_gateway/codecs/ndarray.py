@@ -39,7 +39,8 @@ class NdArrayCodec:
         depth = _depth(body)
         if depth == len(self._shape):
             decode_json(ANY_JSON, body, "JSON")
-            return Marshalled(body, rows=1, key=self._key(body), cost=self._weigh([body.strip(SPACE)]))
+            cost, longest = self._weigh([body.strip(SPACE)])
+            return Marshalled(body, rows=1, key=self._key(body), cost=cost, longest=longest)
         if depth != len(self._shape) + 1:
             decode_json(ANY_JSON, body, "JSON")
             raise BadRequest(
@@ -48,12 +49,14 @@ class NdArrayCodec:
         rows = decode_json(_rows_decoder, body, "a list of rows")
         if not rows:
             raise BadRequest("the body has no rows")
-        body = body.strip(SPACE)[1:-1]
-        return Marshalled(body, len(rows), self._key(rows[0]), single=False, cost=self._weigh(rows))
+        return self._from_rows(body.strip(SPACE)[1:-1], rows)
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
-        body = b",".join(rows)
-        return Marshalled(body, len(rows), self._key(rows[0]), single=False, cost=self._weigh(rows))
+        return self._from_rows(b",".join(rows), rows)
+
+    def _from_rows(self, body: bytes, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
+        key, (cost, longest) = self._key(rows[0]), self._weigh(rows)
+        return Marshalled(body, len(rows), key, single=False, cost=cost, longest=longest)
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
         """Keep a binary tensor as it is, unless the API has a cost, which is computed from JSON."""

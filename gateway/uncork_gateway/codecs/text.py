@@ -36,7 +36,8 @@ class TextCodec(JsonCodec):
                     f"the text is not valid UTF-8: {error.reason} at byte {error.start}; "
                     "for another encoding, set charset in Content-Type"
                 ) from error
-        return Marshalled(row, rows=1, cost=self._weigh([row]))
+        cost, longest = self._weigh([row])
+        return Marshalled(row, rows=1, cost=cost, longest=longest)
 
 
 def to_utf8(body: bytes, content_type: str) -> bytes:

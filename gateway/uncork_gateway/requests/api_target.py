@@ -57,6 +57,7 @@ class ApiTarget:
             payload,
             rows=payload.rows,
             cost=payload.cost,
+            longest=payload.longest,
             size_bytes=len(payload.body),
             key=payload.key,
             client_timeout_s=client_timeout_s,

@@ -90,6 +90,7 @@ class Shadow:
                 payload._replace(span=None),
                 rows=payload.rows,
                 cost=payload.cost,
+                longest=payload.longest,
                 size_bytes=len(payload.body),
                 key=payload.key,
             )

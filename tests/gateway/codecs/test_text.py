@@ -40,7 +40,7 @@ def test_a_tensor_of_strings_shares_batches_with_other_texts() -> None:
     form = TensorForm("BYTES", ())
     assert asked == Marshalled(tensor.data, rows=2, single=False, form=form)
     assert asked.key == CODEC.decode(b"a", PLAIN).key
-    assert weighed == Marshalled(b'"a",""', rows=2, single=False, cost=5)
+    assert weighed == Marshalled(b'"a",""', rows=2, single=False, cost=5, longest=3)
 
 
 def test_it_is_the_codec_of_the_adapter() -> None:

@@ -184,12 +184,12 @@ async def test_a_client_timeout_that_does_not_pass_changes_nothing(value: bytes)
 
 
 async def test_a_batch_is_limited_by_cost_and_told_in_rows() -> None:
-    """The dispatcher uses costs; clients and metrics count rows."""
+    """The dispatcher uses costs, padded to the largest; clients and metrics count rows."""
     stage = Stage(cost="n", rules=replace(RULES, max_batch_rows=10))
 
-    replies = await asyncio.gather(*(stage.reply(b'{"n": %d}' % n) for n in (6, 4, 1, 50, 9)))
+    replies = await asyncio.gather(*(stage.reply(b'{"n": %d}' % n) for n in (5, 5, 1, 50, 9)))
 
-    assert [job.costs for job in stage.runner.jobs] == [[6, 4], [1], [50], [9]]
+    assert [job.costs for job in stage.runner.jobs] == [[5, 5], [1], [50], [9]]
     assert [reply.headers["x-batch-size"] for reply in replies] == ["2", "2", "1", "1", "1"]
     assert registry_of(stage.metrics).get_sample_value("uncork_batch_rows_sum", {"api": "echo"}) == 5
 

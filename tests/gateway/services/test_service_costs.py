@@ -31,7 +31,7 @@ async def test_the_worker_is_told_what_requests_cost(tmp_path: Path) -> None:
         plain = json_api("plain")
         serves = weighed(mb_max_batch_size=10)
         worker = await on.worker(serves=service(*serves.apis, plain))
-        asking = post(on, 7, 2.5, 3)
+        asking = post(on, 4.5, 5, 3)
         first, _ = await worker.batch()
         worker.answer(first, [b"0"] * 2)
         second, _ = await worker.batch()
@@ -39,7 +39,7 @@ async def test_the_worker_is_told_what_requests_cost(tmp_path: Path) -> None:
         sizes = [reply.headers["x-batch-size"] for reply in await asyncio.gather(*asking)]
         unweighed, _ = await on.echo(worker, "/plain", 1)
 
-        assert (first.limit_rows, first.rows, first.costs) == (10, [1, 1], [7, 2.5])
+        assert (first.limit_rows, first.rows, first.costs) == (10, [1, 1], [4.5, 5])
         assert (second.rows, second.costs) == ([1], [3])
         assert sizes == ["2", "2", "1"]
         assert (unweighed.rows, unweighed.costs) == ([1], None)
