@@ -1,7 +1,7 @@
 """What the time of a batch depends on: the sum of its rows' costs, or rows x longest row.
 
 Many models pad a batch to its longest row; others do not, and it cannot be seen from outside which. So both
-sizes of each batch are learned from, and the one that has predicted better lately is used. While no batch
+sizes of each batch are learned from, and the one that predicts better is used. While no batch
 has had padding, they are the same, and only one is kept.
 """
 
@@ -33,7 +33,7 @@ class Measures:
     Attributes:
         pads: whether rows x longest is believed; the sum of costs otherwise.
         estimate: over the size that counts, see :meth:`size`.
-        of_cost: the same over the cost of a batch, with the padding that batches have had lately.
+        of_cost: the same over the cost of a batch, with the average padding of the last batches.
         ratio: size over cost of these batches; 1 if the sum counts.
     """
 
