@@ -77,21 +77,21 @@ class Api:
 
     @property
     def limit_rows(self) -> float:
-        """The most rows that a batch may have by the policy and, with the usual padding, by the rules."""
-        return min(self.policy.limit_rows, self.rules.max_batch_rows / self.model.padding_ratio)
+        """The most rows in a batch: the policy's limit, or that of the rules less the usual padding."""
+        return min(self.policy.limit_rows, self.rules.max_batch_rows / self.model.measures.ratio)
 
     def fill(self, queue: RequestQueue, rows: float) -> Fill:
-        """Return what a batch of the usual size of ``rows`` rows, at most, may take of a queue."""
-        model, rules = self.model, self.rules
-        size = min(rows * model.padding_ratio, rules.max_batch_rows)
+        """Return an empty batch for a queue, at most as large as ``rows`` rows with the usual padding."""
+        measures, rules = self.model.measures, self.rules
+        size = min(rows * measures.ratio, rules.max_batch_rows)
         lengths = None
-        if model.separates_lengths and queue.has_lengths:
-            estimate = model.size_estimate
+        if measures.separates and queue.has_lengths:
+            estimate = measures.estimate
             another = estimate.intercept_s / estimate.slope_s if estimate.slope_s > 0 else math.inf
             lengths = mixable_lengths(
                 list(islice(queue.turns(), SAMPLE)), queued=len(queue), limit=size, spare=_SPARE * another
             )
-        return Fill(rows=size, size_bytes=rules.max_batch_bytes, pads=model.pads, lengths=lengths)
+        return Fill(rows=size, size_bytes=rules.max_batch_bytes, pads=measures.pads, lengths=lengths)
 
     def urgency(self, queue: RequestQueue) -> float:
         """Sort key of queues: the oldest request first, as if younger for a loose goal or a slow model."""
@@ -161,6 +161,6 @@ class Api:
             model.smallest_rows if model.smallest_rows < math.inf else 0.0,
             model.known_rows,
             oldest_s,
-            model.padding_share,
+            model.measures.padding_share,
             holding,
         )

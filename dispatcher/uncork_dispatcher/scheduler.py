@@ -157,7 +157,7 @@ class Scheduler:
         """Start a batch, and shed the requests that would keep it small and would be late."""
         api = self._apis[queue.api]
         worker = self._slots.next_idle(api.model.slowdowns, now)
-        slowdown = api.model.slowdown(worker)
+        slowdown, measures = api.model.slowdown(worker), api.model.measures
         if queue.retry is None:
             fill = self._fill(queue, release.rows, api.model.estimate.slowed(slowdown), actions, now)
         else:
@@ -174,7 +174,7 @@ class Scheduler:
             rows=rows,
             padded=padded,
             reason=release.reason,
-            predicted_s=api.model.size_estimate.slowed(slowdown).seconds(api.model.size(rows, padded)),
+            predicted_s=measures.estimate.slowed(slowdown).seconds(measures.size(rows, padded)),
             deadlines=tuple([entry.deadline for entry in entries]),
         )
         self._slots.occupy(Running(start, entries, now, now + api.rules.timeout_s))
@@ -183,7 +183,7 @@ class Scheduler:
     def _fill(
         self, queue: RequestQueue, rows: float, estimate: Estimate, actions: list[Action], now: float
     ) -> Fill:
-        """Return what may go into a batch of at most ``rows`` rows, after shedding what would spoil it."""
+        """Shed the requests that would keep a batch small and late; return an empty one for the others."""
         api = self._apis[queue.api]
         rows = min(rows, api.limit_rows)
         if not self.draining:

@@ -70,11 +70,11 @@ class Estimate(NamedTuple):
             return self
         return self._replace(intercept_s=self.intercept_s * factor, slope_s=self.slope_s * factor)
 
-    def per_part(self, ratio: float) -> Estimate:
-        """Return the estimate by a measure of which each unit is ``ratio`` units of this one's."""
-        if ratio == 1.0:
+    def in_units_of(self, rows: float) -> Estimate:
+        """Return the same estimate with batches counted in units of ``rows`` rows."""
+        if rows == 1.0:
             return self
-        return self._replace(slope_s=self.slope_s * ratio, earned_rows=self.earned_rows / ratio)
+        return self._replace(slope_s=self.slope_s * rows, earned_rows=self.earned_rows / rows)
 
 
 @dataclass(slots=True)

@@ -31,42 +31,20 @@ class ServiceModel:
         """Seconds that deadlines allow for transport."""
         self._goal_s = goal_s
         self._limit_rows = limit_rows
-        self._measures = Measures()
+        self.measures = Measures()
+        """The estimates of the batch time."""
         self._speeds = SpeedFactors()
         self.slowdown = self._speeds.slowdown
         self.forget_worker = self._speeds.forget
-        self.estimate = self._measures.of_cost
-        """The batch time of an average worker, over the cost of a batch."""
-        self.size_estimate = self._measures.estimate
-        """The same over the size of a batch, see :meth:`size`."""
-        self.size = self._measures.size
+        self.estimate = self.measures.of_cost
+        """The batch time of an average worker, by the cost of a batch."""
         self._trusted_size = -1.0
         self._out_of_reach = False
 
     @property
     def known_rows(self) -> tuple[float, float] | None:
         """Costs of the smallest and the largest batch behind the estimate; None before the first."""
-        return self._measures.known_rows
-
-    @property
-    def pads(self) -> bool:
-        """Whether batches take the time of rows x longest row, as far as is known."""
-        return self._measures.pads
-
-    @property
-    def separates_lengths(self) -> bool:
-        """See :attr:`Measures.separates`."""
-        return self._measures.separates
-
-    @property
-    def padding_ratio(self) -> float:
-        """The size of a batch over its cost, on the average of the last batches."""
-        return self._measures.ratio
-
-    @property
-    def padding_share(self) -> float | None:
-        """See :attr:`Measures.padding_share`."""
-        return self._measures.padding_share
+        return self.measures.known_rows
 
     @property
     def slowdowns(self) -> Callable[[int], float] | None:
@@ -84,15 +62,15 @@ class ServiceModel:
 
         Not before it has been earned, nor while even the smallest request on an idle worker misses the goal.
         """
-        return min(rows * self._measures.ratio, self._limit_rows) <= self._trusted_size
+        return min(rows * self.measures.ratio, self._limit_rows) <= self._trusted_size
 
     def least_s(self, rows: float, padded: float) -> float:
-        """Return the seconds that a batch takes at least; its size as for :meth:`size`."""
-        size, estimate = self.size(rows, padded), self.size_estimate
-        # One above the earned size takes at least as long as one of the earned size.
-        return estimate.seconds(
-            size if min(size, self._limit_rows) <= self._trusted_size else estimate.earned_rows
-        )
+        """Return the least time of a batch in seconds, given its cost without and with padding."""
+        size, estimate = self.measures.size(rows, padded), self.measures.estimate
+        if min(size, self._limit_rows) > self._trusted_size:
+            # A batch above the earned size takes at least as long as one of the earned size.
+            size = estimate.earned_rows
+        return estimate.seconds(size)
 
     def observe(
         self,
@@ -104,7 +82,7 @@ class ServiceModel:
         chunks: Sequence[tuple[float, float]],
         smallest_rows: float,
     ) -> None:
-        """Learn from a batch of ``rows`` rows that took ``seconds``; ``padded`` is the same with padding.
+        """Learn from a batch of ``rows`` rows that took ``seconds``; ``padded`` includes the padding.
 
         ``chunks`` gives (rows, seconds) of each call at the worker, if known: the rest is transport.
         ``smallest_rows`` is the size of the smallest request in the batch.
@@ -112,10 +90,10 @@ class ServiceModel:
         self.smallest_rows = min(self.smallest_rows, smallest_rows)
         transport_s = seconds
         for chunk_rows, chunk_s in chunks or [(rows, seconds)]:
-            # A call that runs a part of the batch is taken to have its part of the padding.
+            # The padding of a part of the batch is unknown; assume the same share.
             chunk_padded = chunk_rows * (padded / rows)
-            self._observe_speed(worker, self.size(chunk_rows, chunk_padded), chunk_s)
-            self._measures.observe(chunk_rows, chunk_padded, chunk_s / self.slowdown(worker))
+            self._observe_speed(worker, self.measures.size(chunk_rows, chunk_padded), chunk_s)
+            self.measures.observe(chunk_rows, chunk_padded, chunk_s / self.slowdown(worker))
             transport_s -= chunk_s
         # A stall of this process must not count for long.
         transport_s = max(0.0, min(transport_s, 4 * self.transport_s + _SHORT_TRANSPORT_S))
@@ -130,12 +108,12 @@ class ServiceModel:
         chunks = [(rows, seconds) for rows, seconds in chunks if rows <= self._limit_rows]
         is_first = self.estimate.seconds(1.0) == 0
         if is_first:
-            self._measures.observe_profile(chunks)
+            self.measures.observe_profile(chunks)
         for rows, seconds in chunks:
             self._observe_speed(worker, rows, seconds)
         if not is_first:
             slowdown = self.slowdown(worker)
-            self._measures.observe_profile([(rows, seconds / slowdown) for rows, seconds in chunks])
+            self.measures.observe_profile([(rows, seconds / slowdown) for rows, seconds in chunks])
         self._update_estimate()
 
     def goal_lost(self) -> float | None:
@@ -148,21 +126,21 @@ class ServiceModel:
         return needed_s if self._out_of_reach else None
 
     def _observe_speed(self, worker: int, size: float, seconds: float) -> None:
-        estimate = self._measures.estimate
+        estimate = self.measures.estimate
         average_s = estimate.seconds(size)
         self._speeds.observe(worker, seconds=seconds, average_s=average_s, spread=estimate.spread)
 
     def _update_estimate(self) -> None:
-        """Take over what was learned, and store what follows from it."""
-        self.estimate, self.size_estimate = self._measures.of_cost, self._measures.estimate
+        """Store the new estimate, and the values that follow from it."""
+        self.estimate = self.measures.of_cost
         if self.smallest_rows < math.inf:
             # Alone, it has no padding.
-            self.smallest_s = self.size_estimate.seconds(self.smallest_rows)
+            self.smallest_s = self.measures.estimate.seconds(self.smallest_rows)
         self._update_trust()
 
     def _update_trust(self) -> None:
         """Store what follows from estimate and goal: every request asks for it."""
-        earned = self.size_estimate.earned_rows
+        earned = self.measures.estimate.earned_rows
         # Before the first batch the size of requests is unknown, whatever a profile says.
         answered = self.smallest_rows < math.inf
         reachable = answered and self.smallest_s + self.transport_s <= self._goal_s
