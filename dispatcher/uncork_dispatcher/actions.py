@@ -16,8 +16,8 @@ not; it was ``lost`` with its worker; or it ``timed_out``."""
 class Start(NamedTuple):
     """Run these requests as one batch on this worker.
 
-    ``rows`` are their rows, or what these cost together; ``padded`` is the same if all were as long as the
-    longest. ``deadlines`` is when each request should be done at the worker.
+    ``rows`` is the number of rows, or their total cost; ``padded`` is that cost if every row were as long as
+    the longest. ``deadlines`` is when each request should be done at the worker.
     """
 
     batch: int

@@ -124,11 +124,11 @@ class AsyncDispatcher(Generic[P, R]):
         """Queue ``payload`` for some batch and return the number of the request; ``waiter`` gets the result.
 
         Limits, estimate and policy count ``cost``, a positive number in any unit, instead of ``rows`` where
-        it is given; all requests of an API should give it or none. ``longest`` is the cost of the largest
-        row, by default that of an average one: while the batch time depends on the longest row in a batch,
-        those of similar lengths share one. ``source`` is the client, for example its
-        connection, by which the dispatcher recognises returning clients; None if unknown. Each ``flow`` gets
-        an equal share of the queue, where the rules are ``fair``.
+        it is given; all requests of an API should give it or none. ``longest`` is the largest cost
+        of a row, by default the average: if the model pads batches to their longest row, requests of similar
+        length share a batch. ``source`` is the client, for example its connection, by which the dispatcher
+        recognises returning clients; None if unknown. Each ``flow`` gets an equal share of the queue, where
+        the rules are ``fair``.
 
         Raises:
             RequestShed: it was shed at once; the waiter is not notified.

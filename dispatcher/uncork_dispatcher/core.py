@@ -42,16 +42,13 @@ from collections.abc import Hashable, Sequence
 from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.requests.queue import Entry
+from uncork_dispatcher.requests.queue import Entry, lengths_of
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.slots import Running, Slots
 from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.scheduler import Scheduler
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
-
-# Sums that differ by less are equal.
-_EXACT = 1 + 1e-9
 
 _Ended = tuple[Running, BatchStatus, float, float | None, Sequence[tuple[float, float]]]
 """A batch that has ended; status, time, seconds and chunks as for :meth:`Dispatcher.batch_done`."""
@@ -119,8 +116,8 @@ class Dispatcher:
     ) -> Shed | None:
         """Queue a request and return None, or shed it.
 
-        ``rows`` is how many rows it has. Where rows have costs, it is the sum of these; then ``count`` is the
-        number of rows, and ``longest`` the largest cost of one. By default, all rows cost the same.
+        ``rows`` is the number of rows, or their total cost. With costs, ``count`` is the number of rows, and
+        ``longest`` the largest cost of one row, by default the average.
 
         Only requests of one ``key`` share a batch. ``expires_at`` is when the client gives up, if it has
         said so; it can only bring the deadline forward. Where the API is ``fair``, each ``flow`` gets an
@@ -131,7 +128,7 @@ class Dispatcher:
         to.traffic.arrived(source, rows, now)
         deadline = to.due_at(now, expires_at)
         queue = self._queues.queue(api, key)
-        lengths = _lengths(rows, count, longest)
+        lengths = lengths_of(rows, count, longest)
         entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue, *lengths, source, flow)
         reason = "draining" if self._scheduler.draining else admission.admit(entry)
         if reason == "queue_full":
@@ -315,14 +312,3 @@ class Dispatcher:
         ended, self._ended = self._ended, None
         if ended is not None and (warning := self._apis[ended[0].start.api].batch_ended(*ended)):
             self._pending_actions.append(warning)
-
-
-def _lengths(rows: float, count: float | None, longest: float | None) -> tuple[float, float, float]:
-    """Return the number of rows, the length of the longest, and rows x longest."""
-    if count is None:
-        return rows, 1.0, rows
-    if longest is None:
-        return count, rows / count, rows
-    padded = count * longest
-    # Rows of equal lengths have no padding, however their costs were added up.
-    return count, longest, padded if padded > rows * _EXACT else rows

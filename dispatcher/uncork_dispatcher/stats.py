@@ -40,8 +40,8 @@ class ApiStats(NamedTuple):
     oldest_s: float
     """How long the oldest request has been queued; 0 if none is."""
     padding_share: float | None
-    """The share of the work of the last batches that was padding to their longest rows; 0 if their time does
-    not depend on it, None while no batch has had rows of different lengths."""
+    """Share of the work of recent batches that was padding; 0 if batch times do not depend on the longest
+    row, None until a batch has had rows of different lengths."""
     holding: Holding | None
     """Why the policy holds; None if nothing is queued, or if no worker is idle."""
 

@@ -187,7 +187,7 @@ async def test_an_api_is_removed_when_its_requests_are_over() -> None:
 
 
 async def test_a_queue_is_empty_when_all_its_requests_have_started() -> None:
-    """One that waits for that may give up; what runs need not have ended."""
+    """A waiter may give up; running requests need not have ended."""
     shell = dispatcher(Workers(), fixed(100))
     [caller] = calls(shell, "x")
     await asyncio.sleep(0.02)

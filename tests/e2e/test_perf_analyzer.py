@@ -126,12 +126,9 @@ def test_it_measures_models_of_two_services_at_once(protocol: str) -> None:
         serving(*targets, "--no-own-routes", *PATIENT, "--grpc-port", "0") as server,
         ThreadPoolExecutor() as pool,
     ):
-        options = ("--concurrency-range", "8")
-        names = ("one", "two")
+        options, names = ("--concurrency-range", "8"), ("one", "two")
         outputs = list(pool.map(lambda name: measure(server, name, *options, protocol=protocol), names))
-        counted = [
-            server.metric("uncork_requests_total", service=one, status="200") for one in ("one", "two")
-        ]
+        counted = [server.metric("uncork_requests_total", service=name, status="200") for name in names]
 
     for output, answered in zip(outputs, counted, strict=True):
         assert loads_of_table(output, "Concurrency") == [8]

@@ -1,4 +1,4 @@
-"""A batch while it is filled: which of the requests that are offered to it, in order, fit."""
+"""A batch that is filled from a queue, request by request, up to its limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from uncork_dispatcher.requests.queue import Entry
 
-# A batch that passes over requests of other lengths looks at no more than this many of them.
+# The most requests of other lengths that a batch passes over.
 _MOST_PASSED = 512
 
 
@@ -19,16 +19,16 @@ class Lengths(NamedTuple):
 
 
 class Fill:
-    """What one batch takes: at least one request, and no more than its limits allow.
+    """A batch that is being filled. It takes at least one request, and no more than its limits allow.
 
     Args:
-        rows: the most that the batch may count.
+        rows: the most rows, or their total cost.
         size_bytes: the most bytes of bodies.
-        pads: whether the batch counts its padding too: rows x longest row, instead of the sum of the costs.
-        lengths: requests whose longest row lies outside are passed over; None: none are.
+        pads: whether padding counts towards ``rows``.
+        lengths: passes over requests whose longest row lies outside, if given.
 
     Attributes:
-        entries: those that were taken.
+        entries: the requests that it has taken.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class Fill:
 
     @property
     def rows(self) -> float:
-        """The rows that were taken, or their cost."""
+        """The number of rows taken, or their total cost."""
         return sum([entry.rows for entry in self.entries])
 
     @property
     def padded(self) -> float:
-        """Rows x longest row: the cost with padding."""
+        """Their cost if every row were as long as the longest."""
         return sum([entry.padded for entry in self.entries]) + self._padding

@@ -1,8 +1,8 @@
 """Which lengths may share a batch with the most urgent request, where batches are padded.
 
-A batch that is padded to its longest row wastes the difference on all others; another batch costs its fixed
-part. So an interval of lengths around that of the most urgent request is widened, each time by the request
-that adds less padding, while all padding in it costs less than a share of another batch.
+Padding wastes the time of a batch; splitting the batch costs the fixed time of another one. The interval of
+lengths starts at the most urgent request. It grows by the neighbor that adds less padding, until its padding
+costs more than a share of another batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uncork_dispatcher.requests.fill import Lengths
 from uncork_dispatcher.requests.queue import Entry
 
 SAMPLE = 32
-"""How many of the most urgent requests are looked at."""
+"""How many of the most urgent requests the choice considers."""
 # Padding of this share of a batch is never worth a split.
 _TOLERANCE = 0.05
 
@@ -27,8 +27,8 @@ def mixable_lengths(sample: Sequence[Entry], *, queued: int, limit: float, spare
 
     Args:
         sample: the most urgent of the ``queued`` requests, of which there must be one.
-        limit: the most that the batch may count, padding included.
-        spare: the padding that may be added, in the same unit; infinite if it costs nothing.
+        limit: the largest permitted batch, padding included.
+        spare: the padding worth accepting, in the same unit; infinite if padding costs nothing.
     """
     if spare == math.inf:
         return Lengths(0.0, math.inf)

@@ -14,6 +14,9 @@ from uncork_dispatcher.requests.states import RequestState
 if TYPE_CHECKING:
     from uncork_dispatcher.requests.fill import Fill
 
+# Sums whose ratio is below this are equal.
+_EXACT = 1 + 1e-9
+
 Retry = Literal["batch", "alone"]
 """How requests run again whose worker was lost: as the same batch, or each alone."""
 
@@ -30,9 +33,9 @@ class Entry:
         deadline: when it should be answered.
         expires_at: when its client gives up.
         queue: the queue that it is in, or was taken from.
-        count: how many rows it has.
-        longest: the cost of the largest of them; 1 where rows have no cost.
-        padded: its rows as if all were as long as the longest.
+        count: its number of rows.
+        longest: the cost of its largest row; 1 if rows have no cost.
+        padded: ``count * longest``.
         source: the client, for the forecast of returns.
         flow: the flow that shares a fair queue with others.
         state: where it is, or how it ended.
@@ -89,9 +92,10 @@ class RequestQueue:
         self._entries[entry.request] = entry
         self.rows += entry.rows
         self.size_bytes += entry.size_bytes
-        if entry.longest != self._length:
-            self.has_lengths = self._length is not None
+        if self._length is None:
             self._length = entry.longest
+        elif entry.longest != self._length:
+            self.has_lengths = True
         if self._deadlines is not None:
             self._deadlines.push(entry.deadline, entry.request)
         elif entry.deadline < self._latest_deadline:
@@ -160,3 +164,14 @@ class RequestQueue:
     def next_to_expire(self) -> Entry | None:
         """The request whose client gives up first; None if no client has set a time."""
         return self._expiries.top()
+
+
+def lengths_of(rows: float, count: float | None, longest: float | None) -> tuple[float, float, float]:
+    """Return ``count``, ``longest`` and ``padded`` of a request, from the arguments of ``submit``."""
+    if count is None:
+        return rows, 1.0, rows
+    if longest is None:
+        return count, rows / count, rows
+    padded = count * longest
+    # Rows of equal lengths have no padding, in whatever order their costs were added up.
+    return count, longest, padded if padded > rows * _EXACT else rows

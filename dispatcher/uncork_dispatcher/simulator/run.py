@@ -162,9 +162,10 @@ class _Simulation:
         self._submitted += 1
         request = self._submitted
         scenario, source, count = self._scenario, self._source(client, request), None
-        rows = scenario.rows(self._random) if scenario.rows else 1.0
         if scenario.lengths:
             rows, count = scenario.lengths(self._random), 1
+        else:
+            rows = scenario.rows(self._random) if scenario.rows else 1.0
         refused = self._core.submit(request, api=_API, now=now, rows=rows, count=count, source=source)
         self._clients[request] = client
         self._arrivals[request] = now

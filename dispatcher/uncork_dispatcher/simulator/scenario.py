@@ -38,7 +38,7 @@ class Scenario:
         policy: name of the policy, as for ``@api``.
         requests: closed loop: requests sent altogether. An open loop has as many as it has arrivals.
         rows: draws the rows of a request, which are of equal lengths; 1 if not given.
-        lengths: draws the length of a request of one row, which is what it costs.
+        lengths: draws the length of a request's only row, which is its cost; replaces ``rows``.
         sources: what the core knows of the client of a request.
         timer_quantum_s: timers fire at multiples of this, as coarse ones do; 0 for exact ones.
         losses: deaths of workers.

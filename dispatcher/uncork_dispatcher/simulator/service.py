@@ -66,7 +66,8 @@ class ServiceTime:
     def draw(self, rows: float, padded: float, *, worker: int, now: float, random_: random.Random) -> float:
         """Draw the seconds of a batch that starts on ``worker`` at ``now``.
 
-        It has ``rows`` rows, or this total length, and ``padded`` if all were as long as the longest.
+        ``rows`` is its number of rows, or their total length; ``padded`` is that length if every row were as
+        long as the longest.
         """
         seconds = self.mean(rows + self.padding * (padded - rows))
         if self.speeds:

@@ -12,7 +12,7 @@ Row = bytes | msgspec.Raw
 
 
 class Cost(NamedTuple):
-    """What rows cost together, and what the largest of them costs; None without costs."""
+    """The total cost of rows and the largest cost of one; None if the API defines no cost."""
 
     total: float | None
     longest: float | None

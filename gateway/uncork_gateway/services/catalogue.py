@@ -108,9 +108,9 @@ class Catalogue:
         check_paths(offer.name.name, offer, others)
 
     def put(self, name: str, offer: Offer) -> None:
-        """Serve an offer from now on, in place of the service's former one; not if it has been removed.
+        """Serve an offer in place of the service's former one; ignore a service that was removed.
 
-        While a service answers its last requests, a worker may describe it once more.
+        A worker may still describe a service that answers its last requests.
         """
         if name in self._order():
             self.offers[name] = offer
@@ -122,7 +122,7 @@ class Catalogue:
             self._changed()
 
     def _changed(self) -> None:
-        # Workers describe their services in any order.
+        # Services are described in the order in which their workers are ready.
         ranks = {name: rank for rank, name in enumerate(self._order())}
         self.offers = dict(sorted(self.offers.items(), key=lambda item: ranks[item[0]]))
         self._set_shadows()

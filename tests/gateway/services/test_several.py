@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.gateway.fake_worker import FakeWorker, json_api, service
@@ -14,6 +15,7 @@ from tests.gateway.grpc.call_stage import CallStage, InferRequest
 from tests.gateway.running import turns
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.services.served_service import ServedService
+from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.overrides import Override
 from uncork_workers.wire.schema import ApiDescription
 
@@ -47,6 +49,17 @@ def sample(on: GatewayStage, name: str, **labels: str) -> float | None:
     return on.gateway.front_end.exposition.registry.get_sample_value(name, labels)
 
 
+async def one_runs_one_waits(
+    on: GatewayStage, worker: FakeWorker, path: str
+) -> tuple[list[asyncio.Task[httpx.Response]], tuple[Batch, bytes]]:
+    """Send the requests 0 and 1 to a worker; return both, and the batch of the first with its payload."""
+    asking = [on.post(path, 0)]
+    running = await worker.batch()
+    asking.append(on.post(path, 1))
+    await turns(50)
+    return asking, running
+
+
 async def test_each_has_its_own_workers(tmp_path: Path) -> None:
     """Also for APIs of one name."""
     async with gateway(tmp_path, name="a") as on:
@@ -62,20 +75,17 @@ async def test_each_has_its_own_workers(tmp_path: Path) -> None:
             assert (await asking).status_code == 200
 
 
-async def test_a_queue_holds_only_its_own_service_up(tmp_path: Path) -> None:
+async def test_a_full_queue_affects_only_its_own_service(tmp_path: Path) -> None:
     async with gateway(tmp_path, name="a", max_queue_rows=1) as on:
         both = await two(on)
         of_a, of_b = await both.workers()
-        asking = [on.post("/a/echo", 0)]
-        running, payload = await of_a.batch()
-        asking.append(on.post("/a/echo", 1))
-        await turns(50)
+        asking, (running, payload) = await one_runs_one_waits(on, of_a, "/a/echo")
         assert (await on.http.post("/a/echo", json=2)).json()["reason"] == "queue_full"
         assert (await on.echo(of_b, "/b/echo", 3))[1].json() == 3
 
         of_a.answer(running, [payload])
-        batch, payload = await of_a.batch()
-        of_a.answer(batch, [payload])
+        waiting, payload = await of_a.batch()
+        of_a.answer(waiting, [payload])
         assert [(await one).json() for one in asking] == [0, 1]
 
 
@@ -177,17 +187,14 @@ async def test_a_removed_service_answers_what_it_has_accepted(tmp_path: Path) ->
     async with gateway(tmp_path, name="a") as on:
         both = await two(on)
         of_a, of_b = await both.workers()
-        asking = [on.post("/b/echo", 0)]
-        running, payload = await of_b.batch()
-        asking.append(on.post("/b/echo", 1))
-        await turns(50)
+        asking, (running, payload) = await one_runs_one_waits(on, of_b, "/b/echo")
         removing = asyncio.create_task(on.gateway.remove(both.b))
         await turns()
         assert (await on.http.post("/b/echo", json=1)).status_code == 404
         assert (await on.echo(of_a, "/a/echo", 1))[1].status_code == 200
         of_b.answer(running, [payload])
-        batch, payload = await of_b.batch()
-        of_b.answer(batch, [payload])
+        waiting, payload = await of_b.batch()
+        of_b.answer(waiting, [payload])
         assert [(await one).json() for one in asking] == [0, 1]
         await removing
         await of_b.dropped()
@@ -286,19 +293,16 @@ async def test_a_withdrawn_api_answers_what_it_has_queued_and_can_be_restored(tm
     async with gateway(tmp_path, name="a") as on:
         both = await two(on)
         of_a, of_b = await both.workers()
-        asking = [on.post("/b/echo", 0)]
-        running, payload = await of_b.batch()
-        asking.append(on.post("/b/echo", 1))
-        await turns(50)
+        asking, (running, payload) = await one_runs_one_waits(on, of_b, "/b/echo")
         withdrawing = asyncio.create_task(both.b.withdraw({"echo"}, timeout_s=60))
         await turns(50)
         assert (await on.http.post("/b/echo", json=1)).status_code == 404
         assert (await on.echo(of_a, "/echo", 1))[1].status_code == 200
         assert not withdrawing.done()
         of_b.answer(running, [payload])
-        batch, payload = await of_b.batch()
+        waiting, payload = await of_b.batch()
         await withdrawing
-        of_b.answer(batch, [payload])
+        of_b.answer(waiting, [payload])
         assert [(await one).json() for one in asking] == [0, 1]
 
         both.b.restore()

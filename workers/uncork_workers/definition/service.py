@@ -99,12 +99,12 @@ def api(
         idempotent: whether a failed batch may be executed again: by another worker if its worker died, or in
             parts if the method raised, so that only the requests at fault get 500.
         cost: the cost of a row, such as its length, for rows whose execution times differ much. Batch times
-            are then predicted from the costs in a batch: from their sum, or from rows x largest if the model
-            turns out to pad. ``mb_max_batch_size`` limits the same. A number: the cost of every
-            row. ``"bytes"``: the length of the row's JSON text. Any other string: a field of rows that are
-            JSON objects. A number in that field is the cost itself (at most 1e9); a string, list or object
-            costs the bytes of its JSON text (a string without its quotes, at least 1). A request without the
-            field gets 400.
+            are then predicted from the sum of the costs or, if the model pads batches, from the number of
+            rows times the largest cost; ``mb_max_batch_size`` limits the same quantity. A number: the cost
+            of every row. ``"bytes"``: the length of the row's JSON text. Any other string: a field of rows
+            that are JSON objects. A number in that field is the cost itself (at most 1e9); a string, list or
+            object costs the bytes of its JSON text (a string without its quotes, at least 1). A request
+            without the field gets 400.
         warmup: an example row. Each worker calls the method with batches of it before it is ready, so the
             first clients find a warm model and the gateway knows its batch times. For rows: a value as a
             JSON client would send it, or one that converts to it (an array, a row as a dict, an instance of
