@@ -69,7 +69,8 @@ class HttpServer(Server):
         content = content._replace(headers=tuple(headers))
         try:
             return await self._exchange("POST", target, content, silence_s=silence_s, idempotent=idempotent)
-        except (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout) as error:
+        except (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout, OSError) as error:
+            # httpx does not translate the OSError of a new connection that is reset at once.
             raise ConnectionLost(describe(error)) from error
         except httpx.TimeoutException as error:
             raise NoAnswerInTime(describe(error)) from error

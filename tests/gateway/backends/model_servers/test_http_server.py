@@ -1,14 +1,19 @@
 """One HTTP server: headers, Retry-After."""
 
+import errno
 from datetime import UTC, datetime, timedelta, timezone
 from email.utils import format_datetime
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_gateway.backends.model_servers.http_server import end_to_end, retry_after_s
+from uncork_gateway.backends.model_servers.http_server import HttpServer, end_to_end, retry_after_s
+from uncork_gateway.backends.model_servers.server import ConnectionLost
+from uncork_gateway.protocols.wire import Content
 
+URL = "http://127.0.0.1:1"
 NOW = datetime(2024, 2, 29, 12, 0, tzinfo=UTC)
 
 
@@ -60,6 +65,19 @@ def test_retry_after_is_seconds_or_a_date(value: bytes, seconds: float) -> None:
 
 def test_no_retry_after_is_none() -> None:
     assert retry_after_s([(b"date", b"Thu, 29 Feb 2024 12:00:12 GMT")], now=NOW) == 0
+
+
+class ResetWhileConnecting(httpx.AsyncBaseTransport):
+    """A transport whose new connection is reset before it looks at it; httpx passes on the error as it is."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+
+async def test_a_connection_that_is_reset_at_once_is_lost() -> None:
+    server = HttpServer(url=URL, address=httpx.URL(URL), transport=ResetWhileConnecting())
+    with pytest.raises(ConnectionLost, match="not connected"):
+        await server.exchange(b"/", Content(b""), silence_s=1.0, time_left_s=1.0, idempotent=True)
 
 
 @given(st.integers(-100, 100), st.integers(-12, 12))
