@@ -161,6 +161,6 @@ class Api:
             model.smallest_rows if model.smallest_rows < math.inf else 0.0,
             model.known_rows,
             oldest_s,
-            model.measures.padding_share,
+            model.measures.padding,
             holding,
         )

@@ -52,6 +52,10 @@ class ApiRules:
         max_queue_rows: rows that may be queued; requests beyond are shed.
         max_queue_requests: requests that may be queued; it matters where their cost is small.
         max_queue_bytes: bytes of bodies that may be queued; requests beyond are shed.
+        allowed_lengths: the only lengths to which the model pads its batches, in rising order: a row counts as
+            long as the next of them, a longer one as the last. Empty: any length.
+        allowed_batch_sizes: the only numbers of rows to which the model pads its batches, in rising order. It
+            only matters for requests with costs. Empty: any number.
         fair: whether flows of requests share each queue of the API equally, see
             :class:`uncork_dispatcher.requests.fair_queue.FairQueue`.
 
@@ -70,6 +74,8 @@ class ApiRules:
     max_queue_rows: int = 20_000
     max_queue_requests: int = 20_000
     max_queue_bytes: int = 256 * 2**20
+    allowed_lengths: tuple[float, ...] = ()
+    allowed_batch_sizes: tuple[int, ...] = ()
     fair: bool = False
 
     def __post_init__(self) -> None:
@@ -85,6 +91,11 @@ class ApiRules:
             value = getattr(self, field)
             if not value > 0:
                 raise SettingError(field, says=f" must be positive, got {value}", of=f"API {self.name!r}: ")
+        for field in ("allowed_lengths", "allowed_batch_sizes"):
+            values = getattr(self, field)
+            if list(values) != sorted(set(values)) or not min(values, default=1) > 0:
+                says = f" must be positive and in rising order, got {values}"
+                raise SettingError(field, says=says, of=f"API {self.name!r}: ")
         if not self.max_hold_s >= 0:
             says = f" must be 0 or more, got {self.max_hold_s}"
             raise SettingError("max_hold_s", says=says, of=f"API {self.name!r}: ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.learning.measures import Padding
 from uncork_dispatcher.policies.base import HoldReason
 from uncork_dispatcher.rules import ApiRules
 
@@ -39,9 +40,8 @@ class ApiStats(NamedTuple):
     """Sizes of the smallest and the largest batch behind the estimate; None before the first."""
     oldest_s: float
     """How long the oldest request has been queued; 0 if none is."""
-    padding_share: float | None
-    """Share of the work of recent batches that was padding; 0 if batch times do not depend on the longest
-    row, None until a batch has had rows of different lengths."""
+    padding: Padding | None
+    """How the lengths of rows affect batch times; None while no lengths are known to differ."""
     holding: Holding | None
     """Why the policy holds; None if nothing is queued, or if no worker is idle."""
 

@@ -117,7 +117,7 @@ def test_where_padding_takes_no_time_all_lengths_mix() -> None:
         on.submit(*[random_.choice([10, 100, 400]) for _ in range(8)])
         on.run_all()
     [stats] = on.core.stats(now=on.now)
-    assert stats.padding_share == 0
+    assert stats.padding is not None and stats.padding.share == 0
     on.submit(10)
     first = on.start()
     queued = on.submit(10, 400, 20)
@@ -304,7 +304,7 @@ def test_a_core_without_lengths_has_no_padding() -> None:
     assert (start.rows, start.padded) == (5, 5)
     core.batch_done(start.batch, status="worked", now=0.1)
     [stats] = core.stats(now=0.1)
-    assert stats.padding_share is None
+    assert stats.padding is None
     assert stats.estimate.seconds(5) < math.inf
 
 

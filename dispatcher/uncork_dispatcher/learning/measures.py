@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import deepcopy
+from typing import Literal, NamedTuple
 
 from uncork_dispatcher.learning.estimator import BatchTimeEstimator, Estimate
 
@@ -25,6 +26,24 @@ _NEGLIGIBLE_ERROR = 0.01**2
 _EVIDENCE = 5.0
 # The ratio of padded cost to cost is averaged over about 20 batches.
 _FRESH_RATIO = 0.05
+
+Measure = Literal["sum", "longest", "bytes", "longest_bytes"]
+"""What batch times depend on: the sum of the costs, or rows x largest cost; the same of body bytes."""
+
+
+class Padding(NamedTuple):
+    """How the lengths of rows affect batch times.
+
+    Attributes:
+        measure: the measure that predicts batch times best.
+        share: the share of the work of recent batches that was padding; 0 if the measure is a sum.
+        length_limit: the length beyond which rows take no more time, such as the limit at which a model
+            truncates its input; infinity if none has been found.
+    """
+
+    measure: Measure
+    share: float
+    length_limit: float = math.inf
 
 
 class Measures:
@@ -56,9 +75,11 @@ class Measures:
         return self._by_cost.known_rows
 
     @property
-    def padding_share(self) -> float | None:
-        """Share of the work that is padding: 0 if the sum of costs counts, None if no batch has had any."""
-        return 1 - 1 / self.ratio if self._has_padding else None
+    def padding(self) -> Padding | None:
+        """How lengths affect batch times; None if no batch has had padding."""
+        if not self._has_padding:
+            return None
+        return Padding("longest" if self.pads else "sum", 1 - 1 / self.ratio)
 
     @property
     def _has_padding(self) -> bool:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from uncork_dispatcher.learning.measures import Measures
+from uncork_dispatcher.learning.measures import Measures, Padding
 
 
 def batch(random_: random.Random, rows: int = 8) -> tuple[float, float]:
@@ -54,7 +54,7 @@ def test_batches_without_padding_say_nothing() -> None:
     measures = Measures()
     for rows in (1, 2, 3) * 20:
         measures.observe(rows * 50, rows * 50, 0.1 * rows)
-    assert (measures.pads, measures.padding_share, measures.ratio) == (True, None, 1.0)
+    assert (measures.pads, measures.padding, measures.ratio) == (True, None, 1.0)
     assert measures.of_cost is measures.estimate
     assert measures.known_rows == (50, 150)
 
@@ -65,14 +65,15 @@ def test_the_estimate_over_cost_has_the_usual_padding() -> None:
     for rows in (50, 100) * 100:
         measures.observe(rows, 2 * rows, 0.01 + 1e-3 * 2 * rows)
     assert measures.ratio == pytest.approx(2, rel=0.01)
-    assert measures.padding_share == pytest.approx(0.5, rel=0.01)
+    assert measures.padding is not None
+    assert measures.padding.share == pytest.approx(0.5, rel=0.01)
     assert measures.of_cost.seconds(100) == pytest.approx(measures.estimate.seconds(200), rel=0.01)
     assert measures.of_cost.earned_rows == pytest.approx(measures.estimate.earned_rows / 2, rel=0.01)
 
 
 def test_without_padding_in_the_time_there_is_no_ratio() -> None:
     measures = learned(0.0)
-    assert (measures.ratio, measures.padding_share) == (1.0, 0.0)
+    assert (measures.ratio, measures.padding) == (1.0, Padding("sum", 0.0))
     assert measures.of_cost is measures.estimate
 
 

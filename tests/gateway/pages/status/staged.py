@@ -45,7 +45,7 @@ def stats(rules: Mapping[str, Any] | None = None, **changes: Any) -> ApiStats:
         "smallest_rows": 1.0,
         "known_rows": (1.0, 32.0),
         "oldest_s": 0.0,
-        "padding_share": None,
+        "padding": None,
         "holding": None,
     }
     return ApiStats(**{**told, **changes})
