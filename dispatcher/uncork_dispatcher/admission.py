@@ -228,7 +228,7 @@ class Admission:
     def _last_start(self, entry: Entry) -> float:
         """Return when a request must start at the latest; its deadline while no prediction is trusted."""
         model = self._api.model
-        return entry.deadline - (model.least_s(entry.rows, entry.padded) if model.can_predict(0) else 0.0)
+        return entry.deadline - (model.least_s(entry.size) if model.can_predict(0) else 0.0)
 
     def _finish(self, free_at: Numbers, *, rows: float, requests: int) -> float:
         return backlog_finish(

@@ -8,12 +8,14 @@ from itertools import islice
 
 from uncork_dispatcher.actions import BatchStatus, GoalOutOfReach
 from uncork_dispatcher.learning.arrivals import Traffic
+from uncork_dispatcher.learning.measures import BatchSize, Rows
 from uncork_dispatcher.learning.service_model import ServiceModel
 from uncork_dispatcher.policies import make_policy
 from uncork_dispatcher.policies.base import BatchDone, View
 from uncork_dispatcher.requests.fill import Fill
+from uncork_dispatcher.requests.lengths import RowLengths, padded_count, row_lengths
 from uncork_dispatcher.requests.mixable_lengths import SAMPLE, mixable_lengths
-from uncork_dispatcher.requests.queue import RequestQueue
+from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queues import Backlog
 from uncork_dispatcher.requests.slots import Running, Slots
 from uncork_dispatcher.rules import ApiRules
@@ -78,20 +80,55 @@ class Api:
     @property
     def limit_rows(self) -> float:
         """The most rows in a batch: the policy's limit, or that of the rules less the usual padding."""
-        return min(self.policy.limit_rows, self.rules.max_batch_rows / self.model.measures.ratio)
+        return min(self.policy.limit_rows, self.rules.max_batch_rows / self.model.measures.limit_ratio)
 
     def fill(self, queue: RequestQueue, rows: float) -> Fill:
         """Return an empty batch for a queue, at most as large as ``rows`` rows with the usual padding."""
         measures, rules = self.model.measures, self.rules
-        size = min(rows * measures.ratio, rules.max_batch_rows)
+        size, allowed = rows * measures.ratio, rules.allowed_batch_sizes
+        if measures.has_costs:
+            # The limit includes the padding, because a model that pads needs memory for it.
+            size = min(size, rules.max_batch_rows)
+            most_rows = allowed[-1] if allowed else math.inf
+        else:
+            most_rows = rules.max_batch_rows
+            size = size if rows < most_rows else math.inf
         lengths = None
         if measures.separates and queue.has_lengths:
             estimate = measures.estimate
             another = estimate.intercept_s / estimate.slope_s if estimate.slope_s > 0 else math.inf
             lengths = mixable_lengths(
-                list(islice(queue.turns(), SAMPLE)), queued=len(queue), limit=size, spare=_SPARE * another
+                list(islice(queue.turns(), SAMPLE)),
+                queued=len(queue),
+                limit=size,
+                spare=_SPARE * another,
+                most_rows=most_rows,
             )
-        return Fill(rows=size, size_bytes=rules.max_batch_bytes, pads=measures.pads, lengths=lengths)
+        return Fill(
+            size=size,
+            measure=measures.in_force,
+            most_rows=most_rows,
+            size_bytes=rules.max_batch_bytes,
+            lengths=lengths,
+            allowed_batch_sizes=allowed,
+        )
+
+    def row_lengths(
+        self, rows: float, count: float | None, longest: float | None, size_bytes: int
+    ) -> RowLengths:
+        """Return the lengths of a request; arguments as for :meth:`Dispatcher.submit`."""
+        measures = self.model.measures
+        has_costs = count is not None
+        if has_costs is not measures.has_costs:
+            self.model.expect_costs(has_costs)
+        return row_lengths(
+            rows=rows,
+            count=count,
+            longest=longest,
+            size_bytes=size_bytes,
+            allowed=self.rules.allowed_lengths,
+            limit=measures.length_limit,
+        )
 
     def urgency(self, queue: RequestQueue) -> float:
         """Sort key of queues: the oldest request first, as if younger for a loose goal or a slow model."""
@@ -127,14 +164,29 @@ class Api:
         """
         seconds = now - running.started if seconds is None else seconds
         start, entries = running.start, running.entries
-        smallest = min([entry.rows for entry in entries])
         self.model.observe(
-            start.worker, start.rows, start.padded, seconds=seconds, chunks=chunks, smallest_rows=smallest
+            start.worker,
+            BatchSize(start.rows, start.padded, sum([entry.size_bytes for entry in entries])),
+            seconds=seconds,
+            chunks=chunks,
+            smallest=BatchSize(
+                min([entry.rows for entry in entries]),
+                min([entry.padded for entry in entries]),
+                min([entry.size_bytes for entry in entries]),
+            ),
+            rows=self._rows(entries),
         )
         queued_s = running.started - min([entry.arrival for entry in entries])
         self.policy.observe(BatchDone(now, start.rows, len(entries), queued_s, seconds))
         needed_s = self.model.goal_lost()
         return None if needed_s is None else GoalOutOfReach(self.rules.name, self.rules.goal_s, needed_s)
+
+    def _rows(self, entries: Sequence[Entry]) -> Rows | None:
+        """Return the rows of a padded batch; None if they teach no limit of lengths."""
+        if not self.model.measures.pads or self.rules.allowed_lengths:
+            return None
+        number = padded_count(sum([entry.count for entry in entries]), self.rules.allowed_batch_sizes)
+        return Rows(number, max([entry.longest for entry in entries]))
 
     def sample(self) -> ApiSample:
         """Return totals and estimates, for figures over time."""

@@ -42,7 +42,7 @@ from collections.abc import Hashable, Sequence
 from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.requests.queue import Entry, lengths_of
+from uncork_dispatcher.requests.queue import Entry
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.slots import Running, Slots
 from uncork_dispatcher.requests.states import RequestState
@@ -117,7 +117,8 @@ class Dispatcher:
         """Queue a request and return None, or shed it.
 
         ``rows`` is the number of rows, or their total cost. With costs, ``count`` is the number of rows, and
-        ``longest`` the largest cost of one row, by default the average.
+        ``longest`` the largest cost of one row, by default the average. Without, rows are assumed to share
+        ``size_bytes``, the size of the body, equally.
 
         Only requests of one ``key`` share a batch. ``expires_at`` is when the client gives up, if it has
         said so; it can only bring the deadline forward. Where the API is ``fair``, each ``flow`` gets an
@@ -128,7 +129,7 @@ class Dispatcher:
         to.traffic.arrived(source, rows, now)
         deadline = to.due_at(now, expires_at)
         queue = self._queues.queue(api, key)
-        lengths = lengths_of(rows, count, longest)
+        lengths = to.row_lengths(rows, count, longest, size_bytes)
         entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue, *lengths, source, flow)
         reason = "draining" if self._scheduler.draining else admission.admit(entry)
         if reason == "queue_full":

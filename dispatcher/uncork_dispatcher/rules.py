@@ -52,8 +52,8 @@ class ApiRules:
         max_queue_rows: rows that may be queued; requests beyond are shed.
         max_queue_requests: requests that may be queued; it matters where their cost is small.
         max_queue_bytes: bytes of bodies that may be queued; requests beyond are shed.
-        allowed_lengths: the only lengths to which the model pads its batches, in rising order: a row counts as
-            long as the next of them, a longer one as the last. Empty: any length.
+        allowed_lengths: the only lengths to which the model pads its batches, in rising order: a row counts
+            as long as the next of them, a longer one as the last. Empty: any length.
         allowed_batch_sizes: the only numbers of rows to which the model pads its batches, in rising order. It
             only matters for requests with costs. Empty: any number.
         fair: whether flows of requests share each queue of the API equally, see

@@ -162,19 +162,18 @@ class Scheduler:
             fill = self._fill(queue, release.rows, api.model.estimate.slowed(slowdown), actions, now)
         else:
             # A lost batch runs again whole, even if the limits are lower now.
-            fill = Fill(rows=release.rows)
+            fill = Fill(size=release.rows)
         entries = self._queues.take(queue, fill)
-        rows, padded = fill.rows, fill.padded
         start = Start(
             batch=next(self._batch_numbers),
             worker=worker,
             api=queue.api,
             key=queue.key,
             requests=tuple([entry.request for entry in entries]),
-            rows=rows,
-            padded=padded,
+            rows=fill.taken.rows,
+            padded=fill.taken.padded,
             reason=release.reason,
-            predicted_s=measures.estimate.slowed(slowdown).seconds(measures.size(rows, padded)),
+            predicted_s=measures.estimate.slowed(slowdown).seconds(measures.size(fill.taken)),
             deadlines=tuple([entry.deadline for entry in entries]),
         )
         self._slots.occupy(Running(start, entries, now, now + api.rules.timeout_s))

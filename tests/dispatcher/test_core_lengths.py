@@ -32,12 +32,15 @@ class Padded:
         self.now = 0.0
         self.submitted = 0
         self.padding = padding
+        self.lengths: dict[int, float] = {}
+        """By request."""
 
     def submit(self, *lengths: float, flow: Hashable = None) -> list[int]:
         """Queue requests of one row each; return their numbers."""
         first = self.submitted + 1
         for length in lengths:
             self.submitted += 1
+            self.lengths[self.submitted] = length
             refused = self.core.submit(self.submitted, api="a", now=self.now, rows=length, count=1, flow=flow)
             assert refused is None
         return list(range(first, self.submitted + 1))
@@ -117,7 +120,8 @@ def test_where_padding_takes_no_time_all_lengths_mix() -> None:
         on.submit(*[random_.choice([10, 100, 400]) for _ in range(8)])
         on.run_all()
     [stats] = on.core.stats(now=on.now)
-    assert stats.padding is not None and stats.padding.share == 0
+    assert stats.padding is not None
+    assert stats.padding.share == 0
     on.submit(10)
     first = on.start()
     queued = on.submit(10, 400, 20)
@@ -323,3 +327,93 @@ def test_lengths_are_not_kept_apart_before_batches_have_mixed_them() -> None:
         mixed.append(on.run_all()[0] == tuple(queued))
         assert start.requests == tuple(first)
     assert mixed == [True] * 5 + [False] * 3
+
+
+def test_lengths_that_are_padded_to_the_same_step_are_equal() -> None:
+    """Compiled lengths of 64 and 512: 10 and 60 mix, 100 goes with 500, and 600 counts 512."""
+    on, first = busy(allowed_lengths=(64, 512))
+    short, long = on.submit(10, 60), on.submit(100, 500, 600)
+    on.finish(first)
+    start = on.start()
+    assert (start.requests, start.rows, start.padded) == (tuple(short), 70, 128)
+    on.finish(start)
+    start = on.start()
+    assert (start.requests, start.padded) == (tuple(long), 3 * 512)
+
+
+def test_numbers_of_rows_that_the_model_pads_to_are_counted() -> None:
+    on = Padded(allowed_batch_sizes=(2, 4))
+    queued = on.submit(*[10] * 7)
+    sizes = []
+    for _ in range(2):
+        start = on.start()
+        sizes.append((len(start.requests), start.rows, start.padded))
+        on.finish(start)
+    assert sizes == [(4, 40, 40), (3, 30, 40)]
+    assert len(queued) == 7
+
+
+def of_bodies(measure: str, *, seed: int = 1) -> tuple[Dispatcher, list[tuple[int, ...]]]:
+    """Run requests without a cost whose bodies differ much, under a model with this measure.
+
+    Returns the core and the sizes of the bodies in each of the last batches.
+    """
+    core, random_ = (
+        core_with(ApiRules(name="a", policy="fixed:0", goal_s=60.0, max_batch_rows=6)),
+        random.Random(seed),
+    )
+    now, bodies, batches = 0.0, dict[int, int](), list[tuple[int, ...]]()
+    for number in range(1, 3000):
+        bodies[number] = random_.choice([40, 400, 4000]) + random_.randrange(8)
+        assert core.submit(number, api="a", now=now, size_bytes=bodies[number]) is None
+        if number % 12:
+            continue
+        while batch := starts(poll_all(core, now)):
+            [start] = batch
+            sizes = [bodies[request] for request in start.requests]
+            work = {"rows": 2000 * len(sizes), "sum": sum(sizes), "longest": len(sizes) * max(sizes)}[measure]
+            now += 0.0002 + 2e-6 * work
+            core.batch_done(start.batch, status="worked", now=now)
+            batches.append(tuple(sizes))
+    return core, batches[-100:]
+
+
+def test_bodies_of_similar_size_share_a_batch_if_the_model_pads() -> None:
+    """Without a cost; the limit still counts rows."""
+    core, batches = of_bodies("longest")
+    [stats] = core.stats(now=1e6)
+    assert stats.padding is not None
+    assert stats.padding.measure == "longest_bytes"
+    assert stats.padding.share < 0.1
+    assert all(max(sizes) < 2 * min(sizes) for sizes in batches)
+    assert max(map(len, batches)) == 6
+
+
+@pytest.mark.parametrize(("measure", "found"), [("rows", None), ("sum", "bytes")])
+def test_bodies_of_all_sizes_share_a_batch_if_the_model_does_not_pad(measure: str, found: str | None) -> None:
+    core, batches = of_bodies(measure)
+    [stats] = core.stats(now=1e6)
+    assert (stats.padding and stats.padding.measure) == found
+    assert set(map(len, batches)) == {6}
+
+
+def test_rows_beyond_the_limit_of_the_model_share_a_batch() -> None:
+    """The model truncates at 100: once that is known, 200 and 1000 are of equal length."""
+    on = Padded()
+    random_ = random.Random(1)
+    for _ in range(800):
+        lengths = [random_.choice([10, 50, 100, 200, 1000]) for _ in range(4)]
+        on.submit(*lengths)
+        while batch := starts(poll_all(on.core, on.now)):
+            [start] = batch
+            longest = max(on.lengths[request] for request in start.requests)
+            on.now += FIXED_S + TOKEN_S * len(start.requests) * min(longest, 100)
+            on.core.batch_done(start.batch, status="worked", now=on.now)
+    [stats] = on.core.stats(now=on.now)
+    assert stats.padding is not None
+    assert 80 < stats.padding.length_limit < 130
+    on.submit(10)
+    first = on.start()
+    queued = on.submit(200, 10, 1000)
+    on.finish(first)
+    assert on.run_all() == [(queued[0], queued[2]), (queued[1],)]

@@ -1,8 +1,11 @@
-"""What the time of a batch depends on: the sum of its rows' costs, or rows x longest row.
+"""What the time of a batch depends on: the sum of its rows' lengths, or rows x longest row.
 
-Many models pad a batch to its longest row, others do not. The dispatcher estimates the batch time from both
-sizes, and uses the estimate that predicts better. Until a batch has padding, the sizes are equal, and one
-estimator serves for both.
+Many models pad a batch to its longest row, others do not. The dispatcher estimates the batch time from each
+measure of a batch, and uses the estimate that predicts best. The length of a row is its cost. Without costs,
+it is the bytes of its body; then the number of rows counts until one of the lengths predicts better.
+
+While the lengths of rows hardly differ, the measures are proportional to each other, and only one estimator
+learns.
 """
 
 from __future__ import annotations
@@ -13,16 +16,24 @@ from copy import deepcopy
 from typing import Literal, NamedTuple
 
 from uncork_dispatcher.learning.estimator import BatchTimeEstimator, Estimate
+from uncork_dispatcher.learning.length_limit import LengthLimit
 
 # Batches with less padding than this share do not tell the measures apart.
 _TELLING = 0.05
+# Body bytes are learned from when a batch has this share of padding, or when the bytes per row of batches
+# differ from their average by this share.
+_TELLING_BYTES = 0.25
+# Body bytes are learned from in every batch at first. If they have not taken over by then, one of some
+# batches has to do: two more estimators triple the cost of learning.
+_ALL = 100
+_SAMPLED = 8
 # Errors are averaged over this many telling batches, and compared after the first few.
 _COMPARED = 40
 _FIRST_COMPARED = 5
 # One hiccup must not decide, nor the difference between two predictions that are as good as exact.
 _LARGEST_ERROR = 1.0
 _NEGLIGIBLE_ERROR = 0.01**2
-# The logarithm of the likelihood ratio above which the other measure takes over.
+# The logarithm of the likelihood ratio above which another measure takes over.
 _EVIDENCE = 5.0
 # The ratio of padded cost to cost is averaged over about 20 batches.
 _FRESH_RATIO = 0.05
@@ -46,81 +57,158 @@ class Padding(NamedTuple):
     length_limit: float = math.inf
 
 
-class Measures:
-    """The batch time of one API, estimated from the measure that predicts better.
+class BatchSize(NamedTuple):
+    """The size of a batch by each measure.
 
     Attributes:
-        pads: whether the size of a batch is rows x longest row; otherwise it is the sum of the costs.
+        rows: the number of rows, or their total cost.
+        padded: the number of rows times the longest of them.
+        size_bytes: bytes of bodies.
+    """
+
+    rows: float
+    padded: float
+    size_bytes: float = 0.0
+
+    def part(self, rows: float) -> BatchSize:
+        """Return the size of ``rows`` rows of the batch, assuming the same lengths."""
+        share = rows / self.rows
+        return BatchSize(rows, self.padded * share, self.size_bytes * share)
+
+
+class Rows(NamedTuple):
+    """How many rows a batch has, and how long the longest is."""
+
+    number: float
+    longest: float
+
+
+# Places in a batch size.
+_ROWS, _PADDED, _BYTES = range(3)
+
+
+class Measures:
+    """The batch time of one API, estimated from the measure that predicts best.
+
+    Attributes:
+        has_costs: whether requests have a cost, which is the length of their rows.
+        in_force: the place of the measure that counts in :class:`BatchSize`.
+        pads: whether the size of a batch is rows x longest row.
         separates: whether to keep lengths that pad each other much in separate batches. False until some
             batches have mixed them: only such batches show whether the model pads.
         estimate: the batch time by size.
-        of_cost: the batch time by cost, with the average padding of the last batches.
-        ratio: the size of these batches over their cost.
+        of_cost: the batch time by rows, or by cost, with the average padding of the last batches.
+        ratio: the size of these batches over their rows or cost.
+        limit_ratio: the part of ``ratio`` that counts towards the limit of rows or cost in a batch.
+        length_limit: rows longer than this take no more time than rows of this length.
     """
 
     def __init__(self) -> None:
-        self.pads = True
-        self.separates = False
+        self.has_costs = False
+        self.pads = self.separates = False
         self.estimate = self.of_cost = Estimate()
-        self.ratio = 1.0
-        self._padding_ratio = 1.0
-        self._by_cost = self._by_padded = BatchTimeEstimator()
-        self._errors = [0.0, 0.0]
-        """Of the sum, and of rows x longest."""
+        self.ratio = self.limit_ratio = 1.0
+        self.length_limit = math.inf
+        self.in_force = _ROWS
+        self._by = [BatchTimeEstimator()]
+        """By place; only the first until lengths differ."""
+        self._ratios = [1.0]
+        self._errors = [0.0]
         self._compared = 0
+        self._batches = 0
+        self._bytes_per_row = 0.0
+        self._limit = LengthLimit()
 
     @property
     def known_rows(self) -> tuple[float, float] | None:
-        """Costs of the smallest and the largest batch seen; None before the first."""
-        return self._by_cost.known_rows
+        """Rows or costs of the smallest and the largest batch seen; None before the first."""
+        return self._by[_ROWS].known_rows
 
     @property
     def padding(self) -> Padding | None:
-        """How lengths affect batch times; None if no batch has had padding."""
-        if not self._has_padding:
+        """How lengths affect batch times; None if they have not differed, or do not matter."""
+        if len(self._by) == 1 or (self.in_force == _ROWS and not self.has_costs):
             return None
-        return Padding("longest" if self.pads else "sum", 1 - 1 / self.ratio)
+        if not self.pads:
+            return Padding("sum" if self.has_costs else "bytes", 0.0)
+        total = 1.0 if self.has_costs else self._ratios[_BYTES]
+        share = max(0.0, 1 - total / self.ratio)
+        return Padding("longest" if self.has_costs else "longest_bytes", share, self.length_limit)
 
-    @property
-    def _has_padding(self) -> bool:
-        """Whether a batch has had padding."""
-        return self._by_padded is not self._by_cost
+    def expect_costs(self, has_costs: bool) -> None:
+        """Say whether requests have costs; a change forgets what was learned about lengths."""
+        self.has_costs = has_costs
+        self._by, self._ratios = self._by[:1], [1.0]
+        self._use(_PADDED if has_costs else _ROWS)
+        self.separates = False
+        self._update()
 
-    def size(self, rows: float, padded: float) -> float:
-        """Return the size of a batch, given its cost without and with padding."""
-        return padded if self.pads else rows
+    def size(self, size: BatchSize) -> float:
+        """Return the size of a batch by the measure in force."""
+        return size[self.in_force]
 
-    def observe(self, rows: float, padded: float, seconds: float) -> None:
-        """Learn that a batch took ``seconds``; its size as for :meth:`size`.
+    def observe(self, size: BatchSize, seconds: float, rows: Rows | None = None) -> None:
+        """Learn that a batch took ``seconds``; from its ``rows``, learn which lengths make a difference.
 
         Raises:
             ValueError: as for :meth:`BatchTimeEstimator.observe`.
         """
-        if padded != rows and not self._has_padding:
-            self._by_padded = deepcopy(self._by_cost)
-        if self._has_padding:
-            if padded > rows * (1 + _TELLING):
-                self._compare(rows, padded, seconds)
-            self._by_padded.observe(padded, seconds)
-            self._padding_ratio += _FRESH_RATIO * (padded / rows - self._padding_ratio)
-        self._by_cost.observe(rows, seconds)
+        self._batches += 1
+        if len(self._by) == 1 and self._lengths_differ(size):
+            self._tell_apart(size)
+        if len(self._by) > 1 and self._learns_lengths():
+            if not self.has_costs or abs(size.padded - size.rows) > size.rows * _TELLING:
+                self._compare(size, seconds)
+            for place in range(1, len(self._by)):
+                self._by[place].observe(size[place], seconds)
+                self._ratios[place] += _FRESH_RATIO * (size[place] / size.rows - self._ratios[place])
+            if self.pads and rows and self._limit.observe(*rows, seconds):
+                self._limit_changed()
+        self._by[_ROWS].observe(size.rows, seconds)
         self._update()
 
     def observe_profile(self, chunks: Sequence[tuple[float, float]]) -> None:
-        """Learn from (cost, seconds) of batches without padding that measured the model.
+        """Learn from (rows or cost, seconds) of batches without padding that measured the model.
 
         Raises:
             ValueError: as for :meth:`observe`.
         """
-        self._by_cost.observe_profile(chunks)
-        if self._has_padding:
-            self._by_padded.observe_profile(chunks)
+        self._by[_ROWS].observe_profile(chunks)
+        if self.has_costs and len(self._by) > 1:
+            self._by[_PADDED].observe_profile(chunks)
         self._update()
 
-    def _compare(self, rows: float, padded: float, seconds: float) -> None:
-        """Compare both predictions with the time of a batch; switch to the measure that predicts better."""
-        predicted = self._by_cost.estimate.seconds(rows), self._by_padded.estimate.seconds(padded)
-        if seconds <= 0 or min(predicted) <= 0 or not self._by_cost.estimate.earned_rows:
+    def _lengths_differ(self, size: BatchSize) -> bool:
+        """Whether a batch is the first that can tell the measures apart."""
+        if self.has_costs:
+            return size.padded != size.rows
+        if not size.size_bytes:
+            return False
+        per_row = size.size_bytes / size.rows
+        usual = self._bytes_per_row or per_row
+        self._bytes_per_row = usual + _FRESH_RATIO * (per_row - usual)
+        most = max(size.padded / size.size_bytes, per_row / usual, usual / per_row)
+        return most > 1 + _TELLING_BYTES
+
+    def _learns_lengths(self) -> bool:
+        """Whether to learn from the lengths in this batch."""
+        return bool(self.in_force) or self._compared < _ALL or self._batches % _SAMPLED == 0
+
+    def _tell_apart(self, size: BatchSize) -> None:
+        """Begin to learn from every measure."""
+        if self.has_costs:
+            self._by.append(deepcopy(self._by[_ROWS]))
+            self._ratios.append(1.0)
+        else:
+            self._by += [BatchTimeEstimator(), BatchTimeEstimator()]
+            self._ratios += [size.padded / size.rows, size.size_bytes / size.rows]
+        self._errors = [0.0] * len(self._by)
+
+    def _compare(self, size: BatchSize, seconds: float) -> None:
+        """Compare the predictions with the time of a batch; switch to a measure that predicts better."""
+        estimates = [by.estimate for by in self._by]
+        predicted = [each.seconds(size[place]) for place, each in enumerate(estimates)]
+        if seconds <= 0 or min(predicted) <= 0 or not all(each.earned_rows for each in estimates):
             return
         self._compared += 1
         share = 1 / min(self._compared, _COMPARED)
@@ -129,13 +217,26 @@ class Measures:
             self._errors[place] += share * (error - self._errors[place])
         if self._compared < _FIRST_COMPARED:
             return
-        now, other = (_NEGLIGIBLE_ERROR + self._errors[pads] for pads in (self.pads, not self.pads))
-        if min(self._compared, _COMPARED) / 2 * math.log(now / other) > _EVIDENCE:
-            self.pads = not self.pads
-            self._errors, self._compared = [0.0, 0.0], 0
+        errors = [_NEGLIGIBLE_ERROR + error for error in self._errors]
+        best = errors.index(min(errors))
+        if min(self._compared, _COMPARED) / 2 * math.log(errors[self.in_force] / errors[best]) > _EVIDENCE:
+            self._use(best)
         self.separates = self.pads
 
+    def _use(self, place: int) -> None:
+        self.in_force, self.pads = place, place == _PADDED
+        self._errors, self._compared = [0.0] * len(self._by), 0
+        self._limit, self.length_limit = LengthLimit(), math.inf
+
+    def _limit_changed(self) -> None:
+        """Count lengths up to another limit; what was learned from others does not hold."""
+        self.length_limit = self._limit.length
+        self._by[_PADDED] = BatchTimeEstimator()
+        self._by[_PADDED].observe_profile(self._limit.batches())
+
     def _update(self) -> None:
-        self.ratio = self._padding_ratio if self.pads else 1.0
-        self.estimate = (self._by_padded if self.pads else self._by_cost).estimate
+        place = self.in_force if len(self._by) > 1 else _ROWS
+        self.ratio = self._ratios[place] if place else 1.0
+        self.limit_ratio = self.ratio if self.has_costs else 1.0
+        self.estimate = self._by[place].estimate
         self.of_cost = self.estimate.in_units_of(self.ratio)

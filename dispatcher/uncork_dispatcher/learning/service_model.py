@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from uncork_dispatcher.learning.measures import Measures
+from uncork_dispatcher.learning.measures import BatchSize, Measures, Rows
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
 
 # Transport is averaged over about the last ten batches; this much is always plausible.
@@ -21,8 +21,8 @@ class ServiceModel:
     """Predicts batches of one API, and judges whether its goal can be met."""
 
     def __init__(self, *, goal_s: float, limit_rows: float) -> None:
-        self.smallest_rows = math.inf
-        """Rows of the smallest request that was answered; infinity before the first."""
+        self._smallest = BatchSize(math.inf, math.inf, math.inf)
+        """The size of the smallest request that was answered; infinity before the first."""
         self.smallest_s = 0.0
         """Predicted seconds of a batch of that request."""
         self.transport_s = 0.0
@@ -47,6 +47,16 @@ class ServiceModel:
         return self.measures.known_rows
 
     @property
+    def smallest_rows(self) -> float:
+        """Rows or cost of the smallest request that was answered; infinity before the first."""
+        return self._smallest.rows
+
+    @property
+    def _limit_size(self) -> float:
+        """The limit of a batch by the measure in force."""
+        return self._limit_rows * self.measures.ratio / self.measures.limit_ratio
+
+    @property
     def slowdowns(self) -> Callable[[int], float] | None:
         """The factor on the batch time of each worker; None if it is 1 for all of them."""
         return self.slowdown if self._speeds.differ else None
@@ -62,38 +72,43 @@ class ServiceModel:
 
         Not before it has been earned, nor while even the smallest request on an idle worker misses the goal.
         """
-        return min(rows * self.measures.ratio, self._limit_rows) <= self._trusted_size
+        return min(rows * self.measures.ratio, self._limit_size) <= self._trusted_size
 
-    def least_s(self, rows: float, padded: float) -> float:
-        """Return the least time of a batch in seconds, given its cost without and with padding."""
-        size, estimate = self.measures.size(rows, padded), self.measures.estimate
-        if min(size, self._limit_rows) > self._trusted_size:
+    def least_s(self, size: BatchSize) -> float:
+        """Return the least time in seconds of a batch of this size."""
+        rows, estimate = self.measures.size(size), self.measures.estimate
+        if min(rows, self._limit_size) > self._trusted_size:
             # A batch above the earned size takes at least as long as one of the earned size.
-            size = estimate.earned_rows
-        return estimate.seconds(size)
+            rows = estimate.earned_rows
+        return estimate.seconds(rows)
+
+    def expect_costs(self, has_costs: bool) -> None:
+        """Say whether requests have costs; see :meth:`Measures.expect_costs`."""
+        self.measures.expect_costs(has_costs)
+        self._update_estimate()
 
     def observe(
         self,
         worker: int,
-        rows: float,
-        padded: float,
+        size: BatchSize,
         *,
         seconds: float,
         chunks: Sequence[tuple[float, float]],
-        smallest_rows: float,
+        smallest: BatchSize,
+        rows: Rows | None,
     ) -> None:
-        """Learn from a batch of ``rows`` rows that took ``seconds``; ``padded`` includes the padding.
+        """Learn from a batch of this size that took ``seconds``.
 
         ``chunks`` gives (rows, seconds) of each call at the worker, if known: the rest is transport.
-        ``smallest_rows`` is the size of the smallest request in the batch.
+        ``smallest`` is the size of the smallest request in the batch.
         """
-        self.smallest_rows = min(self.smallest_rows, smallest_rows)
+        self._smallest = BatchSize(*[min(pair) for pair in zip(self._smallest, smallest, strict=True)])
         transport_s = seconds
-        for chunk_rows, chunk_s in chunks or [(rows, seconds)]:
-            # The padding of a part of the batch is unknown; assume the same share.
-            chunk_padded = chunk_rows * (padded / rows)
-            self._observe_speed(worker, self.measures.size(chunk_rows, chunk_padded), chunk_s)
-            self.measures.observe(chunk_rows, chunk_padded, chunk_s / self.slowdown(worker))
+        for chunk_rows, chunk_s in chunks or [(size.rows, seconds)]:
+            # The lengths in a part of the batch are unknown; assume the same.
+            part = size if chunk_rows == size.rows else size.part(chunk_rows)
+            self._observe_speed(worker, self.measures.size(part), chunk_s)
+            self.measures.observe(part, chunk_s / self.slowdown(worker), rows if part is size else None)
             transport_s -= chunk_s
         # A stall of this process must not count for long.
         transport_s = max(0.0, min(transport_s, 4 * self.transport_s + _SHORT_TRANSPORT_S))
@@ -133,9 +148,8 @@ class ServiceModel:
     def _update_estimate(self) -> None:
         """Store the new estimate, and the values that follow from it."""
         self.estimate = self.measures.of_cost
-        if self.smallest_rows < math.inf:
-            # Alone, it has no padding.
-            self.smallest_s = self.measures.estimate.seconds(self.smallest_rows)
+        if self._smallest.rows < math.inf:
+            self.smallest_s = self.measures.estimate.seconds(self.measures.size(self._smallest))
         self._update_trust()
 
     def _update_trust(self) -> None:

@@ -3,75 +3,80 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
 
+from uncork_dispatcher.learning.measures import BatchSize
+from uncork_dispatcher.requests.lengths import Lengths, padded_count
 from uncork_dispatcher.requests.queue import Entry
 
 # The most requests of other lengths that a batch passes over.
 _MOST_PASSED = 512
 
 
-class Lengths(NamedTuple):
-    """An interval of lengths, both ends included."""
-
-    shortest: float
-    longest: float
-
-
 class Fill:
     """A batch that is being filled. It takes at least one request, and no more than its limits allow.
 
     Args:
-        rows: the most rows, or their total cost.
+        size: the largest size by the measure in force.
+        measure: the place of that measure in :class:`BatchSize`.
+        most_rows: the most rows.
         size_bytes: the most bytes of bodies.
-        pads: whether padding counts towards ``rows``.
         lengths: passes over requests whose longest row lies outside, if given.
+        allowed_batch_sizes: the numbers of rows to which the model pads its batches.
 
     Attributes:
         entries: the requests that it has taken.
+        taken: the size of the batch.
     """
 
     def __init__(
-        self, *, rows: float, size_bytes: float = math.inf, pads: bool = False, lengths: Lengths | None = None
+        self,
+        *,
+        size: float,
+        measure: int = 0,
+        most_rows: float = math.inf,
+        size_bytes: float = math.inf,
+        lengths: Lengths | None = None,
+        allowed_batch_sizes: Sequence[int] = (),
     ) -> None:
         self.entries: list[Entry] = []
-        self._rows_left = rows
-        self._bytes_left = size_bytes
-        self._pads = pads
+        self.taken = BatchSize(0.0, 0.0)
+        self._most = size
+        self._most_rows = most_rows
+        self._measure = measure
+        self._most_bytes = size_bytes
         self._lengths = lengths
+        self._allowed_sizes = allowed_batch_sizes
         self._count = 0.0
         self._longest = 0.0
+        self._alone = 0.0
+        """The padded sizes of the requests, each alone."""
         self._padding = 0.0
         self._passed = 0
 
     def offer(self, entry: Entry) -> bool:
         """Take a request, or pass it over; return False if the batch takes no more."""
         lengths = self._lengths
-        if lengths is not None and not lengths.shortest <= entry.longest <= lengths.longest:
+        if lengths is not None and not lengths.shortest <= entry.length <= lengths.longest:
             self._passed += 1
             return self._passed < _MOST_PASSED
-        if entry.longest > self._longest:
-            longest = entry.longest
-            padding = self._padding + (longest - self._longest) * self._count
+        longest, padding = self._longest, self._padding
+        if entry.length > longest:
+            longest = entry.length
+            padding += (longest - self._longest) * self._count
         else:
-            longest = self._longest
-            padding = self._padding + (longest - entry.longest) * entry.count
-        rows_left = self._rows_left - (entry.padded if self._pads else entry.rows)
-        bytes_left = self._bytes_left - entry.size_bytes
-        if self.entries and (rows_left < (padding if self._pads else 0) or bytes_left < 0):
+            padding += (longest - entry.length) * entry.count
+        count, alone = self._count + entry.count, self._alone + entry.padded
+        padded = alone + padding
+        if self._allowed_sizes:
+            padded *= padded_count(count, self._allowed_sizes) / count
+        rows, size_bytes = self.taken.rows + entry.rows, self.taken.size_bytes + entry.size_bytes
+        taken = BatchSize(rows, padded, size_bytes)
+        if self.entries and (
+            taken[self._measure] > self._most or count > self._most_rows or size_bytes > self._most_bytes
+        ):
             return False
         self.entries.append(entry)
-        self._rows_left, self._bytes_left = rows_left, bytes_left
-        self._count += entry.count
-        self._longest, self._padding = longest, padding
+        self.taken = taken
+        self._count, self._longest, self._alone, self._padding = count, longest, alone, padding
         return True
-
-    @property
-    def rows(self) -> float:
-        """The number of rows taken, or their total cost."""
-        return sum([entry.rows for entry in self.entries])
-
-    @property
-    def padded(self) -> float:
-        """Their cost if every row were as long as the longest."""
-        return sum([entry.padded for entry in self.entries]) + self._padding

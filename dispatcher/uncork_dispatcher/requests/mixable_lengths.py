@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from operator import attrgetter
 
-from uncork_dispatcher.requests.fill import Lengths
+from uncork_dispatcher.requests.lengths import Lengths
 from uncork_dispatcher.requests.queue import Entry
 
 SAMPLE = 32
@@ -19,39 +19,43 @@ SAMPLE = 32
 # Padding of this share of a batch is never worth a split.
 _TOLERANCE = 0.05
 
-_by_length = attrgetter("longest")
+_by_length = attrgetter("length")
 
 
-def mixable_lengths(sample: Sequence[Entry], *, queued: int, limit: float, spare: float) -> Lengths:
+def mixable_lengths(
+    sample: Sequence[Entry], *, queued: int, limit: float, spare: float, most_rows: float = math.inf
+) -> Lengths:
     """Return the shortest and the longest row that may share a batch with the first of ``sample``.
 
     Args:
         sample: the most urgent of the ``queued`` requests, of which there must be one.
         limit: the largest permitted batch, padding included.
         spare: the padding worth accepting, in the same unit; infinite if padding costs nothing.
+        most_rows: the most rows in a batch.
     """
     if spare == math.inf:
         return Lengths(0.0, math.inf)
     by_length = sorted(sample, key=_by_length)
     low = by_length.index(sample[0])
     high = low + 1
-    count, longest, padding = sample[0].count, sample[0].longest, 0.0
+    count, longest, padding = sample[0].count, sample[0].length, 0.0
     # The whole queue has more of each length, until the limit cuts it off.
     share = queued / len(sample)
     while low or high < len(by_length):
         # A shorter one pads itself, a longer one all others.
-        shorter = (longest - by_length[low - 1].longest) * by_length[low - 1].count if low else math.inf
-        longer = (by_length[high].longest - longest) * count if high < len(by_length) else math.inf
+        shorter = (longest - by_length[low - 1].length) * by_length[low - 1].count if low else math.inf
+        longer = (by_length[high].length - longest) * count if high < len(by_length) else math.inf
         joins = by_length[low - 1] if shorter <= longer else by_length[high]
         more = min(shorter, longer)
-        top = max(longest, joins.longest)
-        size = (count + joins.count) * top
-        scale = min(share, limit / size)
+        top = max(longest, joins.length)
+        more_count = count + joins.count
+        size = more_count * top
+        scale = min(share, limit / size, most_rows / more_count)
         if (padding + more) * scale > spare + _TOLERANCE * size * scale:
             break
-        padding, count, longest = padding + more, count + joins.count, top
+        padding, count, longest = padding + more, more_count, top
         if shorter <= longer:
             low -= 1
         else:
             high += 1
-    return Lengths(by_length[low].longest, by_length[high - 1].longest)
+    return Lengths(by_length[low].length, by_length[high - 1].length)

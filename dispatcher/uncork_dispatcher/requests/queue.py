@@ -8,14 +8,12 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from uncork_dispatcher.learning.measures import BatchSize
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.requests.states import RequestState
 
 if TYPE_CHECKING:
     from uncork_dispatcher.requests.fill import Fill
-
-# Sums whose ratio is below this are equal.
-_EXACT = 1 + 1e-9
 
 Retry = Literal["batch", "alone"]
 """How requests run again whose worker was lost: as the same batch, or each alone."""
@@ -34,8 +32,9 @@ class Entry:
         expires_at: when its client gives up.
         queue: the queue that it is in, or was taken from.
         count: its number of rows.
-        longest: the cost of its largest row; 1 if rows have no cost.
-        padded: ``count * longest``.
+        longest: the length of its longest row, see :class:`~uncork_dispatcher.requests.lengths.RowLengths`.
+        length: the length that its rows count.
+        padded: ``count * length``.
         source: the client, for the forecast of returns.
         flow: the flow that shares a fair queue with others.
         state: where it is, or how it ended.
@@ -50,10 +49,16 @@ class Entry:
     queue: RequestQueue
     count: float
     longest: float
+    length: float
     padded: float
     source: Hashable = None
     flow: Hashable = None
     state: RequestState = RequestState.QUEUED
+
+    @property
+    def size(self) -> BatchSize:
+        """The size of a batch of this request alone."""
+        return BatchSize(self.rows, self.padded, self.size_bytes)
 
 
 class RequestQueue:
@@ -93,8 +98,8 @@ class RequestQueue:
         self.rows += entry.rows
         self.size_bytes += entry.size_bytes
         if self._length is None:
-            self._length = entry.longest
-        elif entry.longest != self._length:
+            self._length = entry.length
+        elif entry.length != self._length:
             self.has_lengths = True
         if self._deadlines is not None:
             self._deadlines.push(entry.deadline, entry.request)
@@ -164,14 +169,3 @@ class RequestQueue:
     def next_to_expire(self) -> Entry | None:
         """The request whose client gives up first; None if no client has set a time."""
         return self._expiries.top()
-
-
-def lengths_of(rows: float, count: float | None, longest: float | None) -> tuple[float, float, float]:
-    """Return ``count``, ``longest`` and ``padded`` of a request, from the arguments of ``submit``."""
-    if count is None:
-        return rows, 1.0, rows
-    if longest is None:
-        return count, rows / count, rows
-    padded = count * longest
-    # Rows of equal lengths have no padding, in whatever order their costs were added up.
-    return count, longest, padded if padded > rows * _EXACT else rows

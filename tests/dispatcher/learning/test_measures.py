@@ -1,4 +1,4 @@
-"""Whether a batch takes the time of its cost, or of its cost with padding."""
+"""What the time of a batch depends on: rows, cost or bytes, with or without padding."""
 
 from __future__ import annotations
 
@@ -6,24 +6,31 @@ import random
 
 import pytest
 
-from uncork_dispatcher.learning.measures import Measures, Padding
+from uncork_dispatcher.learning.measures import BatchSize, Measures, Padding, Rows
 
 
-def batch(random_: random.Random, rows: int = 8) -> tuple[float, float]:
-    """Return cost and padded cost of a batch of mixed lengths."""
+def batch(random_: random.Random, rows: int = 8) -> BatchSize:
+    """Return the size of a batch of mixed lengths, in cost."""
     lengths = [random_.choice([8, 64, 300]) for _ in range(random_.randint(1, rows))]
-    return sum(lengths), len(lengths) * max(lengths)
+    return BatchSize(sum(lengths), len(lengths) * max(lengths))
+
+
+def with_costs() -> Measures:
+    """Return the measures of an API whose requests have costs."""
+    measures = Measures()
+    measures.expect_costs(True)
+    return measures
 
 
 def learned(
     truth: float, *, batches: int = 200, noise: float = 0.1, seed: int = 1, measures: Measures | None = None
 ) -> Measures:
     """Return what was learned from batches of which this share of the padding takes time."""
-    random_, measures = random.Random(seed), measures or Measures()
+    random_, measures = random.Random(seed), measures or with_costs()
     for _ in range(batches):
-        rows, padded = batch(random_)
-        seconds = 0.002 + 1e-5 * (rows + truth * (padded - rows))
-        measures.observe(rows, padded, seconds * random_.lognormvariate(0, noise))
+        size = batch(random_)
+        seconds = 0.002 + 1e-5 * (size.rows + truth * (size.padded - size.rows))
+        measures.observe(size, seconds * random_.lognormvariate(0, noise))
     return measures
 
 
@@ -32,13 +39,13 @@ def learned(
 def test_the_better_measure_wins(truth: float, pads: bool, noise: float) -> None:
     measures = learned(truth, noise=noise)
     assert measures.pads == pads
-    assert measures.size(100, 200) == (200 if pads else 100)
+    assert measures.size(BatchSize(100, 200)) == (200 if pads else 100)
     assert measures.estimate.slope_s == pytest.approx(1e-5, rel=0.2 + noise)
 
 
 def test_a_model_may_change() -> None:
     """From padding to none, and back; each costs one change of mind."""
-    measures, seen = Measures(), []
+    measures, seen = with_costs(), []
     for truth in (1.0, 0.0, 1.0):
         learned(truth, measures=measures)
         seen.append(measures.pads)
@@ -51,9 +58,9 @@ def test_few_batches_decide_nothing() -> None:
 
 def test_batches_without_padding_say_nothing() -> None:
     """One measure is kept, and the estimate is over the cost itself."""
-    measures = Measures()
+    measures = with_costs()
     for rows in (1, 2, 3) * 20:
-        measures.observe(rows * 50, rows * 50, 0.1 * rows)
+        measures.observe(BatchSize(rows * 50, rows * 50), 0.1 * rows)
     assert (measures.pads, measures.padding, measures.ratio) == (True, None, 1.0)
     assert measures.of_cost is measures.estimate
     assert measures.known_rows == (50, 150)
@@ -61,9 +68,9 @@ def test_batches_without_padding_say_nothing() -> None:
 
 def test_the_estimate_over_cost_has_the_usual_padding() -> None:
     """Batches of cost 100 that take as long as 200 without padding."""
-    measures = Measures()
+    measures = with_costs()
     for rows in (50, 100) * 100:
-        measures.observe(rows, 2 * rows, 0.01 + 1e-3 * 2 * rows)
+        measures.observe(BatchSize(rows, 2 * rows), 0.01 + 1e-3 * 2 * rows)
     assert measures.ratio == pytest.approx(2, rel=0.01)
     assert measures.padding is not None
     assert measures.padding.share == pytest.approx(0.5, rel=0.01)
@@ -79,22 +86,96 @@ def test_without_padding_in_the_time_there_is_no_ratio() -> None:
 
 def test_a_profile_teaches_both() -> None:
     """So the first mixed batch is predicted by either."""
-    measures = Measures()
+    measures = with_costs()
     measures.observe_profile([(10, 0.011), (100, 0.02)])
-    measures.observe(100, 300, 0.04)
+    measures.observe(BatchSize(100, 300), 0.04)
     measures.observe_profile([(10, 0.011), (100, 0.02)])
     assert measures.estimate.seconds(300) == pytest.approx(0.04, rel=0.05)
 
 
 def test_of_two_good_predictions_the_first_stays() -> None:
     """If all batches have the same share of padding, one measure is as good as the other."""
-    measures = Measures()
+    measures = with_costs()
     for rows in (50, 100, 70) * 50:
-        measures.observe(rows, 3 * rows, 0.01 + 1e-3 * rows)
+        measures.observe(BatchSize(rows, 3 * rows), 0.01 + 1e-3 * rows)
     assert measures.pads
 
 
 def test_a_batch_that_took_no_time_is_not_compared() -> None:
     measures = learned(1.0, batches=20)
-    measures.observe(10, 20, 0.0)
+    measures.observe(BatchSize(10, 20), 0.0)
     assert measures.pads
+
+
+def of_bytes(
+    truth: str, *, batches: int = 300, noise: float = 0.1, seed: int = 1, cv: float = 0.3
+) -> Measures:
+    """Return what was learned without costs, from requests of a row each whose bodies differ much.
+
+    A row has four bytes for each of its tokens, give or take the coefficient of variation ``cv``.
+    """
+    random_, measures = random.Random(seed), Measures()
+    for _ in range(batches):
+        tokens = [random_.choice([8, 64, 300]) for _ in range(random_.randint(1, 8))]
+        bodies = [4 * each * random_.lognormvariate(0, cv) for each in tokens]
+        size = BatchSize(len(tokens), len(tokens) * max(bodies), sum(bodies))
+        work = {"rows": 100 * len(tokens), "sum": sum(tokens), "longest": len(tokens) * max(tokens)}[truth]
+        measures.observe(size, (0.002 + 1e-5 * work) * random_.lognormvariate(0, noise))
+    return measures
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("truth", "measure"), [("rows", None), ("sum", "bytes"), ("longest", "longest_bytes")]
+)
+def test_without_costs_bytes_count_if_they_predict_better(truth: str, measure: str | None, seed: int) -> None:
+    measures = of_bytes(truth, seed=seed)
+    assert (measures.padding and measures.padding.measure) == measure
+    assert measures.separates == (measure == "longest_bytes")
+
+
+def test_the_share_of_padding_in_bytes() -> None:
+    """Batches of two rows, one of which is a third as long as the other."""
+    measures, random_ = Measures(), random.Random(1)
+    for _ in range(300):
+        longest = random_.choice([30.0, 300.0, 3000.0])
+        measures.observe(BatchSize(2, 2 * longest, longest * 4 / 3), 0.001 + 1e-5 * 2 * longest)
+    assert measures.padding is not None
+    assert measures.padding.measure == "longest_bytes"
+    assert measures.padding.share == pytest.approx(1 / 3)
+    # A limit of rows counts no bytes.
+    assert (measures.limit_ratio, measures.ratio > 100) == (1.0, True)
+
+
+@pytest.mark.parametrize("size_bytes", [0, 40])
+def test_bodies_of_equal_sizes_say_nothing(size_bytes: int) -> None:
+    """And cost nothing: one estimator learns."""
+    measures = Measures()
+    for rows in (1, 2, 3) * 40:
+        measures.observe(BatchSize(rows, rows * (size_bytes or 1), rows * size_bytes), 0.1 * rows)
+    assert (measures.padding, measures.estimate, measures.ratio) == (None, measures.of_cost, 1.0)
+    assert measures.size(BatchSize(3, 900, 800)) == 3
+
+
+def test_costs_replace_what_was_learned_about_bytes() -> None:
+    """Their lengths are of another kind; the times by rows stay until batches with costs are seen."""
+    measures = of_bytes("longest")
+    before = measures.known_rows
+    measures.expect_costs(True)
+    assert (measures.padding, measures.pads, measures.ratio, measures.separates) == (None, True, 1.0, False)
+    assert measures.known_rows == before
+
+
+def test_lengths_beyond_the_limit_of_the_model_are_found() -> None:
+    """The estimate then counts them with that length."""
+    random_, measures = random.Random(1), with_costs()
+    for _ in range(1000):
+        longest, number = random_.choice([32, 64, 128, 256, 512, 1024]), random_.randint(1, 8)
+        size = number * min(longest, measures.length_limit)
+        seconds = 0.002 + 1e-5 * number * min(longest, 128)
+        measures.observe(
+            BatchSize(size * 0.7, size), seconds * random_.lognormvariate(0, 0.1), Rows(number, longest)
+        )
+    assert measures.padding is not None
+    assert measures.padding.length_limit == pytest.approx(128)
+    assert measures.estimate.seconds(8 * 128) == pytest.approx(0.002 + 1e-5 * 8 * 128, rel=0.05)

@@ -31,7 +31,7 @@ class Filled(FairQueue):
             number = next(self._numbers)
             deadline, expires_at = due.get("deadline", 1e6 + number), due.get("expires_at", math.inf)
             entry = Entry(
-                number, 0.0, rows, size_bytes, deadline, expires_at, self, rows, 1, rows, None, flow
+                number, 0.0, rows, size_bytes, deadline, expires_at, self, rows, 1, 1, rows, None, flow
             )
             self.append(entry)
         return entry
@@ -49,7 +49,7 @@ def test_flows_take_turns() -> None:
     queue.add("b", 2)
     queue.add("c", 1)
 
-    assert flows(queue.take(Fill(rows=7, size_bytes=100))) == "abcabaa"
+    assert flows(queue.take(Fill(size=7, size_bytes=100))) == "abcabaa"
     assert (len(queue), queue.rows, queue.size_bytes) == (6, 6, 6)
 
 
@@ -58,7 +58,7 @@ def test_turns_go_on_from_batch_to_batch() -> None:
     queue.add("a", 3)
     queue.add("b", 3)
 
-    assert flows([queue.take(Fill(rows=1, size_bytes=1))[0] for _ in range(6)]) == "ababab"
+    assert flows([queue.take(Fill(size=1, size_bytes=1))[0] for _ in range(6)]) == "ababab"
 
 
 def test_rows_are_shared_not_requests() -> None:
@@ -67,7 +67,7 @@ def test_rows_are_shared_not_requests() -> None:
     queue.add("a", 3, rows=4)
     queue.add("b", 12)
 
-    taken = queue.take(Fill(rows=16, size_bytes=100))
+    taken = queue.take(Fill(size=16, size_bytes=100))
     assert Counter(flows(taken)) == {"a": 2, "b": 8}
 
 
@@ -76,10 +76,10 @@ def test_who_comes_back_has_saved_nothing_up() -> None:
     queue = Filled()
     queue.add("a", 20)
     queue.add("b", 1)
-    queue.take(Fill(rows=11, size_bytes=100))
+    queue.take(Fill(size=11, size_bytes=100))
     queue.add("b", 10)
 
-    assert Counter(flows(queue.take(Fill(rows=8, size_bytes=100)))) == {"a": 4, "b": 4}
+    assert Counter(flows(queue.take(Fill(size=8, size_bytes=100)))) == {"a": 4, "b": 4}
 
 
 def test_large_requests_one_by_one_get_no_more_than_their_share() -> None:
@@ -90,7 +90,7 @@ def test_large_requests_one_by_one_get_no_more_than_their_share() -> None:
     for _ in range(8):
         if "large" not in {entry.flow for entry in queue.by_urgency()}:
             queue.add("large", rows=5)
-        for entry in queue.take(Fill(rows=5, size_bytes=100)):
+        for entry in queue.take(Fill(size=5, size_bytes=100)):
             rows[entry.flow] += int(entry.rows)
 
     assert abs(rows["large"] - rows["small"]) <= 5
@@ -103,18 +103,18 @@ def test_within_a_flow_the_most_urgent_goes_first() -> None:
     queue.add("a", deadline=8.0)
     queue.remove(leaver)
 
-    assert [entry.deadline for entry in queue.take(Fill(rows=9, size_bytes=9))] == [8.0, 9.0]
+    assert [entry.deadline for entry in queue.take(Fill(size=9, size_bytes=9))] == [8.0, 9.0]
     assert not queue
 
 
 def test_take_keeps_to_rows_and_bytes_and_takes_one_at_least() -> None:
     queue = Filled()
     queue.add("a", rows=50, size_bytes=500)
-    assert flows(queue.take(Fill(rows=10, size_bytes=100))) == "a"
+    assert flows(queue.take(Fill(size=10, size_bytes=100))) == "a"
 
     queue.add("b", 2, size_bytes=40)
     queue.add("c", 1, size_bytes=21)
-    assert flows(queue.take(Fill(rows=10, size_bytes=100))) == "bc"
+    assert flows(queue.take(Fill(size=10, size_bytes=100))) == "bc"
 
 
 def test_what_goes_before_a_request() -> None:
@@ -202,7 +202,7 @@ def test_no_flow_gets_more_than_another_that_waits(steps: list[tuple[str, str, i
             queue.remove(queued.pop(number % len(queued)))
             since.clear()  # who waits for a large request and then withdraws it is owed the turn
         elif step == "t" and queued:
-            taken = queue.take(Fill(rows=number, size_bytes=100))
+            taken = queue.take(Fill(size=number, size_bytes=100))
             queued = [entry for entry in queued if entry not in taken]
             for pair, rows in since.items():
                 for entry in taken:

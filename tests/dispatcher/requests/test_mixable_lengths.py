@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatcher.driver import entry
-from uncork_dispatcher.requests.fill import Lengths
+from uncork_dispatcher.requests.lengths import Lengths
 from uncork_dispatcher.requests.mixable_lengths import mixable_lengths
 
 

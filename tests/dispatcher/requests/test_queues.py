@@ -27,7 +27,7 @@ def test_a_request_is_queued_then_runs_then_ends() -> None:
     queues, api, request = queued()
     assert (request.state, api.backlog) == (RequestState.QUEUED, Backlog(1, 3.0, 7))
 
-    assert queues.take(request.queue, Fill(rows=3, size_bytes=7)) == [request]
+    assert queues.take(request.queue, Fill(size=3, size_bytes=7)) == [request]
     assert (request.state, api.backlog) == (RequestState.RUNNING, Backlog())
 
     queues.end([request], RequestState.ANSWERED)
@@ -39,18 +39,18 @@ def test_a_request_runs_three_times_at_most() -> None:
     """As at first, in its old place; alone, behind all others; then it is lost."""
     queues, api, request = queued()
     first = request.queue
-    queues.take(first, Fill(rows=3, size_bytes=7))
+    queues.take(first, Fill(size=3, size_bytes=7))
     assert queues.retry(1, [request], idempotent=True, now=4.0) == []
     assert (request.state, request.arrival, api.backlog) == (RequestState.REQUEUED, 0.0, Backlog(1, 3.0, 7))
     second = request.queue
     assert second is not first
-    queues.take(second, Fill(rows=3, size_bytes=7))
+    queues.take(second, Fill(size=3, size_bytes=7))
     states = [request.state]
 
     assert queues.retry(2, [request], idempotent=True, now=5.0) == []
     assert (request.state, request.arrival, api.backlog.requests) == (RequestState.QUARANTINED, 5.0, 1)
     assert request.queue is not second
-    queues.take(request.queue, Fill(rows=0, size_bytes=0))
+    queues.take(request.queue, Fill(size=0, size_bytes=0))
     states.append(request.state)
 
     assert queues.retry(3, [request], idempotent=True, now=6.0) == [request]
@@ -63,9 +63,9 @@ def test_a_request_that_may_not_run_again_is_lost(runs: int) -> None:
     """Also if that was allowed at its first loss."""
     queues, api, request = queued()
     for batch in range(1, runs):
-        queues.take(request.queue, Fill(rows=3, size_bytes=7))
+        queues.take(request.queue, Fill(size=3, size_bytes=7))
         queues.retry(batch, [request], idempotent=True, now=4.0)
-    queues.take(request.queue, Fill(rows=3, size_bytes=7))
+    queues.take(request.queue, Fill(size=3, size_bytes=7))
 
     assert queues.retry(runs, [request], idempotent=False, now=5.0) == [request]
     assert (request.state, api.backlog) == (RequestState.LOST, Backlog())
@@ -78,7 +78,7 @@ def test_each_lost_batch_has_a_queue_in_the_order_of_arrival() -> None:
     others = [entry(n, arrival=at, queue=queues.queue("a", None)) for n, at in ((2, 2.0), (3, 1.0), (4, 0.0))]
     for other in others:
         queues.add(other)
-    queues.take(third.queue, Fill(rows=100, size_bytes=100))
+    queues.take(third.queue, Fill(size=100, size_bytes=100))
     queues.retry(1, [third, *others[:2]], idempotent=True, now=5.0)
     queues.retry(2, others[2:], idempotent=True, now=5.0)
 
@@ -92,7 +92,7 @@ def test_each_lost_batch_has_a_queue_in_the_order_of_arrival() -> None:
 def test_a_cancelled_request_stays_cancelled(runs: bool) -> None:
     queues, api, request = queued()
     if runs:
-        queues.take(request.queue, Fill(rows=3, size_bytes=7))
+        queues.take(request.queue, Fill(size=3, size_bytes=7))
     queues.cancel(1)
     queues.end([request], RequestState.ANSWERED)
 
@@ -118,7 +118,7 @@ def test_only_the_queues_of_one_api_are_regrouped() -> None:
     for number, place in enumerate(places, 1):
         requests.append(entry(number, queue=queues.queue(*place)))
         queues.add(requests[-1])
-    queues.take(requests[3].queue, Fill(rows=1, size_bytes=0))
+    queues.take(requests[3].queue, Fill(size=1, size_bytes=0))
     [again] = [request for request in requests if request.state is RequestState.RUNNING]
     queues.retry(1, [again], idempotent=True, now=1.0)
     before = [request.queue for request in requests]

@@ -1,0 +1,74 @@
+"""The lengths that the rows of requests count, for models that pad them."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+# Sums whose ratio is below this are equal.
+_EXACT = 1e-9
+
+
+class Lengths(NamedTuple):
+    """An interval of lengths, both ends included."""
+
+    shortest: float
+    longest: float
+
+
+class RowLengths(NamedTuple):
+    """The rows of one request.
+
+    Attributes:
+        number: the number of rows.
+        longest: the length of the longest row: its cost, or the bytes of the body per row.
+        length: the length that it counts, which the model pads it to.
+        padded: the size of the request alone: ``number * length``.
+    """
+
+    number: float
+    longest: float
+    length: float
+    padded: float
+
+
+def row_lengths(
+    *,
+    rows: float,
+    count: float | None,
+    longest: float | None,
+    size_bytes: int,
+    allowed: Sequence[float] = (),
+    limit: float = math.inf,
+) -> RowLengths:
+    """Return the lengths of a request, from the arguments of ``submit``.
+
+    A row counts as long as the next of the ``allowed`` lengths, or as the last; and at most ``limit``.
+    """
+    if count is None:
+        if not size_bytes:
+            return RowLengths(rows, 1.0, 1.0, rows)
+        longest = size_bytes / rows
+        length = min(longest, limit)
+        return RowLengths(rows, longest, length, size_bytes if length == longest else rows * length)
+    if longest is None:
+        longest = rows / count
+    length = min(longest, limit)
+    if allowed:
+        length = allowed[min(bisect_left(allowed, longest), len(allowed) - 1)]
+    padded = count * length
+    # Rows of equal lengths have no padding, in whatever order their costs were added up.
+    return RowLengths(count, longest, length, rows if abs(padded - rows) <= _EXACT * rows else padded)
+
+
+def padded_count(count: float, allowed: Sequence[int]) -> float:
+    """Return how many rows the model computes for ``count`` rows, given the ``allowed`` numbers of rows.
+
+    More than the largest go in several calls.
+    """
+    if not allowed:
+        return count
+    calls, rest = divmod(count, allowed[-1])
+    return calls * allowed[-1] + (allowed[bisect_left(allowed, rest)] if rest else 0)

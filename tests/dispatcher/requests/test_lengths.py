@@ -1,0 +1,74 @@
+"""The lengths that rows count, and the numbers of rows."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uncork_dispatcher.requests.lengths import RowLengths, padded_count, row_lengths
+
+
+def of(
+    rows: float,
+    number: float | None = None,
+    longest: float | None = None,
+    *,
+    size_bytes: int = 0,
+    allowed: tuple[float, ...] = (),
+    limit: float = math.inf,
+) -> RowLengths:
+    return row_lengths(
+        rows=rows, count=number, longest=longest, size_bytes=size_bytes, allowed=allowed, limit=limit
+    )
+
+
+def test_rows_without_cost_or_body_have_no_length() -> None:
+    assert of(3) == RowLengths(number=3, longest=1, length=1, padded=3)
+
+
+def test_rows_without_cost_share_their_body() -> None:
+    assert of(4, size_bytes=100) == RowLengths(number=4, longest=25, length=25, padded=100)
+    assert of(4, size_bytes=100, limit=20) == RowLengths(number=4, longest=25, length=20, padded=80)
+
+
+def test_a_cost_is_the_length() -> None:
+    assert of(100, 4, 40) == RowLengths(number=4, longest=40, length=40, padded=160)
+    assert of(100, 4, 40, limit=30) == RowLengths(number=4, longest=40, length=30, padded=120)
+
+
+def test_without_the_largest_row_it_is_the_average() -> None:
+    assert of(100, 4, size_bytes=7) == RowLengths(number=4, longest=25, length=25, padded=100)
+
+
+def test_equal_rows_have_no_padding_whatever_the_order_of_their_sum() -> None:
+    rows = 0.1 + 0.1 + 0.1
+    assert of(rows, 3, 0.1).padded == rows
+
+
+@pytest.mark.parametrize(("longest", "length"), [(1, 16), (16, 16), (16.5, 32), (64, 64), (100, 64)])
+def test_a_row_counts_as_the_next_allowed_length(longest: float, length: float) -> None:
+    """A longer one as the last: the model has no place for more."""
+    lengths = of(2 * longest, 2, longest, allowed=(16, 32, 64), limit=10)
+    assert (lengths.longest, lengths.length, lengths.padded) == (longest, length, 2 * length)
+
+
+@pytest.mark.parametrize(
+    ("number", "computed"), [(1, 2), (2, 2), (3, 8), (8, 8), (9, 10), (16, 16), (17, 18), (19, 24)]
+)
+def test_rows_are_padded_to_the_next_allowed_number(number: int, computed: int) -> None:
+    """More than the largest run in several calls."""
+    assert padded_count(number, (2, 8)) == computed
+
+
+@given(st.integers(1, 1000), st.lists(st.integers(1, 100), unique=True).map(sorted))
+def test_no_row_is_lost_and_each_call_has_an_allowed_number(number: int, allowed: list[int]) -> None:
+    computed = padded_count(number, allowed)
+    if not allowed:
+        assert computed == number
+        return
+    rest = computed % allowed[-1]
+    assert number <= computed < number + allowed[-1]
+    assert rest == 0 or rest in allowed
