@@ -248,6 +248,8 @@ def _slope_dominated(figures: Figures, names: Names) -> str | None:
     recent = figures.recent
     if not figures.sizes_differ or recent.batches < _ENOUGH_BATCHES or not figures.merges:
         return None
+    if _split_requests(figures, names) is not None:
+        return None  # the padding of the requests takes the time
     factor = figures.gain_of_batches
     if factor >= _WORTH or figures.best_rows < 2 * recent.rows_per_request:
         return None

@@ -84,6 +84,12 @@ def test_a_cost_is_advised_instead_of_a_search_for_noise_where_it_helps(
     assert codes(made, names) & {"give_cost", "noisy"} == {code}
 
 
+def test_padding_of_the_requests_is_no_fault_of_the_handler() -> None:
+    by_rows = MIXED._replace(estimate=BY_ROWS)
+    assert codes(figures(recent=by_rows, weighs=True)) >= {"slope_dominated"}
+    assert not codes(figures(stats(padding=HALF), recent=by_rows, weighs=True)) & {"slope_dominated"}
+
+
 def test_batches_that_are_full_of_padding_are_not_full_of_bytes() -> None:
     """Half of the cap of 32 is padding."""
     full = recent(batches=30, each=16, reason="full", rate=100)
