@@ -189,6 +189,34 @@ def test_the_page_follows_what_happens(browser: Browser, server: Server) -> None
         assert page.url.endswith("/dashboard#recall")
 
 
+def test_padding_has_a_chart_where_there_is_any(browser: Browser) -> None:
+    """The other charts make room for it, and take it again."""
+    fit = """[...document.querySelectorAll("[data-chart]")].every((chart) => {
+        const drawn = chart.querySelector(".main-svg");
+        return !drawn || Math.abs(drawn.clientWidth - chart.clientWidth) <= 1;
+    })"""
+    width = "document.querySelector('[data-chart=rates]').clientWidth"
+    with serving(f"{SERVICES / 'staged.py'}:Staged") as server:
+        with httpx.Client(base_url=server.base) as client, ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda length: client.post("/padded", json="x" * length), [10, 100] * 60))
+        ask(server, 20, "/capped", 1)
+        with looking(browser, server, api="padded") as page:
+            expect(field(page, "paddingCard")).to_be_visible()
+            expect(page.locator("[data-chart=padding] .main-svg").first).to_be_visible()
+            [api] = [one for one in HTTP.get(f"{server.base}/status").json()["apis"] if one["padding"]]
+            shown = call(page, "format", "percent", [[api["padding"]["share"]]])
+            expect(field(page, "paddingText")).to_have_text(
+                f"{shown[0]} of the work of the last batches was padding."
+            )
+            page.wait_for_function(fit)
+            narrow = page.evaluate(width)
+
+            field(page, "apis").get_by_text("capped").click()
+            expect(field(page, "paddingCard")).to_be_hidden()
+            page.wait_for_function(fit)
+            assert page.evaluate(width) > narrow
+
+
 def test_the_command_of_an_idle_api_works(browser: Browser) -> None:
     """As it stands on the page."""
     with serving(f"{SERVICES / 'models.py'}:Models") as server, looking(browser, server) as page:

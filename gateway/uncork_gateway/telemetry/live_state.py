@@ -77,6 +77,10 @@ _READINGS: dict[str, tuple[str, Callable[[ApiStats], float]]] = {
         "Relative standard deviation of batch time around the estimate.",
         lambda api: api.estimate.spread,
     ),
+    "uncork_batch_padding_ratio": (
+        "Share of the work of about the last 20 batches that was padding; 0 if none is known.",
+        lambda api: api.padding.share if api.padding else 0.0,
+    ),
     "uncork_arrival_rate_rows": (
         "Rows arriving per second; cost per second, if the API defines one.",
         lambda api: api.rate_rows,

@@ -95,6 +95,12 @@ class Recent(NamedTuple):
         return self.counts.released_rows / requests if requests > 0 and self.counts.released_rows > 0 else 1.0
 
     @property
+    def counted_rows_per_request(self) -> float:
+        """The mean number of rows, whatever their cost; 0 if no request was released."""
+        requests = self.counts.batch_requests.sum
+        return self.counts.batch_rows.sum / requests if requests > 0 else 0.0
+
+    @property
     def gap_s(self) -> float:
         """The mean time between two requests; infinite if none arrived."""
         return self.rows_per_request / self.rate if self.rate > 0 else math.inf

@@ -41,3 +41,9 @@ class Staged(Service):
         """Take 10 ms a row, so that no batch helps."""
         time.sleep(0.01 * len(rows))
         return rows
+
+    @api(input=Json(), cost="bytes", mb_max_latency=5000)
+    def padded(self, texts: list[str]) -> list[int]:
+        """Take as long as a model that pads all rows to the longest."""
+        time.sleep(0.02 + 0.0001 * len(texts) * max(map(len, texts)))
+        return [len(text) for text in texts]

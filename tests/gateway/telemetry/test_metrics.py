@@ -119,6 +119,7 @@ def test_all_documented_metrics_are_exported(reading: Reading) -> None:
         "uncork_estimate_intercept_seconds",
         "uncork_estimate_slope_seconds",
         "uncork_estimate_error_ratio",
+        "uncork_batch_padding_ratio",
         "uncork_arrival_rate_rows",
         "uncork_goal_seconds",
         "uncork_max_batch_rows",
@@ -242,6 +243,29 @@ def test_what_was_learned_is_shown(reading: Reading) -> None:
     assert value(reading, "uncork_estimate_slope_seconds", **API) == pytest.approx(0.001)
     assert value(reading, "uncork_estimate_error_ratio", **API) == Estimate().spread
     assert (value(reading, "uncork_arrival_rate_rows", **API) or 0) > 0
+
+
+async def test_the_share_of_padding_is_shown() -> None:
+    """It is 0 for an API whose lengths have not differed."""
+
+    async def run(job: Job[int]) -> BatchResult[int]:
+        return BatchResult(job.payloads, chunks=[(job.start.rows, 0.001 * job.start.rows)])
+
+    dispatcher = AsyncDispatcher(TaskRunner(run))
+    for name in ("texts", "rows"):
+        dispatcher.set_api(ApiRules(name=name))
+    dispatcher.worker_ready(1)
+    live = LiveState(apis=dispatcher.stats, workers=list, restarts=int)
+    for _ in range(30):
+        calls = [dispatcher.call("texts", 0, cost=cost) for cost in (1, 1, 3)]
+        await asyncio.gather(*calls, dispatcher.call("rows", 0))
+    reading = read(live)
+
+    [texts] = [api for api in dispatcher.stats() if api.name == "texts"]
+    assert texts.padding is not None
+    assert texts.padding.share == pytest.approx(4 / 9, abs=0.1)
+    assert value(reading, "uncork_batch_padding_ratio", api="texts") == texts.padding.share
+    assert value(reading, "uncork_batch_padding_ratio", api="rows") == 0
 
 
 def test_workers_are_counted_by_state(reading: Reading) -> None:

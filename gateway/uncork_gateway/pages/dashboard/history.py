@@ -9,7 +9,7 @@ SPAN_S = 900.0
 """The age of the oldest points."""
 STEP_S = 2.0
 """The time between two points."""
-# Each takes 32 kB.
+# Each takes 36 kB.
 MOST_APIS = 32
 
 
@@ -21,6 +21,7 @@ class Point(NamedTuple):
         rate_rows, capacity_rows: rows per second.
         error_share, refused_share: of the recent answers.
         queued_rows: at that time.
+        padding_share: of the work of the last batches; 0 if they were not padded.
     """
 
     p50_ms: float
@@ -31,6 +32,7 @@ class Point(NamedTuple):
     error_share: float
     refused_share: float
     queued_rows: float
+    padding_share: float
 
 
 Columns = dict[str, list[float | None]]

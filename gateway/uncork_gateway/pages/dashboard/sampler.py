@@ -62,4 +62,5 @@ def point_of(figures: Figures) -> Point:
         error_share=recent.error_share if recent.requests else math.nan,
         refused_share=recent.refused_share if recent.requests else math.nan,
         queued_rows=figures.stats.queued_rows,
+        padding_share=math.nan if figures.stats.padding is None else figures.stats.padding.share,
     )

@@ -19,8 +19,8 @@ from uncork_gateway.pages.status.formatting import (
     with_noun,
 )
 from uncork_gateway.pages.status.phrases import (
+    cap,
     compared_with_goal,
-    limit_rows,
     load,
     of_requests,
     queue_limits,
@@ -41,6 +41,9 @@ _NOISY = 0.5
 # A full batch below this share of the row cap is full of bytes.
 _NOT_FULL = 0.9
 _ENOUGH_BATCHES = 20
+# From this mean on, requests may mix lengths.
+_SEVERAL_ROWS = 2
+_OF_BYTES = ("bytes", "longest_bytes")
 # Below this mean, most batches are a single request.
 _HARDLY_ANY_MERGED = 1.5
 
@@ -84,6 +87,23 @@ def _goal_out_of_reach(figures: Figures, names: Names) -> str | None:
     )
 
 
+def _split_requests(figures: Figures, names: Names) -> str | None:
+    """Advise against padding inside requests. The dispatcher limits that between requests by itself."""
+    padding, estimate, recent = figures.stats.padding, figures.estimate, figures.recent
+    if padding is None or estimate is None or padding.measure != "longest" or padding.share < MOSTLY:
+        return None
+    # Between requests, padding takes less than the fixed part of a batch.
+    if estimate.slope_s * recent.mean_rows * padding.share <= estimate.intercept_s:
+        return None
+    if recent.counted_rows_per_request < _SEVERAL_ROWS or not (figures.is_overloaded or figures.is_late):
+        return None
+    return (
+        f"{percent(padding.share)} of the work is padding, because requests of about "
+        f"{number(recent.counted_rows_per_request)} rows mix different lengths. Have clients send rows of "
+        "similar length together, or one row per request."
+    )
+
+
 def _add_workers(figures: Figures, names: Names) -> str | None:
     if not figures.work.workers or figures.capacity is None or not figures.is_overloaded:
         return None
@@ -106,11 +126,12 @@ def _raise_cap(figures: Figures, names: Names) -> str | None:
     reached = figures.caps_batches and not _is_full_of_bytes(figures)
     if not reached and figures.limited_by != "cap":
         return None
-    most = min(2 * figures.cap, max(figures.best_of(math.inf, figures.goal_s), figures.cap + 1))
-    cap = limit_rows(figures, figures.cap)
-    why = f"Batches of at most {cap} are too small for this rate."
+    within_goal = figures.best_of(math.inf, figures.goal_s) * figures.cap / figures.cap_less_padding
+    most = min(2 * figures.cap, max(within_goal, figures.cap + 1))
+    why = f"Batches of at most {cap(figures)} are too small for this rate."
     if reached:
-        why = f"{percent(figures.recent.share_of_releases('full'))} of the batches reach the cap of {cap}."
+        share = percent(figures.recent.share_of_releases("full"))
+        why = f"{share} of the batches reach the cap of {cap(figures)}."
     gain = _gain(figures, "cap", figures.gain_of_cap)
     return f"{why} Raise {names.cap}, for example to {exact(math.floor(most))}{gain}."
 
@@ -136,7 +157,7 @@ def _raise_batch_bytes(figures: Figures, names: Names) -> str | None:
 def _is_full_of_bytes(figures: Figures) -> bool:
     recent = figures.recent
     full = recent.share_of_releases("full") >= MOSTLY
-    return full and recent.mean_rows + recent.rows_per_request < _NOT_FULL * figures.cap
+    return full and recent.mean_rows + recent.rows_per_request < _NOT_FULL * figures.cap_less_padding
 
 
 def _raise_goal(figures: Figures, names: Names) -> str | None:
@@ -227,6 +248,8 @@ def _slope_dominated(figures: Figures, names: Names) -> str | None:
     recent = figures.recent
     if not figures.sizes_differ or recent.batches < _ENOUGH_BATCHES or not figures.merges:
         return None
+    if _split_requests(figures, names) is not None:
+        return None  # the padding of the requests takes the time
     factor = figures.gain_of_batches
     if factor >= _WORTH or figures.best_rows < 2 * recent.rows_per_request:
         return None
@@ -237,8 +260,23 @@ def _slope_dominated(figures: Figures, names: Names) -> str | None:
     )
 
 
+def _give_cost(figures: Figures, names: Names) -> str | None:
+    padding = figures.stats.padding
+    if names.cost is None or figures.weighs or padding is None:
+        return None
+    if padding.measure not in _OF_BYTES:
+        return None
+    return (
+        "Batch times depend on the bytes of the request bodies, but limits count rows. Set "
+        f'{names.cost}="bytes", or the name of a field, and adapt {names.cap}, which then limits this cost. '
+        "Estimates are also accurate sooner after a start."
+    )
+
+
 def _noisy(figures: Figures, names: Names) -> str | None:
     estimate = figures.estimate
+    if _give_cost(figures, names) is not None:
+        return None
     if estimate is None or estimate.spread < _NOISY or figures.recent.batches < _ENOUGH_BATCHES:
         return None
     cost = "" if figures.goal_s is None else ", so batches must stay small to meet the goal"
@@ -253,12 +291,14 @@ ADVICE: dict[str, Callable[[Figures, Names], str | None]] = {
     "raise_batch_bytes": _raise_batch_bytes,
     "raise_goal": _raise_goal,
     "policy_none": _policy_none,
+    "split_requests": _split_requests,
     "add_workers": _add_workers,
     "raise_queue": _raise_queue,
     "shared_workers": _shared_workers,
     "client_deadline": _client_deadline,
     "fixed_window": _fixed_window,
     "slope_dominated": _slope_dominated,
+    "give_cost": _give_cost,
     "noisy": _noisy,
     "closed_loop": _closed_loop,
     "thin_traffic": _thin_traffic,

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from uncork_dispatcher import Reason, ShedReason
+from uncork_dispatcher.learning.measures import Measure
 from uncork_gateway.telemetry.metrics import Transport
 
 ApiState = Literal["ok", "degraded", "failing"]
@@ -35,6 +36,22 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     slope_ms: float
     spread: float
     rows: tuple[float, float]
+
+
+class Padding(msgspec.Struct, frozen=True, kw_only=True):
+    """How the lengths of rows affect batch times. Lengths are costs; bytes, where the API defines no cost.
+
+    Attributes:
+        measure: what batch times depend on: ``sum``, the sum of the costs; ``longest``, rows x largest cost,
+            because batches are padded to their longest row; ``bytes`` and ``longest_bytes``, the same of the
+            bytes of request bodies.
+        share: of the work of about the last 20 batches, the share that was padding; 0 without padding.
+        length_limit: the length beyond which rows take no more time; None if none has been found.
+    """
+
+    measure: Measure
+    share: float
+    length_limit: float | None
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +134,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
         balanced_rows: the smallest mean batch, in rows, that sustains the rate of arrivals; None if there is
             no such size.
         estimate: None if too few batches have run.
+        padding: None while no batch is known to have had rows of different lengths.
         mean_batch_rows, latency, shares: recent; None without a batch or an answer.
         queued_requests, queued_rows, queued_bytes: the queue now; ``oldest_ms``: how long its oldest request
             has waited.
@@ -155,6 +173,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     capacity_is_least: bool
     balanced_rows: float | None
     estimate: Estimate | None
+    padding: Padding | None
     mean_batch_rows: float | None
     latency: Latency | None
     shares: TimeShares | None

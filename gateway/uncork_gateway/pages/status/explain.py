@@ -3,6 +3,7 @@
 import math
 
 from uncork_dispatcher import Estimate, HoldReason
+from uncork_dispatcher.learning.measures import Measure
 from uncork_gateway.pages.status.figures import A_FEW, Figures
 from uncork_gateway.pages.status.formatting import (
     Names,
@@ -20,7 +21,7 @@ from uncork_gateway.pages.status.formatting import (
 )
 from uncork_gateway.pages.status.phrases import (
     at_full_load,
-    limit_rows,
+    cap,
     longest_wait,
     of_requests,
     rate,
@@ -92,13 +93,14 @@ def _next_free(figures: Figures) -> str:
 
 
 def sentence(figures: Figures, names: Names) -> str:
-    """Describe an API in its window: errors, traffic, where time goes, batch times, limits."""
+    """Describe an API in its window: errors, traffic, where time goes, batch times, padding, limits."""
     parts = [
         what_failed(figures, names),
         _refused(figures),
         _traffic(figures),
         _where_time_goes(figures),
         _batch_time(figures),
+        _padding(figures),
         _limit(figures, names),
     ]
     return " ".join(filter(None, parts))
@@ -199,6 +201,28 @@ def _balance(figures: Figures) -> str:
     return f" To sustain this rate, batches need at least {rows(figures, balanced)} on average."
 
 
+def _padding(figures: Figures) -> str:
+    """State whether batches are padded, and from which length on rows take no more time."""
+    padding = figures.stats.padding
+    if padding is None:
+        return ""
+    text = _DEPENDS[padding.measure].format(share=percent(padding.share))
+    if padding.length_limit == math.inf:
+        return text
+    length = number(padding.length_limit)
+    size = rows(figures, padding.length_limit) if figures.weighs else with_noun(length, "byte")
+    return f"{text} Rows of more than {size} take no more time."
+
+
+_PADDED = "Batches are padded to their longest row; {share} of the work is padding."
+_DEPENDS: dict[Measure, str] = {
+    "sum": "Batch times depend on the sum of the costs; the model does not pad.",
+    "longest": _PADDED,
+    "bytes": "Batch times depend on the bytes of the request bodies; the model does not pad.",
+    "longest_bytes": f"Batch times depend on the bytes of the request bodies. {_PADDED}",
+}
+
+
 def _limit(figures: Figures, names: Names) -> str:
     if not figures.work.workers:
         return as_sentence(figures.not_ready_reason)
@@ -215,8 +239,7 @@ def _limit(figures: Figures, names: Names) -> str:
             fit = rows(figures, figures.whole_rows)
             return f"The bottleneck is the goal: batches that meet it have at most {fit}.{capacity}"
         case "cap":
-            most = limit_rows(figures, figures.cap)
-            return f"The bottleneck is the batch cap: batches have at most {most}.{capacity}"
+            return f"The bottleneck is the batch cap: batches have at most {cap(figures)}.{capacity}"
         case "workers":
             cause = f"The bottleneck is the number of {names.workers}{f': {full}' if full else ''}."
             return f"{cause}{time_of_others(figures, names)}"

@@ -113,9 +113,17 @@ class Figures:
         return min(self.stats.limit_rows, self.stats.rules.max_batch_rows)
 
     @property
+    def cap_less_padding(self) -> float:
+        """The most rows in a batch with the usual padding, where the cap of the settings counts it too."""
+        padding, most = self.stats.padding, self.stats.rules.max_batch_rows
+        if padding is None or padding.measure != "longest":
+            return self.cap
+        return min(self.stats.limit_rows, most * (1 - padding.share))
+
+    @property
     def best_rows(self) -> float:
         """The rows of the largest allowed batch; the cap if the goal cannot be met anyway."""
-        return self.best_of(self.cap, self.goal_s)
+        return self.best_of(self.cap_less_padding, self.goal_s)
 
     @property
     def whole_rows(self) -> int:
@@ -217,12 +225,13 @@ class Figures:
     @property
     def gain_of_cap(self) -> float:
         """The factor by which twice the cap would increase throughput."""
-        return self._gain(self.best_of(2 * self.cap, self.goal_s))
+        return self._gain(self.best_of(2 * self.cap_less_padding, self.goal_s))
 
     @property
     def gain_of_goal(self) -> float:
         """The factor by which twice the goal would increase throughput."""
-        return self._gain(self.best_of(self.cap, None if self.goal_s is None else 2 * self.goal_s))
+        goal_s = None if self.goal_s is None else 2 * self.goal_s
+        return self._gain(self.best_of(self.cap_less_padding, goal_s))
 
     @property
     def gain_of_batches(self) -> float:

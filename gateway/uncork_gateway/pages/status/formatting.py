@@ -19,8 +19,9 @@ class Names:
         add: the advice to add ``{workers}``; ``add_any``: the same without a number.
         time: what APIs share; ``apis``: what clients call.
         noise: the advice about batch times that vary.
-        cap, cap_bytes, goal, timeout, window: the settings for the largest batch in rows and in bytes, the
-            goal, the longest batch and the longest hold; None if there is no such setting.
+        cap, cap_bytes, cost, goal, timeout, window: the settings for the largest batch in rows and in bytes,
+            the cost of a row, the goal, the longest batch and the longest hold; None if there is no such
+            setting.
     """
 
     worker: str
@@ -41,6 +42,7 @@ class Names:
     noise: str
     cap: str
     cap_bytes: str | None
+    cost: str | None
     goal: str
     timeout: str
     window: str | None
@@ -65,6 +67,7 @@ SERVICE = Names(
     noise="Look for other load on this machine. If some rows take far longer than others, define their cost.",
     cap="mb_max_batch_size",
     cap_bytes="mb_max_batch_bytes",
+    cost="cost",
     goal="mb_max_latency",
     timeout="the API's timeout",
     window=None,
@@ -88,6 +91,7 @@ PROXY = Names(
     noise="Look for other load on the model server's machine, or for rows that take far longer than others.",
     cap="--max-batch-size",
     cap_bytes=None,
+    cost=None,
     goal="--goal-ms",
     timeout="--timeout",
     window="--max-latency",

@@ -33,6 +33,12 @@ def limit_rows(figures: Figures, value: float) -> str:
     return _rows(figures, exact(value))
 
 
+def cap(figures: Figures) -> str:
+    """Format the batch cap, which may count padding."""
+    including = " including padding" if figures.cap_less_padding < figures.cap else ""
+    return f"{limit_rows(figures, figures.cap)}{including}"
+
+
 def _rows(figures: Figures, text: str) -> str:
     return with_noun(text, unit(figures), "units of cost" if figures.weighs else "rows")
 

@@ -15,6 +15,7 @@ from uncork_gateway.pages.status.formatting import (
     percent,
 )
 from uncork_gateway.pages.status.phrases import (
+    cap,
     limit_rows,
     longest_wait,
     of_requests,
@@ -53,7 +54,7 @@ def why_this_size(figures: Figures, names: Names) -> str:
 def _released(figures: Figures, names: Names, reason: Reason) -> str:
     match reason:
         case "full":
-            size = limit_rows(figures, figures.cap)
+            size = cap(figures)
             if names.cap_bytes:
                 size = f"{size} or {mebibytes(figures.stats.rules.max_batch_bytes)}"
             return f"the batch was full at {size}"
@@ -90,7 +91,7 @@ def _cause_of_size(figures: Figures, names: Names) -> str:
     if figures.is_thin and recent.mean_requests < MANY_REQUESTS:
         return f"{thin_traffic(figures)}, so requests rarely share a batch"
     goal_rows = figures.rows_within(figures.goal_s)
-    if goal_rows < figures.cap and recent.mean_rows > MOSTLY * goal_rows:
+    if goal_rows < figures.cap_less_padding and recent.mean_rows > MOSTLY * goal_rows:
         return f"a batch that meets the goal has at most {rows(figures, figures.whole_rows)}"
     return "that is what arrives while other batches run"
 

@@ -1,6 +1,7 @@
 """Describes one service, or the servers behind a proxy, for the document of ``/status``."""
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,6 +9,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from uncork_dispatcher import ApiStats, WorkStats
+from uncork_dispatcher.learning.measures import Padding
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status import document
 from uncork_gateway.pages.status.advise import advise
@@ -259,6 +261,7 @@ def _api(
         capacity_is_least=figures.capacity_is_least,
         balanced_rows=figures.balanced_rows,
         estimate=_estimate(figures),
+        padding=_padding(stats.padding),
         mean_batch_rows=None if recent.is_few or not recent.batches else recent.mean_rows,
         latency=_latency(recent),
         shares=_shares(recent),
@@ -282,6 +285,15 @@ def _estimate(figures: Figures) -> document.Estimate | None:
         slope_ms=estimate.slope_s * 1000,
         spread=estimate.spread,
         rows=known,
+    )
+
+
+def _padding(padding: Padding | None) -> document.Padding | None:
+    if padding is None:
+        return None
+    limit = padding.length_limit
+    return document.Padding(
+        measure=padding.measure, share=padding.share, length_limit=limit if math.isfinite(limit) else None
     )
 
 

@@ -91,7 +91,7 @@ def event(frame: bytes) -> Event:
 
 
 def point(queued_rows: float) -> Point:
-    return Point(1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0, queued_rows)
+    return Point(1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0, queued_rows, 0.1)
 
 
 def numbers(frame: bytes) -> list[int]:

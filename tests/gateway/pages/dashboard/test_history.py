@@ -67,7 +67,7 @@ def test_it_has_the_last_points_of_each_api(
 def test_what_is_unknown_is_null_and_figures_are_short() -> None:
     """In JSON: three significant digits, ages in tenths of a second."""
     history = any_history()
-    history.add(0.04, {"a": Point(math.nan, 12.3456, 0.000123456, 98765.4, 0, 1 / 3, 0.5, 7)})
+    history.add(0.04, {"a": Point(math.nan, 12.3456, 0.000123456, 98765.4, 0, 1 / 3, 0.5, 7, 0.125)})
     document = msgspec.json.encode(history.columns(1.0))
     assert msgspec.json.decode(document) == {
         "a": {
@@ -80,6 +80,7 @@ def test_what_is_unknown_is_null_and_figures_are_short() -> None:
             "error_share": [0.333],
             "refused_share": [0.5],
             "queued_rows": [7],
+            "padding_share": [0.125],
         }
     }
 

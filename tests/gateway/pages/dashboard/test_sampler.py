@@ -9,6 +9,7 @@ import pytest
 
 from tests.gateway.pages.status.staged import figures, recent, stats
 from tests.loops import CheckedLoop
+from uncork_dispatcher.learning.measures import Padding
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.pages.dashboard.history import History
 from uncork_gateway.pages.dashboard.sampler import Sampler, point_of
@@ -84,6 +85,16 @@ async def test_what_a_few_requests_do_not_tell_is_unknown() -> None:
 
     none = point_of(figures(recent=recent()))
     assert (none.rate_rows, math.isnan(none.error_share), math.isnan(none.refused_share)) == (0.0, True, True)
+
+
+async def test_a_point_has_the_share_of_the_padding() -> None:
+    """It is unknown until lengths differ, and 0 if the model does not pad."""
+    unknown, none, some = (
+        point_of(figures(stats(padding=padding))).padding_share
+        for padding in (None, Padding("sum", 0.0), Padding("longest", 0.3))
+    )
+    assert math.isnan(unknown)
+    assert (none, some) == (0.0, 0.3)
 
 
 async def test_a_gateway_samples_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from tests.gateway.pages.status.staged import FAILURE, RUNNING, figures, recent, stats, work
 from uncork_dispatcher import POLICIES, Estimate, Holding, HoldReason, Reason, ShedReason
+from uncork_dispatcher.learning.measures import Measure, Padding
 from uncork_gateway.pages.status.figures import Figures
 
 NOT_READY = "no worker is ready: worker 0 was killed by SIGKILL"
 RELEASES = get_args(Reason)
 _HOLDS = get_args(HoldReason)
 _SHEDS = get_args(ShedReason)
+_MEASURES = get_args(Measure)
 _POLICIES = (*POLICIES, "fixed:5", "fixed:5:8")
 
 positive = st.floats(0, 1e6, allow_nan=False)
@@ -32,6 +34,9 @@ def any_figures(draw: st.DrawFn) -> Figures:
     ]
     size = draw(st.one_of(st.none(), st.tuples(positive, positive)))
     hold = st.builds(Holding, st.one_of(positive, st.just(float("inf"))), st.sampled_from(_HOLDS))
+    padding = st.builds(
+        Padding, st.sampled_from(_MEASURES), st.floats(0, 0.99), st.one_of(positive, st.just(float("inf")))
+    )
     return figures(
         stats(
             {"max_batch_rows": limit, "policy": draw(st.sampled_from(_POLICIES))},
@@ -43,6 +48,7 @@ def any_figures(draw: st.DrawFn) -> Figures:
             known_rows=size,
             queued_requests=held,
             queued_rows=float(held),
+            padding=draw(st.one_of(st.none(), padding)),
             holding=draw(st.one_of(st.none(), hold)),
         ),
         recent=recent(

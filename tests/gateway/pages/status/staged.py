@@ -77,6 +77,7 @@ def recent(
     for _ in range(batches):
         tally.releases[reason] += 1
         tally.batch_requests.observe(each)
+        tally.batch_rows.observe(each * rows)
         tally.batch_duration.observe(ran_s)
         for _ in range(each):
             tally.queue_wait.observe(queued_s)

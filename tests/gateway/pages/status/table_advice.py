@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.gateway.pages.status.staged import DIED, FAILURE, UNHEALTHY, figures, recent, stats, work
 from uncork_dispatcher import Estimate
+from uncork_dispatcher.learning.measures import Padding
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
 
@@ -13,6 +14,7 @@ BY_ROWS = Estimate(intercept_s=0.0001, slope_s=0.002, spread=0.1, earned_rows=64
 ALMOST_BY_ROWS = Estimate(intercept_s=0.0003, slope_s=0.002, spread=0.1, earned_rows=64)
 CAP_4 = {"max_batch_rows": 4}
 NONE = stats({"policy": "none"}, limit_rows=1)
+MIXED = recent(batches=30, each=3, rows=8, took_s=1.0, rate=900)
 HARD = recent(batches=30, each=32, took_s=1.0, rate=900)
 
 CASES: dict[str, tuple[Names, Figures, str]] = {
@@ -81,6 +83,14 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         "Batches of at most 4 rows are too small for this rate. Raise --max-batch-size, for example to 8: "
         "doubling the cap would raise the throughput by about 38 %.",
     ),
+    "raise_cap, which counts padding": (
+        SERVICE,
+        figures(
+            stats(CAP_4, padding=Padding("longest", 0.5)), recent=recent(batches=30, each=2, reason="full")
+        ),
+        "100 % of the batches reach the cap of 4 rows including padding. Raise mb_max_batch_size, for "
+        "example to 8: doubling the cap would raise the throughput by about 56 %.",
+    ),
     "raise_batch_bytes": (
         SERVICE,
         figures(recent=FULL),
@@ -97,6 +107,12 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         SERVICE,
         figures(NONE),
         "Policy none runs each request alone. Set policy cork to run requests in batches.",
+    ),
+    "split_requests": (
+        SERVICE,
+        figures(stats(padding=Padding("longest", 0.62)), recent=MIXED, weighs=True),
+        "62 % of the work is padding, because requests of about 8 rows mix different lengths. Have clients "
+        "send rows of similar length together, or one row per request.",
     ),
     "add_workers, late": (
         SERVICE,
@@ -183,6 +199,13 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         figures(recent=recent(batches=30, each=2, rate=100, estimate=ALMOST_BY_ROWS), weighs=True),
         "Each unit of cost takes almost as long as the first, so batching gains at most 14 %. Check whether "
         "the handler loops over rows.",
+    ),
+    "give_cost": (
+        SERVICE,
+        figures(stats(padding=Padding("longest_bytes", 0.3)), recent=recent(batches=30, estimate=NOISY)),
+        "Batch times depend on the bytes of the request bodies, but limits count rows. Set "
+        'cost="bytes", or the name of a field, and adapt mb_max_batch_size, which then limits this cost. '
+        "Estimates are also accurate sooner after a start.",
     ),
     "noisy": (
         SERVICE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.gateway.pages.status.staged import FAILURE, RUNNING, TOKENS, figures, recent, stats, work
 from uncork_dispatcher import Estimate
+from uncork_dispatcher.learning.measures import Padding
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
 
@@ -291,6 +292,66 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         goal of 300 ms. A batch takes about 6 ms plus 60 µs per unit of cost (±15 %). To sustain this rate,
         batches need at least 102 units of cost on average. There is no bottleneck: at full load, 1 worker
         answers about 16,200 units of cost/s.
+        """,
+    ),
+    "rows that are padded": (
+        SERVICE,
+        figures(
+            stats(
+                {"max_batch_rows": 8192}, known_rows=(12.0, 4096.0), padding=Padding("longest", 0.12, 512.0)
+            ),
+            recent=recent(estimate=TOKENS),
+            weighs=True,
+        ),
+        """
+        No requests in the last 30 s. A batch takes about 6 ms plus 60 µs per unit of cost (±15 %). Batches
+        are padded to their longest row; 12 % of the work is padding. Rows of more than 512 units of cost
+        take no more time. At full load, 1 worker answers about 16,200 units of cost/s.
+        """,
+    ),
+    "rows that differ and are not padded": (
+        SERVICE,
+        figures(
+            stats({"max_batch_rows": 8192}, known_rows=(12.0, 4096.0), padding=Padding("sum", 0.0)),
+            recent=recent(estimate=TOKENS),
+            weighs=True,
+        ),
+        """
+        No requests in the last 30 s. A batch takes about 6 ms plus 60 µs per unit of cost (±15 %). Batch
+        times depend on the sum of the costs; the model does not pad. At full load, 1 worker answers about
+        16,200 units of cost/s.
+        """,
+    ),
+    "bodies that differ": (
+        SERVICE,
+        figures(stats(padding=Padding("bytes", 0.0))),
+        """
+        No requests in the last 30 s. A batch takes about 10 ms plus 2 ms per row (±10 %). Batch times
+        depend on the bytes of the request bodies; the model does not pad. At full load, 1 worker answers
+        about 432 rows/s.
+        """,
+    ),
+    "bodies that differ and are padded": (
+        SERVICE,
+        figures(stats(padding=Padding("longest_bytes", 0.345, 2048.3))),
+        """
+        No requests in the last 30 s. A batch takes about 10 ms plus 2 ms per row (±10 %). Batch times
+        depend on the bytes of the request bodies. Batches are padded to their longest row; 34 % of the work
+        is padding. Rows of more than 2,050 bytes take no more time. At full load, 1 worker answers about
+        432 rows/s.
+        """,
+    ),
+    "a low cap that counts padding": (
+        SERVICE,
+        figures(
+            stats(CAP_4, padding=Padding("longest", 0.5)), recent=recent(batches=60, each=2, reason="full")
+        ),
+        """
+        In the last 30 s, 4 rows/s arrived, in batches of about 2 rows. On average, a request was queued for
+        1 ms and ran for 12 ms. The p99 latency was 15 ms, within the goal of 300 ms. A batch takes about 10
+        ms plus 2 ms per row (±10 %). Batches are padded to their longest row; 50 % of the work is padding.
+        The bottleneck is the batch cap: batches have at most 4 rows including padding. At full load, 1
+        worker answers about 143 rows/s.
         """,
     ),
     "a cost of one": (

@@ -7,6 +7,7 @@ import pytest
 
 from tests.gateway.pages.status.staged import ESTIMATE, figures, recent, stats, work
 from uncork_dispatcher.learning.estimator import BatchTimeEstimator
+from uncork_dispatcher.learning.measures import Padding
 from uncork_gateway.pages.status.figures import Figures
 
 
@@ -84,6 +85,18 @@ def test_a_request_of_many_rows_is_a_batch_of_them() -> None:
     assert figures(none, recent=recent(estimate=estimate)).capacity == pytest.approx(10 / 0.030)
     busy = recent(batches=30, rows=20, estimate=ESTIMATE._replace(earned_rows=40))
     assert figures(none, recent=busy).capacity == pytest.approx(20 / 0.050)
+
+
+def test_padding_leaves_less_of_the_cap_for_rows() -> None:
+    """The cap counts padded costs, but rows without a cost. The policy's own limit counts costs."""
+    known = figures(stats(padding=Padding("longest", 0.25)))
+    assert (known.cap, known.best_rows) == (32, 24)
+    assert known.capacity == pytest.approx(24 / 0.058)
+    assert known.gain_of_cap == pytest.approx((48 / 0.106) / (24 / 0.058))
+
+    assert figures(stats(padding=Padding("longest_bytes", 0.25))).best_rows == 32
+    own = figures(stats(padding=Padding("longest", 0.25), limit_rows=20))
+    assert (own.cap, own.best_rows) == (20, 20)
 
 
 def test_a_goal_out_of_reach_does_not_make_batches_smaller() -> None:

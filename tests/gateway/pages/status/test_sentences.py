@@ -19,6 +19,7 @@ from tests.gateway.pages.status import (
     table_waiting,
 )
 from uncork_dispatcher import HoldReason, Reason
+from uncork_dispatcher.learning.measures import Measure
 from uncork_gateway.pages.status import advise as advise_module
 from uncork_gateway.pages.status import explain, phrases, reasons, slots
 from uncork_gateway.pages.status.advise import ADVICE, advise
@@ -99,11 +100,15 @@ def test_every_reason_limit_and_code_is_in_the_table() -> None:
     releases = {reason for _, made, _ in sizes for reason in made.recent.counts.releases}
     sheds = {reason for _, made, _ in refusals for reason in made.recent.counts.sheds}
     no_room = {"no_room" for _, made, _ in refusals if made.recent.refused > made.recent.counts.sheds.total()}
+    measures = {
+        made.stats.padding.measure for _, made, _ in table_sentence.CASES.values() if made.stats.padding
+    }
     limits = {made.limited_by for _, made, _ in table_sentence.CASES.values()}
 
     assert holds == set(get_args(HoldReason))
     assert releases == set(get_args(Reason))
     assert sheds | no_room == {reason for part in get_args(RefusalCause) for reason in get_args(part)}
+    assert measures == set(get_args(Measure))
     assert limits == set(get_args(Limit))
     assert {case.partition(",")[0] for case in table_advice.CASES} == set(ADVICE)
 

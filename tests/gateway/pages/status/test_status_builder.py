@@ -14,6 +14,8 @@ from tests.gateway.pages.status.any_figures import any_figures
 from tests.gateway.pages.status.stage import Stage, named
 from tests.gateway.pages.status.staged import FAILURE, figures, recent, stats, work
 from uncork_dispatcher import RunningBatch
+from uncork_dispatcher.learning.measures import Padding
+from uncork_gateway.pages.status import document
 from uncork_gateway.pages.status.document import Api, Status
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import exact, ms, number, percent
@@ -111,6 +113,12 @@ FIGURES: dict[str, Callable[[Api], tuple[str, ...]]] = {
         time_of(api.estimate, "intercept_ms"),
         time_of(api.estimate, "slope_ms"),
     ),
+    r"((?:less than |more than )?\d+ %) of the work is padding": lambda api: (
+        percent(api.padding.share) if api.padding else "unknown",
+    ),
+    rf"more than {NUMBER} (?:units? of cost|bytes?) take": lambda api: (
+        rows_of(api.padding.length_limit if api.padding else None),
+    ),
     rf"([\d,]+) of ([\d,]+) requests? \({SHARE}\) failed": lambda api: (
         exact(sum(api.errors.values())),
         exact(api.answered),
@@ -148,7 +156,8 @@ def test_the_patterns_find_what_they_are_for() -> None:
     all_failed, all_refused = recent(errors={500: 30}), recent(sheds={"no_worker": 30})
     made = [figures(recent=one) for one in (recent(batches=900, each=6, rate=300), all_failed, all_refused)]
     for cap, goal_s in ((32, 0.3), (4, 0.03)):
-        made.append(figures(stats({"max_batch_rows": cap}), recent=window, goal_s=goal_s))
+        api = stats({"max_batch_rows": cap}, padding=Padding("longest_bytes", 0.12, 512.0))
+        made.append(figures(api, recent=window, goal_s=goal_s))
     text = "\n".join(text for one in made for text in texts_of(Stage(one).document().apis[0]))
 
     assert [pattern for pattern in FIGURES if not re.search(pattern, text, re.MULTILINE)] == []
@@ -172,6 +181,22 @@ def test_a_document_is_json(batches: int, errors: int) -> None:
     document = Stage(figures(recent=recent(batches=batches, errors={500: errors}))).document()
 
     assert msgspec.json.decode(msgspec.json.encode(document), type=Status) == document
+
+
+@pytest.mark.parametrize(
+    ("padding", "told"),
+    [
+        (None, None),
+        (Padding("sum", 0.0), document.Padding(measure="sum", share=0.0, length_limit=None)),
+        (Padding("longest", 0.1, 512), document.Padding(measure="longest", share=0.1, length_limit=512)),
+    ],
+)
+def test_padding_is_told_once_it_is_known(padding: Padding | None, told: document.Padding | None) -> None:
+    """JSON has no infinity: no limit is null."""
+    [api] = Stage(figures(stats(padding=padding))).document().apis
+
+    assert api.padding == told
+    assert msgspec.json.decode(msgspec.json.encode(api), type=Api) == api
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,11 @@ export class Charts {
     const span = Math.min(range, Math.max(SHORTEST_S, status.uptime_s));
     const series = past.last(span, status.time);
     this.#legend(past.batches);
+    // Before the charts are drawn, because they share a row with it.
+    this.#fields.paddingCard.hidden = !past.isPadded;
     for (const [name, make] of Object.entries(CHARTS)) {
       const place = this.#page.querySelector(`[data-chart=${name}]`);
+      if (place.closest("[hidden]")) continue;
       const [width, height] = [place.clientWidth, place.clientHeight];
       const { text, empty, data, ...own } = make({ api, series, batches: past.batches, now: status.time, span, width, height, colors });
       this.#fields.text(`${name}Text`, text);
@@ -55,7 +58,7 @@ export class Charts {
   }
 }
 
-const CHARTS = { latency, sizes, rates, queue, failures, times };
+const CHARTS = { latency, sizes, rates, queue, failures, padding, times };
 
 function latency({ api, series, span, width, height, colors }) {
   const goal = api.goal_ms;
@@ -143,6 +146,16 @@ function failures({ api, series, span, width, height, colors }) {
     text,
     data: lines.map(([name, values, color, dash]) => line(series.ago, values, colors(color), { name, unit: "%", dash })),
     margin: { r: LONG_LABELS_PX }, xaxis: timeAxis(span, width), yaxis, annotations: endLabels(labels, yaxis.range, height),
+  };
+}
+
+function padding({ api, series, span, width, colors }) {
+  const shares = series.padding_share.map((share) => (share === null ? null : 100 * share));
+  const highest = Math.max(5, ...shares);
+  return {
+    text: `${percent(api.padding?.share ?? 0)} of the work of the last batches was padding.`,
+    data: [line(series.ago, shares, colors("--padding"), { name: "padding", unit: "%", fill: colors("--padding-fill") })],
+    xaxis: timeAxis(span, width), yaxis: { ...upTo(highest, "% of work"), range: [0, Math.min(105, 1.12 * highest)] },
   };
 }
 

@@ -7,7 +7,7 @@ const MOST_BATCHES = 1200;
 const GAP_S = 10;
 // The same point arrives several times, with ages rounded to a tenth of a second.
 const SAME_S = 0.5;
-const COLUMNS = ["p50_ms", "p95_ms", "p99_ms", "rate_rows", "capacity_rows", "error_share", "refused_share", "queued_rows"];
+const COLUMNS = ["p50_ms", "p95_ms", "p99_ms", "rate_rows", "capacity_rows", "error_share", "refused_share", "queued_rows", "padding_share"];
 
 export class History {
   status = null;
@@ -51,6 +51,11 @@ class ApiHistory {
   /** Whether there was a request in the time that it covers. */
   get hasTraffic() {
     return this.batches.length > 0 || this.rate_rows.some((rate) => rate > 0) || this.error_share.some((share) => share !== null);
+  }
+
+  /** Whether batches were padded in the time that it covers. */
+  get isPadded() {
+    return this.padding_share.some((share) => share > 0);
   }
 
   add(columns, now) {

@@ -35,8 +35,8 @@ export class ApiView {
 
   #heading(api) {
     this.#fields.text("name", api.id);
-    const unit = api.counts === "cost" ? "unit of cost" : "row";
-    const cap = Number.isFinite(api.max_batch_rows) ? `at most ${counted(api.max_batch_rows, unit)} per batch` : "no batch cap";
+    const most = api.counts === "cost" ? `a cost of ${count(api.max_batch_rows)}` : counted(api.max_batch_rows, "row");
+    const cap = Number.isFinite(api.max_batch_rows) ? `at most ${most} per batch` : "no batch cap";
     const chips = [api.route, api.goal_ms === null ? "no goal" : `goal ${msExact(api.goal_ms)}`, cap, `policy ${api.policy}`];
     keep(this.#fields.chips, chips.filter(Boolean), "li", (item, text) => put(item, text));
   }
