@@ -3,13 +3,15 @@
 * :func:`simulate` runs one :class:`Scenario` to its end (``scenario.py``, ``run.py``).
 * :func:`measure` runs one policy in one :class:`Cell` of an experiment (``cells.py``, ``measure.py``).
 * :func:`run_cells` compares policies in many cells, on all cores; :data:`MATRICES` declares them
-  (``compare.py``, ``matrix.py``).
+  (``compare.py``, ``matrix.py``, ``padded.py``).
+* :func:`row_lengths` describes rows of different lengths (``lengths.py``).
 * ``theory.py`` has closed forms to check the results against.
 """
 
 from uncork_dispatcher.rules import SettingError
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, Comparison, Ratio, Result
+from uncork_dispatcher.simulator.lengths import LENGTHS, RowLengths, row_lengths
 from uncork_dispatcher.simulator.matrix import ALL_POLICIES, MATRICES, run_cells, staggered_per_s
 from uncork_dispatcher.simulator.measure import Measured, measure
 from uncork_dispatcher.simulator.run import Answered, LostBatch, Run, SimulatedBatch, simulate
@@ -20,6 +22,7 @@ from uncork_dispatcher.simulator.traffic import ARRIVALS, Clients, open_loop
 __all__ = [
     "ALL_POLICIES",
     "ARRIVALS",
+    "LENGTHS",
     "MATRICES",
     "RELEASE_WHEN_FREE",
     "Answered",
@@ -31,6 +34,7 @@ __all__ = [
     "Measured",
     "Ratio",
     "Result",
+    "RowLengths",
     "Run",
     "Scenario",
     "ServiceTime",
@@ -39,6 +43,7 @@ __all__ = [
     "host_death",
     "measure",
     "open_loop",
+    "row_lengths",
     "run_cells",
     "simulate",
     "staggered_per_s",

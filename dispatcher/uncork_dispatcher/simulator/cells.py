@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from uncork_dispatcher.plural import plural
 from uncork_dispatcher.rules import SettingError
+from uncork_dispatcher.simulator.lengths import RowLengths, most_in_order, row_lengths
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.theory import smallest_mean_batch
 from uncork_dispatcher.simulator.traffic import Sources
@@ -32,17 +33,21 @@ class Cell:
 
     Attributes:
         intercept_ms: the fixed cost of a batch.
-        slope_ms: the cost of each row.
+        slope_ms: the cost of each row, or of each unit of length if there are ``lengths``.
         noise_cv: coefficient of variation of batch times.
         workers: number of workers.
-        limit_rows: most rows in a batch.
+        limit_rows: most rows in a batch, or the most that their lengths may add up to.
         goal_ms: the latency goal.
-        load: open loop: average rate as a share of the capacity with full batches, up to 5.
+        load: open loop: average rate as a share of :attr:`capacity`, up to 5.
         arrivals: open loop: their kind, see :func:`~uncork_dispatcher.simulator.traffic.open_loop`.
         clients: closed loop: clients that each wait for their answer before they send again.
         round_trip_ms: closed loop: from an answer leaving to the next request arriving, half of it jitter.
         think_ms: closed loop: the client's time in between, half of it jitter.
         sources: what the gateway knows of the client of a request.
+        lengths: how long rows are, see :func:`~uncork_dispatcher.simulator.lengths.row_lengths`; None: all
+            rows cost the same.
+        padding: with lengths: the share of the padding that takes time, as of :class:`ServiceTime`.
+        knows_lengths: with lengths: whether the core can tell padding from work, as of :class:`Scenario`.
 
     Raises:
         ValueError: if a number is out of range, or there is not one of load and clients.
@@ -60,6 +65,9 @@ class Cell:
     round_trip_ms: float = 0.5
     think_ms: float = 0.0
     sources: Sources = "clients"
+    lengths: str | None = None
+    padding: float = 1.0
+    knows_lengths: bool = True
 
     def __post_init__(self) -> None:
         for name in ("intercept_ms", "slope_ms", "noise_cv", "round_trip_ms", "think_ms"):
@@ -78,6 +86,10 @@ class Cell:
             raise SettingError("load", says=says)
         if self.clients is not None and self.clients < 1:
             raise SettingError("clients", says=f" must be 1 or more, got {self.clients}")
+        if not 0 <= self.padding <= 1:
+            raise SettingError("padding", says=f" must be a share from 0 to 1, got {self.padding:g}")
+        if self.lengths is not None:
+            row_lengths(self.lengths)
 
     def __str__(self) -> str:
         noise = f" noise {self.noise_cv:g}" if self.noise_cv else ""
@@ -86,14 +98,27 @@ class Cell:
         else:
             traffic = plural(self.clients, "client") + (f" think {self.think_ms:g}" if self.think_ms else "")
         sources = "" if self.sources == "clients" else f" sources {self.sources}"
-        return f"{self.intercept_ms:g}+{self.slope_ms:g}n{noise} W={self.workers} {traffic}{sources}"
+        lengths = f" {self.lengths} padding {self.padding:g}" if self.lengths is not None else ""
+        unknown = "" if self.knows_lengths else " unknown lengths"
+        return (
+            f"{self.intercept_ms:g}+{self.slope_ms:g}n{noise}{lengths} W={self.workers} "
+            f"{traffic}{sources}{unknown}"
+        )
 
     @property
     def service(self) -> ServiceTime:
         """The service time of the cell."""
         return ServiceTime(
-            intercept_s=self.intercept_ms / 1000, slope_s=self.slope_ms / 1000, noise_cv=self.noise_cv
+            intercept_s=self.intercept_ms / 1000,
+            slope_s=self.slope_ms / 1000,
+            padding=0.0 if self.lengths is None else self.padding,
+            noise_cv=self.noise_cv,
         )
+
+    @property
+    def row_lengths(self) -> RowLengths | None:
+        """How long rows are; None: all cost the same."""
+        return None if self.lengths is None else row_lengths(self.lengths)
 
     @property
     def rows(self) -> Callable[[random.Random], float] | None:
@@ -102,8 +127,22 @@ class Cell:
 
     @property
     def capacity(self) -> float:
-        """Rows per second of all workers with full batches."""
+        """Rows per second of all workers with full batches.
+
+        With lengths: with batches of the best size, of rows in order of arrival. On a model that pads its
+        batches, release when free has larger ones under load, and may carry less; batches of similar lengths
+        carry more.
+        """
+        if (lengths := self.row_lengths) is not None:
+            return self.workers * most_in_order(self.service, lengths, limit=self.limit_rows)
         return self.service.capacity(workers=self.workers, limit_rows=self.limit_rows)
+
+    @property
+    def without_padding(self) -> tuple[ServiceTime, float]:
+        """The service time by number of rows of average length, and most of them in a batch."""
+        mean = 1.0 if (lengths := self.row_lengths) is None else lengths.mean
+        service = replace(self.service, slope_s=self.service.slope_s * mean, padding=0.0)
+        return service, max(1.0, self.limit_rows / mean)
 
     @property
     def rate(self) -> float:
@@ -112,9 +151,10 @@ class Cell:
             return self.load * self.capacity
         assert self.clients is not None
         busy = min(self.workers, self.clients)
-        rows = min(self.limit_rows, self.clients / busy)
+        service, limit = self.without_padding
+        rows = min(limit, self.clients / busy)
         pause_s = (self.round_trip_ms + self.think_ms) / 1000
-        return min(busy * rows / self.service.mean(rows), self.clients / (self.service.mean(rows) + pause_s))
+        return min(busy * rows / service.mean(rows), self.clients / (service.mean(rows) + pause_s))
 
 
 def requests_to_measure(cell: Cell, *, batches: int = BATCHES) -> int:
@@ -123,16 +163,18 @@ def requests_to_measure(cell: Cell, *, batches: int = BATCHES) -> int:
     Batches are assumed to be 1.5 times the smallest that keep up, plus 2 rows; in a closed loop twice an
     equal share of the clients, plus 2; the limit at most. The count is between 2 000 and 200 000, except
     that on/off traffic is measured over whole cycles: at least 3 if they are within the limit, otherwise 1.
-    A policy with larger batches (a long fixed wait) runs fewer: see :class:`Measured`.
+    A policy with larger batches (a long fixed wait) runs fewer: see :class:`Measured`. Rows with lengths
+    count as if they had the average one and were not padded.
     """
+    service, limit = cell.without_padding
     if cell.clients is not None:
         busy = min(cell.workers, cell.clients)
-        rows = min(cell.limit_rows, cell.clients, 2 * cell.clients / busy + 2)
+        rows = min(limit, cell.clients, 2 * cell.clients / busy + 2)
         return _bounded(batches * busy * rows)
     assert cell.load is not None
-    rows = float(cell.limit_rows)
+    rows = limit
     if cell.load < 1:
-        rows = min(rows, 1.5 * smallest_mean_batch(cell.service, rate=cell.rate, workers=cell.workers) + 2)
+        rows = min(rows, 1.5 * smallest_mean_batch(service, rate=cell.rate, workers=cell.workers) + 2)
     count = _bounded(batches * cell.workers * rows * max(1.0, cell.load))
     if cell.arrivals != "onoff":
         return count

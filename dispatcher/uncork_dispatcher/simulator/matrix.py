@@ -15,6 +15,7 @@ from uncork_dispatcher.policies import POLICIES
 from uncork_dispatcher.simulator.cells import BATCHES, Cell
 from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, Comparison, compared, require_base
 from uncork_dispatcher.simulator.measure import Measured, measure
+from uncork_dispatcher.simulator.padded import all_padded_cells
 from uncork_dispatcher.simulator.theory import staggered_within_goal
 
 MODELS = ((1.0, 0.02), (5.0, 0.1), (5.0, 1.0), (40.0, 1.0))
@@ -144,6 +145,7 @@ MATRICES: dict[str, Callable[[], list[Cell]]] = {
     "closed": closed_cells,
     "clients": clients_cells,
     "goal": goal_cells,
+    "padded": all_padded_cells,
 }
 """Declared sets of cells by name."""
 
@@ -152,8 +154,10 @@ def staggered_per_s(cell: Cell) -> float:
     """Return the rows per second that workers starting in turn carry within the goal, without noise.
 
     Raises:
-        ValueError: if one row alone misses the goal.
+        ValueError: if one row alone misses the goal, or rows have lengths.
     """
+    if cell.lengths is not None:
+        raise ValueError("the capacity of staggered workers is known for rows of equal cost only")
     return staggered_within_goal(
         replace(cell.service, noise_cv=0.0),
         goal_s=cell.goal_ms / 1000,

@@ -27,10 +27,14 @@ _WARM_UP = 0.25
 class Measured:
     """The figures of one cell under one policy after the warm-up, with one row per request.
 
+    Without lengths, all rows are equally long.
+
     Attributes:
         mean_ms: mean latency of the answered requests, from arrival to answer; NaN without answers.
         p50_ms: median latency.
         p99_ms: 99th percentile of the latency.
+        long_p99_ms: the same of the longest tenth of the requests, and of all others as long as the shortest
+            of them.
         rows_per_s: answers per second.
         goodput_per_s: answers within the goal per second.
         batch_rows: mean rows in a batch; NaN without batches.
@@ -39,11 +43,14 @@ class Measured:
         shed: requests shed.
         inside_goal: share of the answers within the goal; NaN without answers.
         utilisation: share of the workers' time that batches took.
+        padding_share: share of the rows' work that was padding; 0 where padding takes no time, NaN without
+            batches.
     """
 
     mean_ms: float
     p50_ms: float
     p99_ms: float
+    long_p99_ms: float
     rows_per_s: float
     goodput_per_s: float
     batch_rows: float
@@ -52,6 +59,7 @@ class Measured:
     shed: float
     inside_goal: float
     utilisation: float
+    padding_share: float
 
     @property
     def shed_share(self) -> float:
@@ -78,7 +86,7 @@ def measure(
         raise ValueError(f"at least 2 requests must be measured, got {count}")
     warm_up_s = make_policy(policy, limit_rows=cell.limit_rows).warm_up_s
     warm_up = math.ceil(min(MOST_REQUESTS, max(_WARM_UP * count, cell.rate * warm_up_s)))
-    traffic = _traffic(cell, seed, count, warm_up)
+    traffic, lengths = _traffic(cell, seed, count, warm_up), cell.row_lengths
     run = simulate(
         Scenario(
             service=cell.service,
@@ -89,6 +97,8 @@ def measure(
             policy=policy,
             requests=warm_up + count,
             rows=cell.rows,
+            lengths=None if lengths is None else lengths.draw,
+            knows_lengths=cell.knows_lengths,
             sources=cell.sources,
             seed=seed,
         )
@@ -128,20 +138,37 @@ def _read(cell: Cell, run: Run, *, warm_up: int, begin: float, end: float) -> Me
         max(0.0, min(batch.started + batch.seconds, end) - max(batch.started, begin)) for batch in run.batches
     )
     mean, p50, p99 = _latencies_ms(answered)
+    _, _, long_p99 = _latencies_ms(_longest_tenth(answered))
+    padding = cell.service.padding * sum(batch.padded - batch.rows for batch in batches)
+    rows = sum(batch.rows for batch in batches)
     return Measured(
         mean_ms=mean,
         p50_ms=p50,
         p99_ms=p99,
+        long_p99_ms=long_p99,
         rows_per_s=len(finished) / span,
         goodput_per_s=sum(one.finish - one.arrival <= goal_s for one in finished) / span,
-        batch_rows=fmean(batch.rows for batch in batches) if batches else math.nan,
+        batch_rows=(
+            fmean(batch.requests if cell.lengths else batch.rows for batch in batches)
+            if batches
+            else math.nan
+        ),
         batches=len(batches),
         answered=len(answered),
         # Requests are numbered from 1 as they are sent.
         shed=sum(shed.request > warm_up for _, shed in run.shed),
         inside_goal=(fmean(one.finish - one.arrival <= goal_s for one in answered) if answered else math.nan),
         utilisation=work / (cell.workers * span),
+        padding_share=padding / (padding + rows) if batches else math.nan,
     )
+
+
+def _longest_tenth(answered: Sequence[Answered]) -> Sequence[Answered]:
+    """Return the longest tenth of the requests, and others as long as the shortest of them."""
+    if not answered:
+        return answered
+    at_least = sorted(one.length for one in answered)[math.ceil(0.9 * len(answered)) - 1]
+    return [one for one in answered if one.length >= at_least]
 
 
 def _latencies_ms(answered: Sequence[Answered]) -> tuple[float, float, float]:

@@ -24,14 +24,19 @@ _API = "simulated"
 
 
 class Answered(NamedTuple):
-    """One answered request."""
+    """One answered request; ``length`` is that of its row, or 1 if the scenario has no lengths."""
 
     arrival: float
     finish: float
+    length: float = 1.0
 
 
 class SimulatedBatch(NamedTuple):
-    """One batch that completed."""
+    """One batch that completed.
+
+    ``rows`` is the number of rows, or their total length; ``padded`` is that length if every row were as
+    long as the longest.
+    """
 
     worker: int
     started: float
@@ -74,6 +79,8 @@ class _Simulation:
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
         self._random = random.Random(scenario.seed)
+        # Of their own: the other numbers depend on the order of batches, and with it on the policy.
+        self._random_lengths = random.Random(f"{scenario.seed} lengths")
         self._core = Dispatcher()
         self._core.set_api(
             ApiRules(
@@ -89,6 +96,7 @@ class _Simulation:
         self._sequence = 0
         self._submitted = 0
         self._arrivals: dict[int, float] = {}
+        self._lengths: dict[int, float] = {}
         self._clients: dict[int, int] = {}
         self._connections: dict[int, int] = {}
         self._free: list[int] = []
@@ -163,7 +171,8 @@ class _Simulation:
         request = self._submitted
         scenario, source, count = self._scenario, self._source(client, request), None
         if scenario.lengths:
-            rows, count = scenario.lengths(self._random), 1
+            rows = self._lengths[request] = scenario.lengths(self._random_lengths)
+            count = 1 if scenario.knows_lengths else None
         else:
             rows = scenario.rows(self._random) if scenario.rows else 1.0
         refused = self._core.submit(request, api=_API, now=now, rows=rows, count=count, source=source)
@@ -182,14 +191,14 @@ class _Simulation:
         self._connections[request] = self._free.pop() if self._free else len(self._connections)
         return self._connections[request]
 
-    def _ended(self, request: int, now: float) -> float:
-        """End a request, let its client send the next one, and return its arrival."""
+    def _ended(self, request: int, now: float) -> Answered:
+        """End a request, let its client send the next one, and return it as if it had been answered."""
         client = self._clients.pop(request)
         if request in self._connections:
             self._free.append(self._connections.pop(request))
         if self._closed:
             self._at(now + self._closed.pause(self._random), self._send, client)
-        return self._arrivals.pop(request)
+        return Answered(self._arrivals.pop(request), now, self._lengths.pop(request, 1.0))
 
     def _refuse(self, shed: Shed, now: float) -> None:
         self._result.shed.append((now, shed))
@@ -199,6 +208,8 @@ class _Simulation:
 
     def _execute(self, action: Action, now: float) -> None:
         if isinstance(action, Start):
+            if self._scenario.lengths:
+                action = action._replace(padded=self._padded(action))
             seconds = self._scenario.service.draw(
                 action.rows, action.padded, worker=action.worker, now=now, random_=self._random
             )
@@ -219,6 +230,12 @@ class _Simulation:
 
     # Workers
 
+    def _padded(self, start: Start) -> float:
+        """Return the size of a batch with its padding, whatever the core knows of it."""
+        lengths = [self._lengths[request] for request in start.requests]
+        longest = max(lengths)
+        return start.rows + sum([longest - length for length in lengths])
+
     def _finish(self, batch: int, now: float) -> None:
         if batch not in self._running:
             return  # its worker dies at the same moment
@@ -227,7 +244,7 @@ class _Simulation:
         self._poll(now)
         answered = self._result.answered
         for request in start.requests:
-            answered.append(Answered(self._ended(request, now), now))
+            answered.append(self._ended(request, now))
         self._result.batches.append(
             SimulatedBatch(
                 start.worker,

@@ -38,7 +38,10 @@ class Scenario:
         policy: name of the policy, as for ``@api``.
         requests: closed loop: requests sent altogether. An open loop has as many as it has arrivals.
         rows: draws the rows of a request, which are of equal lengths; 1 if not given.
-        lengths: draws the length of a request's only row, which is its cost; replaces ``rows``.
+        lengths: draws the length of a request's only row, which is its cost; replaces ``rows``. Requests
+            have the same lengths under every policy.
+        knows_lengths: whether the core knows that a request is one row of that length, so that it can tell
+            padding from work. Otherwise it knows the cost alone.
         sources: what the core knows of the client of a request.
         timer_quantum_s: timers fire at multiples of this, as coarse ones do; 0 for exact ones.
         losses: deaths of workers.
@@ -58,6 +61,7 @@ class Scenario:
     requests: int = 20_000
     rows: Callable[[random.Random], float] | None = None
     lengths: Callable[[random.Random], float] | None = None
+    knows_lengths: bool = True
     sources: Sources = "clients"
     timer_quantum_s: float = 0.0
     losses: tuple[Loss, ...] = ()

@@ -22,6 +22,7 @@ SEEN = Measured(
     mean_ms=10.0,
     p50_ms=9.0,
     p99_ms=30.0,
+    long_p99_ms=40.0,
     rows_per_s=100.0,
     goodput_per_s=90.0,
     batch_rows=4.0,
@@ -30,6 +31,7 @@ SEEN = Measured(
     shed=0.0,
     inside_goal=0.9,
     utilisation=0.5,
+    padding_share=0.1,
 )
 UNKNOWN = math.nan
 

@@ -130,7 +130,15 @@ def test_the_matrices_have_names() -> None:
     """And no cell twice."""
     sizes = {name: len(set(cells())) for name, cells in MATRICES.items()}
 
-    assert sizes == {"quick": 16, "count": 36, "open": 1104, "closed": 480, "clients": 160, "goal": 160}
+    assert sizes == {
+        "quick": 16,
+        "count": 36,
+        "open": 1104,
+        "closed": 480,
+        "clients": 160,
+        "goal": 160,
+        "padded": 576,
+    }
 
 
 def test_all_policies_can_be_made() -> None:

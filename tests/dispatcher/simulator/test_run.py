@@ -112,8 +112,8 @@ def test_every_request_is_answered_once(
     )
     run = simulate(scenario)
 
-    assert sorted(arrival for arrival, _ in run.answered) == times
-    assert all(end - arrival >= service.mean(1) - 1e-12 for arrival, end in run.answered)
+    assert sorted(one.arrival for one in run.answered) == times
+    assert all(one.finish - one.arrival >= service.mean(1) - 1e-12 for one in run.answered)
     assert (run.shed, run.lost) == ([], 0)
     check_batches(run, scenario)
 
@@ -153,7 +153,7 @@ def test_a_closed_loop_is_never_fuller_than_its_clients(  # one argument for eac
 
     assert len(run.answered) == requests
     assert (run.shed, run.lost) == ([], 0)
-    assert most_at_once(run.answered) <= clients.count
+    assert most_at_once((one.arrival, one.finish) for one in run.answered) <= clients.count
     check_batches(run, scenario)
 
 
@@ -398,7 +398,7 @@ def test_a_death_in_mid_run_loses_nobody(policy: str) -> None:
 
     assert cut not in run.batches
     assert (len(run.answered), run.shed, run.lost) == (2000, [], 0)
-    assert sorted(arrival for arrival, _ in run.answered) == scenario.arrivals
+    assert sorted(one.arrival for one in run.answered) == scenario.arrivals
     mine = [batch for batch in run.batches if batch.worker == 0]
     assert not [batch for batch in mine if batch.started < dies + 0.3 and end_of(batch) > dies]
     assert any(end_of(batch) < dies for batch in mine)

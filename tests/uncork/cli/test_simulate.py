@@ -59,6 +59,7 @@ def measured(mean_ms: float = 10.0, rows_per_s: float = 100.0, inside_goal: floa
         mean_ms=mean_ms,
         p50_ms=mean_ms,
         p99_ms=2 * mean_ms,
+        long_p99_ms=3 * mean_ms,
         rows_per_s=rows_per_s,
         goodput_per_s=rows_per_s * inside_goal,
         batch_rows=4.0,
@@ -67,6 +68,7 @@ def measured(mean_ms: float = 10.0, rows_per_s: float = 100.0, inside_goal: floa
         shed=0.0,
         inside_goal=inside_goal,
         utilisation=0.5,
+        padding_share=0.25,
     )
 
 
@@ -188,7 +190,10 @@ def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None
             "--clients runs a closed loop and cannot be combined with --arrivals",
         ),
         (["--think-ms", "4"], "to use --think-ms, set --clients"),
-        (["--matrix", "all"], "--matrix must be one of quick, count, open, closed, clients, goal, got 'all'"),
+        (
+            ["--matrix", "all"],
+            "--matrix must be one of quick, count, open, closed, clients, goal, padded, got 'all'",
+        ),
         (["--policy", "corky"], "unknown policy 'corky'; available: cork, cork-classic, fixed"),
         (["--policy", "cork,"], "unknown policy ''"),
         (["--arrivals", "bursts"], "unknown arrivals 'bursts'; available: poisson, gamma:CV"),
