@@ -37,7 +37,7 @@ class TrafficOptions:
     )
     seed: int = option(1, "Seed for arrivals and random rows.")
     data: Path | None = option(None, "Request body: the content of this file.", metavar="FILE")
-    lines: Path | None = option(None, "Request bodies: the lines of this file in turn.", metavar="FILE")
+    lines: Path | None = option(None, "Request bodies: one per line of this file.", metavar="FILE")
     rows: int = option(1, "Random rows per request, with --shape.", min=1)
     shape: str | None = option(
         None, "Request body: random rows of numbers of this shape, as JSON.", metavar="N,N..."

@@ -199,6 +199,8 @@ def test_a_model_that_pads_is_told() -> None:
     codes = [code for _, code, _ in found(seen=Times(sizes=sizes, line=fit(sizes)), mb_max_batch_size=16)]
 
     assert set(codes) == {"step"}
+    with_cost = found(seen=Times(sizes=sizes, line=fit(sizes)), mb_max_batch_size=16, cost="bytes")
+    assert with_cost == []
 
 
 def test_the_worst_comes_first() -> None:
