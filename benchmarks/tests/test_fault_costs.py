@@ -46,7 +46,7 @@ def outcome(*seen: tuple[int, float, int], wrong: bool = False, without_retry_af
         for at in range(times):
             due_s = 2.0 * at / times
             done_s = due_s + latency_s
-            recorder.add(due_s, due_s, due_s, done_s, status, 1, 0.0, 1.0, wrong, done_s, 0)
+            recorder.add(due_s, due_s, due_s, done_s, status, 1, 0.0, 1.0, wrong, done_s, 0, 1)
     return Outcome(
         plan=PLAN,
         samples=recorder.samples(),

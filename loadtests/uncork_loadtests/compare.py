@@ -1,11 +1,12 @@
 """Compare policies: one service and one load under each, in turns, round by round.
 
-Every policy has its own server; all are started first. The policies of a round get the same arrivals; each
-round has others. Ratios are taken within rounds, so that disturbances of the machine affect all policies
-alike.
+Every policy has its own server; all are started first. The policies of a round get the same bodies in the
+same order and the same arrivals; each round has others. Ratios are taken within rounds, so that disturbances
+of the machine affect all policies alike.
 """
 
 import contextlib
+import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,16 +16,19 @@ from uncork_loadtests.intervals import Interval, median_interval
 from uncork_loadtests.measurement import Verdict, load, valid_if_possible, verdict
 from uncork_loadtests.plural import plural
 from uncork_loadtests.servers import Cpu, Server
-from uncork_loadtests.targets import aimed, our_service
+from uncork_loadtests.targets import aimed, our_service, padding
 from uncork_loadtests.traffic.plan import Plan
 
 METRICS = (
     "mean_ms",
     "p50_ms",
     "p99_ms",
+    "long_mean_ms",
+    "long_p99_ms",
     "answered_per_s",
     "in_goal",
     "batch_rows",
+    "padding_share",
     "gateway_cpu_us",
     "workers_cpu_us",
 )
@@ -38,10 +42,15 @@ class Turn(Verdict):
     mean_ms: float | None
     p50_ms: float | None
     p99_ms: float | None
+    long_mean_ms: float | None = None
+    """Of requests with long bodies; None if bodies are about equal."""
+    long_p99_ms: float | None = None
     answered_per_s: float
     in_goal: float | None
     batch_rows: float | None
     """Mean over batches."""
+    padding_share: float | None = None
+    """Share of padding in the work of the last batches; None if the gateway knows of none."""
     workers_cpu_us: float | None
 
 
@@ -155,7 +164,10 @@ def alternate(
     def measure(policy: str, number: int) -> Turn:
         tell(f"round {number + 1} of {rounds}: {policy}")
         server, plan = entrants[policy]
-        return _turn(*load(server, replace(plan, seed=plan.seed + number)))
+        plan = of_round(plan, number)
+        outcome, cpu = load(server, plan)
+        found = padding(server, path=urllib.parse.urlsplit(plan.url).path)
+        return _turn(outcome, cpu, padding_share=None if found is None else found.share)
 
     policies = list(entrants)
     done = take_turns(policies, rounds=rounds, measure=measure)
@@ -165,6 +177,18 @@ def alternate(
         rounds=done,
         results=relate(policies, done.whole),
     )
+
+
+def of_round(plan: Plan, number: int) -> Plan:
+    """Return the plan of a round: with other arrivals or, in a closed loop, with bodies in another order.
+
+    In a closed loop, a faster policy gets further through the bodies; in a file sorted by length, its bodies
+    would have other lengths. In an open loop, all policies get equally far, and the file's order may matter.
+    """
+    plan = replace(plan, seed=plan.seed + number)
+    if plan.clients is None:
+        return plan
+    return replace(plan, payload=plan.payload.shuffled(str(plan.seed)))
 
 
 def take_turns(policies: Sequence[str], *, rounds: int, measure: Callable[[str, int], Turn]) -> Rounds:
@@ -230,17 +254,21 @@ def _fault(turns: Sequence[Turn]) -> str:
     return next((turn.failure for turn in turns if turn.failure), "")
 
 
-def _turn(outcome: Outcome, cpu: Cpu | None) -> Turn:
+def _turn(outcome: Outcome, cpu: Cpu | None, *, padding_share: float | None) -> Turn:
     summary = outcome.summary()
     latency = summary.latency
+    long = None if summary.long_bodies is None else summary.long_bodies.latency
     known = latency.percentiles_ms if latency is not None else {}
     return Turn(
         mean_ms=latency.mean_ms if latency is not None else None,
         p50_ms=known.get("50"),
         p99_ms=known.get("99"),
+        long_mean_ms=None if long is None else long.mean_ms,
+        long_p99_ms=None if long is None else long.percentiles_ms["99"],
         answered_per_s=summary.answered_per_s,
         in_goal=summary.in_goal,
         batch_rows=summary.batch_rows_by_batch,
+        padding_share=padding_share,
         workers_cpu_us=cpu.workers * 1e6 if cpu is not None else None,
         **verdict(outcome, summary, cpu),
     )

@@ -23,10 +23,25 @@ _MOST_NAMED = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """The gateway's estimate of a batch: intercept + slope * rows."""
+    """The gateway's estimate of a batch: intercept + slope * rows, or slope * cost."""
 
     intercept_ms: float
     slope_ms: float
+    counts: str = "rows"
+    """Unit of the slope: rows or cost."""
+    padding: "Padding | None" = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Padding:
+    """How the lengths of rows affect the batch times of an API, from `/status`."""
+
+    measure: str
+    """What batch times depend on: sum, longest, bytes or longest_bytes."""
+    share: float
+    """Share of the work of the last batches that was padding."""
+    length_limit: float | None = None
+    """Length beyond which rows take no more time; None if none is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +57,8 @@ class Api:
     """Whether it streams its answers; then it does not batch, and its goal does not apply."""
     counts: str = "rows"
     """Unit of its estimate and limits: rows or cost."""
+    padding: Padding | None = None
+    """None if no batch is known to have had rows of different lengths, or the gateway does not report it."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -164,12 +181,21 @@ def _document(plan: Plan) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
+def padding(server: Server, *, path: str) -> Padding | None:
+    """Return how lengths affect the batch times of the API at a path; None if unknown."""
+    try:
+        return api_at(path, of=apis(server)).padding
+    except (BenchError, NoSuchApi):
+        return None
+
+
 def estimate(server: Server, *, api: Api) -> Estimate | None:
     """Return the gateway's current estimate; None if it has none."""
     try:
-        return read_estimate(_page(server, "/metrics").decode(), api=api)
+        found = read_estimate(_page(server, "/metrics").decode(), api=api)
     except BenchError:
         return None
+    return found and replace(found, padding=padding(server, path=api.route))
 
 
 def _page(server: Server, path: str) -> bytes:
@@ -202,4 +228,4 @@ def read_estimate(metrics: str, *, api: Api) -> Estimate | None:
     slope_s = found.get("uncork_estimate_slope_seconds")
     if intercept_s is None or slope_s is None:
         return None
-    return Estimate(intercept_ms=intercept_s * 1000, slope_ms=slope_s * 1000)
+    return Estimate(intercept_ms=intercept_s * 1000, slope_ms=slope_s * 1000, counts=api.counts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from uncork.cli.loadtest.tables import as_json, tables
 from uncork.cli.loadtest.traffic import seconds_of
 from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.generator.samples import LOST, UNANSWERED, Recorder
-from uncork_loadtests.targets import Estimate
+from uncork_loadtests.targets import Estimate, Padding
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.traffic.random_rows import Numbers, RandomRows
 
@@ -139,6 +140,7 @@ def outcome(*changes: dict[str, Any]) -> Outcome:
         "wrong": False,
         "first_s": 1.02,
         "chunks": 0,
+        "body_bytes": 40,
     }
     recorder = Recorder()
     for changed in [*[{}] * 20, *changes]:
@@ -193,6 +195,45 @@ def test_the_table_has_what_was_found() -> None:
     assert lines["batch"] == ["21", "12.00", "12.00", "-", "-", "-", "12.00"]
     assert lines["wrong"][:2] == ["responses", "1"]
     assert lines["the"][1:5] == ["estimates", "10", "+", "0.25n"]
+
+
+def test_the_table_has_long_bodies_where_bodies_differ() -> None:
+    found = outcome({"body_bytes": 90, "done_s": 1.2}, {"body_bytes": 90}, {"body_bytes": 90, "status": 503})
+    console = Console(width=200, markup=False)
+    with console.capture() as captured:
+        for part in tables(found, found.summary(), estimate=None):
+            console.print(part)
+    text = captured.get()
+
+    assert "within 100 ms; 33.33 % of those with long bodies" in text
+    assert re.search(r"^  long bodies +2 +110\b", text, re.MULTILINE)
+    assert "long bodies: the longest tenth, from 90 bytes; all bodies have 40 to 90 bytes" in text
+    assert "long" not in shown(outcome())
+    assert json.loads(as_json(found, found.summary(), estimate=None))["summary"]["long_bodies"]["in_goal"]
+
+
+@pytest.mark.parametrize(
+    ("padding", "expected"),
+    [
+        (
+            Padding(measure="longest", share=0.125),
+            ["batches are padded to their longest row; 12% of the work"],
+        ),
+        (Padding(measure="longest_bytes", share=0.5), ["longest row; 50% of the work is padding"]),
+        (
+            Padding(measure="bytes", share=0.0),
+            ["batch times follow the sum of the rows' lengths; batches are not"],
+        ),
+        (None, []),
+    ],
+)
+def test_the_estimate_has_its_unit_and_the_padding(padding: Padding | None, expected: list[str]) -> None:
+    known = Estimate(intercept_ms=10.0, slope_ms=0.25, counts="cost", padding=padding)
+    lines = list(tables(outcome(), outcome().summary(), estimate=known))
+    start = lines.index("the gateway estimates 10 + 0.25n ms for a batch with a total cost of n")
+
+    assert len(lines) - start - 1 == len(expected)
+    assert all(part in str(line) for part, line in zip(expected, lines[start + 1 :], strict=True))
 
 
 def test_the_table_has_what_the_first_error_said() -> None:

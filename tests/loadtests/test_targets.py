@@ -9,7 +9,17 @@ import pytest
 
 from tests.loadtests.pages_server import serving_pages, status
 from uncork_loadtests.servers import BenchError, Server
-from uncork_loadtests.targets import Api, NoSuchApi, aimed_at_url, api_at, apis, fitted
+from uncork_loadtests.targets import (
+    Api,
+    NoSuchApi,
+    Padding,
+    aimed_at_url,
+    api_at,
+    apis,
+    estimate,
+    fitted,
+    padding,
+)
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.traffic.random_rows import Numbers, RandomRows
 
@@ -29,6 +39,35 @@ def test_apis_are_those_of_the_status_page() -> None:
         one["service"] = "digits"
     with serving_pages({"/status": status(*shown)}) as server:
         assert apis(server) == [PREDICT, TELL]
+
+
+def test_padding_is_that_of_the_status_page() -> None:
+    """The document may have more figures, or none."""
+    known = {"measure": "longest", "share": 0.125, "length_limit": None, "more": 1}
+    one: dict[str, object] = {"name": "predict", "route": "/predict", "goal_ms": 50}
+    with serving_pages({"/status": status({**one, "padding": known})}) as server:
+        assert padding(server, path="/predict") == Padding(measure="longest", share=0.125)
+        assert padding(server, path="/other") is None
+    for shown in ({"/status": status(one)}, {"/status": status({**one, "padding": None})}, {}):
+        with serving_pages(shown) as server:
+            assert padding(server, path="/predict") is None
+
+
+def test_an_estimate_has_the_unit_and_the_padding_of_its_api() -> None:
+    one: dict[str, object] = {"name": "predict", "route": "/predict", "goal_ms": 50, "service": "digits"}
+    weighed = replace(PREDICT, route="/predict", counts="cost")
+    gauges = "".join(
+        f'uncork_estimate_{name}_seconds{{api="predict",service="digits"}} 0.01\n'
+        for name in ("intercept", "slope")
+    ).encode()
+    padded = status({**one, "padding": {"measure": "longest", "share": 0.125}})
+    with serving_pages({"/status": padded, "/metrics": gauges}) as server:
+        found = estimate(server, api=weighed)
+    with serving_pages({"/status": padded, "/metrics": b""}) as server:
+        assert estimate(server, api=weighed) is None
+
+    assert found is not None
+    assert (found.counts, found.padding) == ("cost", Padding(measure="longest", share=0.125))
 
 
 def test_pages_for_operators_are_on_the_admin_port() -> None:

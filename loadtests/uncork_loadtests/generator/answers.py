@@ -9,6 +9,7 @@ from uncork_loadtests.generator.samples import SHED, UNKNOWN, Recorder
 from uncork_loadtests.traffic.payloads import same_answer
 
 _MAX_CHARACTERS = 300
+_END_OF_HEAD = b"\r\n\r\n"
 
 
 class Asked(NamedTuple):
@@ -19,6 +20,10 @@ class Asked(NamedTuple):
     sent_s: float
     request: bytes
     expected: bytes | None
+
+    @property
+    def body_bytes(self) -> int:
+        return len(self.request) - self.request.index(_END_OF_HEAD) - len(_END_OF_HEAD)
 
 
 class _Problem(msgspec.Struct):
@@ -59,18 +64,25 @@ class AnswerLog:
             wrong,
             first_s - start_s,
             reply.chunks,
+            asked.body_bytes,
         )
 
-    def add_missing(
-        self, scheduled_s: float, fired_s: float, sent_s: float, *, status: int, start_s: float
-    ) -> None:
-        """Record a request that stays without an answer."""
-        times = (time_s - start_s for time_s in (scheduled_s, fired_s, sent_s))
-        self.recorder.add(*times, UNKNOWN, status, 0, UNKNOWN, UNKNOWN, False, UNKNOWN, 0)
+    def add_missing(self, asked: Asked, *, status: int, start_s: float) -> None:
+        """Record a request that was sent and stays without an answer."""
+        times = (asked.scheduled_s, asked.fired_s, asked.sent_s)
+        self._add_missing(*times, status=status, start_s=start_s, body_bytes=asked.body_bytes)
+
+    def add_unsent(self, scheduled_s: float, fired_s: float, *, status: int, start_s: float) -> None:
+        """Record a request that was never sent."""
+        self._add_missing(scheduled_s, fired_s, UNKNOWN, status=status, start_s=start_s, body_bytes=0)
+
+    def _add_missing(self, *times_s: float, status: int, start_s: float, body_bytes: int) -> None:
+        times = (time_s - start_s for time_s in times_s)
+        self.recorder.add(*times, UNKNOWN, status, 0, UNKNOWN, UNKNOWN, False, UNKNOWN, 0, body_bytes)
 
     def _note_wrong(self, asked: Asked, reply: Reply) -> None:
         if not self.first_wrong:
-            sent = asked.request.partition(b"\r\n\r\n")[2][:80]
+            sent = asked.request.partition(_END_OF_HEAD)[2][:80]
             expected, got = (asked.expected or b"")[:80], reply.body[:80]
             self.first_wrong = f"sent {sent!r}, expected {expected!r}, got {got!r}"
 

@@ -139,7 +139,7 @@ class Traffic(ABC):
         """Remove a closed connection; `asked` is the request lost with it."""
         self._connections.discard(connection)
         if asked is not None:
-            self.unanswered(asked.scheduled_s, asked.fired_s, asked.sent_s, status=LOST)
+            self.unanswered(asked, status=LOST)
         self.on_closed(connection)
         self.settle()
 
@@ -148,9 +148,14 @@ class Traffic(ABC):
         self.answers.add(asked, reply, first_s=first_s, now_s=now_s, start_s=self.start_s)
         self.outstanding -= 1
 
-    def unanswered(self, scheduled_s: float, fired_s: float, sent_s: float, *, status: int) -> None:
+    def unanswered(self, asked: Asked, *, status: int) -> None:
         """Record a request that stays without an answer."""
-        self.answers.add_missing(scheduled_s, fired_s, sent_s, status=status, start_s=self.start_s)
+        self.answers.add_missing(asked, status=status, start_s=self.start_s)
+        self.outstanding -= 1
+
+    def never_sent(self, scheduled_s: float, fired_s: float, *, status: int) -> None:
+        """Record a request that had no connection."""
+        self.answers.add_unsent(scheduled_s, fired_s, status=status, start_s=self.start_s)
         self.outstanding -= 1
 
     def settle(self) -> None:
@@ -187,9 +192,9 @@ class Traffic(ABC):
         for connection in self._connections:
             asked = connection.forget()
             if asked is not None:
-                self.unanswered(asked.scheduled_s, asked.fired_s, asked.sent_s, status=UNANSWERED)
+                self.unanswered(asked, status=UNANSWERED)
         for scheduled_s, fired_s in self.unsent():
-            self.unanswered(scheduled_s, fired_s, UNKNOWN, status=UNANSWERED)
+            self.never_sent(scheduled_s, fired_s, status=UNANSWERED)
 
     async def close(self) -> None:
         """Close every connection."""

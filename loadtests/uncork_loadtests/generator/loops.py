@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from uncork_loadtests.generator.connections import Connection, Traffic
-from uncork_loadtests.generator.samples import LOST, UNKNOWN
+from uncork_loadtests.generator.samples import LOST
 from uncork_loadtests.traffic.plan import Plan
 
 _UNLIMITED = 1 << 62
@@ -131,7 +131,7 @@ class OpenLoop(Traffic):
         """Count the request that the connection was for as lost."""
         if self._waiting:
             scheduled_s, fired_s = self._waiting.popleft()
-            self.unanswered(scheduled_s, fired_s, UNKNOWN, status=LOST)
+            self.never_sent(scheduled_s, fired_s, status=LOST)
             self.settle()
         self._open_if_allowed()
 

@@ -32,6 +32,7 @@ SAMPLE = np.dtype(
         ("wrong", "?"),
         ("first_s", "f8"),  # when the first chunk of a streamed answer arrived; done_s otherwise
         ("chunks", "i4"),  # 0: not streamed
+        ("body_bytes", "i4"),  # of the request; 0: empty, or never sent
     ]
 )
 Samples = NDArray[Any]
@@ -39,6 +40,8 @@ Samples = NDArray[Any]
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 BEYOND = 5
 """Requests that must be slower for a percentile to be reported: p99 needs 500 requests, p99.9 needs 5000."""
+_DIFFERENT = 2.0
+_LONG = 0.1
 _VOID_LAG_S = 0.001
 _VOID_SHARE = 0.1
 
@@ -85,6 +88,21 @@ class Spread:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LongBodies:
+    """The requests with the longest tenth of the bodies, or about a tenth if many are equally long."""
+
+    from_bytes: int
+    """Length of the shortest of these bodies."""
+    shortest_bytes: int
+    """Length of the shortest body of all requests."""
+    longest_bytes: int
+    latency: Spread | None
+    """Of good answers; None without any."""
+    in_goal: float | None
+    """As in Summary."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Summary:
     """The outcome of a run. Unless noted, it covers the requests scheduled in the measured time."""
 
@@ -96,6 +114,8 @@ class Summary:
     """Requests by HTTP status, LOST or UNANSWERED."""
     latency: Spread | None
     """Of good answers; None without any."""
+    long_bodies: LongBodies | None
+    """None unless the longest body is at least twice as long as the shortest."""
     first_chunk: Spread | None
     """From the scheduled time to the first chunk, of good streamed answers."""
     chunk_gap: Spread | None
@@ -196,11 +216,12 @@ def summarise(samples: Samples, *, seconds: float, goal_s: float | None = None) 
         answered_per_s=int(in_time.sum()) / seconds,
         statuses={int(status): int(count) for status, count in zip(statuses, counts, strict=True)},
         latency=spread(latency),
+        long_bodies=_long_bodies(ours, goal_s=goal_s),
         first_chunk=spread(first_chunks_s(streamed)),
         chunk_gap=spread((several["done_s"] - several["first_s"]) / (several["chunks"] - 1)),
         chunks_per_s=int(streamed["chunks"].sum()) / seconds if len(streamed) else None,
         chunks_by_answer=float(streamed["chunks"].mean()) if len(streamed) else None,
-        in_goal=int((latency <= goal_s).sum()) / len(ours) if goal_s is not None and len(ours) else None,
+        in_goal=_in_goal(ours, goal_s),
         batch_rows_by_answer=by_answer,
         batch_rows_by_batch=by_batch,
         held=spread(queued_s),
@@ -209,6 +230,47 @@ def summarise(samples: Samples, *, seconds: float, goal_s: float | None = None) 
         wrong=int(samples["wrong"].sum()),
         lag=spread(ours["fired_s"] - ours["scheduled_s"]),
         waited_for_connection=int((waited | np.isnan(ours["sent_s"])).sum()),
+    )
+
+
+def _in_goal(samples: Samples, goal_s: float | None) -> float | None:
+    if goal_s is None or not len(samples):
+        return None
+    return int((latencies_s(samples[is_good(samples)]) <= goal_s).sum()) / len(samples)
+
+
+def long_from(sizes: NDArray[Any]) -> int | None:
+    """Return the length of the shortest of the long bodies; None if no body is twice as long as another.
+
+    They are a tenth of all, or as close to it as bodies of equal length allow.
+    """
+    if not len(sizes) or sizes.max() < _DIFFERENT * max(1, sizes.min()):
+        return None
+    ninth = np.quantile(sizes, 1 - _LONG, method="inverted_cdf")
+    longer = sizes[sizes > ninth]
+    too_few, too_many = _LONG - len(longer) / len(sizes), (sizes >= ninth).mean() - _LONG
+    return int(longer.min() if len(longer) and too_few <= too_many else ninth)
+
+
+def has_long_body(samples: Samples) -> NDArray[np.bool_]:
+    """Return a mask of the samples with long bodies, as of :func:`long_from`."""
+    sizes = samples["body_bytes"]
+    from_bytes = long_from(sizes[sizes > 0])
+    found: NDArray[np.bool_] = np.zeros(len(sizes), dtype=bool) if from_bytes is None else sizes >= from_bytes
+    return found
+
+
+def _long_bodies(samples: Samples, *, goal_s: float | None) -> LongBodies | None:
+    long = samples[has_long_body(samples)]
+    if not len(long):
+        return None
+    sizes = samples["body_bytes"][samples["body_bytes"] > 0]
+    return LongBodies(
+        from_bytes=int(long["body_bytes"].min()),
+        shortest_bytes=int(sizes.min()),
+        longest_bytes=int(sizes.max()),
+        latency=spread(latencies_s(long[is_good(long)])),
+        in_goal=_in_goal(long, goal_s),
     )
 
 

@@ -100,12 +100,14 @@ def _latency(data: PlotData, goal_ms: float | None) -> Panel:
 
 
 def _distribution(data: PlotData, goal_ms: float | None) -> Panel:
-    line = Series("line", data.slower, data.slower_ms, VERMILION, "latency")
+    lines = [Series("line", data.slower, data.slower_ms, VERMILION, "latency")]
+    if len(data.long_slower):
+        lines.append(Series("line", data.long_slower, data.long_slower_ms, PURPLE, "of long bodies"))
     return Panel(
         title="Latency by percentile",
         across="share of requests that are faster",
         up="latency in milliseconds",
-        series=[line, *_goal(goal_ms, data.slower)] if len(data.slower) else [],
+        series=[*lines, *_goal(goal_ms, data.slower)] if len(data.slower) else [],
         missing="too few responses were successful",
         log_up=True,
         ticks=percentile_ticks(data),
@@ -153,7 +155,7 @@ def _batch_times(data: PlotData, estimate: Estimate | None) -> Panel:
     series = []
     if len(data.batch_rows):
         series.append(Series("points", data.batch_rows, data.batch_ms, _LIGHT_BLUE, "batches", size=5))
-    if series and estimate is not None:
+    if series and estimate is not None and estimate.counts == "rows":
         rows = np.array([0.0, data.batch_rows.max()])
         times = estimate.intercept_ms + estimate.slope_ms * rows
         series.append(Series("line", rows, times, VERMILION, "final estimate"))

@@ -12,6 +12,7 @@ from uncork_loadtests.generator.samples import (
     SHED,
     UNANSWERED,
     Samples,
+    has_long_body,
     is_good,
     latencies_s,
     measured,
@@ -46,6 +47,9 @@ class PlotData:
     slower: Array
     """Distribution: one in this many requests is slower than `slower_ms`."""
     slower_ms: Array
+    long_slower: Array
+    """The same of requests with long bodies; empty if bodies are about equal."""
+    long_slower_ms: Array
     batch_sizes: Array
     """Distinct sizes in rows, rising."""
     batches: Array
@@ -62,6 +66,7 @@ def plot_data(samples: Samples, *, seconds: float) -> PlotData:
     due_s, latency_ms = good["scheduled_s"], latencies_s(good) * 1000
     edges = _edges(seconds)
     slower, slower_ms = _distribution(latency_ms)
+    long_slower, long_slower_ms = _distribution(latency_ms[has_long_body(ours)[is_good(ours)]])
     in_time = samples[is_good(samples)]["done_s"]
     few = _thinned(len(good))
     sizes, batches = _batch_sizes(good["batch_rows"])
@@ -81,6 +86,8 @@ def plot_data(samples: Samples, *, seconds: float) -> PlotData:
         },
         slower=slower,
         slower_ms=slower_ms,
+        long_slower=long_slower,
+        long_slower_ms=long_slower_ms,
         batch_sizes=sizes,
         batches=batches,
         batch_rows=batch_rows,

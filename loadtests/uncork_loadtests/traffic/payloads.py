@@ -85,6 +85,19 @@ def source(plan: Plan) -> Source:
     return lambda number: ready[number % len(ready)]
 
 
+def sample_bodies(payload: Payload, *, most: int = 1000) -> tuple[bytes, ...]:
+    """Return the bodies of a payload, or the first ones that its function returns.
+
+    Raises:
+        ValueError: if the function cannot be imported.
+    """
+    if payload.function is None:
+        return payload.bodies
+    function = load_function(payload.function)
+    made = [function(number) for number in range(most)]
+    return tuple(one[0] if isinstance(one, tuple) else one for one in made)
+
+
 def _calling(function: Callable[[int], Any], *, head: bytes) -> Source:
     def make(number: int) -> tuple[bytes, bytes | None]:
         made = function(number)

@@ -2,7 +2,7 @@
 
 import math
 import urllib.parse
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -45,6 +45,16 @@ class Payload:
                 f"{plural(len(self.bodies), 'body', 'bodies')} but "
                 f"{plural(len(self.expected), 'expected response')}; give one for each body"
             )
+
+    def shuffled(self, seed: str) -> "Payload":
+        """Return the bodies and their answers in random order; those of a function keep their order."""
+        order = list(range(len(self.bodies)))
+        Random(seed).shuffle(order)
+        return replace(
+            self,
+            bodies=tuple(self.bodies[place] for place in order),
+            expected=None if self.expected is None else tuple(self.expected[place] for place in order),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

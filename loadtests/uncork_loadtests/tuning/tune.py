@@ -27,6 +27,8 @@ from uncork_loadtests.tuning.advice import (
     predict,
     smallest,
 )
+from uncork_loadtests.tuning.lengths import Lengths, Unmeasured, findings
+from uncork_loadtests.tuning.lengths import measure as measure_lengths
 
 Tell = Callable[[str], None]
 
@@ -89,6 +91,10 @@ class Tuned:
 
     request: TuningRequest
     measured: batch_times.BatchTimes
+    lengths: Lengths | None = None
+    """The effect of the bodies' lengths; None if they are about equal, or it was not measured."""
+    no_lengths: str = ""
+    """Why the effect of different lengths was not measured, or ""."""
     model: Model
     gateway_rate: float
     """Requests per second at which the gateway reaches GATEWAY_BUSY; it is not simulated."""
@@ -122,7 +128,7 @@ def tune(request: TuningRequest, *, tell: Tell) -> Tuned:
         BenchError: if the service does not become ready or does not answer, or if its API counts cost.
         NoSuchApi: if the service has no API that batches at the path.
     """
-    measured = _measured(request, tell=tell)
+    measured, lengths, no_lengths = _measured(request, tell=tell)
     model = Model(
         line=batch_times.fit(measured.sizes),
         rows_per_request=measured.rows_per_request,
@@ -141,6 +147,8 @@ def tune(request: TuningRequest, *, tell: Tell) -> Tuned:
     return Tuned(
         request=request,
         measured=measured,
+        lengths=lengths,
+        no_lengths=no_lengths,
         model=model,
         gateway_rate=gateway_rate,
         rates=rates,
@@ -149,7 +157,8 @@ def tune(request: TuningRequest, *, tell: Tell) -> Tuned:
     )
 
 
-def _measured(request: TuningRequest, *, tell: Tell) -> batch_times.BatchTimes:
+def _measured(request: TuningRequest, *, tell: Tell) -> tuple[batch_times.BatchTimes, Lengths | None, str]:
+    """Return batch times by size, the effect of lengths, and why that was not measured, or ""."""
     tell(f"starting {request.target}")
     # Refuse no request and split no batch while batch times are measured.
     options = {
@@ -160,15 +169,28 @@ def _measured(request: TuningRequest, *, tell: Tell) -> batch_times.BatchTimes:
     }
     with our_service(request.target, options=words(options)) as server:
         api = api_at(request.path, of=apis(server), batches=True)
-        if api.counts == "cost":
-            raise LoadTestError(
-                "this API counts cost, so its batch times do not follow from rows; uncork tune supports "
-                "only APIs without cost"
-            )
         plan = aimed_at(api, request.plan, server)
-        return batch_times.measure(
+        lengths, no_lengths = None, ""
+        try:
+            lengths = measure_lengths(plan, largest=request.max_batch_size, tell=tell)
+        except Unmeasured as error:
+            no_lengths = str(error)
+        if api.counts == "cost":
+            raise LoadTestError(_counts_cost(lengths))
+        measured = batch_times.measure(
             server, plan, largest=request.max_batch_size, goal_ms=request.goal_ms, tell=tell
         )
+        return measured, lengths, no_lengths
+
+
+def _counts_cost(lengths: Lengths | None) -> str:
+    """Explain why an API with a cost gets no settings, and what its batch times depend on."""
+    why = (
+        "this API counts cost, so its batch times do not follow from rows; uncork tune finds settings only "
+        "for APIs without cost; try settings with uncork loadtest and uncork compare"
+    )
+    found = [] if lengths is None else findings(lengths, has_cost=True)
+    return "\n  ".join([why, *found])
 
 
 def _advice(
@@ -206,6 +228,8 @@ def _prove(request: TuningRequest, model: Model, advice: Advice, *, tell: Tell) 
     }
     plan = replace(
         request.plan,
+        # A file may be sorted by length, and the test may end before its last line.
+        payload=request.plan.payload.shuffled(f"{request.plan.seed} proof"),
         rate=rate,
         seconds=request.seconds or min(max(_PROOF_S[0], _PROOF_REQUESTS / rate), _PROOF_S[1]),
         warmup_s=_WARMUP_S,

@@ -45,6 +45,7 @@ def test_every_request_is_counted_once() -> None:
     assert (summary.batch_rows_by_answer, summary.batch_rows_by_batch) == (4.0, 4.0)
     assert summary.latency is not None
     assert 0 < summary.latency.mean_ms <= summary.latency.max_ms < 5000
+    assert sorted(samples["body_bytes"]) == [1] * 50 + [2] * 50
 
 
 def test_time_ends_a_run_and_the_warm_up_is_left_out() -> None:

@@ -254,6 +254,7 @@ def test_what_is_never_answered_is_told() -> None:
 
     assert found["status"].tolist() == [UNANSWERED] * 20
     assert (found["sent_s"] >= 0).sum() == 2
+    assert ((found["body_bytes"] > 0) == (found["sent_s"] >= 0)).all()
 
 
 async def test_a_server_that_goes_away_costs_errors_not_the_run() -> None:

@@ -17,6 +17,8 @@ from uncork_loadtests.generator.samples import (
     Samples,
     batch_rows,
     enough,
+    has_long_body,
+    long_from,
     spread,
     summarise,
     void_reason,
@@ -34,6 +36,7 @@ GOOD: dict[str, Any] = {
     "wrong": False,
     "first_s": 1.01,
     "chunks": 0,
+    "body_bytes": 40,
 }
 NO_ANSWER = {
     "done_s": math.nan,
@@ -110,6 +113,51 @@ def test_what_had_no_good_answer_is_outside_the_goal() -> None:
     assert (summary.good, summary.shed, summary.waited_for_connection) == (2, 1, 1)
     assert summary.latency is not None
     assert summary.latency.count == 2
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([], None),
+        ([40] * 9, None),
+        ([40] * 9 + [79], None),
+        ([40] * 9 + [80], 80),
+        ([10] * 95 + [50] * 5, 50),
+        ([10] * 50 + [50] * 50, 50),
+        (list(range(1, 101)), 91),
+        ([10] * 5 + [12] * 90 + [100] * 5, 100),
+        ([10] * 88 + [50] * 11 + [100], 50),
+    ],
+)
+def test_the_longest_tenth_of_the_bodies_is_long(sizes: list[int], expected: int | None) -> None:
+    assert long_from(np.array(sizes)) == expected
+
+
+def test_long_bodies_have_figures_of_their_own() -> None:
+    """Those that were refused or lost count for the goal; those that were never sent have no body."""
+    short = [{"body_bytes": 10}] * 30
+    long: list[dict[str, Any]] = [
+        {"body_bytes": 100, "done_s": 1.05},
+        {"body_bytes": 120, "done_s": 1.15},
+        {"body_bytes": 100, "status": 503},
+        NO_ANSWER | {"body_bytes": 100, "status": LOST},
+        NO_ANSWER | {"body_bytes": 0, "status": UNANSWERED},
+    ]
+    early = {"body_bytes": 5000, "scheduled_s": -1.0}
+    found = samples(*long[3:], *short, *long[:3], early)
+    # A tenth of 34 is three; the bodies of 100 bytes are equally long.
+    summary = summarise(found, seconds=2.0, goal_s=0.1)
+
+    assert has_long_body(found[:-1]).tolist() == [True, False, *[False] * 30, True, True, True]
+    assert summary.long_bodies is not None
+    assert summary.long_bodies.latency is not None
+    assert (summary.long_bodies.from_bytes, summary.long_bodies.shortest_bytes) == (100, 10)
+    assert summary.long_bodies.longest_bytes == 120
+    assert summary.long_bodies.latency.count == 2
+    assert summary.long_bodies.latency.mean_ms == pytest.approx(100)
+    assert summary.long_bodies.in_goal == 0.25
+    assert summarise(found, seconds=2.0).long_bodies is not None
+    assert summarise(samples({}, {}), seconds=2.0, goal_s=0.1).long_bodies is None
 
 
 def test_nothing_seen_has_no_figures() -> None:

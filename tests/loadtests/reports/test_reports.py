@@ -12,6 +12,7 @@ import pytest
 from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.generator.samples import LOST, SAMPLE, Samples
 from uncork_loadtests.reports.page import write_html
+from uncork_loadtests.reports.panels import panels
 from uncork_loadtests.reports.picture import write_png
 from uncork_loadtests.reports.plot_data import percentile_ticks, plot_data
 from uncork_loadtests.targets import Api, Estimate, read_estimate
@@ -74,6 +75,28 @@ def test_the_distribution_ends_where_samples_are_too_few() -> None:
     assert (np.diff(shown.slower_ms) >= 0).all()
     assert shown.slower_ms[[0, -1]] == pytest.approx([10, 30])
     assert list(percentile_ticks(shown).values()) == ["0 %", "50 %", "90 %", "99 %"]
+
+
+def test_long_bodies_have_a_distribution_of_their_own() -> None:
+    """It is drawn only where bodies differ."""
+    found = samples()
+    found["body_bytes"] = np.where(np.arange(600) % 10 == 0, 500, 20)
+    found["done_s"][::10] += 0.2
+    shown = plot_data(found, seconds=6.0)
+    names = [series.name for series in panels(outcome(found), None)[1].series]
+
+    assert shown.long_slower[[0, -1]] == pytest.approx([1, 12])
+    assert shown.long_slower_ms[[0, -1]] == pytest.approx([210, 230])
+    assert names == ["latency", "of long bodies", "goal 20 ms"]
+    assert [series.name for series in panels(outcome(samples()), None)[1].series] == ["latency", "goal 20 ms"]
+
+
+@pytest.mark.parametrize(("counts", "lines"), [("rows", 1), ("cost", 0)])
+def test_an_estimate_by_cost_is_not_drawn_over_rows(counts: str, lines: int) -> None:
+    known = Estimate(intercept_ms=4.0, slope_ms=0.1, counts=counts)
+    series = panels(outcome(samples()), known)[-1].series
+
+    assert sum(one.kind == "line" for one in series) == lines
 
 
 def test_a_batch_counts_once() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uncork_loadtests.traffic.payloads import load_function, read_bodies, same_answer, source
+from uncork_loadtests.traffic.payloads import load_function, read_bodies, same_answer, sample_bodies, source
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.traffic.random_rows import Numbers, RandomRows
 
@@ -50,6 +50,30 @@ def test_a_function_makes_bodies(tmp_path: Path) -> None:
     assert (request[-6:], expected) == (b"\r\n\r\n12", None)
     request, expected = source(plan(Payload(function=f"{file}:checked")))(12)
     assert (request[-6:], expected) == (b"\r\n\r\n12", b"24")
+
+
+def test_a_shuffled_payload_keeps_answers_with_their_bodies() -> None:
+    bodies = tuple(b"%d" % number for number in range(50))
+    answers = tuple(b"-%d" % number for number in range(50))
+    found = Payload(bodies=bodies, expected=answers).shuffled("1")
+
+    assert found.bodies != bodies
+    assert sorted(found.bodies) == sorted(bodies)
+    assert found.expected == tuple(b"-" + body for body in found.bodies)
+    assert found == Payload(bodies=bodies, expected=answers).shuffled("1")
+    assert found.bodies != Payload(bodies=bodies).shuffled("2").bodies
+    assert Payload(function="m:f").shuffled("1") == Payload(function="m:f")
+
+
+def test_bodies_of_a_function_are_sampled(tmp_path: Path) -> None:
+    file = tmp_path / "bodies.py"
+    file.write_text(
+        "def plain(number):\n    return b'x' * number\ndef checked(number):\n    return b'x' * number, b'y'\n"
+    )
+
+    for name in ("plain", "checked"):
+        assert sample_bodies(Payload(function=f"{file}:{name}"), most=3) == (b"", b"x", b"xx")
+    assert sample_bodies(Payload(bodies=(b"a", b"b")), most=1) == (b"a", b"b")
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from uncork_loadtests.tuning.advice import (
     smallest,
 )
 from uncork_loadtests.tuning.batch_times import BatchTimes, Line, SizeTime
+from uncork_loadtests.tuning.lengths import Lengths
 from uncork_loadtests.tuning.tune import Proof, Tuned, TuningRequest, doubts, tune
 
 LINE = Line(intercept_ms=10.0, slope_ms=1.0, noise_cv=0.05, worst_rows=8, worst_deviation=-0.12, steps=(8,))
@@ -44,6 +45,10 @@ FIGURES = Figures(p50_ms=20.0, p99_ms=40.0, in_goal=1.0, batch_rows=5.0)
 ADVICE = Advice(
     workers=2, mb_max_batch_size=32, mb_max_latency=99.2, rate=400.0, capacity=1600.0, predicted=FIGURES
 )
+PADS = Lengths(
+    requests=8, short_bytes=10, long_bytes=100, short_ms=5.0, long_ms=20.0, mixed_ms=19.0,
+    depends=True, pads=True, padding=0.4, cost="text",
+)  # fmt: skip
 PROOF = Proof(
     workers=2,
     rate=400.0,
@@ -294,10 +299,28 @@ def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
 
 
 def test_an_api_that_counts_cost_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has what batch times depend on, where bodies differ."""
     weighed = {"name": "predict", "route": "/predict", "goal_ms": 50, "counts": "cost", "streams": False}
+    refused = "this API counts cost, so its batch times do not follow from rows"
+    module = "uncork_loadtests.tuning.tune"
     with serving_pages({"/status": status(weighed)}) as server:
-        monkeypatch.setattr("uncork_loadtests.tuning.tune.our_service", lambda *_, **__: nullcontext(server))
-        with pytest.raises(
-            LoadTestError, match="this API counts cost, so its batch times do not follow from rows"
-        ):
+        monkeypatch.setattr(f"{module}.our_service", lambda *_, **__: nullcontext(server))
+        with pytest.raises(LoadTestError, match=f"^{refused}.*compare$"):
             tune(REQUEST, tell=quiet)
+        monkeypatch.setattr(f"{module}.measure_lengths", lambda *_, **__: PADS)
+        with pytest.raises(
+            LoadTestError, match=f"^{refused}.*\\n  a batch of 8 .*\\n  so the model pads"
+        ) as found:
+            tune(REQUEST, tell=quiet)
+    assert "set cost" not in str(found.value)
+
+
+def test_the_text_has_the_effect_of_lengths() -> None:
+    found = shown(replace(TUNED, lengths=PADS))
+    unknown = shown(replace(TUNED, no_lengths="8 requests of 10 bytes failed: status 500"))
+
+    assert 'set cost="text"' in found
+    assert "the effect of the bodies' lengths was not measured: 8 requests of 10 bytes failed" in unknown
+    assert "bodies" not in shown(TUNED)
+    assert json.loads(as_json(replace(TUNED, lengths=PADS)))["lengths"]["pads"] is True
+    assert json.loads(as_json(TUNED))["lengths"] is None

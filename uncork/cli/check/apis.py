@@ -187,10 +187,20 @@ def _gain(api: ApiFigures, times: Times) -> Findings:
             f"batches of {last.rows} have only {gain:.3g} times the throughput of single rows",
             "process all rows at once in the handler (arrays, not a loop), or add workers",
         )
+    yield from _steps(api, times)
+
+
+def _steps(api: ApiFigures, times: Times) -> Findings:
+    """Judge jumps of the batch time, unless the API has a cost.
+
+    A batch of that cost may then have any number of rows, so the jump is no size that could be set.
+    """
+    if api.settings.cost is not None:
+        return
     for rows in times.line.steps:
         yield note(
             "step",
-            f"batch time jumps above {rows} {api.unit}, as with models that pad their input",
+            f"batch time jumps above {rows} rows, as with models that are compiled for certain sizes",
             "list the batch sizes that the model is built for in allowed_batch_sizes",
         )
 

@@ -11,13 +11,17 @@ from uncork_dispatcher.plural import plural
 from uncork_loadtests.compare import Comparison
 from uncork_loadtests.intervals import Interval
 
+_LENGTHS = ("long_mean_ms", "long_p99_ms", "padding_share")
 _COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "mean_ms": ("mean ms", milliseconds),
     "p50_ms": ("p50 ms", milliseconds),
     "p99_ms": ("p99 ms", milliseconds),
+    "long_mean_ms": ("long mean ms", milliseconds),
+    "long_p99_ms": ("long p99 ms", milliseconds),
     "answered_per_s": ("answered/s", lambda value: f"{value:.1f}"),
     "in_goal": ("in goal %", lambda value: f"{100 * value:.2f}"),
     "batch_rows": ("rows/batch", lambda value: f"{value:.1f}"),
+    "padding_share": ("padding %", lambda value: f"{100 * value:.1f}"),
     "gateway_cpu_us": ("gateway us", lambda value: f"{value:.0f}"),
     "workers_cpu_us": ("workers us", lambda value: f"{value:.0f}"),
 }
@@ -29,6 +33,11 @@ def tables(comparison: Comparison) -> Iterator[RenderableType]:
     yield ""
     yield _medians(comparison)
     yield "medians over the rounds; gateway us, workers us: CPU time per request in microseconds"
+    shown = _columns(comparison)
+    if "long_mean_ms" in shown:
+        yield "long: requests with the longest tenth of the bodies"
+    if "padding_share" in shown:
+        yield "padding: share of the work of the last 20 batches or so, as the gateway estimates it"
     yield ""
     yield _ratios(comparison)
     yield f"ratios to {comparison.results[0].policy}, round by round: median and 95 % interval"
@@ -68,16 +77,29 @@ def as_json(comparison: Comparison) -> bytes:
     return as_document(figures)
 
 
+def _columns(comparison: Comparison) -> list[str]:
+    """Return the figures to show: those of lengths only if some policy has them."""
+    return [
+        name
+        for name in _COLUMNS
+        if name not in _LENGTHS or any(one.medians[name] is not None for one in comparison.results)
+    ]
+
+
 def _medians(comparison: Comparison) -> Table:
-    table = plain_table("policy", *(title for title, _ in _COLUMNS.values()))
+    columns = [(name, *_COLUMNS[name]) for name in _columns(comparison)]
+    table = plain_table("policy", *(title for _, title, _ in columns))
     for result in comparison.results:
-        values = [(result.medians[name], text) for name, (_, text) in _COLUMNS.items()]
+        values = [(result.medians[name], text) for name, _, text in columns]
         table.add_row(result.policy, *(NOTHING if value is None else text(value) for value, text in values))
     return table
 
 
 def _ratios(comparison: Comparison) -> Table:
-    table = plain_table("ratio", *(title.removesuffix(" ms") for title, _ in _COLUMNS.values()))
+    columns = _columns(comparison)
+    table = plain_table(
+        "ratio", *(_COLUMNS[name][0].removesuffix(" ms").removesuffix(" %") for name in columns)
+    )
     for result in comparison.results[1:]:
-        table.add_row(result.policy, *(interval_text(result.ratios[name]) for name in _COLUMNS))
+        table.add_row(result.policy, *(interval_text(result.ratios[name]) for name in columns))
     return table

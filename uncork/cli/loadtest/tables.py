@@ -13,7 +13,7 @@ from uncork.cli.terminal import NOTHING, as_document, percent, plain_table
 from uncork_dispatcher.plural import plural
 from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.generator.samples import BEYOND, PERCENTILES, Spread, Summary, status_name
-from uncork_loadtests.targets import Estimate
+from uncork_loadtests.targets import Estimate, Padding
 from uncork_loadtests.traffic.plan import REPLAY, Plan, per_second
 
 
@@ -27,11 +27,28 @@ def tables(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> 
     yield _counts(outcome, summary)
     yield ""
     yield _times(summary)
+    if (long := summary.long_bodies) is not None:
+        yield (
+            f"long bodies: the longest tenth, from {plural(long.from_bytes, 'byte')}; all bodies have "
+            f"{long.shortest_bytes} to {plural(long.longest_bytes, 'byte')}"
+        )
     needed = ", ".join(f"p{p:g} {round(BEYOND * 100 / (100 - p))}" for p in PERCENTILES)
     yield f"latency of successful responses, from the scheduled time; samples needed per percentile: {needed}"
     if estimate is not None:
         line = f"{estimate.intercept_ms:.3g} + {estimate.slope_ms:.3g}n ms"
-        yield f"the gateway estimates {line} for a batch of n rows"
+        size = "of n rows" if estimate.counts == "rows" else "with a total cost of n"
+        yield f"the gateway estimates {line} for a batch {size}"
+        yield from _padding(estimate.padding)
+
+
+def _padding(padding: Padding | None) -> Iterator[str]:
+    """Describe how lengths affect batch times, as far as the gateway knows."""
+    if padding is None:
+        return
+    if padding.measure.startswith("longest"):
+        yield f"batches are padded to their longest row; {padding.share:.0%} of the work is padding"
+    else:
+        yield "batch times follow the sum of the rows' lengths; batches are not padded"
 
 
 def heading(outcome: Outcome) -> str:
@@ -88,6 +105,8 @@ def _counts(outcome: Outcome, summary: Summary) -> Table:
     )
     if summary.in_goal is not None and outcome.plan.goal_s is not None:
         goal = f"of all requests within {outcome.plan.goal_s * 1000:g} ms"
+        if summary.long_bodies is not None and summary.long_bodies.in_goal is not None:
+            goal += f"; {percent(summary.long_bodies.in_goal)} % of those with long bodies"
         table.add_row("in goal", f"{percent(summary.in_goal)} %", goal)
     for status, count in sorted(summary.statuses.items(), reverse=True):
         if not 200 <= status < 300:
@@ -122,6 +141,7 @@ def _times(summary: Summary) -> Table:
     table = plain_table("milliseconds", "samples", "mean", *(f"p{name}" for name in names), "max")
     rows: dict[str, Spread | None] = {
         "latency": summary.latency,
+        "  long bodies": None if summary.long_bodies is None else summary.long_bodies.latency,
         "  first chunk": summary.first_chunk,
         "  chunk to chunk": summary.chunk_gap,
         "  queued": summary.held,

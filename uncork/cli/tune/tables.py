@@ -13,6 +13,7 @@ from uncork_dispatcher.plural import plural
 from uncork_loadtests.servers import words
 from uncork_loadtests.traffic.plan import per_second
 from uncork_loadtests.tuning.advice import Advice
+from uncork_loadtests.tuning.lengths import findings
 from uncork_loadtests.tuning.tune import GATEWAY_BUSY, Proof, Tuned
 
 
@@ -57,6 +58,8 @@ def as_json(tuned: Tuned) -> bytes:
         "arrivals": request.plan.arrivals,
         "seed": request.plan.seed,
         "measured": tuned.measured,
+        "lengths": tuned.lengths,
+        "no_lengths": tuned.no_lengths or None,
         "line": tuned.model.line,
         "gateway_rate": tuned.gateway_rate if tuned.gateway_rate < math.inf else None,
         "rates": tuned.rates,
@@ -90,7 +93,11 @@ def _line(tuned: Tuned) -> Iterator[str]:
     )
     for rows in line.steps:
         above = plural(rows, "row")
-        yield f"above {above} a batch takes much longer; if the model pads its input, set allowed_batch_sizes"
+        yield f"above {above} a batch takes much longer; for a compiled model, set allowed_batch_sizes"
+    if tuned.lengths is not None:
+        yield from findings(tuned.lengths, has_cost=False)
+    if tuned.no_lengths:
+        yield f"the effect of the bodies' lengths was not measured: {tuned.no_lengths}"
     if tuned.measured.stopped:
         yield f"larger batches were not measured: {tuned.measured.stopped}"
     yield f"overhead of a single request, in addition to its batch: {tuned.model.overhead_ms:.2f} ms"
