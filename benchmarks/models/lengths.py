@@ -13,7 +13,6 @@ _BODIES = 1000
 _MEAN, _CV = 64, 1.0
 _SHORT, _LONG, _LONG_SHARE = 16, 512, 0.1
 _SPREAD = 0.1
-_LONG_TENTH = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +30,6 @@ class Texts:
             msgspec.json.encode({"tokens": length, "ids": random.choices(range(VOCABULARY), k=length)})
             for length in self.lengths
         )
-
-
-def long_from_bytes(bodies: tuple[bytes, ...]) -> int:
-    """Return the least length of the longest tenth of the bodies, in bytes."""
-    return sorted(map(len, bodies))[-math.ceil(_LONG_TENTH * len(bodies))]
 
 
 def distributions() -> list[Texts]:

@@ -8,7 +8,6 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from random import Random
 from typing import Any
 
 import msgspec
@@ -19,9 +18,9 @@ from benchmarks.harness.commands import environment
 from benchmarks.harness.paths import SERVICES
 from benchmarks.harness.rounds import Tell, ask_alone, interleave, round_of, run_plan
 from benchmarks.models.agreement import Agreement, check_agreement
-from benchmarks.models.lengths import Texts, long_from_bytes
+from benchmarks.models.lengths import Texts
 from uncork_loadtests.generator.fleet import Outcome
-from uncork_loadtests.generator.samples import is_good, latencies_s, measured
+from uncork_loadtests.generator.samples import has_long_body, is_good, latencies_s, measured
 from uncork_loadtests.servers import HOST, Server, serve
 from uncork_loadtests.traffic.plan import Payload, Plan
 
@@ -136,8 +135,8 @@ def measure_cell(
 
         def measure(name: str, number: int) -> Run:
             # The contestants get through different numbers of bodies: no round may begin like the others.
-            shuffled = Payload(bodies=tuple(Random(number).sample(bodies, len(bodies))))
-            return _run(servers[name], replace(plan, payload=shuffled), path=_PATHS[name])
+            shuffled = replace(plan, payload=plan.payload.shuffled(str(number)))
+            return _run(servers[name], shuffled, path=_PATHS[name])
 
         found = interleave(list(servers), rounds=rounds, measure=measure, tell=tell, title=title)
     valid, left_out = without_void(found)
@@ -183,11 +182,11 @@ def without_void(
     return valid, [reasons[number] for number in sorted(reasons)]
 
 
-def run_of(outcome: Outcome, *, long_bytes: int, work: tuple[int, int]) -> Run:
+def run_of(outcome: Outcome, *, work: tuple[int, int]) -> Run:
     """Summarise a run during which the worker computed so many tokens, without and with padding."""
     ours, summary = measured(outcome.samples, seconds=outcome.measured_s), outcome.summary()
+    is_long = has_long_body(ours)[is_good(ours)]
     good = ours[is_good(ours)]
-    is_long = good["body_bytes"] >= long_bytes
     times: Any = latencies_s(good) * 1000
     tokens, padded = work
     return Run(
@@ -212,11 +211,7 @@ def _run(server: Server, plan: Plan, *, path: str) -> Run:
     tokens, padded = _work(server)
     outcome = run_plan(replace(plan, url=server.url(path)))
     tokens_after, padded_after = _work(server)
-    return run_of(
-        outcome,
-        long_bytes=long_from_bytes(plan.payload.bodies),
-        work=(tokens_after - tokens, padded_after - padded),
-    )
+    return run_of(outcome, work=(tokens_after - tokens, padded_after - padded))
 
 
 def _work(server: Server) -> tuple[int, int]:

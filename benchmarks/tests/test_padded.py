@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.models.agreement import Agreement
-from benchmarks.models.lengths import LONGEST, SHORTEST, distributions, long_from_bytes
+from benchmarks.models.lengths import LONGEST, SHORTEST, distributions
 from benchmarks.models.padded import CORK, FIFO, Cell, Overload, Run, run_of, without_void
 from benchmarks.models.padded_tables import cell_sheet, overload_sheet, percentile, percentile_ratio
 from uncork_loadtests.generator.fleet import Outcome
@@ -63,16 +63,12 @@ def test_a_request_states_its_exact_length() -> None:
         assert [len(body["ids"]) for body in bodies] == list(texts.lengths)
 
 
-def test_a_tenth_of_the_bodies_is_long() -> None:
-    assert long_from_bytes(tuple(b"x" * length for length in range(1, 21))) == 19
-
-
 def test_a_run_tells_long_requests_from_others() -> None:
-    samples = np.zeros(4, dtype=SAMPLE)
-    samples["scheduled_s"] = samples["fired_s"] = samples["sent_s"] = (0.0, 0.1, 0.2, 0.3)
-    samples["done_s"] = samples["scheduled_s"] + (0.5, 0.25, 1.5, 0.125)
-    samples["status"] = (200, 200, 200, SHED)
-    samples["body_bytes"] = (10, 90, 100, 100)
+    samples = np.zeros(20, dtype=SAMPLE)
+    samples["done_s"] = np.arange(1, 21) / 16
+    samples["status"][:19] = 200
+    samples["status"][19] = SHED
+    samples["body_bytes"] = (90, *range(10, 28), 100)
     samples["queued_ms"] = samples["batch_ms"] = np.nan
     plan = Plan(url="http://service/", payload=Payload(bodies=(b"1",)), clients=1, goal_s=1.0)
     outcome = Outcome(
@@ -85,12 +81,13 @@ def test_a_run_tells_long_requests_from_others() -> None:
         interrupted=False,
     )
 
-    found = run_of(outcome, long_bytes=90, work=(60, 80))
+    found = run_of(outcome, work=(60, 80))
 
-    assert found.times == pytest.approx([500, 250, 1500])
-    assert found.long_times == pytest.approx([250, 1500])
-    assert (found.padding, found.asked_per_s, found.goodput_per_s) == (0.25, 2.0, 1.0)
-    assert run_of(outcome, long_bytes=90, work=(0, 0)).padding == 0
+    assert found.times == pytest.approx(np.arange(1, 20) * 62.5)
+    # The other long request is shed.
+    assert found.long_times == pytest.approx([62.5])
+    assert (found.padding, found.asked_per_s, found.goodput_per_s) == (0.25, 10.0, 8.0)
+    assert run_of(outcome, work=(0, 0)).padding == 0
 
 
 def test_void_rounds_are_left_out_for_all() -> None:
