@@ -1,15 +1,15 @@
-"""Measure a transformer encoder: batch times with one worker, and cork against none with one and several.
+"""Measure a transformer encoder: batch times, cork against none, and who shares a batch that is padded.
 
 It runs on a GPU if torch finds one, otherwise on the CPU with a smaller model, in the environment with torch
-that scripts/bench-encoder makes. Prints docs/results/encoder.md. Exits with 1 if a request fails or its
-answer differs in a batch.
+that scripts/bench-encoder makes. Texts of different lengths also run in ONNX Runtime, unless the GPU is for
+torch only. Prints docs/results/encoder.md. Exits with 1 if a request fails or its answer differs in a batch.
 
     python -m benchmarks.models.encoder --workers 1,2 --rounds 5 --seconds 5
 """
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Annotated
 
@@ -18,11 +18,13 @@ import typer
 from rich.console import Console
 
 from benchmarks.harness.cli import exit_with, parse_counts, reporting_failures
-from benchmarks.harness.paths import SERVICES
 from benchmarks.harness.report import ResultPage, policies_sheet
 from benchmarks.harness.rounds import Tell
-from benchmarks.harness.sheets import Sheet, text
+from benchmarks.harness.sheets import Sheet, median_known, text
 from benchmarks.models.agreement import Agreement, check_agreement
+from benchmarks.models.lengths import VOCABULARY, distributions
+from benchmarks.models.padded import FIFO, SERVICE, Cell, Overload, measure_cell, measure_overloads
+from benchmarks.models.padded_tables import cell_sheet, overload_sheet, padded_paragraphs
 from uncork_loadtests.compare import Comparison, Contest, compare
 from uncork_loadtests.plural import plural
 from uncork_loadtests.targets import Estimate, aimed, api_at, apis, estimate, our_service
@@ -30,10 +32,8 @@ from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.tuning import batch_times
 from uncork_loadtests.tuning.batch_times import BatchTimes, Line
 
-_SERVICE = f"{SERVICES / 'encoder.py'}:Encoder"
 _PATH = "/encode"
 _BODIES = 100
-_VOCABULARY = 1000
 # Above any queueing delay, so that the policy without batches sheds nothing.
 _GOAL_MS = 600_000.0
 # Slower batches are not measured: the line is known by then.
@@ -42,12 +42,13 @@ _WARMUP_S = 1.0
 PAGE = ResultPage(
     title="A transformer encoder",
     introduction="""
-        The execution time of a transformer encoder by batch size, and the gain of `cork` over no batching.
-        For conclusions, see [benchmarks](../explanation/benchmarks.md#against-no-batching). On a machine with
-        a GPU, the same command measures a larger model on the GPU.
+        The execution time of a transformer encoder by batch size, the gain of `cork` over no batching, and
+        the choice of texts of different lengths that share a batch. For conclusions, see
+        [benchmarks](../explanation/benchmarks.md#against-no-batching). On a machine with a GPU, the same
+        command measures a larger model on the GPU.
     """,
     script="scripts/bench-encoder",
-    packages=["torch"],
+    packages=["torch", "onnxruntime"],
 )
 
 
@@ -63,7 +64,7 @@ class Model:
     def bodies(self) -> tuple[bytes, ...]:
         """Return requests with random tokens, always the same."""
         random_ = Random(1)
-        rows = [[random_.randrange(_VOCABULARY) for _ in range(self.tokens)] for _ in range(_BODIES)]
+        rows = [[random_.randrange(VOCABULARY) for _ in range(self.tokens)] for _ in range(_BODIES)]
         return tuple(map(msgspec.json.encode, rows))
 
 
@@ -78,9 +79,20 @@ class Setting:
     model: Model
     device: str
     """Its display name."""
+    runtimes: Sequence[str]
+    """Of the texts of different lengths."""
     options: Sequence[str]
     """Of `uncork serve`, for every server."""
     plan: Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Padded:
+    """Texts of different lengths."""
+
+    cells: Sequence[Cell]
+    overloads: Sequence[Overload]
+    """In the first cell; none if nothing was measured there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +112,10 @@ def main(
         str, typer.Option(help="As for serve: the GPUs that workers get in turn, if torch finds one.")
     ] = "1",
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each policy.")] = 5,
-    seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 1.")] = 5.0,
+    seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 1.")] = 4.0,
     clients: Annotated[int, typer.Option(min=2, help="Closed-loop clients.")] = 64,
 ) -> None:
-    """Measure batch times and compare cork with none, and print docs/results/encoder.md."""
+    """Measure batch times, cork against none, and padded batches, and print docs/results/encoder.md."""
     progress = Console(stderr=True)
     counts = parse_counts(workers)
     setting = _setting(gpus=gpus, clients=clients, seconds=seconds)
@@ -113,21 +125,27 @@ def main(
             count: compare(_contest(setting, workers=count, rounds=rounds), tell=status.update)
             for count in counts
         }
-    typer.echo(_text(setting, agreement, times, comparisons), nl=False)
-    exit_with([fault for each in comparisons.values() for fault in each.faults], progress=progress)
+        padded = _padded(setting, rounds=rounds, tell=status.update)
+    typer.echo(_text(setting, agreement, times, comparisons, padded), nl=False)
+    faults = [fault for each in comparisons.values() for fault in each.faults]
+    exit_with([*faults, *(fault for cell in padded.cells for fault in cell.faults)], progress=progress)
 
 
 def _setting(*, gpus: str, clients: int, seconds: float) -> Setting:
     """Choose model and device, and set the environment variables of the servers."""
     # Imported here: it is slow, and tables need no torch.
+    import onnxruntime
     import torch
 
     has_gpu = torch.cuda.is_available()
+    onnx_has_gpu = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
     model = ON_GPU if has_gpu else ON_CPU
     os.environ["ENCODER_LAYERS"], os.environ["ENCODER_WIDTH"] = str(model.layers), str(model.width)
+    os.environ["ENCODER_RUNTIME"] = "torch"
     return Setting(
         model=model,
         device=torch.cuda.get_device_name() if has_gpu else "the CPU",
+        runtimes=["onnx", "torch"] if onnx_has_gpu == has_gpu else ["torch"],
         options=["--gpus", gpus] if has_gpu else [],
         plan=Plan(
             url="http://service/",
@@ -149,7 +167,7 @@ def _times(setting: Setting, *, largest: int, tell: Tell) -> tuple[Agreement, Ti
         "--mb-max-latency",
         f"{_GOAL_MS:g}",
     ]
-    with our_service(_SERVICE, options=options) as server:
+    with our_service(SERVICE, options=options) as server:
         plan = aimed(setting.plan, server, path=_PATH)
         tell("requesting every answer alone, then all at once")
         agreement = check_agreement(server, path=_PATH, bodies=plan.payload.bodies)
@@ -160,7 +178,7 @@ def _times(setting: Setting, *, largest: int, tell: Tell) -> tuple[Agreement, Ti
 
 def _contest(setting: Setting, *, workers: int, rounds: int) -> Contest:
     return Contest(
-        target=_SERVICE,
+        target=SERVICE,
         policies=("none", "cork"),
         plan=setting.plan,
         rounds=rounds,
@@ -169,7 +187,28 @@ def _contest(setting: Setting, *, workers: int, rounds: int) -> Contest:
     )
 
 
-def _text(setting: Setting, agreement: Agreement, times: Times, comparisons: dict[int, Comparison]) -> str:
+def _padded(setting: Setting, *, rounds: int, tell: Tell) -> Padded:
+    """Measure texts of different lengths in each runtime; the first of all also under overload."""
+    plan = replace(setting.plan, goal_s=_GOAL_MS / 1000)
+    cells = [
+        measure_cell(runtime, texts, plan=plan, options=setting.options, rounds=rounds, tell=tell)
+        for runtime in setting.runtimes
+        for texts in distributions()
+    ]
+    capacity = median_known(run.requests_per_s for run in cells[0].rounds[FIFO.name])
+    if not capacity:
+        return Padded(cells=cells, overloads=[])
+    overloads = measure_overloads(cells[0], capacity, plan=plan, options=setting.options, tell=tell)
+    return Padded(cells=cells, overloads=overloads)
+
+
+def _text(
+    setting: Setting,
+    agreement: Agreement,
+    times: Times,
+    comparisons: dict[int, Comparison],
+    padded: Padded,
+) -> str:
     plan, model = setting.plan, setting.model
     paragraphs = [
         f"""
@@ -185,7 +224,10 @@ def _text(setting: Setting, agreement: Agreement, times: Times, comparisons: dic
     for workers, comparison in comparisons.items():
         title = f"{plural(workers, 'worker')}, {plan.clients} clients"
         sheets.append(policies_sheet(comparison, title=title))
-    return PAGE.text(paragraphs=paragraphs, sheets=sheets)
+    sheets += map(cell_sheet, padded.cells)
+    if padded.overloads:
+        sheets.append(overload_sheet(padded.cells[0], padded.overloads))
+    return PAGE.text(paragraphs=[*paragraphs, *padded_paragraphs(padded.cells)], sheets=sheets)
 
 
 def times_sheet(times: Times) -> Sheet:

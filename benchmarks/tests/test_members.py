@@ -1,0 +1,90 @@
+"""Other choices of members take effect in the dispatcher's core, and only while they are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from benchmarks.models.members import MEMBERS, bucket
+from uncork_dispatcher.actions import Start
+from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.rules import ApiRules
+
+FIXED_S, TOKEN_S = 0.002, 0.0001
+QUEUED = (17, 300, 30, 16, 20)
+
+
+class Core:
+    """A core whose only worker pads each batch to its longest row."""
+
+    def __init__(self) -> None:
+        self.core = Dispatcher()
+        self.core.set_api(ApiRules(name="a", policy="fixed:0", goal_s=60.0, max_batch_rows=1000))
+        self.core.worker_ready(0, now=0.0)
+        self.now = 0.0
+        self.lengths: list[float] = []
+
+    def run(self, lengths: Sequence[float]) -> list[Start]:
+        """Queue requests of one row each, run them, and return the batches."""
+        for length in lengths:
+            self.lengths.append(length)
+            refused = self.core.submit(
+                len(self.lengths), api="a", now=self.now, rows=length, count=1, longest=length
+            )
+            assert refused is None
+        batches = []
+        while starts := [each for each in self.core.poll(self.now) if isinstance(each, Start)]:
+            [start] = starts
+            batches.append(start)
+            members = self.lengths_of(start)
+            self.now += FIXED_S + TOKEN_S * len(members) * max(members)
+            assert self.core.batch_done(start.batch, status="worked", now=self.now)
+        return batches
+
+    def lengths_of(self, start: Start) -> list[float]:
+        return [self.lengths[request - 1] for request in start.requests]
+
+
+def batches_with(name: str) -> list[list[float]]:
+    """Return the lengths in each batch of the same requests, by a core that knows its model."""
+    with MEMBERS[name]():
+        on = Core()
+        for lengths in [(10,), (100,), (400,), (50, 60), (100, 130), (20, 300)] * 5:
+            on.run(lengths)
+        return [on.lengths_of(start) for start in on.run(QUEUED)]
+
+
+@pytest.mark.parametrize(
+    ("name", "batches"),
+    [
+        # The worker's fixed time is worth 20 tokens: 10 tokens of padding are cheaper than another batch.
+        ("rule", [[17, 16, 20], [300], [30]]),
+        # Rows x longest is limited to 1000 tokens, and the first three have 900.
+        ("fifo", [[17, 300, 30], [16, 20]]),
+        ("buckets", [[17, 30, 20], [300], [16]]),
+        # 383 tokens in all.
+        ("sum", [[17, 300, 30, 16, 20]]),
+    ],
+)
+def test_each_choice_makes_other_batches(name: str, batches: list[list[float]]) -> None:
+    assert batches_with(name) == batches
+
+
+def test_a_choice_ends_with_its_block() -> None:
+    before = batches_with("rule")
+    for name in MEMBERS:
+        batches_with(name)
+    assert batches_with("rule") == before
+
+
+@pytest.mark.parametrize(
+    ("length", "inside", "outside"),
+    [(8, (4.5, 5, 8), (4, 9)), (9, (9, 16), (8, 17)), (1, (0.6, 1), (0.5, 2))],
+)
+def test_buckets_end_at_powers_of_two(
+    length: float, inside: Sequence[float], outside: Sequence[float]
+) -> None:
+    shortest, longest = bucket(length)
+    assert all(shortest <= each <= longest for each in inside)
+    assert not any(shortest <= each <= longest for each in outside)
