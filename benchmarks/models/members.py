@@ -16,7 +16,7 @@ from unittest.mock import patch
 import uncork_dispatcher.api
 from uncork.cli.app import main
 from uncork_dispatcher.core import Dispatcher
-from uncork_dispatcher.requests.fill import Lengths
+from uncork_dispatcher.requests.lengths import Lengths
 from uncork_dispatcher.requests.queue import Entry
 
 
@@ -36,7 +36,7 @@ def in_order() -> Iterator[None]:
 @contextlib.contextmanager
 def by_bucket() -> Iterator[None]:
     """Let the most urgent request share a batch with those of its bucket; each ends at a power of two."""
-    with _choosing(lambda first: bucket(first.longest)):
+    with _choosing(lambda first: bucket(first.length)):
         yield
 
 
@@ -46,8 +46,15 @@ def by_sum() -> Iterator[None]:
     submit = Dispatcher.submit
 
     def without_lengths(
-        core: Dispatcher, request: int, *, count: Hashable = None, longest: Hashable = None, **more: Any
+        core: Dispatcher,
+        request: int,
+        *,
+        count: Hashable = None,
+        longest: Hashable = None,
+        size_bytes: int = 0,
+        **more: Any,
     ) -> Any:
+        # Nor the bytes of the bodies, which would serve as lengths.
         return submit(core, request, **more)
 
     with patch.object(Dispatcher, "submit", without_lengths):

@@ -183,7 +183,7 @@ class Api:
 
     def _rows(self, entries: Sequence[Entry]) -> Rows | None:
         """Return the rows of a padded batch; None if they teach no limit of lengths."""
-        if not self.model.measures.pads or self.rules.allowed_lengths:
+        if not self.model.measures.compares or self.rules.allowed_lengths:
             return None
         number = padded_count(sum([entry.count for entry in entries]), self.rules.allowed_batch_sizes)
         return Rows(number, max([entry.longest for entry in entries]))

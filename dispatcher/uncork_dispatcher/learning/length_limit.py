@@ -10,17 +10,15 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-# Lines are fitted to this many of the last batches; first to half of them.
+# Lines are fitted to this many of the last batches, whenever half of them are new.
 _KEPT = 64
-# One other limit is tried after this many batches: a fit takes 20 microseconds.
-_EVERY = 8
-# Another limit takes over if its squared error is less than this share. Times that grow less than linearly
-# look a little like truncation; to have no limit is simpler.
+# The limit changes if the squared error falls below this share. A limit must halve that of no limit: times
+# that grow less than linearly look a little like truncation.
+_CLEAR = 0.8
 _BETTER = 0.5
-_NO_WORSE = 0.9
+_NEGLIGIBLE_ERROR = 0.01**2
 # A limit must lie below the longest row of this many of the batches.
 _ABOVE = 4
-_NEGLIGIBLE_ERROR = 0.01**2
 # Limits that are tried lie this factor apart.
 _STEP = math.sqrt(2)
 
@@ -37,41 +35,42 @@ class LengthLimit:
         self._batches: deque[tuple[float, float, float]] = deque(maxlen=_KEPT)
         """Rows, longest row and seconds."""
         self._seen = 0
-        self._tried = 0
 
-    def observe(self, count: float, longest: float, seconds: float) -> bool:
-        """Learn that a batch of ``count`` rows took ``seconds``; return whether the limit has changed."""
+    def observe(self, number: float, longest: float, seconds: float) -> bool:
+        """Learn that a batch of ``number`` rows took ``seconds``; return whether the limit has changed."""
         if seconds <= 0:
             return False
-        self._batches.append((count, longest, seconds))
+        self._batches.append((number, longest, seconds))
         self._seen += 1
-        if self._seen % _EVERY or self._seen < _KEPT // 2:
+        if self._seen % (_KEPT // 2):
             return False
-        limit = self._next_candidate()
-        if limit == self.length:
-            return False
-        error = _NEGLIGIBLE_ERROR + _squared_error(self.batches())
-        enough = error * (_NO_WORSE if limit == math.inf else _BETTER)
-        if _NEGLIGIBLE_ERROR + _squared_error(self._limited(limit)) >= enough:
-            return False
-        self.length = limit
-        return True
+        before, self.length = self.length, self._best()
+        return self.length != before
+
+    def _best(self) -> float:
+        """Return the limit that explains the times of the last batches best."""
+        errors = {limit: self._error(limit) for limit in (*self._candidates(), self.length, math.inf)}
+        best = min(errors, key=lambda limit: errors[limit])
+        if errors[best] >= _CLEAR * errors[self.length]:
+            return self.length
+        return best if errors[best] < _BETTER * errors[math.inf] else math.inf
 
     def batches(self) -> list[tuple[float, float]]:
         """Return (padded size, seconds) of the last batches."""
         return self._limited(self.length)
 
     def _limited(self, limit: float) -> list[tuple[float, float]]:
-        return [(count * min(longest, limit), seconds) for count, longest, seconds in self._batches]
+        return [(number * min(longest, limit), seconds) for number, longest, seconds in self._batches]
 
-    def _next_candidate(self) -> float:
-        """Return the limits within the lengths of the last batches in turn, and infinity."""
+    def _error(self, limit: float) -> float:
+        return _NEGLIGIBLE_ERROR + _squared_error(self._limited(limit))
+
+    def _candidates(self) -> list[float]:
+        """Return limits that lie within the lengths of the last batches."""
         lengths = sorted([longest for _, longest, _ in self._batches])
-        lowest = math.ceil(math.log(lengths[0], _STEP) - 1e-9)
-        candidates = math.ceil(math.log(lengths[-_ABOVE], _STEP) - 1e-9) - lowest
-        self._tried += 1
-        place = self._tried % (candidates + 1)
-        return _STEP ** (lowest + place) if place < candidates else math.inf
+        first = math.ceil(math.log(lengths[0], _STEP) - 1e-9)
+        end = math.ceil(math.log(lengths[-_ABOVE], _STEP) - 1e-9)
+        return [_STEP**power for power in range(first, end)]
 
 
 def _squared_error(batches: Sequence[tuple[float, float]]) -> float:

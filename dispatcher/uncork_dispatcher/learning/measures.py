@@ -127,7 +127,7 @@ class Measures:
     @property
     def padding(self) -> Padding | None:
         """How lengths affect batch times; None if they have not differed, or do not matter."""
-        if len(self._by) == 1 or (self.in_force == _ROWS and not self.has_costs):
+        if not self.compares or (self.in_force == _ROWS and not self.has_costs):
             return None
         if not self.pads:
             return Padding("sum" if self.has_costs else "bytes", 0.0)
@@ -135,12 +135,18 @@ class Measures:
         share = max(0.0, 1 - total / self.ratio)
         return Padding("longest" if self.has_costs else "longest_bytes", share, self.length_limit)
 
+    @property
+    def compares(self) -> bool:
+        """Whether lengths have differed, so that batches show what they depend on."""
+        return len(self._by) > 1
+
     def expect_costs(self, has_costs: bool) -> None:
         """Say whether requests have costs; a change forgets what was learned about lengths."""
         self.has_costs = has_costs
         self._by, self._ratios = self._by[:1], [1.0]
         self._use(_PADDED if has_costs else _ROWS)
         self.separates = False
+        self._limit, self.length_limit = LengthLimit(), math.inf
         self._update()
 
     def size(self, size: BatchSize) -> float:
@@ -154,15 +160,15 @@ class Measures:
             ValueError: as for :meth:`BatchTimeEstimator.observe`.
         """
         self._batches += 1
-        if len(self._by) == 1 and self._lengths_differ(size):
+        if not self.compares and self._lengths_differ(size):
             self._tell_apart(size)
-        if len(self._by) > 1 and self._learns_lengths():
+        if self.compares and self._learns_lengths():
             if not self.has_costs or abs(size.padded - size.rows) > size.rows * _TELLING:
                 self._compare(size, seconds)
             for place in range(1, len(self._by)):
                 self._by[place].observe(size[place], seconds)
                 self._ratios[place] += _FRESH_RATIO * (size[place] / size.rows - self._ratios[place])
-            if self.pads and rows and self._limit.observe(*rows, seconds):
+            if rows and self._limit.observe(*rows, seconds):
                 self._limit_changed()
         self._by[_ROWS].observe(size.rows, seconds)
         self._update()
@@ -174,7 +180,7 @@ class Measures:
             ValueError: as for :meth:`observe`.
         """
         self._by[_ROWS].observe_profile(chunks)
-        if self.has_costs and len(self._by) > 1:
+        if self.has_costs and self.compares:
             self._by[_PADDED].observe_profile(chunks)
         self._update()
 
@@ -226,16 +232,16 @@ class Measures:
     def _use(self, place: int) -> None:
         self.in_force, self.pads = place, place == _PADDED
         self._errors, self._compared = [0.0] * len(self._by), 0
-        self._limit, self.length_limit = LengthLimit(), math.inf
 
     def _limit_changed(self) -> None:
         """Count lengths up to another limit; what was learned from others does not hold."""
         self.length_limit = self._limit.length
         self._by[_PADDED] = BatchTimeEstimator()
         self._by[_PADDED].observe_profile(self._limit.batches())
+        self._errors, self._compared = [0.0] * len(self._by), 0
 
     def _update(self) -> None:
-        place = self.in_force if len(self._by) > 1 else _ROWS
+        place = self.in_force if self.compares else _ROWS
         self.ratio = self._ratios[place] if place else 1.0
         self.limit_ratio = self.ratio if self.has_costs else 1.0
         self.estimate = self._by[place].estimate
