@@ -141,9 +141,9 @@ def test_the_largest_size_is_a_limit(size: int, limit: int) -> None:
 
 
 @given(
-    costs=st.lists(st.integers(1, 40), min_size=1, max_size=30),
-    limit=st.integers(1, 100),
-    most_rows=st.none() | st.integers(1, 40),
+    costs=st.lists(st.integers(1, 9), min_size=1, max_size=30),
+    limit=st.integers(1, 60),
+    most_rows=st.none() | st.integers(1, 9),
 )
 def test_chunks_obey_both_limits(costs: list[int], limit: int, most_rows: int | None) -> None:
     """They are the longest that do, in order; without costs, each row costs 1."""
