@@ -19,6 +19,7 @@
 from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, WrongResultCount, batched
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.context import Context, context
+from uncork_workers.process.padding import pad
 from uncork_workers.wire.schema import DefinitionError
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "api",
     "batched",
     "context",
+    "pad",
 ]

@@ -11,7 +11,7 @@ import onnxruntime
 from msgspec import Meta, Struct
 from tokenizers import Tokenizer
 
-from uncork import Service, api
+from uncork import Service, api, pad
 from uncork.adapters import Json
 from uncork.outputs import Rejected
 
@@ -88,9 +88,7 @@ class Embeddings(Service):
         vectors: dict[int, np.ndarray] = {}
         order = sorted(range(len(tokens)), key=lambda at: len(tokens[at]))
         for group in (order[start : start + TOGETHER] for start in range(0, len(order), TOGETHER)):
-            ids, mask = np.zeros((2, len(group), len(tokens[group[-1]])), np.int64)
-            for row, at in enumerate(group):
-                ids[row, : len(tokens[at])], mask[row, : len(tokens[at])] = tokens[at], 1
+            ids, mask = pad([tokens[at] for at in group])
             feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
             hidden = self.model.run(None, {name: feeds[name] for name in self.inputs})[0]
             vectors.update(zip(group, (hidden * mask[..., None]).sum(axis=1), strict=True))

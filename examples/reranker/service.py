@@ -10,7 +10,7 @@ import onnxruntime
 from msgspec import Meta, Struct
 from tokenizers import Tokenizer
 
-from uncork import Service, api
+from uncork import Service, api, pad
 from uncork.adapters import Json
 
 MOST_TOKENS = 512  # BERT has as many positions; a longer pair of query and document is truncated
@@ -72,15 +72,10 @@ class Reranker(Service):
         order = sorted(range(len(pairs)), key=lambda at: len(encodings[at]))
         for group in (order[start : start + TOGETHER] for start in range(0, len(order), TOGETHER)):
             rows = [encodings[at] for at in group]
-            for row in rows:
-                row.pad(len(rows[-1]))
-            feeds = {
-                "input_ids": [row.ids for row in rows],
-                "attention_mask": [row.attention_mask for row in rows],
-                "token_type_ids": [row.type_ids for row in rows],
-            }
-            inputs = {name: np.array(feeds[name], np.int64) for name in self.inputs}
-            logits = self.model.run(None, inputs)[0][:, 0]
+            ids, mask = pad([row.ids for row in rows])
+            types, _ = pad([row.type_ids for row in rows])
+            feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+            logits = self.model.run(None, {name: feeds[name] for name in self.inputs})[0][:, 0]
             scores.update(zip(group, (1 / (1 + np.exp(-logits))).tolist(), strict=True))
         return [scores[at] for at in range(len(pairs))]
 

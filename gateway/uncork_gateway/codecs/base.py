@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from uncork_gateway.codecs.cost import NO_COST, Cost
 from uncork_gateway.interfaces import Span
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.wire.messages import AnswerHead, Form, Meta, RowPath, TensorForm, json_path
@@ -37,7 +38,7 @@ class Marshalled(NamedTuple):
         rows: how many there are.
         key: the batch key; requests with different keys do not share a batch.
         single: whether the client sent one row without the leading axis, and gets its answer so.
-        cost: of all rows together, and ``longest`` that of the largest; None if the API defines no cost.
+        cost: of the rows.
         raw: whether the client wants array results as raw bytes, not as JSON.
         note: state of the client's dialect, needed to write the answer.
         meta: headers and query, for a body that travels as the client sent it.
@@ -50,8 +51,7 @@ class Marshalled(NamedTuple):
     rows: int
     key: Hashable = None
     single: bool = True
-    cost: float | None = None
-    longest: float | None = None
+    cost: Cost = NO_COST
     form: Form = None
     raw: bool = False
     note: Any = None

@@ -12,10 +12,11 @@ Row = bytes | msgspec.Raw
 
 
 class Cost(NamedTuple):
-    """The total cost of rows and the largest cost of one; None if the API defines no cost."""
+    """The cost of some rows: in total, of the largest, and of each; unknown if the API defines no cost."""
 
-    total: float | None
-    longest: float | None
+    total: float | None = None
+    longest: float | None = None
+    of_rows: Sequence[float] = ()
 
 
 Weigh = Callable[[Sequence[Row]], Cost]
@@ -37,15 +38,15 @@ def make_weigh(cost: float | str | None) -> Weigh:
             return lambda rows: _cost(_field_cost(row, field) for row in rows)
         case number:
             each = rounded_cost(number)
-            return lambda rows: Cost(each * len(rows), each)
+            return lambda rows: Cost(each * len(rows), each, [each] * len(rows))
 
 
 def unweighed(rows: Sequence[Row]) -> Cost:
     """Return no cost: rows are counted."""
-    return _NO_COST
+    return NO_COST
 
 
-_NO_COST = Cost(None, None)
+NO_COST = Cost()
 
 
 def _bytes(rows: Sequence[Row]) -> Cost:
@@ -54,7 +55,7 @@ def _bytes(rows: Sequence[Row]) -> Cost:
 
 def _cost(of_rows: Iterable[float]) -> Cost:
     costs = list(of_rows)
-    return Cost(sum(costs), max(costs))
+    return Cost(sum(costs), max(costs), costs)
 
 
 def _field_cost(row: Row, field: str) -> float:

@@ -92,17 +92,14 @@ class DataFrameCodec:
         names = tuple(fields)
         self._check_names(names)
         key: Hashable = names if self._columns is None else None
-        cost, longest = self._weigh(rows)
-        return Marshalled(body, rows=len(rows), key=key, single=False, cost=cost, longest=longest)
+        return Marshalled(body, rows=len(rows), key=key, single=False, cost=self._weigh(rows))
 
     def _from_csv(self, table: Table) -> Marshalled:
         """Keep the rows as lines; their cost is computed from their JSON."""
         self._check_names(table.names)
-        cost, longest = self._weigh(() if self._weigh is unweighed else _json_rows(table))
+        cost = self._weigh(() if self._weigh is unweighed else _json_rows(table))
         form = TableForm(write_header(table.names))
-        return Marshalled(
-            table.lines, rows=table.rows, key=form, single=False, cost=cost, longest=longest, form=form
-        )
+        return Marshalled(table.lines, rows=table.rows, key=form, single=False, cost=cost, form=form)
 
     def _check_names(self, names: Collection[str]) -> None:
         wanted = self._columns

@@ -27,12 +27,10 @@ class JsonCodec:
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
         decode_json(ANY_JSON, body, "JSON")
-        cost, longest = self._weigh([body.strip(SPACE)])
-        return Marshalled(body, rows=1, cost=cost, longest=longest)
+        return Marshalled(body, rows=1, cost=self._weigh([body.strip(SPACE)]))
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
-        cost, longest = self._weigh(rows)
-        return Marshalled(b",".join(rows), rows=len(rows), single=False, cost=cost, longest=longest)
+        return Marshalled(b",".join(rows), rows=len(rows), single=False, cost=self._weigh(rows))
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
         """Keep a binary tensor as it is, unless the API has a cost, which is computed from JSON."""

@@ -39,8 +39,7 @@ class NdArrayCodec:
         depth = _depth(body)
         if depth == len(self._shape):
             decode_json(ANY_JSON, body, "JSON")
-            cost, longest = self._weigh([body.strip(SPACE)])
-            return Marshalled(body, rows=1, key=self._key(body), cost=cost, longest=longest)
+            return Marshalled(body, rows=1, key=self._key(body), cost=self._weigh([body.strip(SPACE)]))
         if depth != len(self._shape) + 1:
             decode_json(ANY_JSON, body, "JSON")
             raise BadRequest(
@@ -55,8 +54,7 @@ class NdArrayCodec:
         return self._from_rows(b",".join(rows), rows)
 
     def _from_rows(self, body: bytes, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
-        key, (cost, longest) = self._key(rows[0]), self._weigh(rows)
-        return Marshalled(body, len(rows), key, single=False, cost=cost, longest=longest)
+        return Marshalled(body, len(rows), self._key(rows[0]), single=False, cost=self._weigh(rows))
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
         """Keep a binary tensor as it is, unless the API has a cost, which is computed from JSON."""

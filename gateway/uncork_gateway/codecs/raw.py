@@ -43,9 +43,9 @@ class RawCodec:
             raise UnsupportedMediaType(
                 f"content type {media_type!r} is not accepted; send {' or '.join(self._takes)}"
             )
-        cost, longest = self._weigh([body or b"\0"])
+        cost = self._weigh([body or b"\0"])
         meta = Meta(content_type=media_type)
-        return Marshalled(body, rows=1, cost=cost, longest=longest, form=RawForm(), meta=meta)
+        return Marshalled(body, rows=1, cost=cost, form=RawForm(), meta=meta)
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> NoReturn:
         """Reject the rows of other protocols."""

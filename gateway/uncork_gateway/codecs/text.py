@@ -36,8 +36,7 @@ class TextCodec(JsonCodec):
                     f"the text is not valid UTF-8: {error.reason} at byte {error.start}; "
                     "for another encoding, set charset in Content-Type"
                 ) from error
-        cost, longest = self._weigh([row])
-        return Marshalled(row, rows=1, cost=cost, longest=longest)
+        return Marshalled(row, rows=1, cost=self._weigh([row]))
 
 
 def to_utf8(body: bytes, content_type: str) -> bytes:

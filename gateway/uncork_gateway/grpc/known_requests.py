@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from uncork_gateway.codecs import Marshalled
+from uncork_gateway.codecs.cost import NO_COST
 from uncork_gateway.errors import GatewayError
 from uncork_workers.wire.messages import TensorForm
 
@@ -83,7 +84,7 @@ class KnownRequests(Generic[RouteT]):
 def _head(message: bytes, payload: Marshalled) -> bytes | None:
     """Return what precedes the values, if these are numbers at the end and go to the worker as they are."""
     values, form = payload.body, payload.form
-    if not isinstance(form, TensorForm) or form.datatype == "BYTES" or payload.cost is not None:
+    if not isinstance(form, TensorForm) or form.datatype == "BYTES" or payload.cost is not NO_COST:
         return None
     size = len(message) - len(values)
     if not values or size > _MAX_HEAD_BYTES or not message.endswith(values):

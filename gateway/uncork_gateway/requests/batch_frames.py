@@ -1,5 +1,7 @@
 """Conversion of batches between the dispatcher and the frames of workers."""
 
+from collections.abc import Sequence
+
 from uncork_dispatcher import BatchResult, Job, WorkerLost
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.codecs import AcceptKey, Marshalled
@@ -22,7 +24,8 @@ def to_frame(
         lengths=list(map(len, bodies)),
         rows=job.rows,
         allowed_batch_sizes=settings.allowed_batch_sizes,
-        costs=None if job.costs == job.rows else job.costs,
+        allowed_lengths=settings.allowed_lengths or (),
+        costs=_row_costs(job.payloads),
         idempotent=settings.idempotent,
         timeout_s=settings.timeout,
         forms=compact_forms([asked.form for asked in job.payloads]),
@@ -34,6 +37,14 @@ def to_frame(
         trace=trace,
     )
     return batch, bodies
+
+
+def _row_costs(payloads: Sequence[Marshalled]) -> list[float] | None:
+    """Return the cost of each row; None if none has one."""
+    if not any(asked.cost.of_rows for asked in payloads):
+        return None
+    # A request from before a reload that added the cost has none.
+    return [cost for asked in payloads for cost in asked.cost.of_rows or [1] * asked.rows]
 
 
 def from_frame(

@@ -89,8 +89,8 @@ class Shadow:
                 self._target.api,
                 payload._replace(span=None),
                 rows=payload.rows,
-                cost=payload.cost,
-                longest=payload.longest,
+                cost=payload.cost.total,
+                longest=payload.cost.longest,
                 size_bytes=len(payload.body),
                 key=payload.key,
             )

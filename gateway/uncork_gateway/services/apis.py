@@ -20,7 +20,7 @@ from uncork_gateway.services.paths import in_force, paths_by_name
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.versions import Candidate, ServiceName
 from uncork_workers.wire.overrides import Override
-from uncork_workers.wire.schema import ApiDescription, ServiceDescription
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription, rounded_cost
 
 if TYPE_CHECKING:
     from uncork_gateway.grpc.apis import ServedModel
@@ -201,7 +201,9 @@ class Apis:
 def _rules(api: ApiDescription, limits: GatewaySettings) -> ApiRules:
     settings = api.settings
     max_queue_rows = limits.max_queue_rows
+    sizes: tuple[int, ...] = ()
     if settings.cost is not None:
+        sizes = settings.allowed_batch_sizes or ()
         # The setting knows nothing of an API's unit of cost, but a queue must fill batches.
         max_queue_rows = max(max_queue_rows, _QUEUE_BATCHES * settings.mb_max_batch_size)
     return ApiRules(
@@ -212,6 +214,8 @@ def _rules(api: ApiDescription, limits: GatewaySettings) -> ApiRules:
         policy=settings.policy,
         timeout_s=settings.timeout,
         idempotent=settings.idempotent,
+        allowed_lengths=tuple(map(rounded_cost, settings.allowed_lengths or ())),
+        allowed_batch_sizes=sizes,
         max_queue_rows=max_queue_rows,
         max_queue_requests=max(_QUEUE_REQUESTS, limits.max_queue_rows),
         max_queue_bytes=limits.max_queue_bytes,

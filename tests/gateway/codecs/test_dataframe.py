@@ -305,7 +305,7 @@ def test_rows_of_csv_are_weighed_as_those_of_json() -> None:
     body = b'n,text\n2.5,ab\n7,"c""d"\n'
 
     def cost(by: float | str) -> float | None:
-        return DataFrameCodec(make_weigh(by), columns=None).decode(body, CSV).cost
+        return DataFrameCodec(make_weigh(by), columns=None).decode(body, CSV).cost.total
 
     assert cost("n") == 9.5
     assert cost("text") == len("ab") + len('c\\"d')

@@ -20,7 +20,7 @@ def test_it_is_the_codec_of_all_whose_bodies_only_the_worker_reads(adapter: Adap
     codec = make_codec(adapter.describe(), "bytes")
 
     assert isinstance(codec, RawCodec)
-    assert codec.decode(b"1234", adapter.describe()["accepts"][0]).cost == 4
+    assert codec.decode(b"1234", adapter.describe()["accepts"][0]).cost.total == 4
 
 
 @given(body=st.binary())
@@ -73,7 +73,7 @@ def test_bodies_are_weighed(cost: float | str | None, expected: tuple[float | No
     """The cost is a number or the body's length, and never 0."""
     codec = RawCodec(make_weigh(cost), accepts=["*"])
 
-    assert (codec.decode(b"1234", "a/b").cost, codec.decode(b"", "a/b").cost) == expected
+    assert (codec.decode(b"1234", "a/b").cost.total, codec.decode(b"", "a/b").cost.total) == expected
 
 
 def test_an_answer_is_one_value() -> None:

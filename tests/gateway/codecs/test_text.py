@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.gateway.codecs.bodies import mutated, written
 from uncork_gateway.codecs import Marshalled, make_codec
-from uncork_gateway.codecs.cost import make_weigh
+from uncork_gateway.codecs.cost import Cost, make_weigh
 from uncork_gateway.codecs.text import PLAIN, TextCodec, to_utf8
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Tensor
@@ -40,7 +40,7 @@ def test_a_tensor_of_strings_shares_batches_with_other_texts() -> None:
     form = TensorForm("BYTES", ())
     assert asked == Marshalled(tensor.data, rows=2, single=False, form=form)
     assert asked.key == CODEC.decode(b"a", PLAIN).key
-    assert weighed == Marshalled(b'"a",""', rows=2, single=False, cost=5, longest=3)
+    assert weighed == Marshalled(b'"a",""', rows=2, single=False, cost=Cost(5, 3, [3, 2]))
 
 
 def test_it_is_the_codec_of_the_adapter() -> None:
@@ -95,8 +95,8 @@ def test_rows_of_other_protocols_travel_together() -> None:
 def test_texts_are_weighed_as_json(cost: float | str | None, expected: float | None) -> None:
     codec = TextCodec(make_weigh(cost))
 
-    assert codec.decode(b"ab", PLAIN).cost == codec.decode(b' "ab" ', JSON).cost == expected
-    assert codec.marshal([b'"ab"']).cost == expected
+    assert codec.decode(b"ab", PLAIN).cost.total == codec.decode(b' "ab" ', JSON).cost.total == expected
+    assert codec.marshal([b'"ab"']).cost.total == expected
 
 
 @pytest.mark.parametrize(

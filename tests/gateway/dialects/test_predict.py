@@ -111,7 +111,7 @@ def test_columns_share_batches_with_rest() -> None:
     asked = dialect(cost="b").read(predict_request(*inputs))
 
     assert (asked.body, asked.key, asked.form) == (body.body, body.key, body.form)
-    assert (asked.rows, asked.cost) == (2, 3)
+    assert (asked.rows, asked.cost.total) == (2, 3)
 
 
 @pytest.mark.parametrize(

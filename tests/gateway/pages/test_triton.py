@@ -73,6 +73,8 @@ async def test_the_configuration_says_what_is_in_force(tmp_path: Path) -> None:
         ({"policy": "fixed:500"}, 1000, ([], 300_000)),
         ({"policy": "aimd", "allowed_batch_sizes": (1, 8, 32)}, 32, ([], 300_000)),
         ({"policy": "fixed:25:8", "cost": 2.5, "mb_max_batch_size": 64}, 25, ([], 25_000)),
+        ({"cost": 2, "mb_max_batch_size": 64, "allowed_batch_sizes": (1, 8)}, 8, ([], 300_000)),
+        ({"cost": 2, "mb_max_batch_size": 8, "allowed_batch_sizes": (1, 8)}, 4, ([], 300_000)),
         ({"cost": 99, "mb_max_batch_size": 8}, 1, ([], 300_000)),
         ({"cost": "bytes", "mb_max_batch_size": 4096}, 4096, ([], 300_000)),
     ],

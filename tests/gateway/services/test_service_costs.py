@@ -45,6 +45,46 @@ async def test_the_worker_is_told_what_requests_cost(tmp_path: Path) -> None:
         assert (unweighed.rows, unweighed.costs) == ([1], None)
 
 
+async def test_the_worker_is_told_what_each_row_costs(tmp_path: Path) -> None:
+    """Those of one request after those of the other."""
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=weighed())
+        path = "/v1/models/fake:predict"
+        asking = [on.post(path, {"instances": [{"n": 4.5}, {"n": 2}]}), *post(on, 1)]
+        batch, _ = await worker.batch()
+        worker.answer(batch, [b"0,0", b"0"])
+        await asyncio.gather(*asking)
+
+        assert (batch.rows, batch.costs) == ([2, 1], [4.5, 2, 1])
+
+
+@pytest.mark.parametrize("overrides", [{}, {"allowed_lengths": [3, 99]}])
+async def test_allowed_lengths_and_sizes_are_in_force(tmp_path: Path, overrides: dict[str, Any]) -> None:
+    """In the dispatcher and at the worker; the cost alone is limited by the size of a batch."""
+    async with gateway(tmp_path, overrides=overrides) as on:
+        coded = {"allowed_lengths": (16.5, 64), "allowed_batch_sizes": (1, 8), "mb_max_batch_size": 500}
+        worker = await on.worker(serves=weighed(**coded))
+        asking = post(on, 4)
+        batch, _ = await worker.batch()
+        worker.answer(batch, [b"0"])
+        await asyncio.gather(*asking)
+        [stats] = on.service.batching.dispatcher.stats()
+
+        lengths = (3, 99) if overrides else (16.5, 64)
+        assert (batch.allowed_lengths, batch.allowed_batch_sizes, batch.limit_rows) == (lengths, (1, 8), 500)
+        rules = stats.rules
+        assert (rules.allowed_lengths, rules.allowed_batch_sizes) == (lengths, (1, 8))
+        assert rules.max_batch_rows == 500
+
+
+async def test_sizes_without_a_cost_are_only_a_limit(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=service(json_api("echo", ApiSettings(allowed_batch_sizes=(1, 8)))))
+        [stats] = on.service.batching.dispatcher.stats()
+
+        assert (stats.rules.allowed_batch_sizes, stats.rules.max_batch_rows) == ((), 8)
+
+
 @pytest.mark.parametrize(
     ("chunks", "believed"), [([(70.0, 5.0)], False), ([(2, 5.0)], True), ([(30, 5.0), (40, 5.0)], True)]
 )

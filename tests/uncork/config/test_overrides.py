@@ -27,6 +27,7 @@ SAMPLES: dict[str, Any] = {
     "idempotent": False,
     "cost": "tokens",
     "allowed_batch_sizes": [1, 2, 4],
+    "allowed_lengths": [16, 64.5],
 }
 
 
@@ -62,7 +63,9 @@ def test_every_argument_can_stand_in_file_and_environment(argument: str, tmp_pat
         # As workers receive them.
         told = msgspec.json.decode(msgspec.json.encode(options.overrides), type=list[Override])
         for overrides in (options.overrides, told):
-            predict, explain = apply_overrides(service(), overrides).apis
+            # Lengths require a cost.
+            coded = service(described("predict", settings=ApiSettings(cost=2)), described("explain"))
+            predict, explain = apply_overrides(coded, overrides).apis
             assert value_of(predict, argument) == value
             assert explain == described("explain")
 

@@ -291,6 +291,10 @@ def test_other_handlers_do_not_stream() -> None:
             {"allowed_batch_sizes": [1]},
             "allowed_batch_sizes does not apply to streaming: requests are not batch",
         ),
+        (
+            {"allowed_lengths": [1]},
+            "allowed_lengths does not apply to streaming: requests are not batched; remove it",
+        ),
         ({"warmup": 1}, "warmup does not apply to streaming: setup can run the model instead; remove it"),
     ],
 )

@@ -54,6 +54,104 @@ def test_a_handler_knows_its_batch(to: str) -> None:
         context()
 
 
+class Costly(Service):
+    """Records the rows of each call and their costs, and fails on "bad"."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[list[Any], tuple[float, ...] | None]] = []
+
+    @api(input=Json())
+    def plain(self, items: list[Any]) -> list[Any]:
+        self.record(items)
+        return items
+
+    @api(input=Json())
+    async def slow(self, items: list[Any]) -> list[Any]:
+        self.record(items)
+        return items
+
+    def record(self, items: list[Any]) -> None:
+        self.calls.append((items, context().costs))
+        if "bad" in items:
+            raise ValueError("bad")
+
+
+def costs_of_calls(
+    *requests: dict[Any, float], to: str = "plain", limit: int = 99, sizes: tuple[int, ...] | None = None
+) -> list[dict[Any, float]]:
+    """Run requests of rows and their costs; return rows and costs of each call."""
+    service = Costly()
+    bodies = [json.dumps(list(rows))[1:-1].encode() for rows in requests]
+    batch = Batch(
+        batch=1,
+        api=to,
+        limit_rows=limit,
+        lengths=list(map(len, bodies)),
+        rows=list(map(len, requests)),
+        allowed_batch_sizes=sizes,
+        costs=[cost for rows in requests for cost in rows.values()],
+    )
+    executor = Executor(service)
+    executor.run(batch, bodies)
+    executor.close()
+    assert all(costs is not None and len(rows) == len(costs) for rows, costs in service.calls)
+    return [dict(zip(rows, costs or (), strict=True)) for rows, costs in service.calls]
+
+
+@pytest.mark.parametrize("to", ["plain", "slow"])
+def test_a_handler_knows_the_costs_of_its_rows(to: str) -> None:
+    """Those of one call, if the batch takes several."""
+    requests = [{"a": 1.0, "b": 2.5}, {"c": 4.0}]
+
+    assert costs_of_calls(*requests, to=to) == [{"a": 1, "b": 2.5, "c": 4}]
+    assert costs_of_calls(*requests, to=to, limit=4) == [{"a": 1, "b": 2.5}, {"c": 4}]
+    assert costs_of_calls(*requests, to=to, sizes=(1, 2)) == [{"a": 1, "b": 2.5}, {"c": 4}]
+
+
+def test_copies_that_fill_a_batch_cost_as_much_as_their_row() -> None:
+    service = Costly()
+    batch = Batch(
+        batch=1,
+        api="plain",
+        limit_rows=9,
+        lengths=[1, 1],
+        rows=[1, 1],
+        allowed_batch_sizes=(4,),
+        costs=[2.0, 3.0],
+    )
+    Executor(service).run(batch, [b"1", b"2"])
+
+    assert service.calls == [([1, 2, 2, 2], (2, 3, 3, 3))]
+
+
+def test_parts_of_a_batch_that_failed_know_their_own_costs() -> None:
+    calls = costs_of_calls({"a": 1.0, "b": 2.0}, {"bad": 3.0}, {"c": 4.0})
+
+    costs = {"a": 1, "b": 2, "bad": 3, "c": 4}
+    assert len(calls) > 2
+    assert all(call == {row: costs[row] for row in call} for call in calls)
+    assert {row for call in calls[1:] for row in call} == set(costs)
+
+
+def test_an_api_without_a_cost_has_no_costs() -> None:
+    service = Costly()
+    Executor(service).run(Batch(batch=1, api="plain", limit_rows=9, lengths=[1], rows=[1]), [b"1"])
+
+    assert service.calls == [([1], None)]
+
+
+def test_an_invalid_request_has_no_costs() -> None:
+    """Those of the other requests stay with their rows."""
+    service = Costly()
+    batch = Batch(
+        batch=1, api="plain", limit_rows=99, lengths=[1, 1, 1], rows=[1, 1, 1], costs=[1.0, 9.0, 4.0]
+    )
+    reply, _ = Executor(service).run(batch, [b"1", b"?", b"3"])
+
+    assert reply.statuses == [200, 400, 200]
+    assert service.calls == [([1, 3], (1, 4))]
+
+
 def test_a_handler_knows_how_much_time_is_left() -> None:
     """Counted from the start in the worker to the first deadline; negative if late."""
     service = Curious()

@@ -44,6 +44,9 @@ def example(body: bytes = b"[1,2]", **settings: Any) -> Example:
         ({"cost": 2.5, "mb_max_batch_size": 10}, [1, 2, 4]),
         ({"cost": "bytes", "mb_max_batch_size": 10}, [1, 2]),
         ({"cost": 9, "mb_max_batch_size": 8}, [1]),
+        ({"cost": 9, "mb_max_batch_size": 40, "allowed_lengths": (4, 10)}, [1, 2, 4]),
+        ({"cost": 9, "mb_max_batch_size": 40, "allowed_lengths": (4, 8)}, [1, 2, 4, 5]),
+        ({"cost": 9, "mb_max_batch_size": 40, "allowed_batch_sizes": (3, 8)}, [3, 4]),
     ],
 )
 def test_sizes_double_up_to_the_limit(settings: dict[str, Any], sizes: list[int]) -> None:
@@ -82,6 +85,24 @@ def test_the_row_has_the_weight_that_the_gateway_would_find(
 @pytest.mark.parametrize("sizes", [None, (4, 16)])
 def test_a_batch_has_the_sizes_in_force(sizes: tuple[int, ...] | None) -> None:
     assert example(allowed_batch_sizes=sizes).batch(3).allowed_batch_sizes == sizes
+
+
+@pytest.mark.parametrize(
+    ("settings", "total"),
+    [
+        ({}, 3),
+        ({"allowed_batch_sizes": (4,)}, 3),
+        ({"cost": 5}, 15),
+        ({"cost": 5, "allowed_lengths": (4, 6, 8)}, 18),
+        ({"cost": 5, "allowed_lengths": (4,)}, 12),
+        ({"cost": 5, "allowed_lengths": (5,), "allowed_batch_sizes": (2, 4)}, 20),
+    ],
+)
+def test_the_gateway_learns_the_time_of_a_padded_batch(settings: dict[str, Any], total: float) -> None:
+    made = example(**settings)
+
+    assert made.padded_total(3) == total
+    assert made.batch(3).allowed_lengths == settings.get("allowed_lengths", ())
 
 
 class Clocked(Service):

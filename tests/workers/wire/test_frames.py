@@ -86,6 +86,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         lengths=LISTS,
         rows=LISTS,
         costs=st.none() | st.lists(COSTS, max_size=5),
+        allowed_lengths=st.lists(COSTS, max_size=3).map(tuple),
         idempotent=st.booleans(),
         forms=st.lists(
             st.none() | TENSORS | st.builds(TableForm, header=st.text()) | st.just(RawForm()), max_size=3

@@ -66,6 +66,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "idempotent": True,
         "cost": None,
         "allowed_batch_sizes": None,
+        "allowed_lengths": None,
     }
 
 

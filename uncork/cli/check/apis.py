@@ -69,7 +69,9 @@ def _clients(api: ApiFigures, plan: Plan) -> Findings:
 
 
 def _sizes(api: ApiFigures) -> Findings:
-    sizes, cap = api.settings.allowed_batch_sizes or (), api.settings.mb_max_batch_size
+    settings, cap = api.settings, api.settings.mb_max_batch_size
+    # The rows of a cost have no limit but the largest size.
+    sizes = settings.allowed_batch_sizes or () if settings.cost is None else ()
     used = next((size for size in sizes if size >= cap), math.inf)
     useless = [str(size) for size in sizes if size > used]
     if useless:
@@ -78,6 +80,15 @@ def _sizes(api: ApiFigures) -> Findings:
             f"mb_max_batch_size is {cap}: the sizes {', '.join(useless)} in allowed_batch_sizes are never "
             "used",
             f"raise mb_max_batch_size to {sizes[-1]}, or remove these sizes",
+        )
+    lengths = settings.allowed_lengths or ()
+    if lengths and lengths[-1] > cap:
+        alone = [f"{length:g}" for length in lengths if length > cap]
+        yield warning(
+            "lengths-beyond-cap",
+            f"mb_max_batch_size is {cap}: rows of the lengths {', '.join(alone)} in allowed_lengths never "
+            "share a batch",
+            f"set mb_max_batch_size to {lengths[-1]:g} times the number of such rows in a full batch",
         )
 
 

@@ -70,6 +70,7 @@ def api(
     cost: float | str | None = None,
     warmup: Any = None,
     allowed_batch_sizes: Sequence[int] | None = None,
+    allowed_lengths: Sequence[float] | None = None,
     errors: ErrorFormat = "problem",
 ) -> Callable[[H], H]:
     """Serve a method, plain or ``async``, as an API: it is called once per batch, with all rows of the batch.
@@ -112,7 +113,12 @@ def api(
             ``/docs`` shows it as an example if it is JSON or text.
         allowed_batch_sizes: the only numbers of rows that the method is called with, in rising order, for
             models compiled for certain sizes. Other batches are padded with copies of their last row, and
-            the results of the copies are dropped.
+            the results of the copies are dropped. With a cost, the largest size limits the rows of a call,
+            and ``mb_max_batch_size`` their cost.
+        allowed_lengths: the only lengths to which the method pads its rows, in rising order and in the unit
+            of ``cost``, for models compiled for certain lengths; requires ``cost``. A row then counts as long
+            as the next allowed length, and a longer one as the last, at which the model is assumed to
+            truncate. The method pads the rows itself, for example with :func:`uncork.pad`.
         errors: the format of errors at the API's own route: ``"problem"`` for problem documents (RFC 9457),
             or ``"openai"`` for clients of OpenAI's API.
 
@@ -128,9 +134,6 @@ def api(
         streams = inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler)
         if streams:
             _check_stream(name, policy, output=output, warmup=warmup)
-        # The check of the settings reports values that are not lists.
-        is_list = isinstance(allowed_batch_sizes, list | tuple)
-        sizes: Any = tuple(allowed_batch_sizes or ()) if is_list else allowed_batch_sizes
         settings = ApiSettings(
             mb_max_latency=mb_max_latency,
             mb_max_batch_size=mb_max_batch_size,
@@ -139,7 +142,8 @@ def api(
             timeout=timeout,
             idempotent=idempotent,
             cost=cost,
-            allowed_batch_sizes=sizes,
+            allowed_batch_sizes=_as_tuple(allowed_batch_sizes),
+            allowed_lengths=_as_tuple(allowed_lengths),
         )
         path = f"/{name}" if route is None else route
         check_route(name, path)
@@ -165,6 +169,11 @@ def api(
         return handler
 
     return decorate
+
+
+def _as_tuple(values: Any) -> Any:
+    """Return a list as a tuple; the check of the settings reports other values."""
+    return tuple(values) if isinstance(values, list) else values
 
 
 def _warmup_sample(api: str, adapter: Adapter, example: object, cost_field: str | None) -> Sample:

@@ -3,10 +3,10 @@
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,9 @@ class Context:
             in seconds of ``time.monotonic()``. Empty during warm-up.
         traceparent, tracestate: the batch's span as W3C trace context headers, the parent for the handler's
             own spans. Empty if tracing is off.
+        costs: the cost of each row of this call, which may have only a part of the batch's rows; None if the
+            API has no ``cost``.
+        allowed_lengths: the ``allowed_lengths`` of the API; empty if it has none.
     """
 
     batch_id: str
@@ -33,6 +36,8 @@ class Context:
     due: tuple[float, ...] = ()
     traceparent: str = ""
     tracestate: str = ""
+    costs: tuple[float, ...] | None = None
+    allowed_lengths: tuple[float, ...] = ()
 
     @property
     def deadline_left_s(self) -> float:
@@ -66,6 +71,13 @@ def running(batch: Context) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+@contextmanager
+def costing(costs: Sequence[float]) -> Iterator[None]:
+    """Set the costs of the rows of a handler call for the duration of the block."""
+    with running(replace(context(), costs=tuple(costs))):
+        yield
 
 
 class BatchOfRecord(logging.Filter):

@@ -15,6 +15,7 @@ from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.definition.outputs.encoding import row_result
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.plural import plural
+from uncork_workers.process.batches.chunks import padded_size
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import Batch, RawForm, RowResult
 from uncork_workers.wire.overrides import Override, with_overrides
@@ -23,7 +24,7 @@ from uncork_workers.wire.schema import COST_IN_BYTES, ApiSettings, field_cost, r
 log = logging.getLogger("uncork.worker")
 
 Chunks = list[tuple[float, float]]
-"""(cost, seconds) of batches; the cost is the number of rows if the API defines none."""
+"""(cost, seconds) of batches, padding included; the cost is the number of rows if the API defines none."""
 
 # The first run of a size may include lazy initialization or compilation, and any run may be disturbed, so the
 # faster of two counts.
@@ -56,10 +57,22 @@ class Example:
             case number:
                 return rounded_cost(number)
 
+    @property
+    def padded_cost(self) -> float:
+        """The cost of the row as the model pads it; 1 if the API defines no cost."""
+        cost, lengths = self.cost or 1, self.settings.allowed_lengths or ()
+        return next((length for length in lengths if length >= cost), lengths[-1] if lengths else cost)
+
+    def padded_total(self, rows: int) -> float:
+        """The cost of a batch of ``rows`` rows as the model pads it; ``rows`` if the API defines no cost."""
+        if self.cost is None:
+            return rows
+        return padded_size(rows, self.settings.allowed_batch_sizes) * self.padded_cost
+
     def sizes(self) -> list[int]:
         """Return the sizes to run, in rows: powers of two up to the largest batch, or the allowed sizes."""
         settings = self.settings
-        fit = settings.limit_rows // (self.cost or 1)
+        fit = settings.limit_rows // self.padded_cost
         fit = min(fit, settings.mb_max_batch_bytes // max(1, len(self.sample.body)))
         most = 1 if settings.policy == "none" else max(1, int(fit))
         doubling = [2**power for power in range(most.bit_length() + 1)]
@@ -77,6 +90,7 @@ class Example:
             lengths=[len(body)] * rows,
             rows=[1] * rows,
             allowed_batch_sizes=self.settings.allowed_batch_sizes,
+            allowed_lengths=self.settings.allowed_lengths or (),
             costs=None if cost is None else [cost] * rows,
             forms=(None if meta is None else RawForm(),),
             metas=None if meta is None else [meta] * rows,
@@ -162,7 +176,7 @@ class ApiWarmUp:
         self.on_size(self.example.api, rows)
         times = [self._run(rows) for _ in range(_RUNS_PER_SIZE)]
         self.took_s += sum(times)
-        self.chunks.append((rows * (self.example.cost or 1), min(times)))
+        self.chunks.append((self.example.padded_total(rows), min(times)))
         return True
 
     def log_summary(self) -> None:

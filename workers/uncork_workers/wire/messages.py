@@ -126,7 +126,8 @@ class RowResult(msgspec.Struct, frozen=True):
 class Ready(msgspec.Struct, tag="ready", frozen=True):
     """The worker has set up its service, which now consists of ``files``, and accepts batches.
 
-    By API, ``profile`` has (cost, seconds) of the warm-up batches and ``results`` the result for one row,
+    By API, ``profile`` has (cost, seconds) of the warm-up batches, padding to allowed lengths and batch sizes
+    included, and ``results`` the result for one row,
     if it is JSON or text.
     """
 
@@ -162,8 +163,9 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
         limit_rows: the largest cost of one handler call.
         lengths: bytes in each request's body.
         rows: rows in each request.
-        allowed_batch_sizes: pad handler calls to one of these sizes; the largest is at least ``limit_rows``.
-        costs: cost of each request; None if each row costs 1.
+        allowed_batch_sizes: pad handler calls to one of these numbers of rows; the largest is their limit.
+        allowed_lengths: the only lengths to which the handler pads rows, in the unit of cost; empty: any.
+        costs: cost of each row, those of one request after those of the other; None if the API has no cost.
         idempotent: whether a failed batch may be executed again, in parts.
         timeout_s: how long the gateway waits for the reply.
         forms: the form of each body, or a single one for all.
@@ -181,6 +183,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     lengths: list[int]
     rows: list[int]
     allowed_batch_sizes: tuple[int, ...] | None = None
+    allowed_lengths: tuple[float, ...] = ()
     costs: list[_Cost] | None = None
     idempotent: bool = True
     timeout_s: _Seconds = 60.0

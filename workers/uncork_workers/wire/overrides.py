@@ -18,6 +18,8 @@ from uncork_workers.wire.schema import (
 ARGUMENTS = ("route", *ApiSettings.__struct_fields__)
 """The arguments of ``@api`` that can be overridden."""
 
+_LISTS = {"allowed_batch_sizes", "allowed_lengths"}
+
 FIXED_IN_STREAMS = {"policy": "none", "idempotent": False}
 """A streaming API runs each request alone and once; overrides cannot change that."""
 
@@ -49,8 +51,9 @@ def with_overrides(api: ApiDescription, overrides: Iterable[Override]) -> ApiDes
     """Return the API with its overrides applied; the last override of an argument wins."""
     values = {one.argument: one.value for one in overrides if one.applies_to(api.name)}
     route = values.pop("route", api.route)
-    if isinstance(sizes := values.get("allowed_batch_sizes"), list):
-        values["allowed_batch_sizes"] = tuple(sizes)
+    for argument in _LISTS & values.keys():
+        if isinstance(values[argument], list):
+            values[argument] = tuple(values[argument])
     return msgspec.structs.replace(api, route=route, settings=msgspec.structs.replace(api.settings, **values))
 
 

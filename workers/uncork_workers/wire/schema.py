@@ -36,6 +36,7 @@ KINDS_WITH_FIELDS = ("json", "dataframe")
 _NOT_FOR_STREAMS = {
     "cost": "execution times are not predicted",
     "allowed_batch_sizes": "requests are not batched",
+    "allowed_lengths": "requests are not batched",
 }
 
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -59,11 +60,14 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     idempotent: bool = True
     cost: float | str | None = None
     allowed_batch_sizes: tuple[int, ...] | None = None
+    allowed_lengths: tuple[float, ...] | None = None
 
     @property
     def limit_rows(self) -> int:
-        """The largest cost of a batch, which also fits the largest allowed size."""
-        return min(self.mb_max_batch_size, *(self.allowed_batch_sizes or (self.mb_max_batch_size,))[-1:])
+        """The largest cost of a batch. Where rows have no cost, it also fits the largest allowed size."""
+        if self.cost is not None or not self.allowed_batch_sizes:
+            return self.mb_max_batch_size
+        return min(self.mb_max_batch_size, self.allowed_batch_sizes[-1])
 
     @property
     def cost_field(self) -> str | None:
@@ -86,8 +90,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise wrong_value(api, "idempotent", "True or False", self.idempotent)
         _check_cost(api, self.cost)
         _check_sizes(api, self.allowed_batch_sizes)
-        if self.cost is not None and self.allowed_batch_sizes is not None:
-            raise DefinitionError(f"API {api!r}: allowed_batch_sizes and cost cannot be combined; remove one")
+        _check_lengths(api, self.allowed_lengths)
 
 
 class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +133,10 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
         for argument, reason in _NOT_FOR_STREAMS.items():
             if self.streams and getattr(self.settings, argument) is not None:
                 raise not_for_streams(self.name, argument, reason)
+        if self.settings.allowed_lengths is not None and self.settings.cost is None:
+            raise DefinitionError(
+                f"API {self.name!r}: allowed_lengths requires a cost, the length of a row; set cost"
+            )
         if self.settings.cost_field is not None and self.input.get("kind") not in KINDS_WITH_FIELDS:
             accepted = f"a number or {COST_IN_BYTES!r} for this input, whose rows have no fields"
             raise wrong_value(self.name, "cost", accepted, self.settings.cost)
@@ -252,6 +259,17 @@ def _check_sizes(api: str, sizes: object) -> None:
     fine = isinstance(sizes, tuple) and sizes and all(type(size) is int and size > 0 for size in sizes)
     if not fine or list(sizes) != sorted(set(sizes)):  # type: ignore[call-overload]
         raise wrong_value(api, "allowed_batch_sizes", "a list of increasing integers, at least 1", sizes)
+
+
+def _check_lengths(api: str, lengths: object) -> None:
+    if lengths is None:
+        return
+    if isinstance(lengths, tuple) and lengths and all(_is_number(each, most=MAX_COST) for each in lengths):
+        units = [rounded_cost(each) for each in lengths]
+        if units == sorted(set(units)):
+            return
+    accepted = f"a list of increasing numbers, above 0 and at most {MAX_COST}"
+    raise wrong_value(api, "allowed_lengths", accepted, lengths)
 
 
 def _check_cost(api: str, cost: object) -> None:

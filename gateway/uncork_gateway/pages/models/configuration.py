@@ -39,7 +39,8 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
 def _most_rows(settings: ApiSettings) -> int:
     """Return the most rows in a batch; where each row has a cost of its own, of rows that cost 1."""
     cost = settings.cost if isinstance(settings.cost, int | float) else 1
-    return max(1, int(settings.limit_rows // cost))
+    most = max(1, int(settings.limit_rows // cost))
+    return min(most, *(settings.allowed_batch_sizes or (most,))[-1:])
 
 
 def _dynamic_batching(settings: ApiSettings) -> dict[str, Any] | None:

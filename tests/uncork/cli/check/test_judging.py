@@ -94,6 +94,10 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {"mb_max_batch_size": 32, "allowed_batch_sizes": (16, 32, 64)},
         "warning", "sizes-beyond-cap", "raise mb_max_batch_size to 64",
     ),
+    "lengths beyond the cap": (
+        {"cost": "n", "mb_max_batch_size": 300, "allowed_lengths": (128, 512)},
+        "warning", "lengths-beyond-cap", "set mb_max_batch_size to 512 times the number of such rows",
+    ),
     "a row above the bytes of a batch": (
         {"seen": times(row_bytes=600), "mb_max_batch_bytes": 1000, "plan": {"max_body_bytes": 1000}},
         "warning", "row-above-batch-bytes", "set mb_max_batch_bytes to 600000",
@@ -182,6 +186,8 @@ def test_what_is_wrong_is_found(case: str) -> None:
         {"plan": {"admin_host": "127.0.0.1"}},
         {"plan": {"workers": 9, "cores": 2, "gpus": tuple("012345678")}},
         {"mb_max_batch_size": 20, "allowed_batch_sizes": (16, 64)},
+        {"cost": "n", "mb_max_batch_size": 32, "allowed_batch_sizes": (16, 32, 64)},
+        {"cost": "n", "mb_max_batch_size": 512, "allowed_lengths": (128, 512)},
         {"policy": "none", "seen": times(0.1, 1)},
         {"policy": "none", "api": {"streams": True}, "seen": times(400, 1, largest=1)},
         {"cost": "bytes", "plan": {"max_queue_rows": 10}},

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from uncork_workers.definition.adapters import DataFrame, Json, NdArray
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
+from uncork_workers.process.batches.chunks import by_request, cut_chunks
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.schema import ApiSettings, DefinitionError
@@ -116,12 +117,55 @@ def test_sizes_are_rising_numbers(sizes: Any) -> None:
         ApiSettings(allowed_batch_sizes=sizes).check("predict")
 
 
-def test_sizes_and_cost_do_not_go_together() -> None:
-    with pytest.raises(DefinitionError, match="allowed_batch_sizes and cost cannot be combined"):
-        ApiSettings(allowed_batch_sizes=(1, 2), cost=2).check("predict")
+@pytest.mark.parametrize(
+    "lengths", [(), (4, 1), (1, 1), (0, 2), (True,), (1e-9, 2e-9), (2e9,), (float("nan"),), "12", 5]
+)
+def test_lengths_are_rising_numbers(lengths: Any) -> None:
+    message = "allowed_lengths must be a list of increasing numbers, above 0 and at most 1000000000, got"
+    with pytest.raises(DefinitionError, match=message):
+        ApiSettings(allowed_lengths=lengths, cost="n").check("predict")
+    ApiSettings(allowed_lengths=(0.5, 16), cost="n").check("predict")
+
+
+def test_lengths_require_a_cost() -> None:
+    with pytest.raises(DefinitionError, match="API 'items': allowed_lengths requires a cost"):
+        api(input=Json(), allowed_lengths=[1, 2])(Compiled.items)
+    api(input=Json(), allowed_lengths=[1, 2], cost=1)(Compiled.items)
 
 
 @pytest.mark.parametrize(("size", "limit"), [(1000, 6), (5, 5), (6, 6)])
 def test_the_largest_size_is_a_limit(size: int, limit: int) -> None:
     assert ApiSettings(mb_max_batch_size=size, allowed_batch_sizes=SIZES).limit_rows == limit
     assert ApiSettings(mb_max_batch_size=size).limit_rows == size
+    assert ApiSettings(mb_max_batch_size=size, allowed_batch_sizes=SIZES, cost=2).limit_rows == size
+
+
+@given(
+    costs=st.lists(st.integers(1, 9), min_size=1, max_size=30),
+    limit=st.integers(1, 60),
+    most_rows=st.none() | st.integers(1, 9),
+)
+def test_chunks_obey_both_limits(costs: list[int], limit: int, most_rows: int | None) -> None:
+    """They are the longest that do, in order; without costs, each row costs 1."""
+    for weighed in (True, False):
+        of_rows = costs if weighed else [1] * len(costs)
+        chunks = cut_chunks(len(costs), costs if weighed else [], limit=limit, most_rows=most_rows)
+
+        done = 0
+        for rows, cost in chunks:
+            assert cost == sum(of_rows[done : done + rows])
+            assert rows == 1 or (cost <= limit and rows <= (most_rows or rows))
+            done += rows
+            more = of_rows[done : done + 1]
+            assert not more or cost + more[0] > limit or rows == most_rows
+        assert done == len(costs)
+
+
+@given(counts=st.lists(st.integers(1, 5), max_size=6))
+def test_costs_by_request(counts: list[int]) -> None:
+    costs = list(range(sum(counts)))
+
+    found = by_request(costs, counts)
+
+    assert [cost for each in found for cost in each] == costs
+    assert list(map(len, found)) == counts

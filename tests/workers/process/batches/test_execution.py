@@ -17,11 +17,11 @@ from uncork_workers.wire.messages import Batch, Reply
 
 
 class Request(NamedTuple):
-    """A body, its number of rows as counted by the gateway, and its cost if that differs."""
+    """A body, its number of rows as counted by the gateway, and their costs if the API has a cost."""
 
     body: bytes
     rows: int = 1
-    cost: float | None = None
+    costs: Sequence[float] = ()
 
 
 class Sums(Service):
@@ -77,7 +77,7 @@ def run(
         limit_rows=limit_rows,
         lengths=[len(request.body) for request in requests],
         rows=[request.rows for request in requests],
-        costs=[request.cost for request in requests if request.cost is not None] or None,
+        costs=[cost for request in requests for cost in request.costs] or None,
     )
     reply, bodies = Executor(service or Sums()).run(batch, [request.body for request in requests])
     assert reply.batch == 7
@@ -119,45 +119,45 @@ FOUR = b"[0,0],[1,1],[2,2],[3,3]"
     ("limit", "calls"),
     [
         (100, [(4, 100)]),
-        (99, [(3, 75), (1, 25)]),
-        (50, [(2, 50), (2, 50)]),
-        (49, [(1, 25)] * 4),
-        (1, [(1, 25)] * 4),
+        (99, [(3, 60), (1, 40)]),
+        (50, [(2, 30), (1, 30), (1, 40)]),
+        (29, [(1, 10), (1, 20), (1, 30), (1, 40)]),
     ],
 )
-def test_a_request_is_cut_by_what_it_costs(limit: int, calls: list[tuple[int, float]]) -> None:
-    """Its rows have equal shares; the response has the cost of each call."""
+def test_a_request_is_cut_by_what_its_rows_cost(limit: int, calls: list[tuple[int, float]]) -> None:
+    """The response has the cost of each call."""
     service = Sums()
 
-    reply, answers = run([Request(FOUR, 4, cost=100.0)], limit_rows=limit, service=service)
+    reply, answers = run([Request(FOUR, 4, [10.0, 20.0, 30.0, 40.0])], limit_rows=limit, service=service)
 
     assert answers == [(200, "[0,0],[1,2],[2,4],[3,6]")]
     assert list(zip(service.calls, [cost for cost, _ in reply.chunks], strict=True)) == calls
 
 
 def test_what_was_not_run_costs_nothing() -> None:
-    reply, answers = run([Request(b"[1,2]", 1, 30.0), Request(b"[1]", 1, 40.0), Request(b"[3,4]", 1, 2.5)])
+    requests = [Request(b"[1,2]", 1, [30.0]), Request(b"[1]", 1, [40.0]), Request(b"[3,4]", 1, [2.5])]
+    reply, answers = run(requests)
 
     assert [status for status, _ in answers] == [200, 400, 200]
     assert [cost for cost, _ in reply.chunks] == [32.5]
 
 
 @given(
-    requests=st.lists(st.tuples(st.integers(1, 9), st.floats(0.01, 100)), min_size=1, max_size=5),
+    requests=st.lists(st.lists(st.floats(0.01, 100), min_size=1, max_size=9), min_size=1, max_size=5),
     limit=st.integers(1, 50),
 )
-def test_calls_cost_at_most_the_limit_or_are_one_row(requests: list[tuple[int, float]], limit: int) -> None:
+def test_calls_cost_at_most_the_limit_or_are_one_row(requests: list[list[float]], limit: int) -> None:
     service = Sums()
 
     reply, answers = run(
-        [Request(b",".join([b"[1,1]"] * rows), rows, cost) for rows, cost in requests],
+        [Request(b",".join([b"[1,1]"] * len(costs)), len(costs), costs) for costs in requests],
         limit_rows=limit,
         service=service,
     )
 
-    assert [text.count("[1,2]") for _, text in answers] == [rows for rows, _ in requests]
+    assert [text.count("[1,2]") for _, text in answers] == list(map(len, requests))
     costs = [cost for cost, _ in reply.chunks]
-    assert sum(costs) == pytest.approx(sum(cost for _, cost in requests))
+    assert sum(costs) == pytest.approx(sum(map(sum, requests)))
     for rows, cost in zip(service.calls, costs, strict=True):
         assert cost <= limit or rows == 1
 

@@ -77,7 +77,7 @@ EFFECTS: Mapping[str, Effect] = {
 }
 """How a change of each setting takes effect, by name."""
 
-WITH_NEW_WORKERS = ("cost", "allowed_batch_sizes")
+WITH_NEW_WORKERS = ("cost", "allowed_batch_sizes", "allowed_lengths")
 """The arguments of ``@api`` for which workers warm up again; all others take effect at once."""
 
 _OTHER_CONTENT, _OTHER_VALUES = "other keys", "other values"

@@ -4,6 +4,8 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from itertools import chain
 from typing import Any
 
 from uncork_workers.definition.adapters import InvalidInput
@@ -20,9 +22,16 @@ from uncork_workers.definition.outputs.split import SplitResults, join_chunks, s
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.plural import plural
 from uncork_workers.process.batches.bisection import bisect
-from uncork_workers.process.batches.chunks import cut_chunks, pad, padded_size, without_padding
+from uncork_workers.process.batches.chunks import (
+    by_request,
+    cut_chunks,
+    padded_size,
+    with_copies,
+    without_copies,
+)
 from uncork_workers.process.batches.exception_reports import exception_report
 from uncork_workers.process.batches.merging import BatchRequests, merge
+from uncork_workers.process.context import costing
 from uncork_workers.wire.messages import (
     Batch,
     ExceptionReport,
@@ -50,9 +59,9 @@ class BatchRun:
         self._adapter = api.adapter
         self._handler = handler
         self._batch = batch
-        costs = batch.rows if batch.costs is None else batch.costs
         forms = expand_forms(batch.forms, len(bodies))
-        self._requests = BatchRequests(bodies, batch.rows, costs, forms, batch.metas or (), batch.raw or ())
+        costs = () if batch.costs is None else by_request(batch.costs, batch.rows)
+        self._requests = BatchRequests(bodies, batch.rows, forms, costs, batch.metas or (), batch.raw or ())
         self._valid: Sequence[int] = range(len(bodies))
         self._complete: dict[int, CompleteResponse] = {}
         self._forms: list[RowsForm] = [None] * len(bodies)
@@ -163,15 +172,19 @@ class BatchRun:
 
     def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
         """Call the handler with one chunk of the rows after the other; return one body per request."""
-        chunks = cut_chunks(requests.rows, requests.costs, self._batch.limit_rows)
+        sizes = self._batch.allowed_batch_sizes
+        costs = [*chain.from_iterable(requests.costs)]
+        most_rows = None if sizes is None else sizes[-1]
+        chunks = cut_chunks(sum(requests.rows), costs, limit=self._batch.limit_rows, most_rows=most_rows)
         encoded: list[Encoded | Array] = []
         done = 0
         for count, cost in chunks:
             began = time.perf_counter()
             rows = merged if len(chunks) == 1 else merged[done : done + count]
-            size = padded_size(count, self._batch.allowed_batch_sizes)
-            self.returned = self._handler(pad(rows, size))
-            chunk = without_padding(self._encode(self.returned, size, raw=any(requests.raw)), count)
+            size = padded_size(count, sizes)
+            with costing(with_copies(costs[done : done + count], size)) if costs else nullcontext():
+                self.returned = self._handler(with_copies(rows, size))
+            chunk = without_copies(self._encode(self.returned, size, raw=any(requests.raw)), count)
             if isinstance(chunk, Array) and len(chunks) > 1:
                 # The next call of the handler may reuse the same array.
                 chunk = chunk._replace(values=chunk.values.copy())

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,24 +18,32 @@ class Chunk(NamedTuple):
     cost: float
 
 
-def cut_chunks(rows: Sequence[int], costs: Sequence[float], limit: float) -> list[Chunk]:
-    """Cut the rows of some requests into chunks that cost at most ``limit`` or are a single row.
+def by_request(costs: Sequence[float], rows: Sequence[int]) -> list[Sequence[float]]:
+    """Return the costs of each request's rows, given those of all rows and the rows of each request."""
+    return [costs[end - count : end] for count, end in zip(rows, accumulate(rows), strict=True)]
 
-    The rows of a request share its cost equally.
+
+def cut_chunks(rows: int, costs: Sequence[float], *, limit: int, most_rows: int | None) -> list[Chunk]:
+    """Cut rows into chunks of at most ``most_rows`` that cost at most ``limit`` or are a single row.
+
+    ``costs`` has the cost of each row; if it is empty, each costs 1.
     """
+    most_rows = rows if most_rows is None else most_rows
+    if not costs:
+        most_rows = min(most_rows, limit)
+        counts = [min(most_rows, rows - done) for done in range(0, rows, most_rows)] if rows else []
+        return [Chunk(count, count) for count in counts]
     total = sum(costs)
-    if total <= limit:
-        return [Chunk(sum(rows), total)] if rows else []
+    if total <= limit and rows <= most_rows:
+        return [Chunk(rows, total)]
     chunks: list[Chunk] = []
     size, cost = 0, 0.0
-    for count, request_cost in zip(rows, costs, strict=True):
-        row_cost = request_cost / count
-        for _ in range(count):
-            if size and cost + row_cost > limit:
-                chunks.append(Chunk(size, cost))
-                size, cost = 0, 0.0
-            size += 1
-            cost += row_cost
+    for row_cost in costs:
+        if size and (cost + row_cost > limit or size == most_rows):
+            chunks.append(Chunk(size, cost))
+            size, cost = 0, 0.0
+        size += 1
+        cost += row_cost
     return [*chunks, Chunk(size, cost)]
 
 
@@ -43,7 +52,7 @@ def padded_size(rows: int, allowed: Sequence[int] | None) -> int:
     return rows if allowed is None else allowed[bisect_left(allowed, rows)]
 
 
-def pad(rows: Any, size: int) -> Any:
+def with_copies(rows: Any, size: int) -> Any:
     """Repeat the last row until there are ``size`` rows."""
     missing = size - len(rows)
     if missing <= 0:
@@ -56,7 +65,7 @@ def pad(rows: Any, size: int) -> Any:
     return [*rows, *[last[0]] * missing]
 
 
-def without_padding(encoded: Encoded | Array, rows: int) -> Encoded | Array:
+def without_copies(encoded: Encoded | Array, rows: int) -> Encoded | Array:
     """Return the results for the first rows."""
     if isinstance(encoded, Array):
         return encoded._replace(values=encoded.values[:rows])

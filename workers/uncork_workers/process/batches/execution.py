@@ -99,4 +99,5 @@ class Executor:
             due=tuple([now + left_s for left_s in batch.left_s]),
             traceparent=traceparent,
             tracestate=tracestate,
+            allowed_lengths=batch.allowed_lengths,
         )

@@ -16,13 +16,14 @@ from uncork_workers.wire.messages import Form, Meta, RawForm, TableForm, TensorF
 class BatchRequests(NamedTuple):
     """Some requests of a batch; every field has one value per request.
 
-    ``metas`` and ``raw`` (whether a request gets array rows raw) are empty if the batch has none.
+    ``costs`` (of each row of a request), ``metas`` and ``raw`` (whether a request gets array rows raw) are
+    empty if the batch has none.
     """
 
     bodies: Sequence[bytes]
     rows: Sequence[int]
-    costs: Sequence[float]
     forms: Sequence[Form]
+    costs: Sequence[Sequence[float]] = ()
     metas: Sequence[Meta] = ()
     raw: Sequence[bool] = ()
 

@@ -1,0 +1,37 @@
+"""The frames of batches."""
+
+import pytest
+
+from uncork_dispatcher import Job
+from uncork_dispatcher.actions import Start
+from uncork_gateway.codecs import Marshalled
+from uncork_gateway.codecs.cost import make_weigh
+from uncork_gateway.requests.batch_frames import to_frame
+from uncork_workers.wire.schema import ApiSettings
+
+WEIGHED = make_weigh("bytes")
+OLD = Marshalled(b"1,2", rows=2)
+ONE = Marshalled(b"333", rows=1, cost=WEIGHED([b"333"]))
+TWO = Marshalled(b"4,55", rows=2, cost=WEIGHED([b"4", b"55"]))
+
+
+@pytest.mark.parametrize(
+    ("payloads", "costs"),
+    [
+        ([OLD, OLD], None),
+        ([ONE, TWO, ONE], [3, 1, 2, 3]),
+        # From before a reload that added the cost.
+        ([OLD, TWO], [1, 1, 1, 2]),
+    ],
+)
+def test_a_frame_has_the_cost_of_each_row(payloads: list[Marshalled], costs: list[float] | None) -> None:
+    rows = [asked.rows for asked in payloads]
+    numbers = tuple(range(len(payloads)))
+    start = Start(1, 0, "predict", None, numbers, sum(rows), sum(rows), "idle", 0.0)
+    totals = [asked.cost.total or asked.rows for asked in payloads]
+    job = Job(start, payloads, rows, totals, [1.0] * len(payloads))
+
+    batch, _ = to_frame(job, ApiSettings(cost="bytes"), batch_id="x-1")
+
+    assert batch.costs == costs
+    assert batch.rows == rows
