@@ -169,7 +169,7 @@ def test_lengths_reach_the_cell_and_add_columns() -> None:
     assert (limited["padding"], limited["limit_rows"]) == (1.0, 700)
     average = cell["policies"]["fixed:0"]["average"]
     assert 0 < average["padding_share"] < 0.9
-    assert average["long_p99_ms"] >= average["p99_ms"]
+    assert average["long_p99_ms"] > average["p50_ms"]
     assert "at most 4199 units of length per batch" in output
     headings = next(line for line in output.splitlines() if line.startswith("policy")).split("  ")
     assert {"long p99", "padding %"} <= {heading.strip() for heading in headings}
