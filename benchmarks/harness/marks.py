@@ -21,12 +21,16 @@ class Bound:
     upper: bool
     """Whether it is the highest permitted value; otherwise the lowest."""
 
+    def holds(self, ratio: float) -> bool:
+        """Whether a ratio without noise is within the bound; NaN is not."""
+        return ratio <= self.value if self.upper else ratio >= self.value
+
     def state(self, ratios: Sequence[float]) -> State:
         """Judge one ratio per round; a bound inside their 95 % interval is within the noise."""
         if len(ratios) < _LEAST_ROUNDS:
             return "too few rounds"
         found = median_interval(ratios)
-        if (found.high <= self.value) if self.upper else (found.low >= self.value):
+        if self.holds(found.high if self.upper else found.low):
             return "met"
         missed = (found.low > self.value) if self.upper else (found.high < self.value)
         return "missed" if missed else "within the noise"

@@ -16,6 +16,7 @@ from benchmarks.models import encoder, sentences
 from benchmarks.models.agreement import TOLERANCE, Agreement, largest_difference
 from benchmarks.models.encoder import ON_CPU, Times, times_sheet
 from benchmarks.models.sentences import texts
+from benchmarks.padding import bench as padding
 from benchmarks.scale import bench_autoscaling, bench_grpc, bench_scaling, bench_transport
 from uncork_loadtests.compare import Comparison, LeftOut, Rounds, Turn, relate
 from uncork_loadtests.servers import BenchError
@@ -52,6 +53,7 @@ PAGES = {
     "encoder": encoder.PAGE,
     "faults": fault_costs.PAGE,
     "grpc": bench_grpc.PAGE,
+    "padding": padding.PAGE,
     "parse": parse_cost.PAGE,
     "scaling": bench_scaling.PAGE,
     "sentences": sentences.PAGE,

@@ -79,6 +79,13 @@ class Cell:
         for name in ("workers", "limit_rows", "goal_ms"):
             if not 0 < getattr(self, name) < math.inf:
                 raise SettingError(name, says=f" must be more than 0, got {getattr(self, name):g}")
+        if not 0 <= self.padding <= 1:
+            raise SettingError("padding", says=f" must be a share from 0 to 1, got {self.padding:g}")
+        if self.lengths is not None:
+            row_lengths(self.lengths)
+        self._require_traffic()
+
+    def _require_traffic(self) -> None:
         if (self.load is None) == (self.clients is None):
             raise ValueError("set either load (open loop) or clients (closed loop)")
         if self.load is not None and not 0 < self.load <= _MOST_LOAD:
@@ -86,10 +93,6 @@ class Cell:
             raise SettingError("load", says=says)
         if self.clients is not None and self.clients < 1:
             raise SettingError("clients", says=f" must be 1 or more, got {self.clients}")
-        if not 0 <= self.padding <= 1:
-            raise SettingError("padding", says=f" must be a share from 0 to 1, got {self.padding:g}")
-        if self.lengths is not None:
-            row_lengths(self.lengths)
 
     def __str__(self) -> str:
         noise = f" noise {self.noise_cv:g}" if self.noise_cv else ""

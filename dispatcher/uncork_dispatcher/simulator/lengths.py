@@ -16,6 +16,7 @@ LENGTHS = ("lognormal:MEAN:CV", "bimodal:SHORT:LONG:SHARE", "constant:LENGTH")
 _BIMODAL_CV = 0.2
 # With more, the mean of any simulated number of lengths differs from the true one.
 _MOST_CV = 5.0
+_LONGEST = 1e9
 # The mean of the longest row in a batch is taken from this many lengths.
 _SAMPLED = 4000
 
@@ -50,7 +51,7 @@ class RowLengths:
 def row_lengths(text: str) -> RowLengths:
     """Return the distribution that ``text`` describes, one of :data:`LENGTHS`.
 
-    ``lognormal:64:1`` has mean 64 and coefficient of variation 1 (up to 5; the median is 45). In
+    ``lognormal:64:1`` has mean 64 and coefficient of variation 1 (the median is 45). In
     ``bimodal:16:512:0.1``, a tenth of the rows has a length of about 512 and the others of about 16, each
     with a coefficient of variation of 0.2. ``constant:64`` has equal lengths.
 
@@ -71,13 +72,13 @@ def row_lengths(text: str) -> RowLengths:
             return RowLengths(((1.0, length, 0.0),))
     raise SettingError(
         "lengths",
-        says=f" must be one of {', '.join(LENGTHS)}, with lengths above 0, a CV of 0 to {_MOST_CV:g} "
-        f"and a share between 0 and 1; got {text!r}",
+        says=f" must be one of {', '.join(LENGTHS)}, with lengths from 1 to {_LONGEST:g}, a CV from 0 to "
+        f"{_MOST_CV:g} and a share between 0 and 1; got {text!r}",
     )
 
 
 def most_in_order(service: ServiceTime, lengths: RowLengths, *, limit: float) -> float:
-    """Return the rows per second of one worker that always runs batches of the best size, in order of arrival.
+    """Return the rows per second of one worker with batches of the best size, in order of arrival.
 
     The best of 1, 2, 4 and so on rows, up to those whose lengths add up to ``limit`` on average. On a model
     that pads its batches, larger ones may carry less: their longest row is longer.
@@ -103,4 +104,4 @@ def _mean_longest(lengths: RowLengths, rows: float) -> float:
 
 
 def _are_lengths(*lengths: float) -> bool:
-    return all(0 < length < math.inf for length in lengths)
+    return all(1 <= length <= _LONGEST for length in lengths)

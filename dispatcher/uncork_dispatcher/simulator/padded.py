@@ -33,7 +33,7 @@ def padded_cells(
     burst_loads: Iterable[float] = BURST_LOADS,
     clients: Iterable[int] = CLIENTS,
 ) -> list[Cell]:
-    """Return cells with 0.02 ms per unit of length, noise 0.1 and batches of up to 16,384 units, without a goal.
+    """Return cells with 0.02 ms per unit of length, noise 0.1, batches of up to 16,384 units, and no goal.
 
     ``padding`` is the share of the padding that takes time. Traffic is Poisson, on/off, or clients.
     """
@@ -59,7 +59,7 @@ def padded_cells(
 
 
 def all_padded_cells() -> list[Cell]:
-    """Return all cells with padding, some where half of it or none takes time, and some with equal lengths."""
+    """Return all cells with padding, some where half or none of it takes time, some of equal lengths."""
     some = UNLIKE[1::2]
     return [
         *padded_cells(),

@@ -79,7 +79,8 @@ def test_constant_lengths_are_equal() -> None:
         "lognormal",
         "lognormal:64",
         "lognormal:64:1:1",
-        "lognormal:0:1",
+        "lognormal:0.9:1",
+        "lognormal:1.1e9:1",
         "lognormal:nan:1",
         "lognormal:inf:1",
         "lognormal:64:-1",
@@ -94,7 +95,7 @@ def test_constant_lengths_are_equal() -> None:
     ],
 )
 def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(SettingError, match="lengths must be one of lognormal:MEAN:CV, .*; got ") as error:
+    with pytest.raises(SettingError, match="lengths must be one of lognormal:MEAN:CV, ") as error:
         row_lengths(text)
     assert repr(text) in str(error.value)
 

@@ -158,6 +158,31 @@ def test_the_options_of_a_closed_loop_reach_the_cell() -> None:
     assert (cell["goal_ms"], cell["load"]) == (200, None)
 
 
+def test_lengths_reach_the_cell_and_add_columns() -> None:
+    """Full batches are 64 rows of average length if no limit is given."""
+    lengths = ("--lengths", "bimodal:16:512:0.1", "--clients", 8, "--policy", "fixed:0", "--seeds", 1)
+    (cell,) = figures(*lengths, "--padding", 0.5)["cells"]
+    (limited,) = figures(*lengths, "--max-batch-size", 700)["cells"]
+    output = run(*lengths, *SMALL).stdout
+
+    assert (cell["lengths"], cell["padding"], cell["limit_rows"]) == ("bimodal:16:512:0.1", 0.5, 4199)
+    assert (limited["padding"], limited["limit_rows"]) == (1.0, 700)
+    average = cell["policies"]["fixed:0"]["average"]
+    assert 0 < average["padding_share"] < 0.9
+    assert average["long_p99_ms"] > average["p50_ms"]
+    assert "at most 4199 units of length per batch" in output
+    headings = next(line for line in output.splitlines() if line.startswith("policy")).split("  ")
+    assert {"long p99", "padding %"} <= {heading.strip() for heading in headings}
+
+
+def test_rows_that_cost_the_same_have_no_columns_about_lengths() -> None:
+    result = run("--clients", 8, "--policy", "fixed:0", "--seeds", 1, *SMALL)
+
+    assert "at most 64 rows per batch" in result.stdout
+    assert "long p99" not in result.stdout
+    assert "padding" not in result.stdout
+
+
 def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None:
     """Without a load at their own rate, in whole passes; with one at its rate."""
     trace = tmp_path / "trace.csv"
@@ -190,6 +215,15 @@ def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None
             "--clients runs a closed loop and cannot be combined with --arrivals",
         ),
         (["--think-ms", "4"], "to use --think-ms, set --clients"),
+        (["--padding", "1"], "to use --padding, set --lengths"),
+        (["--lengths", "constant:9", "--padding", "2"], "--padding must be a share from 0 to 1, got 2"),
+        (["--lengths", "lognormal:64"], "--lengths must be one of lognormal:MEAN:CV, bimodal:"),
+        (
+            ["--lengths", "normal:64:1", "--max-batch-size", "9"],
+            "a share between 0 and 1; got 'normal:64:1'",
+        ),
+        (["--matrix", "quick", "--lengths", "constant:9"], "cannot be combined with --lengths"),
+        (["--matrix", "quick", "--padding", "0"], "cannot be combined with --padding"),
         (
             ["--matrix", "all"],
             "--matrix must be one of quick, count, open, closed, clients, goal, padded, got 'all'",

@@ -23,8 +23,9 @@ from uncork_dispatcher.simulator import Comparison, run_cells
 def simulate(options: SimulateOptions) -> None:
     """Compare policies in a simulation of one model at several loads, or of a predefined matrix.
 
-    A batch of n rows takes intercept + slope * n. The dispatcher and its policies are those of the gateway;
-    time is virtual. A cell is one model under one load.
+    A batch of n rows takes intercept + slope * n; with --lengths, n is the total length of its rows, or
+    rows * longest row. The dispatcher and its policies are those of the gateway; time is virtual. A cell is
+    one model under one load.
     """
     with refusals("simulate"):
         job = options.job()

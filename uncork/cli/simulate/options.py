@@ -6,8 +6,10 @@ from pathlib import Path
 from uncork.cli.loadtest.measuring import PICTURES, require_picture
 from uncork.cli.loadtest.traffic_options import json_option
 from uncork.cli.simulate.scenarios import (
+    FULL_ROWS,
     LOADS,
     closed_cells,
+    full_batch,
     matrix_cells,
     open_cells,
     policy_names,
@@ -16,14 +18,23 @@ from uncork.cli.simulate.scenarios import (
 from uncork.cli.usage import flags, named, require_writable
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import option
-from uncork_dispatcher.simulator import ALL_POLICIES, ARRIVALS, MATRICES, RELEASE_WHEN_FREE, Cell
+from uncork_dispatcher.simulator import (
+    ALL_POLICIES,
+    ARRIVALS,
+    LENGTHS,
+    MATRICES,
+    RELEASE_WHEN_FREE,
+    Cell,
+)
 from uncork_loadtests.traffic.plan import REPLAY
 from uncork_workers.supervision.processes import usable_cores
 
 _OF_OPEN = flags("load", "arrivals")
 _OF_CLOSED = flags("clients", "round_trip_ms", "think_ms")
 # These describe one cell; a matrix declares its own.
-_OF_MODEL = flags("intercept_ms", "slope_ms", "noise", "workers", "goal_ms", "max_batch_size")
+_OF_MODEL = flags(
+    "intercept_ms", "slope_ms", "lengths", "padding", "noise", "workers", "goal_ms", "max_batch_size"
+)
 _OF_A_CELL = _OF_MODEL | _OF_OPEN | _OF_CLOSED
 
 
@@ -48,14 +59,33 @@ class SimulateOptions:
     """The options of ``uncork simulate``; ``given`` names those that are on the command line."""
 
     intercept_ms: float = option(5.0, "Milliseconds that each batch takes, whatever its size.")
-    slope_ms: float = option(0.1, "Milliseconds that each row adds.")
+    slope_ms: float = option(0.1, "Milliseconds that each row adds; with --lengths, each unit of length.")
+    lengths: str | None = option(
+        None,
+        f"Distribution of the rows' lengths, one of {', '.join(LENGTHS)}. A tenth of the rows of "
+        "bimodal:16:512:0.1 is about 512 long, the others about 16. As for an API with a cost, "
+        "--max-batch-size then counts length.",
+        metavar="KIND",
+        show_default="all rows cost the same",
+    )
+    padding: float = option(
+        1.0,
+        "With --lengths: share of the padding that takes time. 1: the model pads all rows to the longest. "
+        "0: it does not pad.",
+    )
     noise: float = option(0.1, "Coefficient of variation of batch times.")
     workers: int = option(1, "Number of workers.", min=1)
-    max_batch_size: int = option(64, "Maximum rows per batch.", min=1)
+    max_batch_size: int | None = option(
+        None,
+        "Maximum rows per batch; with --lengths, their maximum total length, padding included.",
+        min=1,
+        show_default=f"{FULL_ROWS}; with --lengths, {FULL_ROWS} times the mean",
+    )
     goal_ms: float = option(1000.0, "Latency goal in milliseconds.")
     load: str | None = option(
         None,
-        "Open loop: average rate as a share of the capacity in full batches; separate several by commas.",
+        "Open loop: average rate as a share of the capacity in full batches; with --lengths, in batches of "
+        "the best size whose rows are in order of arrival. Separate several by commas.",
         metavar="SHARES",
         show_default=f"{LOADS}, or the recorded rate with {REPLAY}FILE",
     )
@@ -115,7 +145,7 @@ class SimulateOptions:
         cells = self._cells()
         job = Job(
             cells=cells,
-            policies=policy_names(self.policy or ["all"], limit_rows=self.max_batch_size),
+            policies=policy_names(self.policy or ["all"], limit_rows=cells[0].limit_rows),
             seeds=range(self.first_seed, self.first_seed + self.seeds),
             requests=self.requests if self.requests is not None else whole_traces(cells),
             processes=self.processes or usable_cores(),
@@ -132,8 +162,10 @@ class SimulateOptions:
             "slope_ms": self.slope_ms,
             "noise_cv": self.noise,
             "workers": self.workers,
-            "limit_rows": self.max_batch_size,
+            "limit_rows": self.max_batch_size or full_batch(self.lengths),
             "goal_ms": self.goal_ms,
+            "lengths": self.lengths,
+            "padding": self.padding,
         }
         if self.clients is None:
             return open_cells(model, self.load, self.arrivals)
@@ -143,6 +175,8 @@ class SimulateOptions:
         given = self.given
         if "matrix" in given and (wrong := named(_OF_A_CELL, given)):
             raise WrongUsage(f"--matrix defines its own models and loads and cannot be combined with {wrong}")
+        if "padding" in given and "lengths" not in given:
+            raise WrongUsage("to use --padding, set --lengths")
         if "clients" in given and (wrong := named(_OF_OPEN, given)):
             raise WrongUsage(f"--clients runs a closed loop and cannot be combined with {wrong}")
         if "clients" not in given and (wrong := named(_OF_CLOSED, given)):

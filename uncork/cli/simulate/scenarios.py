@@ -9,17 +9,20 @@ from typing import Any
 from uncork.cli.usage import flags, in_options
 from uncork.config.errors import WrongUsage
 from uncork_dispatcher import make_policy
-from uncork_dispatcher.simulator import ALL_POLICIES, MATRICES, Cell, open_loop
+from uncork_dispatcher.simulator import ALL_POLICIES, MATRICES, Cell, open_loop, row_lengths
 from uncork_dispatcher.simulator.cells import MOST_REQUESTS, requests_to_measure
 from uncork_dispatcher.simulator.traffic import recorded_times
 from uncork_loadtests.traffic.plan import REPLAY
 
 LOADS = "0.05,0.2,0.5,0.8,0.95"
 """Loads when none are given."""
+FULL_ROWS = 64
+"""Rows in a full batch when no limit is given; of average length if rows have lengths."""
 
 # Errors of a cell name its fields.
 _OPTIONS = {
     **flags("intercept_ms", "slope_ms", "workers", "goal_ms", "load", "clients", "round_trip_ms", "think_ms"),
+    **flags("lengths", "padding"),
     "noise_cv": "--noise",
     "limit_rows": "--max-batch-size",
 }
@@ -30,6 +33,20 @@ def matrix_cells(name: str) -> list[Cell]:
     if name not in MATRICES:
         raise WrongUsage(f"--matrix must be one of {', '.join(MATRICES)}, got {name!r}")
     return MATRICES[name]()
+
+
+def full_batch(lengths: str | None) -> int:
+    """Return the most rows in a batch, or the most that their lengths add up to, when no limit is given.
+
+    Raises:
+        WrongUsage: if there are no such lengths.
+    """
+    if lengths is None:
+        return FULL_ROWS
+    try:
+        return math.ceil(FULL_ROWS * row_lengths(lengths).mean)
+    except ValueError as error:
+        raise in_options(error, _OPTIONS) from None
 
 
 def closed_cells(model: dict[str, Any], clients: str, *, round_trip_ms: float, think_ms: float) -> list[Cell]:

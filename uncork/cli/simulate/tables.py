@@ -41,7 +41,7 @@ def tables(
     for some, columns in ((open_loops(comparisons), _OPEN), (closed_loops(comparisons), _CLOSED)):
         if some:
             yield ""
-            yield _compact(some, columns)
+            yield _compact(some, _with_lengths(columns, some))
     for table in _summaries(comparisons):
         yield ""
         yield table
@@ -52,9 +52,10 @@ def _heading(comparisons: Sequence[Comparison], seeds: Sequence[int]) -> str:
     limits = {cell.limit_rows for cell in cells}
     goals = {cell.goal_ms for cell in cells}
     goal = f", goal {goals.pop():g} ms" if len(goals) == 1 else ""
+    rows = "units of length" if _have_lengths(comparisons) else "rows"
     return (
         f"{plural(len(cells), 'cell')}, {plural(len(seeds), 'seed')}, "
-        f"at most {'/'.join(map(str, sorted(limits)))} rows per batch{goal}; times in ms"
+        f"at most {'/'.join(map(str, sorted(limits)))} {rows} per batch{goal}; times in ms"
     )
 
 
@@ -69,7 +70,7 @@ def _explanation(comparisons: Sequence[Comparison], seeds: Sequence[int]) -> str
 
 
 def _full(comparison: Comparison) -> Table:
-    columns = _CLOSED if comparison.cell.clients is not None else _OPEN
+    columns = _with_lengths(_CLOSED if comparison.cell.clients is not None else _OPEN, [comparison])
     table = _table(["policy"], columns)
     for result in comparison.results:
         table.add_row(result.policy, *(show(comparison, result) for _, show in columns))
@@ -82,6 +83,17 @@ def _compact(comparisons: Sequence[Comparison], columns: Sequence[Column]) -> Ta
         for result in one.results:
             table.add_row(str(one.cell), result.policy, *(show(one, result) for _, show in columns))
     return table
+
+
+def _have_lengths(comparisons: Sequence[Comparison]) -> bool:
+    return any(one.cell.lengths is not None for one in comparisons)
+
+
+def _with_lengths(columns: Sequence[Column], comparisons: Sequence[Comparison]) -> Sequence[Column]:
+    """Return the columns, with those about lengths if any cell has lengths."""
+    if _have_lengths(comparisons):
+        return columns
+    return [column for column in columns if column not in _OF_LENGTHS]
 
 
 def _table(names: Sequence[str], columns: Sequence[Column]) -> Table:
@@ -161,12 +173,17 @@ def _ratio(name: str) -> Callable[[Comparison, Result], str]:
     return show
 
 
+_LONG_P99: Column = ("long p99", lambda _, result: _number(result.average.long_p99_ms))
+_PADDING: Column = ("padding %", lambda _, result: percent(result.average.padding_share))
+_OF_LENGTHS = (_LONG_P99, _PADDING)
 _FIGURES: tuple[Column, ...] = (
     ("mean", lambda _, result: _number(result.average.mean_ms)),
     ("p50", lambda _, result: _number(result.average.p50_ms)),
     ("p99", lambda _, result: _number(result.average.p99_ms)),
+    _LONG_P99,
     ("rows/s", lambda _, result: _number(result.average.rows_per_s, 1)),
     ("rows/batch", lambda _, result: _number(result.average.batch_rows, 1)),
+    _PADDING,
     ("shed %", lambda _, result: percent(shed_share(result))),
     ("in goal %", lambda _, result: percent(result.average.inside_goal)),
 )

@@ -1,0 +1,1 @@
+"""Batches of rows of different lengths, simulated before and with the rule that chooses their members."""

@@ -1,0 +1,240 @@
+"""Padded batches: ratios, marks and tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import fields, replace
+
+import pytest
+
+from benchmarks.costs.decision_cost import members_us
+from benchmarks.harness.marks import at_least, at_most
+from benchmarks.padding.findings import Finding, cells, find, spread
+from benchmarks.padding.overload import GOAL_MS, Overload, carries, overload, overload_cells
+from benchmarks.padding.tables import (
+    Mark,
+    marks,
+    marks_sheet,
+    overload_sheet,
+    traffic_sheets,
+    worst_sheet,
+)
+from uncork_dispatcher.simulator import Measured
+from uncork_dispatcher.simulator.padded import EQUAL, padded_cells
+
+CLOSED, OTHER = padded_cells(
+    lengths=("lognormal:64:1",), fixed=(200,), workers=(1, 2), loads=(), burst_loads=(), clients=(16,)
+)
+OPEN = replace(CLOSED, clients=None, load=0.5)
+SOME = Measured(**{each.name: 1.0 for each in fields(Measured)})
+
+
+def finding(cell: object = CLOSED, **figures: float) -> Finding:
+    """A cell in which the rule has these figures, and the others have 1."""
+    return Finding(cell, [SOME], [SOME], [replace(SOME, **figures)])  # type: ignore[arg-type]
+
+
+def whole(**figures: float) -> list[Finding]:
+    """One finding for every mark; the rule has these figures in all of them, except with equal lengths."""
+    found = [
+        finding(cell, **figures)
+        for cell in (CLOSED, OPEN, replace(OPEN, arrivals="onoff"), replace(CLOSED, padding=0.0))
+    ]
+    return [*found, finding(replace(CLOSED, lengths=EQUAL))]
+
+
+def overloaded(goodput_per_s: float = 95.0, inside_goal: float = 0.99) -> Overload:
+    rule = replace(SOME, goodput_per_s=goodput_per_s, inside_goal=inside_goal)
+    return Overload(CLOSED, 100.0, 2.0, replace(SOME, goodput_per_s=50.0), rule)
+
+
+def missed(found: Iterable[Mark]) -> list[str]:
+    return [mark.name for mark in found if not mark.is_met]
+
+
+# Ratios
+
+
+def test_ratios_are_geometric_and_paired_by_seed() -> None:
+    two = Finding(
+        CLOSED,
+        [SOME, replace(SOME, p99_ms=2.0)],
+        [replace(SOME, p99_ms=4.0), replace(SOME, p99_ms=4.0)],
+        [SOME, replace(SOME, p99_ms=8.0)],
+    )
+
+    assert two.ratio("p99_ms", "free") == pytest.approx(2.0)
+    assert two.ratio("p99_ms", "before") == pytest.approx((1 / 4 * 8 / 4) ** 0.5)
+
+
+def test_the_worst_cell_has_the_lowest_throughput_or_the_highest_latency() -> None:
+    found = [finding(CLOSED, rows_per_s=4.0, p99_ms=4.0), finding(OTHER, rows_per_s=0.25, p99_ms=0.25)]
+
+    throughput, p99 = spread(found, "rows_per_s", "free"), spread(found, "p99_ms", "free")
+
+    assert throughput[:2] == pytest.approx((1.0, 0.25))
+    assert p99[:2] == pytest.approx((1.0, 4.0))
+    assert (throughput.worst_cell, p99.worst_cell) == (OTHER, CLOSED)
+    assert str(spread(found, "p99_ms", "free")) == "1.00 (4.00)"
+
+
+def test_a_cell_keeps_up_that_answers_as_many_as_arrive() -> None:
+    rate = OPEN.rate
+
+    for share, keeps_up in ((0.94, False), (0.96, True)):
+        before = [replace(SOME, rows_per_s=share * rate)]
+        assert Finding(OPEN, [SOME], before, [SOME]).before_keeps_up is keeps_up
+
+
+# Marks
+
+
+def test_all_marks_are_met() -> None:
+    found = marks(whole(rows_per_s=2.1, p99_ms=0.6, long_p99_ms=0.7), [overloaded()])
+
+    assert missed(found) == []
+    assert len(found) == 2 + 2 * 4 + 2 + 2
+
+
+@pytest.mark.parametrize(
+    ("figures", "names"),
+    [
+        ({"rows_per_s": 1.9}, ["padded, closed: requests/s over cork before, mean"]),
+        (
+            {"rows_per_s": 0.95},
+            [
+                "padded, closed: requests/s over cork before, mean",
+                "padded, closed: requests/s over fixed:0, worst cell",
+                "no padding, closed: requests/s over cork before, mean",
+            ],
+        ),
+        (
+            {"p99_ms": 0.71},
+            [f"padded, {traffic}: p99 over cork before, mean" for traffic in ("Poisson", "bursts")],
+        ),
+        (
+            {"long_p99_ms": 1.3},
+            [
+                f"padded, {traffic}: long p99 over cork before, {what}"
+                for traffic in ("Poisson", "bursts")
+                for what in ("mean", "worst cell")
+            ],
+        ),
+    ],
+)
+def test_marks_are_missed(figures: dict[str, float], names: list[str]) -> None:
+    good = {"rows_per_s": 2.1, "p99_ms": 0.6, "long_p99_ms": 0.7}
+
+    assert missed(marks(whole(**good | figures), [overloaded()])) == names
+
+
+def test_equal_lengths_must_be_identical_in_every_figure() -> None:
+    found = whole(rows_per_s=2.1, p99_ms=0.6, long_p99_ms=0.7)
+    found[-1] = finding(replace(CLOSED, lengths=EQUAL), p50_ms=1.0 + 1e-12)
+
+    assert missed(marks(found, [overloaded()])) == ["equal lengths: cells that differ"]
+
+
+def test_the_worst_overload_decides() -> None:
+    found = whole(rows_per_s=2.1, p99_ms=0.6, long_p99_ms=0.7)
+    goodput, inside = (
+        "overload: goodput over the closed loop's, worst cell",
+        "overload: answers within the goal",
+    )
+
+    assert missed(marks(found, [overloaded(), overloaded(goodput_per_s=89)])) == [goodput]
+    assert missed(marks(found, [overloaded(inside_goal=0.96)])) == [f"{inside}, worst cell"]
+    assert missed(marks(found, [overloaded(inside_goal=math.nan)])) == [f"{inside}, worst cell"]
+
+
+def test_a_missed_mark_is_a_sentence() -> None:
+    mark = Mark("p99", 1.5, at_most(1.25), str(CLOSED))
+
+    assert str(mark) == f"p99 is 1.500 in {CLOSED}; it should be at most 1.25"
+    assert [row[1:4] for row in marks_sheet([mark]).rows] == [["1.500", "at most 1.25", "no"]]
+
+
+def test_bounds_include_their_value() -> None:
+    assert at_most(1).holds(1)
+    assert at_least(1).holds(1)
+    assert not at_most(1).holds(1.01)
+    assert not at_least(1).holds(0.99)
+
+
+# Tables
+
+
+def test_tables_group_cells_by_truth_and_padded_ones_by_their_parameters() -> None:
+    found = [
+        *whole(rows_per_s=3.0),
+        finding(OTHER, rows_per_s=12.0),
+        Finding(OPEN, [SOME], [replace(SOME, rows_per_s=OPEN.rate)], [replace(SOME, mean_ms=0.5)]),
+    ]
+    closed, poisson, bursts = traffic_sheets(found)
+
+    assert [row[:3] for row in closed.rows] == [
+        ["padded", "2", "6.00 (3.00)"],
+        ["no padding", "1", "3.00 (3.00)"],
+        ["padded, 4 ms per batch", "2", "6.00 (3.00)"],
+        ["padded, lognormal:64:1", "2", "6.00 (3.00)"],
+        ["padded, workers: 1", "1", "3.00 (3.00)"],
+        ["padded, workers: 2", "1", "12.00 (12.00)"],
+        ["padded, clients: 16", "2", "6.00 (3.00)"],
+    ]
+    assert [row[:2] for row in poisson.rows][:2] == [
+        ["padded", "2"],
+        ["padded, where cork before keeps up", "1"],
+    ]
+    assert poisson.rows[1][2] == "0.50 (0.50)"
+    assert bursts.rows[-1][0] == "padded, load 0.5"
+
+
+def test_the_cells_that_gain_least_come_first() -> None:
+    found = [finding(CLOSED, rows_per_s=3.0), finding(OTHER, rows_per_s=2.0)]
+
+    assert [row[:2] for row in worst_sheet(found).rows] == [[str(OTHER), "2.00"], [str(CLOSED), "3.00"]]
+
+
+def test_overload_is_related_to_the_closed_loop() -> None:
+    (row,) = overload_sheet([overloaded()]).rows
+
+    assert row == ["4+0.02n lognormal:64:1 W=1 2 times", "100", "0.95", "99.0%", "0.50", "100.0%"]
+
+
+# Runs
+
+
+def test_the_quick_cells_show_every_mark() -> None:
+    quick = cells(quick=True)
+
+    assert {cell.padding for cell in quick} == {0.0, 1.0}
+    assert {cell.arrivals for cell in quick} == {"poisson", "onoff"}
+    assert any(cell.lengths == EQUAL for cell in quick)
+    assert set(quick) < set(cells(quick=False))
+
+
+def test_only_the_rule_knows_lengths() -> None:
+    told: list[tuple[int, int]] = []
+    (found,) = find([CLOSED], [1], processes=1, tell=lambda done, of: told.append((done, of)))
+
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert found.rule[0].padding_share < 0.3 < 0.5 < found.before[0].padding_share
+    assert found.ratio("rows_per_s", "before") > 1.5
+    assert found.ratio("rows_per_s", "free") > 1.5
+
+
+def test_overload_is_several_times_what_a_closed_loop_carries() -> None:
+    (cell,) = overload_cells(fixed=(200,), workers=(1,))[:1]
+    (found,) = overload(cell, times=(3,), requests=500)
+
+    assert found.carried == carries(cell)
+    assert 0.4 < found.rule.shed_share < 0.8
+    assert found.rule.p99_ms < 1.1 * GOAL_MS
+
+
+def test_choosing_members_is_measured() -> None:
+    choice_us, all_us = members_us("lognormal:64:1", 40, rounds=20)
+
+    assert 0 < choice_us < all_us
+    assert members_us("constant:64", 40, rounds=20)[1] > 0
