@@ -104,7 +104,7 @@ def members_us(lengths: str, queued: int, rounds: int = _MEMBERS_ROUNDS) -> tupl
 
     def append() -> None:
         number, length = next(numbers), of_rows.draw(random_)
-        queue.append(Entry(number, number, length, 100, number, math.inf, queue, 1, length, length))
+        queue.append(Entry(number, number, length, 100, number, math.inf, queue, 1, length, length, length))
 
     chosen, taken = [], []
     for _ in range(rounds):
@@ -116,7 +116,7 @@ def members_us(lengths: str, queued: int, rounds: int = _MEMBERS_ROUNDS) -> tupl
             sample = list(islice(queue.turns(), SAMPLE))
             interval = mixable_lengths(sample, queued=queued, limit=_BATCH * of_rows.mean, spare=_SPARE)
         between = time.perf_counter()
-        queue.take(Fill(rows=_BATCH * of_rows.mean, pads=True, lengths=interval))
+        queue.take(Fill(size=_BATCH * of_rows.mean, measure=1, lengths=interval))
         taken.append(time.perf_counter() - began)
         chosen.append(between - began)
     return median(chosen) * 1e6, median(taken) * 1e6

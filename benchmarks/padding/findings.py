@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from uncork_dispatcher.simulator import Cell, Measured, run_cells
 from uncork_dispatcher.simulator.compare import ratio
+from uncork_dispatcher.simulator.lengths import Known
 from uncork_dispatcher.simulator.padded import EQUAL, all_padded_cells, padded_cells
 
 Dispatcher = Literal["free", "before", "rule"]
@@ -86,12 +87,20 @@ def cells(*, quick: bool) -> list[Cell]:
 
 
 def find(
-    cells: Sequence[Cell], seeds: Sequence[int], *, processes: int, tell: Callable[[int, int], None]
+    cells: Sequence[Cell],
+    seeds: Sequence[int],
+    *,
+    before_knows: Known = "totals",
+    processes: int,
+    tell: Callable[[int, int], None],
 ) -> list[Finding]:
-    """Measure all dispatchers in every cell; ``tell`` gets the number of finished runs and of all runs."""
+    """Measure all dispatchers in every cell; ``tell`` gets the number of finished runs and of all runs.
+
+    ``before_knows`` is what ``free`` and ``before`` know of lengths.
+    """
     runs = 3 * len(cells) * len(seeds)
     before = run_cells(
-        [replace(cell, knows_lengths=False) for cell in cells],
+        [replace(cell, known=before_knows) for cell in cells],
         (_FREE, _CORK),
         seeds,
         batches=_BATCHES,

@@ -94,8 +94,8 @@ def overload(cell: Cell, times: Sequence[float] = _TIMES, requests: int = _REQUE
         )
         count = max(requests, round(offered.per_s * _SECONDS))
         before, rule = (
-            measure(replace(offered, knows_lengths=knows), _POLICY, _SEED, requests=count)
-            for knows in (False, True)
+            measure(replace(offered, known=known), _POLICY, _SEED, requests=count)
+            for known in ("totals", "costs")
         )
         found.append(Overload(cell, carried, factor, before, rule))
     return found

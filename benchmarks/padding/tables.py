@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from statistics import fmean
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from benchmarks.harness.marks import Bound, at_least, at_most
 from benchmarks.harness.sheets import Sheet
 from benchmarks.padding.findings import Dispatcher, Finding, Traffic, spread
 from benchmarks.padding.overload import Overload
+from benchmarks.padding.unstated import CASES
 
 _TRUTHS = {1.0: "padded", 0.5: "half of the padding takes time", 0.0: "no padding"}
 _TRAFFIC: tuple[Traffic, ...] = ("closed", "Poisson", "bursts")
@@ -38,7 +40,9 @@ class Mark(NamedTuple):
         return f"{self.name} is {self.figure:.3f}{cell}; it should be {self.bound}"
 
 
-def marks(findings: Sequence[Finding], overloads: Sequence[Overload]) -> list[Mark]:
+def marks(
+    findings: Sequence[Finding], overloads: Sequence[Overload], unstated: Sequence[Finding]
+) -> list[Mark]:
     """Return all marks that the measured cells can show."""
     padded = [one for one in findings if one.cell.padding == 1 and not one.is_equal]
     closed = [one for one in padded if one.traffic == "closed"]
@@ -64,7 +68,15 @@ def marks(findings: Sequence[Finding], overloads: Sequence[Overload]) -> list[Ma
     )
     different = [str(one.cell) for one in findings if one.is_equal and one.rule != one.before]
     found.append(Mark("equal lengths: cells that differ", len(different), at_most(0), ", ".join(different)))
-    return [*found, *_overload_marks(overloads)]
+    return [*found, *_unstated_marks(unstated), *_overload_marks(overloads)]
+
+
+def _unstated_marks(findings: Sequence[Finding]) -> Iterator[Mark]:
+    """No truth may lose; a model that pads should gain, and one that truncates all the more."""
+    for case in CASES:
+        some = [one for one in findings if case.has(one.cell) and one.traffic == "closed"]
+        if some:
+            yield _mean(f"{case.name}, closed: requests/s", some, "rows_per_s", "before", case.bound)
 
 
 def _mean(name: str, findings: Sequence[Finding], figure: str, over: Dispatcher, bound: Bound) -> Mark:
@@ -137,9 +149,8 @@ def _groups(traffic: Traffic, findings: Sequence[Finding]) -> Iterator[tuple[str
         if some := [one for one in findings if one.cell.padding == padding]:
             yield truth, some
     padded = [one for one in findings if one.cell.padding == 1]
-    if traffic != "closed":
-        if some := [one for one in padded if one.before_keeps_up]:
-            yield "padded, where cork before keeps up", some
+    if traffic != "closed" and (some := [one for one in padded if one.before_keeps_up]):
+        yield "padded, where cork before keeps up", some
     parts: list[tuple[str, Callable[[Finding], float | str | None]]] = [
         ("{:g} ms per batch", lambda one: one.cell.intercept_ms),
         ("{}", lambda one: one.cell.lengths),
@@ -151,6 +162,22 @@ def _groups(traffic: Traffic, findings: Sequence[Finding]) -> Iterator[tuple[str
     for text, part in parts:
         for value in dict.fromkeys(map(part, padded)):
             yield f"padded, {text.format(value)}", [one for one in padded if part(one) == value]
+
+
+def unstated_sheet(findings: Sequence[Finding]) -> Sheet:
+    """Tabulate what is found out without being stated: body bytes as lengths, and truncation."""
+    rows = []
+    for case, traffic in product(CASES, _TRAFFIC):
+        some = [one for one in findings if case.has(one.cell) and one.traffic == traffic]
+        if some:
+            figures = ("rows_per_s", "mean_ms", "p99_ms")
+            ratios = [str(spread(some, figure, "before")) for figure in figures]
+            rows.append([case.name, traffic, f"{len(some)}", *ratios])
+    return Sheet(
+        title="Lengths that nobody states",
+        columns=["case", "traffic", "cells", "requests/s", "mean", "p99"],
+        rows=rows,
+    )
 
 
 def worst_sheet(findings: Sequence[Finding]) -> Sheet:

@@ -18,8 +18,10 @@ from benchmarks.padding.tables import (
     marks_sheet,
     overload_sheet,
     traffic_sheets,
+    unstated_sheet,
     worst_sheet,
 )
+from benchmarks.padding.unstated import CASES
 from uncork_dispatcher.simulator import Measured
 from uncork_dispatcher.simulator.padded import EQUAL, padded_cells
 
@@ -47,6 +49,11 @@ def whole(**figures: float) -> list[Finding]:
 def overloaded(goodput_per_s: float = 95.0, inside_goal: float = 0.99) -> Overload:
     rule = replace(SOME, goodput_per_s=goodput_per_s, inside_goal=inside_goal)
     return Overload(CLOSED, 100.0, 2.0, replace(SOME, goodput_per_s=50.0), rule)
+
+
+def found_out(rows_per_s: float = 1.6) -> list[Finding]:
+    """One finding for each case of lengths that nobody states."""
+    return [finding(case.cells(quick=True)[0], rows_per_s=rows_per_s) for case in CASES]
 
 
 def missed(found: Iterable[Mark]) -> list[str]:
@@ -90,11 +97,25 @@ def test_a_cell_keeps_up_that_answers_as_many_as_arrive() -> None:
 # Marks
 
 
+def test_each_case_of_lengths_that_nobody_states_has_its_mark() -> None:
+    good = whole(rows_per_s=2.1, p99_ms=0.6, long_p99_ms=0.7)
+    for rows_per_s in (1.4, 0.97, 0.95):
+        names = missed(marks(good, [overloaded()], found_out(rows_per_s)))
+        below = [case.name for case in CASES if not case.bound.holds(rows_per_s)]
+        assert names == [f"{name}, closed: requests/s, mean" for name in below]
+
+
+def test_cells_of_a_case_belong_to_it_alone() -> None:
+    for case in CASES:
+        for cell in case.cells(quick=False):
+            assert [each for each in CASES if each.has(cell)] == [case]
+
+
 def test_all_marks_are_met() -> None:
-    found = marks(whole(rows_per_s=2.1, p99_ms=0.6, long_p99_ms=0.7), [overloaded()])
+    found = marks(whole(rows_per_s=2.1, p99_ms=0.6, long_p99_ms=0.7), [overloaded()], found_out())
 
     assert missed(found) == []
-    assert len(found) == 2 + 2 * 4 + 2 + 2
+    assert len(found) == 2 + 2 * 4 + 2 + len(CASES) + 2
 
 
 @pytest.mark.parametrize(
@@ -126,14 +147,14 @@ def test_all_marks_are_met() -> None:
 def test_marks_are_missed(figures: dict[str, float], names: list[str]) -> None:
     good = {"rows_per_s": 2.1, "p99_ms": 0.6, "long_p99_ms": 0.7}
 
-    assert missed(marks(whole(**good | figures), [overloaded()])) == names
+    assert missed(marks(whole(**good | figures), [overloaded()], found_out())) == names
 
 
 def test_equal_lengths_must_be_identical_in_every_figure() -> None:
     found = whole(rows_per_s=2.1, p99_ms=0.6, long_p99_ms=0.7)
     found[-1] = finding(replace(CLOSED, lengths=EQUAL), p50_ms=1.0 + 1e-12)
 
-    assert missed(marks(found, [overloaded()])) == ["equal lengths: cells that differ"]
+    assert missed(marks(found, [overloaded()], found_out())) == ["equal lengths: cells that differ"]
 
 
 def test_the_worst_overload_decides() -> None:
@@ -143,9 +164,9 @@ def test_the_worst_overload_decides() -> None:
         "overload: answers within the goal",
     )
 
-    assert missed(marks(found, [overloaded(), overloaded(goodput_per_s=89)])) == [goodput]
-    assert missed(marks(found, [overloaded(inside_goal=0.96)])) == [f"{inside}, worst cell"]
-    assert missed(marks(found, [overloaded(inside_goal=math.nan)])) == [f"{inside}, worst cell"]
+    assert missed(marks(found, [overloaded(), overloaded(goodput_per_s=89)], found_out())) == [goodput]
+    assert missed(marks(found, [overloaded(inside_goal=0.96)], found_out())) == [f"{inside}, worst cell"]
+    assert missed(marks(found, [overloaded(inside_goal=math.nan)], found_out())) == [f"{inside}, worst cell"]
 
 
 def test_a_missed_mark_is_a_sentence() -> None:
@@ -200,6 +221,12 @@ def test_overload_is_related_to_the_closed_loop() -> None:
     (row,) = overload_sheet([overloaded()]).rows
 
     assert row == ["4+0.02n lognormal:64:1 W=1 2 times", "100", "0.95", "99.0%", "0.50", "100.0%"]
+
+
+def test_lengths_that_nobody_states_are_tabulated_by_case() -> None:
+    rows = unstated_sheet(found_out()).rows
+
+    assert [row[:4] for row in rows] == [[case.name, "closed", "1", "1.60 (1.60)"] for case in CASES]
 
 
 # Runs

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from uncork_dispatcher.plural import plural
 from uncork_dispatcher.rules import SettingError
-from uncork_dispatcher.simulator.lengths import RowLengths, most_in_order, row_lengths
+from uncork_dispatcher.simulator.lengths import Known, RowLengths, most_in_order, row_lengths
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.theory import smallest_mean_batch
 from uncork_dispatcher.simulator.traffic import Sources
@@ -47,7 +47,8 @@ class Cell:
         lengths: how long rows are, see :func:`~uncork_dispatcher.simulator.lengths.row_lengths`; None: all
             rows cost the same.
         padding: with lengths: the share of the padding that takes time, as of :class:`ServiceTime`.
-        knows_lengths: with lengths: whether the core can tell padding from work, as of :class:`Scenario`.
+        known: with lengths: what the core knows of them.
+        truncated_at: with lengths: rows are truncated to this length, as of :class:`ServiceTime`.
 
     Raises:
         ValueError: if a number is out of range, or there is not one of load and clients.
@@ -67,7 +68,8 @@ class Cell:
     sources: Sources = "clients"
     lengths: str | None = None
     padding: float = 1.0
-    knows_lengths: bool = True
+    known: Known = "costs"
+    truncated_at: float = math.inf
 
     def __post_init__(self) -> None:
         for name in ("intercept_ms", "slope_ms", "noise_cv", "round_trip_ms", "think_ms"):
@@ -102,7 +104,8 @@ class Cell:
             traffic = plural(self.clients, "client") + (f" think {self.think_ms:g}" if self.think_ms else "")
         sources = "" if self.sources == "clients" else f" sources {self.sources}"
         lengths = f" {self.lengths} padding {self.padding:g}" if self.lengths is not None else ""
-        unknown = "" if self.knows_lengths else " unknown lengths"
+        lengths += f" truncated at {self.truncated_at:g}" if self.truncated_at < math.inf else ""
+        unknown = "" if self.known == "costs" else f" known {self.known}"
         return (
             f"{self.intercept_ms:g}+{self.slope_ms:g}n{noise}{lengths} W={self.workers} "
             f"{traffic}{sources}{unknown}"
@@ -115,6 +118,7 @@ class Cell:
             intercept_s=self.intercept_ms / 1000,
             slope_s=self.slope_ms / 1000,
             padding=0.0 if self.lengths is None else self.padding,
+            truncated_at=self.truncated_at,
             noise_cv=self.noise_cv,
         )
 

@@ -7,11 +7,18 @@ import random
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import Literal
 
 from uncork_dispatcher.rules import SettingError
 from uncork_dispatcher.simulator.service import ServiceTime
 
+Known = Literal["costs", "totals", "bytes", "nothing"]
+"""What the core knows of the lengths of rows. ``costs``: each row has its length as its cost. ``totals``: the
+total cost of a request, not that it is one row. ``bytes``: no cost, and a body with about as many bytes as
+the row is long. ``nothing``: the number of rows."""
 LENGTHS = ("lognormal:MEAN:CV", "bimodal:SHORT:LONG:SHARE", "constant:LENGTH")
+# Variation of the bytes for one unit of length.
+_BYTES_CV = 0.2
 # Coefficient of variation around each of the two lengths of a bimodal distribution.
 _BIMODAL_CV = 0.2
 # With more, the mean of any simulated number of lengths differs from the true one.
@@ -45,6 +52,11 @@ class RowLengths:
             return mean
         variance = math.log1p(cv**2)
         return mean * random_.lognormvariate(-variance / 2, math.sqrt(variance))
+
+
+def body_bytes(length: float, random_: random.Random) -> int:
+    """Draw the size of the body of a row."""
+    return max(1, round(length * random_.lognormvariate(0, _BYTES_CV)))
 
 
 @lru_cache

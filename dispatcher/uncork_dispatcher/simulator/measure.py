@@ -98,7 +98,7 @@ def measure(
             requests=warm_up + count,
             rows=cell.rows,
             lengths=None if lengths is None else lengths.draw,
-            knows_lengths=cell.knows_lengths,
+            known=cell.known,
             sources=cell.sources,
             seed=seed,
         )

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from uncork_dispatcher.actions import Abandon, Action, Lost, Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.simulator.lengths import body_bytes
 from uncork_dispatcher.simulator.scenario import Scenario
 from uncork_dispatcher.simulator.traffic import Clients
 
@@ -58,6 +59,14 @@ class LostBatch(NamedTuple):
     predicted_s: float
 
 
+class _Size(NamedTuple):
+    """The size of a request, as for :meth:`Dispatcher.submit`."""
+
+    rows: float
+    number: int | None = None
+    size_bytes: int = 0
+
+
 @dataclass(slots=True)
 class Run:
     """The events of a run, in the order of their ends."""
@@ -96,6 +105,7 @@ class _Simulation:
         self._sequence = 0
         self._submitted = 0
         self._arrivals: dict[int, float] = {}
+        self._random_bytes = random.Random(f"{scenario.seed} bytes")
         self._lengths: dict[int, float] = {}
         self._clients: dict[int, int] = {}
         self._connections: dict[int, int] = {}
@@ -169,17 +179,36 @@ class _Simulation:
     def _submit(self, client: int, now: float) -> None:
         self._submitted += 1
         request = self._submitted
-        scenario, source, count = self._scenario, self._source(client, request), None
+        scenario = self._scenario
+        size = _Size(scenario.rows(self._random) if scenario.rows else 1.0)
         if scenario.lengths:
-            rows = self._lengths[request] = scenario.lengths(self._random_lengths)
-            count = 1 if scenario.knows_lengths else None
-        else:
-            rows = scenario.rows(self._random) if scenario.rows else 1.0
-        refused = self._core.submit(request, api=_API, now=now, rows=rows, count=count, source=source)
+            length = self._lengths[request] = scenario.lengths(self._random_lengths)
+            size = self._known_size(length)
+        refused = self._core.submit(
+            request,
+            api=_API,
+            now=now,
+            rows=size.rows,
+            count=size.number,
+            size_bytes=size.size_bytes,
+            source=self._source(client, request),
+        )
         self._clients[request] = client
         self._arrivals[request] = now
         if refused is not None:
             self._refuse(refused, now)
+
+    def _known_size(self, length: float) -> _Size:
+        """Return the size of a request with one row, as far as the core knows it."""
+        match self._scenario.known:
+            case "costs":
+                return _Size(length, number=1)
+            case "totals":
+                return _Size(length)
+            case "bytes":
+                return _Size(1.0, size_bytes=body_bytes(length, self._random_bytes))
+            case "nothing":
+                return _Size(1.0)
 
     def _source(self, client: int, request: int) -> int | None:
         """Return the client of a request, as far as the core can tell."""
@@ -209,7 +238,7 @@ class _Simulation:
     def _execute(self, action: Action, now: float) -> None:
         if isinstance(action, Start):
             if self._scenario.lengths:
-                action = action._replace(padded=self._padded(action))
+                action = self._with_lengths(action)
             seconds = self._scenario.service.draw(
                 action.rows, action.padded, worker=action.worker, now=now, random_=self._random
             )
@@ -230,11 +259,12 @@ class _Simulation:
 
     # Workers
 
-    def _padded(self, start: Start) -> float:
-        """Return the size of a batch with its padding, whatever the core knows of it."""
-        lengths = [self._lengths[request] for request in start.requests]
-        longest = max(lengths)
-        return start.rows + sum([longest - length for length in lengths])
+    def _with_lengths(self, start: Start) -> Start:
+        """Return a batch with its true sizes, whatever the core knows of them."""
+        most = self._scenario.service.truncated_at
+        lengths = [min(self._lengths[request], most) for request in start.requests]
+        rows, longest = sum(lengths), max(lengths)
+        return start._replace(rows=rows, padded=rows + sum([longest - length for length in lengths]))
 
     def _finish(self, batch: int, now: float) -> None:
         if batch not in self._running:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from uncork_dispatcher.simulator.lengths import Known
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients, Sources
 
@@ -40,8 +41,7 @@ class Scenario:
         rows: draws the rows of a request, which are of equal lengths; 1 if not given.
         lengths: draws the length of a request's only row, which is its cost; replaces ``rows``. Requests
             have the same lengths under every policy.
-        knows_lengths: whether the core knows that a request is one row of that length, so that it can tell
-            padding from work. Otherwise it knows the cost alone.
+        known: what the core knows of the lengths.
         sources: what the core knows of the client of a request.
         timer_quantum_s: timers fire at multiples of this, as coarse ones do; 0 for exact ones.
         losses: deaths of workers.
@@ -61,7 +61,7 @@ class Scenario:
     requests: int = 20_000
     rows: Callable[[random.Random], float] | None = None
     lengths: Callable[[random.Random], float] | None = None
-    knows_lengths: bool = True
+    known: Known = "costs"
     sources: Sources = "clients"
     timer_quantum_s: float = 0.0
     losses: tuple[Loss, ...] = ()

@@ -17,6 +17,8 @@ class ServiceTime:
         slope_s: the cost of each row, or of each unit of length.
         padding: the share of a batch's padding that takes time: 1 for a model that pads all rows to the
             longest, 0 for one that does not pad.
+        truncated_at: longer rows take as long as rows of this length; infinity for a model that does not
+            truncate its input.
         noise_cv: coefficient of variation of a log-normal factor of mean 1, drawn for each batch.
         buckets: sizes to which batches are padded, as compiled models need; above the largest one the line
             continues. Empty: no padding.
@@ -31,6 +33,7 @@ class ServiceTime:
     intercept_s: float
     slope_s: float
     padding: float = 0.0
+    truncated_at: float = math.inf
     noise_cv: float = 0.0
     buckets: tuple[int, ...] = ()
     speeds: tuple[float, ...] = ()
@@ -43,6 +46,8 @@ class ServiceTime:
             raise ValueError(f"a batch must take some time, got {self.intercept_s} + {self.slope_s} * rows")
         if not 0 <= self.padding <= 1:
             raise ValueError(f"padding must be a share, got {self.padding}")
+        if not self.truncated_at > 0:
+            raise ValueError(f"truncated_at must be positive, got {self.truncated_at}")
         if not 0 <= self.noise_cv < math.inf:
             raise ValueError(f"noise_cv must not be negative, got {self.noise_cv}")
         factors = (*self.speeds, *(factor for _, factor in self.changes))

@@ -161,8 +161,8 @@ def test_padding_needs_lengths() -> None:
     [
         ({}, "4+0.02n lognormal:64:1 padding 1 W=1 32 clients"),
         (
-            {"padding": 0.5, "knows_lengths": False},
-            "4+0.02n lognormal:64:1 padding 0.5 W=1 32 clients unknown lengths",
+            {"padding": 0.5, "known": "totals"},
+            "4+0.02n lognormal:64:1 padding 0.5 W=1 32 clients known totals",
         ),
     ],
 )
@@ -188,8 +188,8 @@ def test_a_cell_with_wrong_lengths_is_refused(changes: dict[str, object], messag
 
 def test_a_batch_takes_as_long_as_its_padding_says() -> None:
     """Also where the core knows only costs."""
-    for knows in (True, False):
-        batches = run(knows_lengths=knows).batches
+    for known in ("costs", "totals", "bytes", "nothing"):
+        batches = run(known=known).batches
 
         assert all(one.seconds == pytest.approx(PADDED.mean(one.padded)) for one in batches)
         assert any(one.padded > 2 * one.rows for one in batches)
@@ -201,7 +201,7 @@ def test_every_policy_gets_the_same_lengths() -> None:
     first = sorted(one.length for one in run("none").answered)
 
     assert sorted(one.length for one in run("cork").answered) == first
-    assert sorted(one.length for one in run("cork", knows_lengths=False).answered) == first
+    assert sorted(one.length for one in run("cork", known="totals").answered) == first
     assert sorted(one.length for one in run("cork", seed=2).answered) != first
     assert statistics.fmean(first) == pytest.approx(MIXED.mean, rel=0.3)
 
@@ -211,7 +211,7 @@ def test_a_request_has_length_1_without_lengths() -> None:
 
 
 def test_only_known_lengths_stay_apart() -> None:
-    known, unknown = run("cork").batches, run("cork", knows_lengths=False).batches
+    known, unknown = run("cork").batches, run("cork", known="totals").batches
 
     def padding(batches: list[object]) -> float:
         late = batches[len(batches) // 2 :]
@@ -226,7 +226,7 @@ def test_only_known_lengths_stay_apart() -> None:
 def test_the_share_of_the_work_that_was_padding() -> None:
     """Batches of all clients: the longest of 32 is about 5 times the average."""
     whole = measure(CELL, "none", 1, requests=500)
-    unknown = dataclasses.replace(CELL, knows_lengths=False)
+    unknown = dataclasses.replace(CELL, known="totals")
     padded = measure(unknown, "cork", 1, requests=2000)
     half = measure(dataclasses.replace(unknown, padding=0.5), "cork", 1, requests=2000)
     none = measure(dataclasses.replace(unknown, padding=0.0), "cork", 1, requests=2000)
@@ -263,5 +263,5 @@ def test_knowing_equal_lengths_changes_nothing(policy: str) -> None:
     cell = dataclasses.replace(CELL, lengths="constant:64", noise_cv=0.1)
 
     assert measure(cell, policy, 1, requests=500) == measure(
-        dataclasses.replace(cell, knows_lengths=False), policy, 1, requests=500
+        dataclasses.replace(cell, known="totals"), policy, 1, requests=500
     )

@@ -22,7 +22,7 @@ def test_the_matrix_is_complete() -> None:
         (cell.lengths, cell.intercept_ms, cell.workers, (cell.load, cell.arrivals, cell.clients))
         for cell in cells
     } == declared
-    assert {(cell.padding, cell.limit_rows, cell.knows_lengths) for cell in cells} == {(1.0, 16_384, True)}
+    assert {(cell.padding, cell.limit_rows, cell.known) for cell in cells} == {(1.0, 16_384, "costs")}
 
 
 def test_it_has_models_that_pad_less_and_rows_that_need_no_padding() -> None:
