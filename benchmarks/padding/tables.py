@@ -137,9 +137,8 @@ def _groups(traffic: Traffic, findings: Sequence[Finding]) -> Iterator[tuple[str
         if some := [one for one in findings if one.cell.padding == padding]:
             yield truth, some
     padded = [one for one in findings if one.cell.padding == 1]
-    if traffic != "closed":
-        if some := [one for one in padded if one.before_keeps_up]:
-            yield "padded, where cork before keeps up", some
+    if traffic != "closed" and (some := [one for one in padded if one.before_keeps_up]):
+        yield "padded, where cork before keeps up", some
     parts: list[tuple[str, Callable[[Finding], float | str | None]]] = [
         ("{:g} ms per batch", lambda one: one.cell.intercept_ms),
         ("{}", lambda one: one.cell.lengths),
