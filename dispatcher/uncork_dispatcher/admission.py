@@ -125,17 +125,20 @@ class Admission:
         slots, api = self._slots, self._api
         rows = min(queue.rows, limit)
         late = queue.most_urgent.deadline < now + estimate.upper(rows)
-        if not (late and slots.idle == 1 and api.model.can_predict(rows)):
+        if not (late and slots.idle == 1):
+            return limit, []
+        most = api.mixable_rows(queue, rows) if api.separates(queue) else limit
+        if not api.model.can_predict(min(rows, most)):
             return limit, []
         free_at = slots.free_at(now)
         entries = queue.by_urgency()
         choice = largest_feasible_batch(
             entries,
-            limit_rows=limit,
+            limit_rows=most,
             now=now,
-            next_start=free_at[1] if len(free_at) > 1 else now + api.model.estimate.seconds(limit),
+            next_start=free_at[1] if len(free_at) > 1 else now + api.model.estimate.seconds(most),
             estimate=estimate,
-            most_skipped=queue.skippable(entries, rows=limit, goal_s=api.rules.goal_s),
+            most_skipped=queue.skippable(entries, rows=most, goal_s=api.rules.goal_s),
         )
         return choice.rows, entries[: choice.skipped]
 

@@ -13,7 +13,7 @@ from uncork_dispatcher.learning.service_model import ServiceModel
 from uncork_dispatcher.policies import make_policy
 from uncork_dispatcher.policies.base import BatchDone, View
 from uncork_dispatcher.requests.fill import Fill
-from uncork_dispatcher.requests.lengths import RowLengths, padded_count, row_lengths
+from uncork_dispatcher.requests.lengths import Lengths, RowLengths, padded_count, row_lengths
 from uncork_dispatcher.requests.mixable_lengths import SAMPLE, mixable_lengths
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queues import Backlog
@@ -85,32 +85,46 @@ class Api:
     def fill(self, queue: RequestQueue, rows: float) -> Fill:
         """Return an empty batch for a queue, at most as large as ``rows`` rows with the usual padding."""
         measures, rules = self.model.measures, self.rules
-        size, allowed = rows * measures.ratio, rules.allowed_batch_sizes
-        if measures.has_costs:
-            # The limit includes the padding, because a model that pads needs memory for it.
-            size = min(size, rules.max_batch_rows)
-            most_rows = allowed[-1] if allowed else math.inf
-        else:
-            most_rows = rules.max_batch_rows
-            size = size if rows < most_rows else math.inf
+        size, most_rows = self._limits(rows)
         lengths = None
-        if measures.separates and queue.has_lengths:
-            estimate = measures.estimate
-            another = estimate.intercept_s / estimate.slope_s if estimate.slope_s > 0 else math.inf
-            lengths = mixable_lengths(
-                list(islice(queue.turns(), SAMPLE)),
-                queued=len(queue),
-                limit=size,
-                spare=_SPARE * another,
-                most_rows=most_rows,
-            )
+        if self.separates(queue):
+            lengths = self._mixable(queue, list(islice(queue.turns(), SAMPLE)), size, most_rows)
         return Fill(
             size=size,
             measure=measures.in_force,
             most_rows=most_rows,
             size_bytes=rules.max_batch_bytes,
             lengths=lengths,
-            allowed_batch_sizes=allowed,
+            allowed_batch_sizes=rules.allowed_batch_sizes,
+        )
+
+    def separates(self, queue: RequestQueue) -> bool:
+        """Whether the lengths of requests decide which of a queue share a batch."""
+        return self.model.measures.separates and queue.has_lengths
+
+    def mixable_rows(self, queue: RequestQueue, rows: float) -> float:
+        """Return about how many of the ``rows`` most urgent rows may share a batch with the first of them."""
+        sample = list(islice(queue.turns(), SAMPLE))
+        lengths = self._mixable(queue, sample, *self._limits(rows))
+        mixable = sum([entry.rows for entry in sample if lengths.shortest <= entry.length <= lengths.longest])
+        return min(rows, queue.rows * mixable / sum([entry.rows for entry in sample]))
+
+    def _limits(self, rows: float) -> tuple[float, float]:
+        """Return the largest size, by the measure in force, and the most rows of a batch of ``rows`` rows."""
+        measures, rules = self.model.measures, self.rules
+        size, allowed = rows * measures.ratio, rules.allowed_batch_sizes
+        if not measures.has_costs:
+            return size if rows < rules.max_batch_rows else math.inf, rules.max_batch_rows
+        # The limit includes the padding, because a model that pads needs memory for it.
+        return min(size, rules.max_batch_rows), allowed[-1] if allowed else math.inf
+
+    def _mixable(
+        self, queue: RequestQueue, sample: Sequence[Entry], size: float, most_rows: float
+    ) -> Lengths:
+        estimate = self.model.measures.estimate
+        another = estimate.intercept_s / estimate.slope_s if estimate.slope_s > 0 else math.inf
+        return mixable_lengths(
+            sample, queued=len(queue), limit=size, spare=_SPARE * another, most_rows=most_rows
         )
 
     def row_lengths(

@@ -198,7 +198,8 @@ class Measures:
 
     def _learns_lengths(self) -> bool:
         """Whether to learn from the lengths in this batch."""
-        return bool(self.in_force) or self._compared < _ALL or self._batches % _SAMPLED == 0
+        sampled = self._compared < _ALL or self._batches % _SAMPLED == 0
+        return self.has_costs or self.in_force != _ROWS or sampled
 
     def _tell_apart(self, size: BatchSize) -> None:
         """Begin to learn from every measure."""

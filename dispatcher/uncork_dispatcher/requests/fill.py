@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from uncork_dispatcher.learning.measures import BatchSize
 from uncork_dispatcher.requests.lengths import Lengths, padded_count
 from uncork_dispatcher.requests.queue import Entry
 
-# The most requests of other lengths that a batch passes over.
-_MOST_PASSED = 512
+# Of a queue with other lengths, a batch looks at this many of the most urgent requests.
+_LOOKED_AT = 256
 
 
 class Fill:
@@ -21,7 +22,7 @@ class Fill:
         measure: the place of that measure in :class:`BatchSize`.
         most_rows: the most rows.
         size_bytes: the most bytes of bodies.
-        lengths: passes over requests whose longest row lies outside, if given.
+        lengths: take only requests whose longest row lies inside, if given.
         allowed_batch_sizes: the numbers of rows to which the model pads its batches.
 
     Attributes:
@@ -52,14 +53,18 @@ class Fill:
         self._alone = 0.0
         """The padded sizes of the requests, each alone."""
         self._padding = 0.0
-        self._passed = 0
 
-    def offer(self, entry: Entry) -> bool:
-        """Take a request, or pass it over; return False if the batch takes no more."""
-        lengths = self._lengths
-        if lengths is not None and not lengths.shortest <= entry.length <= lengths.longest:
-            self._passed += 1
-            return self._passed < _MOST_PASSED
+    def take_from(self, turns: Iterator[Entry]) -> None:
+        """Take requests in turn, until one does not fit; pass over those of other lengths."""
+        if self._lengths is not None:
+            shortest, longest = self._lengths
+            turns = (entry for entry in islice(turns, _LOOKED_AT) if shortest <= entry.length <= longest)
+        for entry in turns:
+            if not self._take(entry):
+                break
+
+    def _take(self, entry: Entry) -> bool:
+        """Take a request; return False if it does not fit."""
         longest, padding = self._longest, self._padding
         if entry.length > longest:
             longest = entry.length

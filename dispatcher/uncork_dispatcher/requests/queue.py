@@ -123,9 +123,7 @@ class RequestQueue:
 
     def take(self, fill: Fill) -> list[Entry]:
         """Fill a batch with the requests whose turn it is, and remove them."""
-        for entry in self.turns():
-            if not fill.offer(entry):
-                break
+        fill.take_from(self.turns())
         for entry in fill.entries:
             self._take(entry)
         return fill.entries
