@@ -67,6 +67,7 @@ class Api:
             traffic.new_clients.per_second(now=now),
             traffic.load_rate(now),
             traffic.returns.forecast(now=now),
+            traffic.mean_rows,
         )
 
     def fills_batch(self, queue: RequestQueue) -> bool:
