@@ -138,7 +138,7 @@ def test_small_requests_are_enough_by_their_number() -> None:
     rate=st.floats(0.1, 50),
     spread=st.floats(0, 0.5),
 )
-@example(requests=10, cost=0.1, left=[9.0], rate=4.0, spread=0.0)
+@example(requests=10, cost=0.1, left=[9.0], rate=40 / 3, spread=0.0)
 def test_equal_requests_are_decided_by_their_rows_alone(
     *, requests: int, cost: float, left: list[float], rate: float, spread: float
 ) -> None:
