@@ -79,6 +79,14 @@ class WithoutEnough(CorkPolicy):
     enough = math.inf
 
 
+@without("requests", applies=lambda cell: several(cell) and cell.rows is not None)
+class WithoutRequests(CorkPolicy):
+    """Balance compares rows only, however many requests are queued."""
+
+    def _for_balance(self, view: View, load: Load, horizons: Horizons) -> float:
+        return super()._for_balance(view._replace(mean_rows=0.0), load, horizons)
+
+
 @without("releases", applies=several)
 class WithoutReleases(CorkPolicy):
     """A fast worker counts once until a slow one is free, as any other."""

@@ -69,6 +69,7 @@ class Api:
             traffic.new_clients.per_second(now=now),
             traffic.load_rate(now),
             traffic.returns.forecast(now=now),
+            traffic.mean_rows,
         )
 
     def fills_batch(self, queue: RequestQueue) -> bool:

@@ -12,6 +12,8 @@ _WINDOW_S = 0.5
 _SLOW_S = 5.0
 # Within this share of the window nothing is forgotten: many requests arrive at the same time.
 _GRAIN = 1e-4
+# The rows of an average request follow each new request by this share.
+_FRESH_REQUEST = 0.01
 # After this many windows the time before the first arrival does not count.
 _SETTLED_WINDOWS = 40.0
 
@@ -56,6 +58,8 @@ class Traffic:
 
     def __init__(self) -> None:
         self.arrived_rows = 0.0
+        self.mean_rows = 0.0
+        """Rows (or cost) of an average request, over about the last hundred; 0 before the first."""
         self._rate = ArrivalRate()
         self._slow_rate = ArrivalRate(_SLOW_S)
         self.new_clients = ArrivalRate()
@@ -65,6 +69,9 @@ class Traffic:
     def arrived(self, source: Hashable, rows: float, now: float) -> None:
         """Count a request of ``rows`` rows from ``source``; None is an unknown client."""
         self.arrived_rows += rows
+        mean = self.mean_rows
+        if rows != mean:
+            self.mean_rows = mean + _FRESH_REQUEST * (rows - mean) if mean else rows
         self._rate.arrived(rows, now=now)
         self._slow_rate.arrived(rows, now=now)
         if not self.returns.arrived(source, now=now):

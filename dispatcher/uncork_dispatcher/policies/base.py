@@ -63,6 +63,8 @@ class View(NamedTuple):
     """All arrivals of the API, in rows per second: the higher of a short and a long average."""
     returns: ReturnForecast
     """Which answered clients are expected back, and when."""
+    mean_rows: float
+    """Rows of an average request among the last arrivals of the API (or their cost); more than 0."""
 
 
 class Release(NamedTuple):

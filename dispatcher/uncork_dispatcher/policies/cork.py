@@ -10,7 +10,10 @@ rho))`` the smallest average batch with which they keep up.
    tiny ones. With equal gaps between releases until the k-th busy worker is free, the next one is due after
    ``gap = max_k (F_k - now) / (m + k - 1)``. Hold while::
 
-       n + spread * n* * (1 + rho) / (1 - rho)  <  rate * gap     and     n < 1.5 * n*
+       q + spread * n* * (1 + rho) / (1 - rho)  <  rate * gap     and     q < 1.5 * n*
+
+   ``q`` is ``n``, or the rows of as many average requests, whichever is more: a small request loses as much
+   by a hold as any other, and a few large requests bring most of the rows to come.
 
    An idle worker that is much faster than the k-th busy one counts once for each batch that it finishes
    before. The second term is the price of idle time when batch times scatter: capacity that is lost now is
@@ -66,6 +69,8 @@ Horizons = list[tuple[float, int]]
 """Seconds until busy workers are free, and the releases from now to then if one is made now."""
 
 
+# Sums whose ratio is below this are equal: rounding must not change a decision about equal requests.
+_EXACT = 1 + 1e-9
 # Workers up to this place are all looked at: the soonest to be free matter most.
 _EACH = 8
 
@@ -146,12 +151,12 @@ class CorkPolicy(Policy):
         """Return the seconds for which holding keeps batches even, if no request arrives meanwhile."""
         if not horizons or view.new_client_rate <= 0:
             return 0.0
-        if load.rho >= self.scarce_rho or view.rows >= self.enough * load.batch:
+        average = view.requests * view.mean_rows
+        rows = average if average > _EXACT * view.rows else view.rows
+        if load.rho >= self.scarce_rho or rows >= self.enough * load.batch:
             return 0.0
         price = view.estimate.spread * load.batch * (1 + load.rho) / (1 - load.rho)
-        return max(
-            [until - (view.rows + price) * releases / view.new_client_rate for until, releases in horizons]
-        )
+        return max([until - (rows + price) * releases / view.new_client_rate for until, releases in horizons])
 
     def _for_returns(self, view: View, load: Load, horizons: Horizons) -> float:
         """Return the seconds until the answered clients are back for which holding pays; 0 if none are."""

@@ -106,6 +106,59 @@ def test_scattered_batch_times_shorten_the_hold() -> None:
     )
 
 
+def test_a_small_request_counts_as_an_average_one() -> None:
+    """1 row where requests have 2 on average: the hold ends when 2 rows are all that comes in the rest."""
+    small = view(rows=1, busy_until=(10.5,), new_client_rate=8.0, load_rate=8.0, mean_rows=2.0)
+
+    assert POLICY.decide(small) == Hold(10.25, "balance")
+    assert POLICY.decide(small._replace(requests=2)) == Release(32, "not_worth_waiting")
+
+
+def test_a_large_request_counts_with_its_rows() -> None:
+    """As in a batch of average ones: 3 rows are held until 10.125, and 4 are balance reached."""
+    assert decide(rows=3, mean_rows=2.0, busy_until=(10.5,), new_client_rate=8.0) == Hold(10.125, "balance")
+    assert decide(rows=4, mean_rows=2.0, busy_until=(10.5,), new_client_rate=8.0) == Release(
+        32, "not_worth_waiting"
+    )
+
+
+def test_small_requests_are_enough_by_their_number() -> None:
+    """Three requests, of 2 rows on average, are 1.5 batches of 4 rows, the average batch."""
+    seen = view(requests=3, rows=1, busy_until=(14.0,), new_client_rate=8.0, load_rate=8.0, mean_rows=2.0)
+
+    assert POLICY.decide(seen) == Release(32, "not_worth_waiting")
+    assert isinstance(POLICY.decide(seen._replace(mean_rows=1.9)), Hold)
+
+
+@settings(max_examples=200, derandomize=True, database=None)
+@given(
+    requests=st.integers(1, 31),
+    cost=st.sampled_from([1.0, 3.0, 100.0, 0.1, 0.7]),
+    left=st.lists(st.floats(0, 20), min_size=1, max_size=4),
+    rate=st.floats(0.1, 50),
+    spread=st.floats(0, 0.5),
+)
+@example(requests=10, cost=0.1, left=[9.0], rate=40 / 3, spread=0.0)
+def test_equal_requests_are_decided_by_their_rows_alone(
+    *, requests: int, cost: float, left: list[float], rate: float, spread: float
+) -> None:
+    """To the last bit, although ten times 0.1 is not the sum of ten."""
+    seen = view(
+        rows=sum([cost] * requests),
+        requests=requests,
+        busy_until=tuple(sorted(10.0 + each for each in left)),
+        running_rows=tuple(cost for _ in left),
+        deadline=100.0,
+        goal_s=90.0,
+        estimate=SECOND._replace(spread=spread),
+        new_client_rate=rate * cost,
+        load_rate=rate * cost,
+        mean_rows=cost,
+    )
+
+    assert POLICY.decide(seen) == POLICY.decide(seen._replace(mean_rows=0.0))
+
+
 def test_nobody_is_held_for_arrivals_that_do_not_come() -> None:
     """A rate of 0 is nothing to wait for."""
     assert decide(busy_until=(10.5,), new_client_rate=0.0, load_rate=8.0) == Release(32, "not_worth_waiting")

@@ -23,6 +23,7 @@ _PLAIN = View(
     new_client_rate=0.0,
     load_rate=0.0,
     returns=Returns().forecast(now=10.0),
+    mean_rows=1.0,
 )
 
 

@@ -158,6 +158,32 @@ def test_the_loss_of_workers_does_not_mislead() -> None:
     assert mean < 0.95
 
 
+@pytest.mark.parametrize("workers", [2, 4])
+def test_short_requests_are_not_held_for_the_sake_of_long_ones(workers: int) -> None:
+    """Four of five requests cost 20, the fifth 420, and a batch holds about one of them."""
+    service = ServiceTime(intercept_s=0.004, slope_s=0.00002, noise_cv=0.1)
+    costs = random.Random(6)
+    drawn = [20.0 if costs.random() < 0.8 else 420.0 for _ in range(6_000)]
+    rate = 0.2 * workers / (0.00002 * 100)
+    arrivals = open_loop("poisson", rate=rate, count=len(drawn), random_=random.Random(5))
+    means = []
+    for policy in ("cork", "fixed:0"):
+        following = iter(drawn)
+        run = simulate(
+            Scenario(
+                service=service,
+                arrivals=arrivals,
+                workers=workers,
+                limit_rows=16_384,
+                policy=policy,
+                lengths=lambda _, following=following: next(following),  # type: ignore[misc]
+            )
+        )
+        means.append(latency(run)[0])
+
+    assert means[0] < 1.02 * means[1]
+
+
 @pytest.mark.parametrize(
     ("workers", "clients", "gain"), [(1, 4, 1.6), (1, 16, 1.45), (1, 64, 1.25), (4, 16, 1.1), (4, 64, 1.25)]
 )
