@@ -239,7 +239,6 @@ class Measures:
         self.length_limit = self._limit.length
         self._by[_PADDED] = BatchTimeEstimator()
         self._by[_PADDED].observe_profile(self._limit.batches())
-        self._errors, self._compared = [0.0] * len(self._by), 0
 
     def _update(self) -> None:
         place = self.in_force if self.compares else _ROWS
