@@ -1,8 +1,9 @@
 """Conversion of batches between the dispatcher and the frames of workers."""
 
+import math
 from collections.abc import Sequence
 
-from uncork_dispatcher import BatchResult, Job, WorkerLost
+from uncork_dispatcher import BatchResult, Job, Start, WorkerLost
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.codecs import AcceptKey, Marshalled
 from uncork_gateway.dialects.base import HandlerResult
@@ -20,7 +21,7 @@ def to_frame(
     batch = Batch(
         batch=job.start.batch,
         api=job.start.api,
-        limit_rows=settings.limit_rows,
+        limit_rows=_limit_rows(job.start, settings),
         lengths=list(map(len, bodies)),
         rows=job.rows,
         allowed_batch_sizes=settings.allowed_batch_sizes,
@@ -37,6 +38,16 @@ def to_frame(
         trace=trace,
     )
     return batch, bodies
+
+
+def _limit_rows(start: Start, settings: ApiSettings) -> int:
+    """Return the largest cost of a handler call.
+
+    Long rows of a model that truncates them cost more than they count; a batch within the limit is one call.
+    """
+    if settings.cost is not None and start.padded <= settings.limit_rows:
+        return max(settings.limit_rows, math.ceil(start.rows))
+    return settings.limit_rows
 
 
 def _row_costs(payloads: Sequence[Marshalled]) -> list[float] | None:

@@ -35,3 +35,29 @@ def test_a_frame_has_the_cost_of_each_row(payloads: list[Marshalled], costs: lis
 
     assert batch.costs == costs
     assert batch.rows == rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "padded", "limit"),
+    [(50, 80, 100), (400, 90, 400), (400.5, 90, 401), (120, 120, 100)],
+    ids=["within", "rows are truncated", "rounded up", "one large request"],
+)
+def test_a_batch_within_the_limit_is_one_call_though_its_rows_cost_more(
+    rows: float, padded: float, limit: int
+) -> None:
+    start = Start(1, 0, "predict", None, (0,), rows, padded, "idle", 0.0)
+    job = Job(start, [ONE], [1], [rows], [1.0])
+
+    batch, _ = to_frame(job, ApiSettings(cost="bytes", mb_max_batch_size=100), batch_id="x-1")
+
+    assert batch.limit_rows == limit
+
+
+def test_without_a_cost_bytes_do_not_count() -> None:
+    start = Start(1, 0, "predict", None, (0,), 200, 90, "idle", 0.0)
+
+    batch, _ = to_frame(
+        Job(start, [OLD], [200], [200], [1.0]), ApiSettings(mb_max_batch_size=100), batch_id="x"
+    )
+
+    assert batch.limit_rows == 100
