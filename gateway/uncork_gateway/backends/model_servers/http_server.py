@@ -69,8 +69,7 @@ class HttpServer(Server):
         content = content._replace(headers=tuple(headers))
         try:
             return await self._exchange("POST", target, content, silence_s=silence_s, idempotent=idempotent)
-        except (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout, OSError) as error:
-            # httpx does not translate the OSError of a new connection that is reset at once.
+        except (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout) as error:
             raise ConnectionLost(describe(error)) from error
         except httpx.TimeoutException as error:
             raise NoAnswerInTime(describe(error)) from error
@@ -129,6 +128,23 @@ class HttpServer(Server):
         await writer.wait_closed()
 
 
+class Transport(httpx.AsyncHTTPTransport):
+    """Sends requests; all errors of its connections are those of httpx."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request.
+
+        Raises:
+            httpx.TransportError: if that fails.
+        """
+        try:
+            return await super().handle_async_request(request)
+        except (OSError, AttributeError) as error:
+            # httpx asks a new connection for its address. If the server has reset it, the operating system
+            # reports an error, or the event loop has already dropped the socket.
+            raise httpx.ConnectError(f"connection lost at once: {error}", request=request) from error
+
+
 MakeTransport = Callable[[httpx.URL, httpx.Limits], httpx.AsyncBaseTransport]
 
 
@@ -140,7 +156,7 @@ def make_transport(
     verify: bool | ssl.SSLContext = url.scheme == "https"
     if verify and ca is not None:
         verify = ssl.create_default_context(cafile=ca)
-    return httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)
+    return Transport(verify=verify, trust_env=False, limits=limits)
 
 
 def http_servers(

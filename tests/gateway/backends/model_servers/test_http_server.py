@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_gateway.backends.model_servers.http_server import HttpServer, end_to_end, retry_after_s
+from uncork_gateway.backends.model_servers.http_server import (
+    HttpServer,
+    end_to_end,
+    make_transport,
+    retry_after_s,
+)
 from uncork_gateway.backends.model_servers.server import ConnectionLost
 from uncork_gateway.protocols.wire import Content
 
@@ -67,16 +72,29 @@ def test_no_retry_after_is_none() -> None:
     assert retry_after_s([(b"date", b"Thu, 29 Feb 2024 12:00:12 GMT")], now=NOW) == 0
 
 
-class ResetWhileConnecting(httpx.AsyncBaseTransport):
-    """A transport whose new connection is reset before it looks at it; httpx passes on the error as it is."""
+class ResetWhileConnecting:
+    """A pool whose new connection is reset before it looks at it; httpx passes on the error as it is."""
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def handle_async_request(self, request: object) -> None:
+        raise self._error
 
 
-async def test_a_connection_that_is_reset_at_once_is_lost() -> None:
-    server = HttpServer(url=URL, address=httpx.URL(URL), transport=ResetWhileConnecting())
-    with pytest.raises(ConnectionLost, match="not connected"):
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOTCONN, "Transport endpoint is not connected"),
+        # uvloop has closed the socket already.
+        AttributeError("'NoneType' object has no attribute 'getpeername'"),
+    ],
+)
+async def test_a_connection_that_is_reset_at_once_is_lost(error: Exception) -> None:
+    transport = make_transport(httpx.URL(URL), httpx.Limits())
+    transport._pool = ResetWhileConnecting(error)  # type: ignore[attr-defined]
+    server = HttpServer(url=URL, address=httpx.URL(URL), transport=transport)
+    with pytest.raises(ConnectionLost, match=r"lost at once: .*(not connected|getpeername)"):
         await server.exchange(b"/", Content(b""), silence_s=1.0, time_left_s=1.0, idempotent=True)
 
 
