@@ -112,7 +112,7 @@ def of_bytes(
 ) -> Measures:
     """Return what was learned without costs, from requests of a row each whose bodies differ much.
 
-    A row has four bytes for each of its tokens, give or take the coefficient of variation ``cv``.
+    A row has about four bytes for each of its tokens; their coefficient of variation is ``cv``.
     """
     random_, measures = random.Random(seed), Measures()
     for _ in range(batches):
