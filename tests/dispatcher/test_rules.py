@@ -42,6 +42,18 @@ def test_a_hold_is_not_negative(value: float) -> None:
     assert ApiRules(name="digits", max_hold_s=0).max_hold_s == 0
 
 
+@pytest.mark.parametrize("field", ["allowed_lengths", "allowed_batch_sizes"])
+@pytest.mark.parametrize("values", [(0, 4), (-1,), (8, 4), (4, 4)])
+def test_allowed_values_are_positive_and_rise(field: str, values: tuple[int, ...]) -> None:
+    wrong: dict[str, Any] = {field: values}
+    with pytest.raises(
+        SettingError, match=rf"API 'digits': {field} must be positive and in rising order, got"
+    ):
+        ApiRules(name="digits", **wrong)
+    right: dict[str, Any] = {field: (1, 4)}
+    assert getattr(ApiRules(name="digits", **right), field) == (1, 4)
+
+
 def test_the_policy_is_checked() -> None:
     with pytest.raises(ValueError, match=r"API 'digits': policy: unknown policy 'clever'; available: cork"):
         ApiRules(name="digits", policy="clever")

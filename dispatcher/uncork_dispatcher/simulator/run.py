@@ -207,7 +207,7 @@ class _Simulation:
                 return _Size(length)
             case "bytes":
                 return _Size(1.0, size_bytes=body_bytes(length, self._random_bytes))
-            case "nothing":
+            case _:
                 return _Size(1.0)
 
     def _source(self, client: int, request: int) -> int | None:

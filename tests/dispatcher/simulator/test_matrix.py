@@ -126,6 +126,12 @@ def test_what_staggered_workers_carry(noise: float) -> None:
         staggered_per_s(dataclasses.replace(one, goal_ms=40))
 
 
+def test_staggered_workers_have_a_known_capacity_for_equal_costs_only() -> None:
+    cell = Cell(intercept_ms=5, slope_ms=1, load=0.5, lengths="lognormal:64:1")
+    with pytest.raises(ValueError, match="for rows of equal cost only"):
+        staggered_per_s(cell)
+
+
 def test_the_matrices_have_names() -> None:
     """And no cell twice."""
     sizes = {name: len(set(cells())) for name, cells in MATRICES.items()}

@@ -125,6 +125,8 @@ def test_capacity_is_that_of_full_batches() -> None:
         ({"intercept_s": math.nan}, "must take some time, got nan"),
         ({"slope_s": math.inf}, "must take some time, got"),
         ({"noise_cv": math.nan}, "noise_cv must not be negative, got nan"),
+        ({"truncated_at": 0}, "truncated_at must be positive, got 0"),
+        ({"truncated_at": math.nan}, "truncated_at must be positive, got nan"),
         ({"speeds": (math.nan,)}, "must be positive"),
         ({"changes": ((1.0, math.inf),)}, "must be positive"),
         (
