@@ -18,9 +18,8 @@ from typing import Literal, NamedTuple
 from uncork_dispatcher.learning.estimator import BatchTimeEstimator, Estimate
 from uncork_dispatcher.learning.length_limit import LengthLimit
 
-# Batches whose predicted times differ by less than this share do not tell the measures apart: the times of
-# real models are no exact lines, and a few percent say more about that.
-_TELLING = 0.2
+# Batches with less padding than this share do not tell the measures apart.
+_TELLING = 0.05
 # Body bytes are learned from when a batch has this share of padding, or when the bytes per row of batches
 # differ from their average by this share.
 _TELLING_BYTES = 0.25
@@ -164,7 +163,8 @@ class Measures:
         if not self.compares and self._lengths_differ(size):
             self._tell_apart(size)
         if self.compares and self._learns_lengths():
-            self._compare(size, seconds)
+            if not self.has_costs or abs(size.padded - size.rows) > size.rows * _TELLING:
+                self._compare(size, seconds)
             for place in range(1, len(self._by)):
                 self._by[place].observe(size[place], seconds)
                 self._ratios[place] += _FRESH_RATIO * (size[place] / size.rows - self._ratios[place])
@@ -216,8 +216,6 @@ class Measures:
         estimates = [by.estimate for by in self._by]
         predicted = [each.seconds(size[place]) for place, each in enumerate(estimates)]
         if seconds <= 0 or min(predicted) <= 0 or not all(each.earned_rows for each in estimates):
-            return
-        if max(predicted) < min(predicted) * (1 + _TELLING):
             return
         self._compared += 1
         share = 1 / min(self._compared, _COMPARED)

@@ -52,17 +52,6 @@ def test_a_model_may_change() -> None:
     assert seen == [True, False, True]
 
 
-def test_times_that_are_no_exact_line_decide_nothing() -> None:
-    """Tokens of short texts are cheaper than those of long ones, and only their batches have padding."""
-    random_, measures = random.Random(1), learned(1.0)
-    for _ in range(300):
-        # Sixty-four texts of 12 to 20 tokens, or some of 512.
-        size = BatchSize(1000, 1250) if random_.random() < 0.5 else BatchSize(4096, 4096)
-        token_s = 1e-5 if size.padded == 4096 else 0.8e-5
-        measures.observe(size, (0.002 + token_s * size.padded) * random_.lognormvariate(0, 0.05))
-        assert measures.pads
-
-
 def test_few_batches_decide_nothing() -> None:
     assert learned(0.0, batches=4, noise=0.0).pads
 
