@@ -27,7 +27,6 @@ class Fill:
 
     Attributes:
         entries: the requests that it has taken.
-        taken: the size of the batch.
     """
 
     def __init__(
@@ -41,18 +40,25 @@ class Fill:
         allowed_batch_sizes: Sequence[int] = (),
     ) -> None:
         self.entries: list[Entry] = []
-        self.taken = BatchSize(0.0, 0.0)
         self._most = size
         self._most_rows = most_rows
         self._measure = measure
         self._most_bytes = size_bytes
         self._lengths = lengths
         self._allowed_sizes = allowed_batch_sizes
+        self._rows = 0.0
+        self._padded = 0.0
+        self._size_bytes = 0
         self._count = 0.0
         self._longest = 0.0
         self._alone = 0.0
         """The padded sizes of the requests, each alone."""
         self._padding = 0.0
+
+    @property
+    def taken(self) -> BatchSize:
+        """The size of the batch."""
+        return BatchSize(self._rows, self._padded, self._size_bytes)
 
     def take_from(self, turns: Iterator[Entry]) -> None:
         """Take requests in turn, until one does not fit; pass over those of other lengths."""
@@ -75,13 +81,11 @@ class Fill:
         padded = alone + padding
         if self._allowed_sizes:
             padded *= padded_count(count, self._allowed_sizes) / count
-        rows, size_bytes = self.taken.rows + entry.rows, self.taken.size_bytes + entry.size_bytes
-        taken = BatchSize(rows, padded, size_bytes)
-        if self.entries and (
-            taken[self._measure] > self._most or count > self._most_rows or size_bytes > self._most_bytes
-        ):
+        rows, size_bytes = self._rows + entry.rows, self._size_bytes + entry.size_bytes
+        size = (rows, padded, size_bytes)[self._measure] if self._measure else rows
+        if self.entries and (size > self._most or count > self._most_rows or size_bytes > self._most_bytes):
             return False
         self.entries.append(entry)
-        self.taken = taken
+        self._rows, self._padded, self._size_bytes = rows, padded, size_bytes
         self._count, self._longest, self._alone, self._padding = count, longest, alone, padding
         return True
