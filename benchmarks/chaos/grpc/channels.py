@@ -20,6 +20,9 @@ _CHANNELS = 8
 # Otherwise channels to the same server share a connection. A server that is back must be found at once.
 _OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 1000)]
 
+# What grpcio itself reports, rarely, for a call whose connection closes.
+_OF_THE_LIBRARY = "Internal error from Core"
+
 
 class Channels:
     """Connections that enter their calls in the ledger."""
@@ -91,7 +94,7 @@ class Channels:
         trailers = {name: str(value) for name, value in error.trailing_metadata()}
         code, text = Code(error.code().value[0]), error.details() or ""
         reply = reply_of(code, text, b"", trailers)
-        if code == Code.UNAVAILABLE and reply.retry_after_s is None:
+        if text == _OF_THE_LIBRARY or (code == Code.UNAVAILABLE and reply.retry_after_s is None):
             self._ledger.close(
                 question.number,
                 time.monotonic(),
