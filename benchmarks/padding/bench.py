@@ -90,7 +90,7 @@ def main(
         findings = find(chosen, range(first, first + seeds), processes=processes, tell=tell)
     with _telling("overload", progress) as tell:
         under_overload = overloads(quick=quick, processes=processes, tell=tell)
-    with _telling("lengths that nobody states", progress) as tell:
+    with _telling("lengths that the dispatcher finds out", progress) as tell:
         unstated = find_unstated(range(first, first + seeds), quick=quick, processes=processes, tell=tell)
     found = marks(findings, under_overload, unstated)
     page = PAGE.text(

@@ -174,7 +174,7 @@ def unstated_sheet(findings: Sequence[Finding]) -> Sheet:
             ratios = [str(spread(some, figure, "before")) for figure in figures]
             rows.append([case.name, traffic, f"{len(some)}", *ratios])
     return Sheet(
-        title="Lengths that nobody states",
+        title="Lengths that the dispatcher finds out",
         columns=["case", "traffic", "cells", "requests/s", "mean", "p99"],
         rows=rows,
     )

@@ -23,8 +23,8 @@ _TELLING = 0.05
 # Body bytes are learned from when a batch has this share of padding, or when the bytes per row of batches
 # differ from their average by this share.
 _TELLING_BYTES = 0.25
-# Body bytes are learned from in every batch at first. If they have not taken over by then, one of some
-# batches has to do: two more estimators triple the cost of learning.
+# Body bytes are learned from in every batch until this many have been compared, then in one of so many: two
+# more estimators triple the cost of learning.
 _ALL = 100
 _SAMPLED = 8
 # Errors are averaged over this many telling batches, and compared after the first few.
@@ -137,7 +137,7 @@ class Measures:
 
     @property
     def compares(self) -> bool:
-        """Whether lengths have differed, so that batches show what they depend on."""
+        """Whether lengths have differed; only then do batches show what their times depend on."""
         return len(self._by) > 1
 
     def expect_costs(self, has_costs: bool) -> None:

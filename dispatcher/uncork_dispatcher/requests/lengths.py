@@ -1,4 +1,4 @@
-"""The lengths that the rows of requests count, for models that pad them."""
+"""The lengths of the rows of requests, as a model that pads them sees them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RowLengths(NamedTuple):
     Attributes:
         number: the number of rows.
         longest: the length of the longest row: its cost, or the bytes of the body per row.
-        length: the length that it counts, which the model pads it to.
+        length: the length to which the model pads that row by itself, or at which it truncates it.
         padded: the size of the request alone: ``number * length``.
     """
 

@@ -33,7 +33,7 @@ class Entry:
         queue: the queue that it is in, or was taken from.
         count: its number of rows.
         longest: the length of its longest row, see :class:`~uncork_dispatcher.requests.lengths.RowLengths`.
-        length: the length that its rows count.
+        length: the length to which the model pads or truncates that row.
         padded: ``count * length``.
         source: the client, for the forecast of returns.
         flow: the flow that shares a fair queue with others.
