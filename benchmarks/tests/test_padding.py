@@ -52,7 +52,7 @@ def overloaded(goodput_per_s: float = 95.0, inside_goal: float = 0.99) -> Overlo
 
 
 def found_out(rows_per_s: float = 1.6) -> list[Finding]:
-    """One finding for each case of lengths that nobody states."""
+    """One finding for each case of lengths that the dispatcher finds out."""
     return [finding(case.cells(quick=True)[0], rows_per_s=rows_per_s) for case in CASES]
 
 
