@@ -35,6 +35,9 @@ _LARGEST_ERROR = 1.0
 _NEGLIGIBLE_ERROR = 0.01**2
 # The logarithm of the likelihood ratio above which another measure takes over.
 _EVIDENCE = 5.0
+# The same to drop padding that batches have confirmed. Batches of similar lengths tell little, and to drop it
+# wrongly costs several batches of mixed lengths.
+_STRONG_EVIDENCE = 15.0
 # The ratio of padded cost to cost is averaged over about 20 batches.
 _FRESH_RATIO = 0.05
 
@@ -115,6 +118,8 @@ class Measures:
         self._ratios = [1.0]
         self._errors = [0.0]
         self._compared = 0
+        self._confirmed = False
+        """Whether batches have shown that the model pads; it does not start out like that."""
         self._batches = 0
         self._bytes_per_row = 0.0
         self._limit = LengthLimit()
@@ -226,13 +231,22 @@ class Measures:
             return
         errors = [_NEGLIGIBLE_ERROR + error for error in self._errors]
         best = errors.index(min(errors))
-        if min(self._compared, _COMPARED) / 2 * math.log(errors[self.in_force] / errors[best]) > _EVIDENCE:
+        needed = _STRONG_EVIDENCE if self._confirmed else _EVIDENCE
+        if self._evidence(errors[self.in_force], errors[best]) > needed:
             self._use(best)
+        elif self.pads and not self._confirmed:
+            others = errors[:_PADDED] + errors[_PADDED + 1 :]
+            self._confirmed = self._evidence(min(others), errors[_PADDED]) > _EVIDENCE
         self.separates = self.pads
+
+    def _evidence(self, error: float, smaller: float) -> float:
+        """Return the logarithm of the likelihood ratio for the measure with the smaller error."""
+        return min(self._compared, _COMPARED) / 2 * math.log(error / smaller)
 
     def _use(self, place: int) -> None:
         self.in_force, self.pads = place, place == _PADDED
         self._errors, self._compared = [0.0] * len(self._by), 0
+        self._confirmed = False
 
     def _limit_changed(self) -> None:
         """Count lengths up to another limit; what was learned from others does not hold."""

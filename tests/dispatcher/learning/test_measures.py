@@ -52,6 +52,25 @@ def test_a_model_may_change() -> None:
     assert seen == [True, False, True]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_cheaper_tokens_in_short_rows_do_not_look_like_no_padding(seed: int) -> None:
+    """Five batches of mixed lengths show that the model pads; the others have rows of similar lengths.
+
+    The time of a token grows with the length of its row, by 40 % from 16 to 512 tokens.
+    """
+    random_, measures = random.Random(seed), with_costs()
+    for number in range(400):
+        if number < 5:
+            lengths = [random_.choice([16.0, 512.0]) for _ in range(16)]
+        else:
+            mean, rows = random_.choice([(16, 64)] * 3 + [(512, 4)])
+            lengths = [random_.gauss(mean, 0.1 * mean) for _ in range(rows)]
+        size = BatchSize(sum(lengths), len(lengths) * max(lengths))
+        seconds = 0.002 + 1e-5 * size.padded * (max(lengths) / 512) ** 0.1
+        measures.observe(size, seconds * random_.lognormvariate(0, 0.1))
+        assert measures.pads
+
+
 def test_few_batches_decide_nothing() -> None:
     assert learned(0.0, batches=4, noise=0.0).pads
 
