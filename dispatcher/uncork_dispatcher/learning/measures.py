@@ -35,9 +35,11 @@ _LARGEST_ERROR = 1.0
 _NEGLIGIBLE_ERROR = 0.01**2
 # The logarithm of the likelihood ratio above which another measure takes over.
 _EVIDENCE = 5.0
-# The same to drop padding that batches have confirmed. Batches of similar lengths tell little, and to drop it
-# wrongly costs several batches of mixed lengths.
+# The same to drop padding that batches have confirmed, and what confirms it. The first batches, of mixed
+# lengths, tell most. Later ones, of similar lengths, tell little, and to drop padding wrongly costs several
+# mixed ones.
 _STRONG_EVIDENCE = 15.0
+_CONFIRMING_EVIDENCE = 3.5
 # The ratio of padded cost to cost is averaged over about 20 batches.
 _FRESH_RATIO = 0.05
 
@@ -234,9 +236,10 @@ class Measures:
         needed = _STRONG_EVIDENCE if self._confirmed else _EVIDENCE
         if self._evidence(errors[self.in_force], errors[best]) > needed:
             self._use(best)
+            self._confirmed = self.pads
         elif self.pads and not self._confirmed:
             others = errors[:_PADDED] + errors[_PADDED + 1 :]
-            self._confirmed = self._evidence(min(others), errors[_PADDED]) > _EVIDENCE
+            self._confirmed = self._evidence(min(others), errors[_PADDED]) > _CONFIRMING_EVIDENCE
         self.separates = self.pads
 
     def _evidence(self, error: float, smaller: float) -> float:
