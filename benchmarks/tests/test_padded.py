@@ -117,6 +117,8 @@ def test_the_ratio_of_percentiles_has_an_interval_over_rounds() -> None:
     assert (found.low, found.high) == (1, 2)
     assert found.low < found.median < found.high
     assert percentile_ratio([times[:10]], by=[times]) is None
+    # In a round as short as one slow batch, nothing may be answered.
+    assert percentile_ratio([times, times], by=[times, times[:0]]) is None
 
 
 def test_a_cell_is_a_table_with_ratios_of_cork_to_each_other() -> None:
