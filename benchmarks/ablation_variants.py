@@ -19,7 +19,8 @@ def without(name: str, *, applies: Callable[[Cell], bool]) -> Callable[[type[Cor
 
     def decorate(variant: type[CorkPolicy]) -> type[CorkPolicy]:
         MECHANISMS[name] = applies
-        return register(variant_of(name))(variant)
+        register(variant_of(name), variant)
+        return variant
 
     return decorate
 

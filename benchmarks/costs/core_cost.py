@@ -11,8 +11,7 @@ import argparse
 import gc
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 from unittest.mock import patch
@@ -20,6 +19,7 @@ from unittest.mock import patch
 from rich.console import Console
 from rich.table import Table
 
+from uncork_dispatcher import CORE_IS_COMPILED
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.simulator import Clients, Scenario, ServiceTime, open_loop, simulate
 
@@ -44,7 +44,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=_ROUNDS, help=f"replays of each (default {_ROUNDS})")
     options = parser.parse_args()
     counts = [int(count) for count in options.workers.split(",")]
-    title = f"Microseconds of processor time per request, medians of {options.rounds} replays"
+    core = "compiled" if CORE_IS_COMPILED else "in pure Python"
+    title = f"Microseconds of processor time per request, medians of {options.rounds} replays, core {core}"
     table = Table(title=title)
     for column in ("workers", "open loop", "returning clients"):
         table.add_column(column, justify="right")
@@ -70,7 +71,8 @@ def record(workers: int, *, closed: bool, requests: int | None = None) -> list[C
         goal_s=_LONGEST_S,
         requests=requests,
     )
-    with _recorded() as calls:
+    calls: list[Call] = []
+    with patch("uncork_dispatcher.simulator.run.Dispatcher", lambda: _Recorder(calls)):
         simulate(scenario)
     return calls
 
@@ -100,25 +102,23 @@ def _replay_s(calls: Sequence[Call], first: int) -> float:
     return seconds
 
 
-@contextmanager
-def _recorded() -> Iterator[list[Call]]:
-    """Collect the calls that simulations make to their cores."""
-    calls: list[Call] = []
-    with ExitStack() as patches:
-        for name in ("set_api", "worker_ready", "submit", "batch_done", "poll"):
-            patches.enter_context(patch.object(Dispatcher, name, _recording(name, calls)))
-        yield calls
+class _Recorder:
+    """A core that notes the calls that it gets."""
 
+    def __init__(self, calls: list[Call]) -> None:
+        self._core = Dispatcher()
+        self._calls = calls
 
-def _recording(name: str, calls: list[Call]) -> Callable[..., Any]:
-    """Return a method that appends its arguments to ``calls``."""
-    method = getattr(Dispatcher, name)
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._core, name)
+        if name not in ("set_api", "worker_ready", "submit", "batch_done", "poll"):
+            return method
 
-    def recorded(core: Dispatcher, *args: Any, **kwargs: Any) -> Any:
-        calls.append((name, args, kwargs))
-        return method(core, *args, **kwargs)
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            self._calls.append((name, args, kwargs))
+            return method(*args, **kwargs)
 
-    return recorded
+        return recorded
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 import uncork_dispatcher.api
 from uncork.cli.app import main
+from uncork_dispatcher import CORE_IS_COMPILED
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.lengths import Lengths
 from uncork_dispatcher.requests.queue import Entry
@@ -82,5 +83,9 @@ MEMBERS = {"rule": by_the_rule, "sum": by_sum, "fifo": in_order, "buckets": by_b
 """Choices of members by name."""
 
 if __name__ == "__main__":
+    if CORE_IS_COMPILED:
+        raise SystemExit(
+            f"{__file__}: the rule can be replaced only if the core of the dispatcher is not compiled"
+        )
     with MEMBERS[sys.argv.pop(1)]():
         main()

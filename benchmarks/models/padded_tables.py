@@ -127,7 +127,8 @@ def percentile(times: Sequence[Times], percent: float) -> float | None:
 def percentile_ratio(ours: Sequence[Times], *, by: Sequence[Times]) -> Interval | None:
     """Return the ratio of the p99 over all rounds, with its 95 % interval by bootstrap over the rounds.
 
-    None if there are too few latencies, or a round without any. One p99 per round would be that of a few hundred requests.
+    None if there are too few latencies, or a round without any. One p99 per round would be that of a few
+    hundred requests.
     """
     own, other = percentile(ours, 99), percentile(by, 99)
     if own is None or other is None or not all(map(len, [*ours, *by])):

@@ -7,6 +7,7 @@
 * :func:`batched` turns an async function of a list into one of an item, with all of this behind it.
 """
 
+from uncork_dispatcher import core
 from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.batched import batched
@@ -44,7 +45,11 @@ from uncork_dispatcher.rules import ApiRules, SettingError
 from uncork_dispatcher.stats import ApiSample, ApiStats, Holding, RunningBatch, WorkStats
 from uncork_dispatcher.tasks import TaskRunner
 
+CORE_IS_COMPILED = not core.__file__.endswith(".py")
+"""Whether the core runs as compiled code. ``hatch_build.py`` compiles it."""
+
 __all__ = [
+    "CORE_IS_COMPILED",
     "LOOK_S",
     "POLICIES",
     "POLICY_USAGE",

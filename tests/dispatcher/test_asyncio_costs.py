@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 import pytest
 
 from tests.dispatcher.shell import Log, Workers, dispatcher
+from tests.dispatcher.wrapped_core import note_sources
 from uncork_dispatcher.actions import Start
 from uncork_dispatcher.batched import batched
-from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.jobs import BatchResult
 from uncork_dispatcher.rules import ApiRules
 
@@ -33,15 +32,7 @@ class RowsLog(Log):
 @pytest.fixture
 def sources(monkeypatch: pytest.MonkeyPatch) -> list[Hashable]:
     """Yield the sources that the core gets, in order."""
-    seen: list[Hashable] = []
-    submit = Dispatcher.submit
-
-    def listening(core: Dispatcher, request: int, **arguments: Any) -> Any:
-        seen.append(arguments["source"])
-        return submit(core, request, **arguments)
-
-    monkeypatch.setattr(Dispatcher, "submit", listening)
-    return seen
+    return note_sources(monkeypatch, "uncork_dispatcher.asyncio_dispatcher")
 
 
 async def test_the_core_counts_cost_and_everybody_else_rows() -> None:

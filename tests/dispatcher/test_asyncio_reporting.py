@@ -12,7 +12,7 @@ from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.batched import batched
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import RequestShed
-from uncork_dispatcher.policies.base import Hold, View
+from uncork_dispatcher.policies.base import REGISTERED, Hold, View
 from uncork_dispatcher.policies.fixed import FixedPolicy
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.tasks import TaskRunner
@@ -103,10 +103,11 @@ async def test_a_call_outside_of_any_task_has_no_client() -> None:
 def test_a_hold_until_now_is_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a faulty policy would make the driver poll for ever."""
 
-    def decide(policy: FixedPolicy, view: View) -> Hold:
-        return Hold(view.now, "window")
+    class Faulty(FixedPolicy):
+        def decide(self, view: View) -> Hold:
+            return Hold(view.now, "window")
 
-    monkeypatch.setattr(FixedPolicy, "decide", decide)
+    monkeypatch.setitem(REGISTERED, "fixed", Faulty)
     core = Dispatcher()
     core.set_api(fixed(250))
     core.worker_ready(0, now=0.0)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import termios
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 
 from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually, run_uncork, serving
 from uncork.cli.app import app
+from uncork_dispatcher import CORE_IS_COMPILED
 
 # One handler serves both; test_ctrl_c_reaches_only_the_gateway always sends SIGINT.
 EITHER_SIGNAL = [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
@@ -304,11 +306,12 @@ def test_help_shows_the_defaults() -> None:
 
 
 def test_version_is_printed() -> None:
-    """``uncork --version`` names program and version."""
+    """``uncork --version`` names program and version, and how the core runs."""
     result = run_uncork("--version")
 
     assert result.returncode == 0
-    assert result.stdout.startswith("uncork 0.")
+    core = "compiled core" if CORE_IS_COMPILED else "pure Python"
+    assert result.stdout == f"uncork {version('uncork')} ({core})\n"
 
 
 def is_alive(process: int) -> bool:

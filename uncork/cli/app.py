@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from uncork.cli.command import Command
+from uncork_dispatcher import CORE_IS_COMPILED
 
 COMMANDS = (
     "serve",
@@ -64,7 +65,8 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"uncork {version('uncork')}")
+        core = "compiled core" if CORE_IS_COMPILED else "pure Python"
+        typer.echo(f"uncork {version('uncork')} ({core})")
         raise typer.Exit
 
 

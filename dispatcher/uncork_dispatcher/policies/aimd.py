@@ -28,7 +28,6 @@ _STEP_ROWS = 1.0
 _BACK_OFF = 0.9
 
 
-@register("aimd")
 class AimdPolicy(Policy):
     """Additive increase, multiplicative decrease of the cap described at the top of this file."""
 
@@ -55,3 +54,6 @@ class AimdPolicy(Policy):
         elif done.rows + done.rows / done.requests > self.limit_rows:
             self._cap = min(self._most_rows, self._cap + _STEP_ROWS)
         self.limit_rows = int(self._cap)
+
+
+register("aimd", AimdPolicy)

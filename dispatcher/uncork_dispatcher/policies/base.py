@@ -7,8 +7,10 @@ queue, so every policy is correct and only better or worse. It is deterministic:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar
+from collections.abc import Sequence
+from typing import ClassVar, Literal, NamedTuple, Protocol, Self
+
+from mypy_extensions import mypyc_attr
 
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.learning.returns import ReturnForecast
@@ -91,6 +93,7 @@ class BatchDone(NamedTuple):
     seconds: float
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Policy(ABC):
     """Decides when to release. One object serves one API."""
 
@@ -120,15 +123,9 @@ class Policy(ABC):
         """Learn from a finished batch."""
 
 
-P = TypeVar("P", bound=type[Policy])
 REGISTERED: dict[str, type[Policy]] = {}
 
 
-def register(name: str) -> Callable[[P], P]:
-    """Make a policy available under a name."""
-
-    def decorate(policy: P) -> P:
-        REGISTERED[name] = policy
-        return policy
-
-    return decorate
+def register(name: str, policy: type[Policy]) -> None:
+    """Make a policy available under a name. It is no decorator: compiled classes cannot have one."""
+    REGISTERED[name] = policy

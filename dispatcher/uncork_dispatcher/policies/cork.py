@@ -61,7 +61,9 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
+
+from mypy_extensions import mypyc_attr
 
 from uncork_dispatcher.policies.base import Hold, Policy, Release, View, register
 
@@ -84,24 +86,24 @@ class Load(NamedTuple):
     """The smallest average batch (rows) with which the workers keep up: n*; infinite if there is none."""
 
 
-@register("cork")
+@mypyc_attr(allow_interpreted_subclasses=True)
 class CorkPolicy(Policy):
     """The adaptive rule described at the top of this file. ``benchmarks/ablation.py`` varies its parts."""
 
     rank = 0
 
     # Balance: capacity is scarce above this rho; and a queue of this multiple of n* is never held.
-    scarce_rho = 0.6
-    enough = 1.5
+    scarce_rho: ClassVar[float] = 0.6
+    enough: ClassVar[float] = 1.5
     # Returns: below this rho, clients that trickle in are looked for within half of the gap.
-    trickle_rho = 0.6
+    trickle_rho: ClassVar[float] = 0.6
     # Goal: the margin of deadlines as a share of the goal, for errors of the estimate; and the share of the
     # goal that the slowest percent may take before the goal counts as binding.
-    margin = 0.02
-    binding = 0.6
+    margin: ClassVar[float] = 0.02
+    binding: ClassVar[float] = 0.6
     # Many workers: those that are looked at stand this many times as far back, in the order in which they can
     # start, as the one looked at before.
-    place_ratio = 2.0
+    place_ratio: ClassVar[float] = 2.0
 
     def decide(self, view: View) -> Release | Hold:
         """Release when full, due, or not worth waiting; else hold until the first of these."""
@@ -270,3 +272,6 @@ def _load(view: View) -> Load:
     rho = view.load_rate * view.estimate.slope_s / workers
     batch = view.load_rate * view.estimate.intercept_s / workers / (1 - rho) if rho < 1 else math.inf
     return Load(workers, rho, batch)
+
+
+register("cork", CorkPolicy)

@@ -33,7 +33,6 @@ _BATCHES = 50
 _REFIT_S = 5.0
 
 
-@register("cork-classic")
 class CorkClassicPolicy(Policy):
     """BentoML's inequality over our core."""
 
@@ -75,3 +74,6 @@ def _slope(batches: Collection[BatchDone]) -> float:
         return linear_regression(requests, seconds).slope
     # All of one size, k: of all lines through (k, mean) the one of smallest norm, k * mean / (k * k + 1).
     return requests[0] * fmean(seconds) / (requests[0] ** 2 + 1)
+
+
+register("cork-classic", CorkClassicPolicy)

@@ -13,6 +13,8 @@ import re
 from collections.abc import Sequence
 from typing import Self
 
+from mypy_extensions import mypyc_attr
+
 from uncork_dispatcher.policies.base import Hold, Policy, Release, View, register
 
 _DEFAULT_WAIT_MS = "10"
@@ -20,7 +22,7 @@ _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 _POSITIVE = re.compile(r"0*[1-9][0-9]*")
 
 
-@register("fixed")
+@mypyc_attr(allow_interpreted_subclasses=True)
 class FixedPolicy(Policy):
     """Hold until the batch is full or the oldest request has waited ``wait_s`` seconds."""
 
@@ -49,3 +51,6 @@ class FixedPolicy(Policy):
         if until <= view.now:
             return Release(self.limit_rows, "deadline")
         return Hold(until, "window")
+
+
+register("fixed", FixedPolicy)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from uncork_dispatcher.policies.base import Policy, Release, View, register
 
 
-@register("none")
 class NonePolicy(Policy):
     """Release one request at a time, first come first served."""
 
@@ -18,3 +17,6 @@ class NonePolicy(Policy):
     def decide(self, view: View) -> Release:
         """Release the oldest request."""
         return Release(1, "idle")
+
+
+register("none", NonePolicy)

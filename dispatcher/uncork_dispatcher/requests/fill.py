@@ -62,11 +62,12 @@ class Fill:
 
     def take_from(self, turns: Iterator[Entry]) -> None:
         """Take requests in turn, until one does not fit; pass over those of other lengths."""
+        shortest, longest = 0.0, math.inf
         if self._lengths is not None:
             shortest, longest = self._lengths
-            turns = (entry for entry in islice(turns, _LOOKED_AT) if shortest <= entry.length <= longest)
+            turns = islice(turns, _LOOKED_AT)
         for entry in turns:
-            if not self._take(entry):
+            if shortest <= entry.length <= longest and not self._take(entry):
                 break
 
     def _take(self, entry: Entry) -> bool:

@@ -231,8 +231,12 @@ class Slots:
 
     def _least_avoided(self) -> list[int]:
         """Return the first idle workers of hosts that are not avoided, or else of the one to be used next."""
-        preferred = (worker for worker in self._idle if self._avoided_until(worker) == -math.inf)
-        workers = list(islice(preferred, _COMPARED))
+        workers: list[int] = []
+        for worker in self._idle:
+            if self._avoided_until(worker) == -math.inf:
+                workers.append(worker)
+                if len(workers) == _COMPARED:
+                    break
         if not workers:
             soonest = min(map(self._avoided_until, self._idle))
             workers = [worker for worker in self._idle if self._avoided_until(worker) == soonest]

@@ -86,11 +86,11 @@ def test_a_new_policy_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
     """Registered under its name, with no arguments unless it takes some."""
     monkeypatch.setitem(base.REGISTERED, "greedy", base.Policy)  # removed after the test
 
-    @base.register("greedy")
     class Greedy(base.Policy):
         def decide(self, view: base.View) -> base.Release:
             return base.Release(self.limit_rows, "idle")
 
+    base.register("greedy", Greedy)
     assert isinstance(make_policy("greedy", limit_rows=3), Greedy)
     with pytest.raises(ValueError, match="unknown policy 'greedy:1'"):
         make_policy("greedy:1", limit_rows=3)

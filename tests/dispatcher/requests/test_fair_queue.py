@@ -18,23 +18,32 @@ NOTHING = Load(0, 0, 0)
 LIMITS = Load(100, 100, 100)
 
 
-class Filled(FairQueue):
-    """A fair queue that numbers what comes."""
+class Filler:
+    """Fills a fair queue, and numbers what comes."""
 
-    def __init__(self) -> None:
-        super().__init__("a", None)
+    def __init__(self, queue: FairQueue) -> None:
+        self._queue = queue
         self._numbers = itertools.count(1)
 
-    def add(self, flow: str, count: int = 1, *, rows: float = 1, size_bytes: int = 1, **due: float) -> Entry:
+    def __call__(
+        self, flow: str, count: int = 1, *, rows: float = 1, size_bytes: int = 1, **due: float
+    ) -> Entry:
         """Add so many requests of a flow; returns the last."""
         for _ in range(count):
             number = next(self._numbers)
             deadline, expires_at = due.get("deadline", 1e6 + number), due.get("expires_at", math.inf)
+            sizes = (rows, 1, 1, rows)
             entry = Entry(
-                number, 0.0, rows, size_bytes, deadline, expires_at, self, rows, 1, 1, rows, None, flow
+                number, 0.0, rows, size_bytes, deadline, expires_at, self._queue, *sizes, None, flow
             )
-            self.append(entry)
+            self._queue.append(entry)
         return entry
+
+
+def empty() -> tuple[FairQueue, Filler]:
+    """Return a queue, and what adds requests to it."""
+    queue = FairQueue("a", None)
+    return queue, Filler(queue)
 
 
 def flows(entries: list[Entry]) -> str:
@@ -44,28 +53,28 @@ def flows(entries: list[Entry]) -> str:
 
 def test_flows_take_turns() -> None:
     """Whichever came first with however many rows; the rest goes to flows with requests left."""
-    queue = Filled()
-    queue.add("a", 10)
-    queue.add("b", 2)
-    queue.add("c", 1)
+    queue, add = empty()
+    add("a", 10)
+    add("b", 2)
+    add("c", 1)
 
     assert flows(queue.take(Fill(size=7, size_bytes=100))) == "abcabaa"
     assert (len(queue), queue.rows, queue.size_bytes) == (6, 6, 6)
 
 
 def test_turns_go_on_from_batch_to_batch() -> None:
-    queue = Filled()
-    queue.add("a", 3)
-    queue.add("b", 3)
+    queue, add = empty()
+    add("a", 3)
+    add("b", 3)
 
     assert flows([queue.take(Fill(size=1, size_bytes=1))[0] for _ in range(6)]) == "ababab"
 
 
 def test_rows_are_shared_not_requests() -> None:
     """Four rows of the one for every row of the other are one turn each four rows."""
-    queue = Filled()
-    queue.add("a", 3, rows=4)
-    queue.add("b", 12)
+    queue, add = empty()
+    add("a", 3, rows=4)
+    add("b", 12)
 
     taken = queue.take(Fill(size=16, size_bytes=100))
     assert Counter(flows(taken)) == {"a": 2, "b": 8}
@@ -73,23 +82,23 @@ def test_rows_are_shared_not_requests() -> None:
 
 def test_who_comes_back_has_saved_nothing_up() -> None:
     """It was away while the other had ten turns; then they are equal."""
-    queue = Filled()
-    queue.add("a", 20)
-    queue.add("b", 1)
+    queue, add = empty()
+    add("a", 20)
+    add("b", 1)
     queue.take(Fill(size=11, size_bytes=100))
-    queue.add("b", 10)
+    add("b", 10)
 
     assert Counter(flows(queue.take(Fill(size=8, size_bytes=100)))) == {"a": 4, "b": 4}
 
 
 def test_large_requests_one_by_one_get_no_more_than_their_share() -> None:
     """Each comes when the last is taken, and waits until the other has had as much."""
-    queue = Filled()
-    queue.add("small", 100)
+    queue, add = empty()
+    add("small", 100)
     rows: Counter[object] = Counter()
     for _ in range(8):
         if "large" not in {entry.flow for entry in queue.by_urgency()}:
-            queue.add("large", rows=5)
+            add("large", rows=5)
         for entry in queue.take(Fill(size=5, size_bytes=100)):
             rows[entry.flow] += int(entry.rows)
 
@@ -97,10 +106,10 @@ def test_large_requests_one_by_one_get_no_more_than_their_share() -> None:
 
 
 def test_within_a_flow_the_most_urgent_goes_first() -> None:
-    queue = Filled()
-    queue.add("a", deadline=9.0)
-    leaver = queue.add("a", deadline=7.0)
-    queue.add("a", deadline=8.0)
+    queue, add = empty()
+    add("a", deadline=9.0)
+    leaver = add("a", deadline=7.0)
+    add("a", deadline=8.0)
     queue.remove(leaver)
 
     assert [entry.deadline for entry in queue.take(Fill(size=9, size_bytes=9))] == [8.0, 9.0]
@@ -108,21 +117,21 @@ def test_within_a_flow_the_most_urgent_goes_first() -> None:
 
 
 def test_take_keeps_to_rows_and_bytes_and_takes_one_at_least() -> None:
-    queue = Filled()
-    queue.add("a", rows=50, size_bytes=500)
+    queue, add = empty()
+    add("a", rows=50, size_bytes=500)
     assert flows(queue.take(Fill(size=10, size_bytes=100))) == "a"
 
-    queue.add("b", 2, size_bytes=40)
-    queue.add("c", 1, size_bytes=21)
+    add("b", 2, size_bytes=40)
+    add("c", 1, size_bytes=21)
     assert flows(queue.take(Fill(size=10, size_bytes=100))) == "bc"
 
 
 def test_what_goes_before_a_request() -> None:
     """All of the smaller flows, as much as its own of the larger, and its own."""
-    queue = Filled()
-    queue.add("a", 10)
-    queue.add("b", 2)
-    queue.add("c", 4)
+    queue, add = empty()
+    add("a", 10)
+    add("b", 2)
+    add("c", 4)
 
     assert queue.before("b", 1) == (3 + 3 + 3, 3 + 3 + 3)
     assert queue.before("new", 1) == (4, 4)
@@ -131,10 +140,10 @@ def test_what_goes_before_a_request() -> None:
 
 def test_only_those_with_more_than_their_share_of_a_batch_make_room() -> None:
     """Up to the first that has no more; unless its client is in a hurry."""
-    queue = Filled()
-    queue.add("a", 10, deadline=1.0)
-    queue.add("hasty", deadline=2.0, expires_at=0.5)
-    queue.add("b", 3, deadline=3.0)
+    queue, add = empty()
+    add("a", 10, deadline=1.0)
+    add("hasty", deadline=2.0, expires_at=0.5)
+    add("b", 3, deadline=3.0)
     entries = queue.by_urgency()
 
     assert queue.skippable(entries, rows=9, goal_s=1.0) == 11
@@ -143,9 +152,9 @@ def test_only_those_with_more_than_their_share_of_a_batch_make_room() -> None:
 
 
 def test_a_full_queue_displaces_the_newest_of_the_largest_flow() -> None:
-    queue = Filled()
-    queue.add("a", 60)
-    queue.add("b", 40)
+    queue, add = empty()
+    add("a", 60)
+    add("b", 40)
 
     for more, count in ((Load(1, 1, 1), 1), (Load(5, 1, 1), 5), (Load(1, 1, 5), 5)):
         over = Load(100, 100, 100).plus(more).plus(LIMITS, -1)
@@ -154,9 +163,9 @@ def test_a_full_queue_displaces_the_newest_of_the_largest_flow() -> None:
 
 
 def test_displacing_goes_on_with_the_next_largest() -> None:
-    queue = Filled()
-    queue.add("a", 52)
-    queue.add("b", 48)
+    queue, add = empty()
+    add("a", 52)
+    add("b", 48)
 
     displaced = queue.displaced("c", Load(10, 1, 1), over=Load(10, 1, 1), limits=LIMITS)
     assert Counter(flows(displaced)) == {"a": 7, "b": 3}
@@ -168,9 +177,9 @@ def test_displacing_goes_on_with_the_next_largest() -> None:
 )
 def test_nobody_displaces_for_more_than_its_equal_share(flow: str, rows: int, taken: bool) -> None:
     """Half of 100 rows for each of two, a third for each of three."""
-    queue = Filled()
-    queue.add("a", 80)
-    queue.add("b", 20)
+    queue, add = empty()
+    add("a", 80)
+    add("b", 20)
 
     more = Load(rows, 1, 1)
     assert bool(queue.displaced(flow, more, over=more, limits=LIMITS)) == taken
@@ -178,8 +187,8 @@ def test_nobody_displaces_for_more_than_its_equal_share(flow: str, rows: int, ta
 
 def test_nobody_displaces_in_vain() -> None:
     """Other queues fill the API: the flows here have queued no more than the new one would."""
-    queue = Filled()
-    queue.add("a", 2)
+    queue, add = empty()
+    add("a", 2)
     assert queue.displaced("b", Load(3, 1, 3), over=Load(3, 0, 0), limits=LIMITS) == []
     assert queue.displaced("b", Load(1, 1, 1), over=Load(3, 0, 0), limits=LIMITS) == []
     assert queue.displaced("a", Load(1, 1, 1), over=Load(1, 0, 0), limits=LIMITS) == []
@@ -193,11 +202,11 @@ def test_nobody_displaces_in_vain() -> None:
 )
 def test_no_flow_gets_more_than_another_that_waits(steps: list[tuple[str, str, int]]) -> None:
     """While both have requests queued, not by more than their largest requests; none is lost."""
-    queue, queued = Filled(), list[Entry]()
+    (queue, add), queued = empty(), list[Entry]()
     since: dict[tuple[str, str], Counter[object]] = {}
     for step, name, number in steps:
         if step == "a":
-            queued.append(queue.add(name, rows=number))
+            queued.append(add(name, rows=number))
         elif step == "r" and queued:
             queue.remove(queued.pop(number % len(queued)))
             since.clear()  # who waits for a large request and then withdraws it is owed the turn

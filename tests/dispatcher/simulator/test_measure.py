@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uncork_dispatcher.actions import Shed
-from uncork_dispatcher.core import Dispatcher
+from tests.dispatcher.wrapped_core import note_sources
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.measure import measure
 
@@ -104,14 +101,7 @@ def test_as_many_batches_as_were_asked_for() -> None:
 
 def test_requests_come_from_the_sources_of_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool has few connections, each used many times."""
-    seen: list[Hashable] = []
-    submit = Dispatcher.submit
-
-    def watched(self: Dispatcher, *args: Any, source: Hashable, **kwargs: Any) -> Shed | None:
-        seen.append(source)
-        return submit(self, *args, source=source, **kwargs)
-
-    monkeypatch.setattr(Dispatcher, "submit", watched)
+    seen = note_sources(monkeypatch, "uncork_dispatcher.simulator.run")
     measure(dataclasses.replace(ROW_BY_ROW, sources="pool"), "fixed:0", 1, requests=400)
 
     assert (len(seen), None in seen) == (500, False)

@@ -7,16 +7,16 @@ import heapq
 import itertools
 import math
 import random
-from collections.abc import Hashable, Sequence
-from typing import Any, get_args
+from collections.abc import Callable, Sequence
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.dispatcher.simulator.measure import most_at_once
-from uncork_dispatcher.actions import Action, Shed
-from uncork_dispatcher.core import Dispatcher
+from tests.dispatcher.wrapped_core import WrappedCore, note_sources
+from uncork_dispatcher.actions import Action
 from uncork_dispatcher.simulator.run import Answered, Run, SimulatedBatch, simulate
 from uncork_dispatcher.simulator.scenario import Loss, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
@@ -54,17 +54,19 @@ def busy(policy: str = "cork", *, count: int = 2000, workers: int = 2, load: flo
 def polled(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The times at which the core is polled, without the polls that only find that nothing is left to do."""
     times: list[float] = []
-    poll = Dispatcher.poll
     last: list[Action] = []
 
-    def noted(self: Dispatcher, now: float) -> list[Action]:
-        nonlocal last
-        if not last or times[-1] < now:
-            times.append(now)
-        last = poll(self, now)
-        return last
+    def noting(poll: Callable[[float], list[Action]]) -> Callable[[float], list[Action]]:
+        def noted(now: float) -> list[Action]:
+            nonlocal last
+            if not last or times[-1] < now:
+                times.append(now)
+            last = poll(now)
+            return last
 
-    monkeypatch.setattr(Dispatcher, "poll", noted)
+        return noted
+
+    monkeypatch.setattr("uncork_dispatcher.simulator.run.Dispatcher", lambda: WrappedCore("poll", noting))
     return times
 
 
@@ -221,14 +223,7 @@ def test_the_same_seed_gives_the_same_closed_loop(sources: Sources) -> None:
 
 def test_a_pool_uses_the_connection_that_was_free_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two come together on new ones, which are free again at 11 ms in the order of their answers."""
-    seen: list[Hashable] = []
-    submit = Dispatcher.submit
-
-    def watched(self: Dispatcher, *args: Any, source: Hashable, **kwargs: Any) -> Shed | None:
-        seen.append(source)
-        return submit(self, *args, source=source, **kwargs)
-
-    monkeypatch.setattr(Dispatcher, "submit", watched)
+    seen = note_sources(monkeypatch, "uncork_dispatcher.simulator.run")
     times = [0.0, 0.0, 0.002, 0.1, 0.2]
     simulate(Scenario(service=SERVICE, arrivals=times, workers=3, policy="none", sources="pool"))
 
