@@ -231,12 +231,8 @@ class Slots:
 
     def _least_avoided(self) -> list[int]:
         """Return the first idle workers of hosts that are not avoided, or else of the one to be used next."""
-        workers: list[int] = []
-        for worker in self._idle:
-            if self._avoided_until(worker) == -math.inf:
-                workers.append(worker)
-                if len(workers) == _COMPARED:
-                    break
+        preferred = filter(lambda worker: self._avoided_until(worker) == -math.inf, self._idle)
+        workers = list(islice(preferred, _COMPARED))
         if not workers:
             soonest = min(map(self._avoided_until, self._idle))
             workers = [worker for worker in self._idle if self._avoided_until(worker) == soonest]
