@@ -35,9 +35,9 @@ _LARGEST_ERROR = 1.0
 _NEGLIGIBLE_ERROR = 0.01**2
 # The logarithm of the likelihood ratio above which another measure takes over.
 _EVIDENCE = 5.0
-# The same to drop padding that batches have confirmed, and what confirms it. The first batches, of mixed
-# lengths, tell most. Later ones, of similar lengths, tell little, and to drop padding wrongly costs several
-# mixed ones.
+# What it takes to drop padding that batches have confirmed, and what confirms it. The first batches, of mixed
+# lengths, show most. Later ones, of similar lengths, show little, and if padding is dropped by mistake,
+# several mixed batches follow.
 _STRONG_EVIDENCE = 15.0
 _CONFIRMING_EVIDENCE = 3.5
 # The ratio of padded cost to cost is averaged over about 20 batches.
@@ -121,7 +121,7 @@ class Measures:
         self._errors = [0.0]
         self._compared = 0
         self._confirmed = False
-        """Whether batches have shown that the model pads; it does not start out like that."""
+        """Whether batches have shown that the model pads. At first that is only assumed."""
         self._batches = 0
         self._bytes_per_row = 0.0
         self._limit = LengthLimit()
@@ -152,7 +152,7 @@ class Measures:
         self.has_costs = has_costs
         self._by, self._ratios = self._by[:1], [1.0]
         self._use(_PADDED if has_costs else _ROWS)
-        self.separates = False
+        self.separates = self._confirmed = False
         self._limit, self.length_limit = LengthLimit(), math.inf
         self._update()
 
@@ -249,7 +249,6 @@ class Measures:
     def _use(self, place: int) -> None:
         self.in_force, self.pads = place, place == _PADDED
         self._errors, self._compared = [0.0] * len(self._by), 0
-        self._confirmed = False
 
     def _limit_changed(self) -> None:
         """Count lengths up to another limit; what was learned from others does not hold."""

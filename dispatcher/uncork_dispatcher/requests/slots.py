@@ -231,6 +231,7 @@ class Slots:
 
     def _least_avoided(self) -> list[int]:
         """Return the first idle workers of hosts that are not avoided, or else of the one to be used next."""
+        # Not a generator expression: mypyc would go through all workers.
         preferred = filter(lambda worker: self._avoided_until(worker) == -math.inf, self._idle)
         workers = list(islice(preferred, _COMPARED))
         if not workers:
