@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from uncork_dispatcher.policies.base import Release, View, register
-from uncork_dispatcher.policies.cork import CorkPolicy, Horizons, Load
+from uncork_dispatcher.policies.cork import NO_WAIT, CorkPolicy, Horizons, Load, Wait
 from uncork_dispatcher.simulator.cells import Cell
 
 FULL = "cork"
@@ -53,15 +53,15 @@ class WithoutEverything(CorkPolicy):
 
 @without("balance", applies=several)
 class WithoutBalance(CorkPolicy):
-    def _for_balance(self, view: View, load: Load, horizons: Horizons) -> float:
-        return 0.0
+    def _for_balance(self, view: View, load: Load, horizons: Horizons) -> Wait:
+        return NO_WAIT
 
 
 @without("price", applies=several)
 class WithoutPrice(CorkPolicy):
     """Idle time has no price."""
 
-    def _for_balance(self, view: View, load: Load, horizons: Horizons) -> float:
+    def _for_balance(self, view: View, load: Load, horizons: Horizons) -> Wait:
         certain = view.estimate._replace(spread=0.0)
         return super()._for_balance(view._replace(estimate=certain), load, horizons)
 
@@ -84,7 +84,7 @@ class WithoutEnough(CorkPolicy):
 class WithoutRequests(CorkPolicy):
     """Balance compares rows only, however many requests are queued."""
 
-    def _for_balance(self, view: View, load: Load, horizons: Horizons) -> float:
+    def _for_balance(self, view: View, load: Load, horizons: Horizons) -> Wait:
         return super()._for_balance(view._replace(mean_rows=0.0), load, horizons)
 
 
@@ -103,8 +103,8 @@ class WithoutSpeeds(CorkPolicy):
 
 @without("returns", applies=returning)
 class WithoutReturns(CorkPolicy):
-    def _for_returns(self, view: View, load: Load, horizons: Horizons) -> float:
-        return 0.0
+    def _for_returns(self, view: View, load: Load, horizons: Horizons) -> Wait:
+        return NO_WAIT
 
 
 @without("trickle", applies=lambda cell: returning(cell) and several(cell))
@@ -118,7 +118,7 @@ class WithoutTrickle(CorkPolicy):
 class WithoutOthers(CorkPolicy):
     """Holds for returning clients even if the other idle workers could take their share."""
 
-    def _for_returns(self, view: View, load: Load, horizons: Horizons) -> float:
+    def _for_returns(self, view: View, load: Load, horizons: Horizons) -> Wait:
         return super()._for_returns(view._replace(idle_workers=1), load, horizons)
 
 
@@ -134,9 +134,11 @@ class WithoutHold(CorkPolicy):
 class WithoutMerge(CorkPolicy):
     """Groups of clients that alternate stay apart."""
 
-    def _pays(self, view: View, load: Load, delay_s: float, gap: float, independent_rate: float) -> bool:
+    def _pays_up_to(
+        self, view: View, load: Load, delay_s: float, gap: float, independent_rate: float
+    ) -> float:
         never = view.estimate._replace(intercept_s=0.0)
-        return super()._pays(view._replace(estimate=never), load, delay_s, gap, independent_rate)
+        return super()._pays_up_to(view._replace(estimate=never), load, delay_s, gap, independent_rate)
 
 
 @without("independent", applies=lambda cell: returning(cell) and one(cell))
@@ -157,15 +159,15 @@ class WithoutVariation(CorkPolicy):
 
 @without("share", applies=several)
 class WithoutShare(CorkPolicy):
-    def _share(self, view: View, load: Load) -> int:
-        return math.ceil(view.rows)
+    def _share(self, view: View, load: Load) -> float:
+        return math.inf
 
 
 @without("return-probability", applies=lambda cell: returning(cell) and several(cell))
 class WithoutReturnProbability(CorkPolicy):
     """Shares are dealt as if the clients of running batches did not return."""
 
-    def _share(self, view: View, load: Load) -> int:
+    def _share(self, view: View, load: Load) -> float:
         return super()._share(view._replace(running_rows=(0.0,) * len(view.running_rows)), load)
 
 

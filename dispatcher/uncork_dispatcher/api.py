@@ -60,7 +60,7 @@ class Api:
             queue.newest,
             queue.most_urgent.deadline,
             rules.goal_s,
-            queue.rows >= self.limit_rows or queue.size_bytes >= rules.max_batch_bytes,
+            self.is_full(queue),
             slots.idle,
             slots.busy_until,
             slots.running_rows(rules.name),
@@ -72,11 +72,13 @@ class Api:
             traffic.mean_rows,
         )
 
+    def is_full(self, queue: RequestQueue) -> bool:
+        """Whether a queue holds as much as a batch may carry."""
+        return queue.rows >= self.limit_rows or queue.size_bytes >= self.rules.max_batch_bytes
+
     def fills_batch(self, queue: RequestQueue) -> bool:
         """Whether a queue holds as much as a batch may carry, by the rules and by the policy."""
-        rules = self.rules
-        full = queue.rows >= self.limit_rows or queue.size_bytes >= rules.max_batch_bytes
-        return full and self.policy.limit_rows >= rules.max_batch_rows
+        return self.is_full(queue) and self.policy.limit_rows >= self.rules.max_batch_rows
 
     @property
     def limit_rows(self) -> float:

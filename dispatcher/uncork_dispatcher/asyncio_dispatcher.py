@@ -152,7 +152,10 @@ class AsyncDispatcher(Generic[P, R]):
         if shed is not None:
             raise self._shed(shed)
         self._calls[number] = Call(payload, rows, weight, now, waiter)
-        self._changed()
+        if (wakeup := self._core.next_wakeup()) > now:
+            self._timer.set(wakeup, now)
+        else:
+            self._changed()
         return number
 
     def cancel(self, request: int) -> None:

@@ -124,6 +124,7 @@ class Dispatcher:
         said so; it can only bring the deadline forward. Where the API is ``fair``, each ``flow`` gets an
         equal share.
         """
+        wakeup = self._wakeup
         self._advance(now)
         to, admission = self._apis[api], self._admissions[api]
         to.traffic.arrived(source, rows, now)
@@ -139,6 +140,8 @@ class Dispatcher:
         if reason is not None:
             return admission.shed(entry, reason, now=now)
         self._queues.add(entry)
+        if wakeup > now and not self._pending_actions and self._scheduler.can_wait(entry, now):
+            self._wakeup = min(wakeup, expires_at)
         return None
 
     def cancel(self, request: int, *, now: float) -> None:
@@ -256,7 +259,8 @@ class Dispatcher:
     def next_wakeup(self) -> float:
         """Return when to poll next if no input comes before; infinity if only an input can change anything.
 
-        After an input, and until the next poll, that is the time of the input.
+        After an input, and until the next poll, that is the time of the input, unless it was a request that
+        changes nothing yet.
         """
         return self._wakeup
 

@@ -13,7 +13,7 @@ from uncork_dispatcher.api import Api
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.policies.base import Hold, Reason, Release
 from uncork_dispatcher.requests.fill import Fill
-from uncork_dispatcher.requests.queue import Entry, RequestQueue
+from uncork_dispatcher.requests.queue import Entry, Held, RequestQueue
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.slots import Running, Slots
 from uncork_dispatcher.stats import ApiStats, Holding
@@ -60,6 +60,16 @@ class Scheduler:
             self._start(queue, Release(api.policy.limit_rows, "full"), actions, now)
             started = True
         return started
+
+    def can_wait(self, entry: Entry, now: float) -> bool:
+        """Whether a request that was queued just now changes nothing that the last schedule decided."""
+        queue = entry.queue
+        if queue.most_urgent is entry:
+            return False
+        if not self._slots.idle:
+            return True
+        held = queue.held
+        return held is not None and held.stands(queue.rows, now) and not self._apis[queue.api].is_full(queue)
 
     def shed(self, entry: Entry, reason: ShedReason, now: float) -> Shed:
         """Shed a queued request."""
@@ -121,6 +131,7 @@ class Scheduler:
                 if isinstance(decision, Release):
                     self._start(queue, decision, actions, now)
                     break
+                queue.held = Held(now, queue.rows, decision)
                 held_until = min(held_until, decision.until)
             else:
                 return held_until
@@ -141,7 +152,7 @@ class Scheduler:
         longest = view.oldest + api.rules.max_hold_s
         if longest <= now:
             return Release(api.policy.limit_rows, "deadline")
-        return Hold(longest, "window") if longest < decision.until else decision
+        return Hold(longest, "window", decision.rows) if longest < decision.until else decision
 
     def _decide_retry(self, queue: RequestQueue, now: float) -> Release | Hold:
         """Decide about requests whose worker was lost: no policy holds them."""

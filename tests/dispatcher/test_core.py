@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.dispatcher.driver import core_with, poll_all, start_one, starts, teach
-from uncork_dispatcher.actions import Abandon, Shed, Start
+from uncork_dispatcher.actions import Abandon, Action, Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
 
@@ -135,6 +137,94 @@ def test_an_empty_core_wants_no_wakeup() -> None:
     core.batch_done(start.batch, status="worked", now=3.0)
     core.poll(3.0)
     assert core.next_wakeup() == math.inf
+
+
+def test_a_request_behind_others_needs_no_poll_while_no_worker_is_idle() -> None:
+    """Unless its client gives up earlier than anything else happens, or it is more urgent."""
+    core, _ = busy(api(timeout_s=7.0, goal_s=5.0))
+    core.submit(1, api="a", now=1.0)
+    assert core.next_wakeup() == 1.0
+    core.poll(1.0)
+    assert core.next_wakeup() == 7.0
+
+    core.submit(2, api="a", now=2.0)
+    assert core.next_wakeup() == 7.0
+
+    core.submit(3, api="a", now=2.0, expires_at=6.5)
+    assert core.next_wakeup() == 6.5
+
+    core.submit(4, api="a", now=2.0, expires_at=5.5)
+    assert core.next_wakeup() == 2.0
+    core.poll(2.0)
+    assert core.next_wakeup() == 5.5
+
+
+def test_a_request_needs_no_poll_while_the_hold_stands() -> None:
+    """The one that fills the batch does."""
+    core = core_with(api("fixed:50", max_batch_rows=3))
+    core.submit(1, api="a", now=1.0)
+    core.poll(1.0)
+    held_until = core.next_wakeup()
+
+    core.submit(2, api="a", now=1.02)
+    assert core.next_wakeup() == held_until
+
+    core.submit(3, api="a", now=1.03)
+    assert core.next_wakeup() == 1.03
+    assert requests(core, 1.03) == [(1, 2, 3)]
+
+
+def test_after_another_input_a_request_still_needs_a_poll() -> None:
+    core, first = busy(api())
+    core.submit(1, api="a", now=0.1)
+    core.poll(0.1)
+    core.batch_done(first.batch, status="worked", now=0.2)
+
+    core.submit(2, api="a", now=0.25)
+    assert core.next_wakeup() <= 0.25
+    assert requests(core, 0.25) == [(1, 2)]
+
+
+@settings(max_examples=100, derandomize=True, database=None)
+@given(
+    policy=st.sampled_from(["fixed:0", "fixed:20", "fixed:20:4", "cork-classic", "none"]),
+    steps=st.lists(
+        st.tuples(
+            st.floats(0, 0.02), st.integers(1, 3), st.sampled_from([math.inf, 0.05, 0.2]), st.booleans()
+        ),
+        max_size=40,
+    ),
+)
+def test_polls_that_are_saved_would_have_changed_nothing(
+    policy: str, steps: list[tuple[float, int, float, bool]]
+) -> None:
+    """A core that is polled after each arrival and one that is polled when it asks start the same batches."""
+    cores = [core_with(api(policy, max_batch_rows=8, goal_s=0.1), workers=2) for _ in range(2)]
+    history: list[list[tuple[float, Action]]] = [[], []]
+    now = 0.0
+    for number, (passed, rows, patience_s, ends) in enumerate(steps):
+        now += passed
+        for core, done in zip(cores, history, strict=True):
+            done += poll_due(core, now)
+            core.submit(number, api="a", rows=rows, now=now, expires_at=now + patience_s)
+            if core is cores[0]:
+                core.cancel(-1, now=now)
+            done += poll_due(core, now)
+            started = [action.batch for _, action in done if isinstance(action, Start)]
+            running = [batch for batch in started if core.runs(batch)]
+            if ends and running:
+                core.batch_done(running[0], status="worked", now=now)
+                done += poll_due(core, now)
+
+    assert history[0] == history[1]
+
+
+def poll_due(core: Dispatcher, now: float) -> list[tuple[float, Action]]:
+    """What a core does at its wake-ups up to ``now``."""
+    actions: list[tuple[float, Action]] = []
+    while (at := core.next_wakeup()) <= now:
+        actions += [(at, action) for action in poll_all(core, at)]
+    return actions
 
 
 INPUTS: dict[str, Callable[[Dispatcher, float], object]] = {

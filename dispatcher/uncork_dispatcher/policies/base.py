@@ -81,6 +81,9 @@ class Hold(NamedTuple):
 
     until: float
     reason: HoldReason
+    rows: float = 0.0
+    """Arrivals need not be asked about while fewer rows are queued. As time passes, this limit falls
+    linearly, and reaches the rows queued now at ``until``. By default, every arrival is asked about."""
 
 
 class BatchDone(NamedTuple):

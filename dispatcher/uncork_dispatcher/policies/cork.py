@@ -52,6 +52,11 @@ last. 3 adds workers in steps that grow likewise, and halves the steps where the
 4. Goal. Never hold beyond the moment from which the earliest deadline is met with margin. When the goal is
    about to bind (the predicted 99th percentile is above 0.6 of it) and a worker is busy, hold until then.
 
+Arrivals. An arrival changes all of these sums a little, and hardly ever ends a hold. So a hold names the rows
+with which it would end at once. In 1, with the release gap that counts, that is when ``rate * gap`` rows are
+queued; in 2, ``(n + x) * g / (1 + g)`` rows with ``g = (gap - d) / h``, because every row that comes back is
+queued and no longer missing; in 3, half-way to the share; in 4, when the deadline allows no larger batch.
+
 Sources: 1 is headway control of buses (Daganzo 2009) for batch servers, with our price of idle time; 2 and 3
 are ours; 4 is deferred batch scheduling (Symphony, arXiv 2308.07470) where it pays.
 ``docs/explanation/dispatcher.md`` explains and measures all of it.
@@ -75,6 +80,16 @@ Horizons = list[tuple[float, int]]
 _EXACT = 1 + 1e-9
 # Workers up to this place are all looked at: the soonest to be free matter most.
 _EACH = 8
+
+
+class Wait(NamedTuple):
+    """How long it pays to hold if no request arrives, and up to how many queued rows it pays at all."""
+
+    seconds: float
+    rows: float
+
+
+NO_WAIT = Wait(0.0, 0.0)
 
 
 class Load(NamedTuple):
@@ -114,9 +129,10 @@ class CorkPolicy(Policy):
         if share < view.rows:
             return Release(share, "not_worth_waiting")
         horizons = self._busy_horizons(view)
-        balance_s = self._for_balance(view, load, horizons)
-        returns_s = self._for_returns(view, load, horizons)
-        until = view.now + max(balance_s, returns_s)
+        balance = self._for_balance(view, load, horizons)
+        returns = self._for_returns(view, load, horizons)
+        wait = max(balance, returns)
+        until = view.now + wait.seconds
         binds = self._goal_is_binding(view, load)
         if until <= view.now and not binds:
             return Release(self.limit_rows, "not_worth_waiting" if view.busy_until else "idle")
@@ -125,9 +141,19 @@ class CorkPolicy(Policy):
         latest = view.deadline - view.slowdown * view.estimate.upper(next_rows) - self.margin * view.goal_s
         if latest <= view.now:
             return Release(self.limit_rows, "deadline")
-        if binds or latest < until:
-            return Hold(latest, "goal")
-        return Hold(until, "returns" if returns_s >= balance_s else "balance")
+        # As busy workers come closer to being free, the share falls faster than the limit of a hold.
+        rows = min((view.rows + share) / 2, self._most_rows(view, latest))
+        if binds:
+            return Hold(latest, "goal", rows)
+        rows = min(rows, wait.rows)
+        if latest < until:
+            return Hold(latest, "goal", rows)
+        return Hold(until, "returns" if wait is returns else "balance", rows)
+
+    def _most_rows(self, view: View, latest: float) -> float:
+        """Return the rows with which the deadline, which now allows a hold until ``latest``, allows none."""
+        per_row_s = view.slowdown * (view.estimate.upper(1.0) - view.estimate.upper(0.0))
+        return view.rows + (latest - view.now) / per_row_s if per_row_s > 0 else math.inf
 
     def _busy_horizons(self, view: View) -> Horizons:
         """Count the releases of idle workers and of those free before, repeatedly of a much faster one."""
@@ -149,64 +175,75 @@ class CorkPolicy(Policy):
         own_s = view.slowdown * view.estimate.seconds(max(rows, view.rows))
         return max(0, math.ceil(until / own_s) - 1) if own_s > 0 else 0
 
-    def _for_balance(self, view: View, load: Load, horizons: Horizons) -> float:
-        """Return the seconds for which holding keeps batches even, if no request arrives meanwhile."""
-        if not horizons or view.new_client_rate <= 0:
-            return 0.0
+    def _for_balance(self, view: View, load: Load, horizons: Horizons) -> Wait:
+        """Return for how long holding keeps batches even."""
+        rate, enough = view.new_client_rate, self.enough * load.batch
+        if not horizons or rate <= 0:
+            return NO_WAIT
         average = view.requests * view.mean_rows
         rows = average if average > _EXACT * view.rows else view.rows
-        if load.rho >= self.scarce_rho or rows >= self.enough * load.batch:
-            return 0.0
+        if load.rho >= self.scarce_rho or rows >= enough:
+            return NO_WAIT
         price = view.estimate.spread * load.batch * (1 + load.rho) / (1 - load.rho)
-        return max([until - (rows + price) * releases / view.new_client_rate for until, releases in horizons])
+        seconds, releases = max([(until - (rows + price) * count / rate, count) for until, count in horizons])
+        return Wait(seconds, min(view.rows + seconds * rate / releases, enough))
 
-    def _for_returns(self, view: View, load: Load, horizons: Horizons) -> float:
-        """Return the seconds until the answered clients are back for which holding pays; 0 if none are."""
+    def _for_returns(self, view: View, load: Load, horizons: Horizons) -> Wait:
+        """Return for how long holding for the answered clients pays."""
         times = view.returns.return_times()
         if not times:
-            return 0.0
+            return NO_WAIT
         gap = view.estimate.seconds(view.rows) / load.workers
         if horizons:
             gap = max([gap, *[until / releases for until, releases in horizons]])
             # Clients that trickle in, rather than return in groups, are like new ones: look less far.
             if load.rho < self.trickle_rho:
                 times = [*times, gap / 4, gap / 2]
-        others = view.idle_workers - 1
-        if others and view.rows * others >= view.returns.expected_rows(gap):
-            return 0.0  # the share of the returning clients fits on the other idle workers
+        others, fair = view.idle_workers - 1, math.inf
+        if others:
+            fair = (view.rows + view.returns.expected_rows(gap)) / (1 + others)
+            if view.rows >= fair:
+                return NO_WAIT  # the share of the returning clients fits on the other idle workers
         independent_rate = self._independent_rate(view) if load.workers == 1 else 0.0
         for delay_s in sorted(times, reverse=True):
-            if delay_s < gap and self._pays(view, load, delay_s, gap, independent_rate):
-                return delay_s
-        return 0.0
+            if delay_s < gap:
+                rows = self._pays_up_to(view, load, delay_s, gap, independent_rate)
+                if rows > view.rows:
+                    return Wait(delay_s, min(rows, fair))
+        return NO_WAIT
 
     def _independent_rate(self, view: View) -> float:
         """Return the rows per second that arrive whether or not clients were answered."""
         return min(1.0, view.returns.squared_variation()) * view.load_rate
 
-    def _pays(self, view: View, load: Load, delay_s: float, gap: float, independent_rate: float) -> bool:
-        """Whether the rows expected within ``delay_s`` seconds gain more than the queued rows lose."""
+    def _pays_up_to(
+        self, view: View, load: Load, delay_s: float, gap: float, independent_rate: float
+    ) -> float:
+        """Return the queued rows that lose as much as the rows expected within ``delay_s`` seconds gain.
+
+        Each row that returns is queued and not expected any more.
+        """
         expected = view.returns.expected_rows(delay_s)
         ratio = (gap - delay_s) / self._mean_hold(delay_s, expected)
         if load.workers == 1:
             expected -= independent_rate * delay_s
             if ratio < 1 and delay_s < view.estimate.intercept_s:
                 ratio = 1 / ratio
-        return expected * ratio > view.rows
+        return (view.rows + expected) * ratio / (1 + ratio)
 
     def _mean_hold(self, delay_s: float, expected: float) -> float:
         """Return the mean seconds until ``expected`` rows are back, or ``delay_s`` have passed."""
         return delay_s * (expected / (expected + 1) if expected > 1 else 1 - expected / 2)
 
-    def _share(self, view: View, load: Load) -> int:
+    def _share(self, view: View, load: Load) -> float:
         """Return the rows that one worker should take of those queued and those to come."""
         slope_s = view.estimate.slope_s
-        if view.rows <= 1 or slope_s <= 0 or load.workers == 1 or view.load_rate <= 0:
-            return math.ceil(view.rows)
+        if slope_s <= 0 or load.workers == 1 or view.load_rate <= 0:
+            return math.inf
         batch = max(1.0, min(load.batch, 1e6))
         apart = min(1.0, view.new_client_rate / view.load_rate) * view.estimate.seconds(batch) / load.workers
         if view.new_client_rate * apart >= view.rows:
-            return math.ceil(view.rows)  # each worker after this one starts with as many new rows
+            return view.new_client_rate * apart  # each worker after this one starts with as many new rows
         rows = view.rows + view.returns.expected_rows(view.estimate.seconds(view.rows))
         return max(1, math.ceil(self._level(view, load.workers, apart, rows) / (2 * slope_s)))
 

@@ -9,6 +9,7 @@ KServe and Cortex start it anew when the running batch ends.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Self
@@ -50,7 +51,7 @@ class FixedPolicy(Policy):
         until = view.oldest + self.wait_s
         if until <= view.now:
             return Release(self.limit_rows, "deadline")
-        return Hold(until, "window")
+        return Hold(until, "window", math.inf)
 
 
 register("fixed", FixedPolicy)

@@ -6,9 +6,10 @@ import math
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from uncork_dispatcher.learning.measures import BatchSize
+from uncork_dispatcher.policies.base import Hold
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.requests.states import RequestState
 
@@ -61,6 +62,21 @@ class Entry:
         return BatchSize(self.rows, self.padded, self.size_bytes)
 
 
+class Held(NamedTuple):
+    """The last hold of a queue: when its policy decided it, and how many rows were queued."""
+
+    since: float
+    rows: float
+    hold: Hold
+
+    def stands(self, rows: float, now: float) -> bool:
+        """Whether the policy need not be asked again; ``rows`` rows are queued now."""
+        until = self.hold.until
+        if now >= until:
+            return False
+        return rows < self.rows + (self.hold.rows - self.rows) * (until - now) / (until - self.since)
+
+
 class RequestQueue:
     """Earliest deadline first; of equal deadlines the oldest. Any request can be removed.
 
@@ -82,6 +98,8 @@ class RequestQueue:
         self.newest = 0.0
         self.has_lengths = False
         """Whether requests of different lengths have been queued."""
+        self.held: Held | None = None
+        """Why it was held when its policy was last asked; None if it never was."""
         self._length: float | None = None
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._latest_deadline = -math.inf

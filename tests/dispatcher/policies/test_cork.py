@@ -15,6 +15,7 @@ from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.learning.returns import ReturnForecast, Returns
 from uncork_dispatcher.policies.base import BatchDone, Hold, Release, View
 from uncork_dispatcher.policies.cork import CorkPolicy, _places
+from uncork_dispatcher.requests.queue import Held
 
 POLICY = CorkPolicy(limit_rows=32)
 SECOND = Estimate(intercept_s=1.0, slope_s=0.0, spread=0.0, earned_rows=100.0)
@@ -61,14 +62,14 @@ def test_with_no_busy_worker_nothing_is_held(rate: float, rows: int) -> None:
 
 def test_one_idle_and_one_busy_worker_keep_their_batches_even() -> None:
     """1 row, 8 rows per second, the other back at 10.5: until 1 row is all that comes in the rest, 10.375."""
-    assert decide(rows=1, busy_until=(10.5,), new_client_rate=8.0) == Hold(10.375, "balance")
-    assert decide(rows=2, requests=2, busy_until=(10.5,), new_client_rate=8.0) == Hold(10.25, "balance")
+    assert decide(rows=1, busy_until=(10.5,), new_client_rate=8.0) == Hold(10.375, "balance", 4.0)
+    assert decide(rows=2, requests=2, busy_until=(10.5,), new_client_rate=8.0) == Hold(10.25, "balance", 4.0)
 
 
 def test_balance_reached_is_not_worth_waiting() -> None:
     """4 rows are what 8 rows per second bring in half a second: no hold at the boundary, one below it."""
     assert decide(rows=4, busy_until=(10.5,), new_client_rate=8.0) == Release(32, "not_worth_waiting")
-    assert decide(rows=3, busy_until=(10.5,), new_client_rate=8.0) == Hold(10.125, "balance")
+    assert decide(rows=3, busy_until=(10.5,), new_client_rate=8.0) == Hold(10.125, "balance", 4.0)
 
 
 def test_other_idle_workers_count() -> None:
@@ -76,31 +77,39 @@ def test_other_idle_workers_count() -> None:
     assert decide(rows=2, idle_workers=2, busy_until=(10.5,), new_client_rate=8.0) == Release(
         32, "not_worth_waiting"
     )
-    assert decide(rows=1, idle_workers=2, busy_until=(10.5,), new_client_rate=8.0) == Hold(10.25, "balance")
+    assert decide(rows=1, idle_workers=2, busy_until=(10.5,), new_client_rate=8.0) == Hold(
+        10.25, "balance", 2.0
+    )
 
 
 def test_every_busy_worker_counts_not_only_the_first() -> None:
     """The second, further away, holds where the first would release: 10.5 - 1 * 2 / 8 = 10.25."""
-    assert decide(rows=1, busy_until=(10.125, 10.5), new_client_rate=8.0) == Hold(10.25, "balance")
+    assert decide(rows=1, busy_until=(10.125, 10.5), new_client_rate=8.0) == Hold(10.25, "balance", 2.0)
 
 
 def test_a_much_faster_worker_is_back_before_a_slow_one() -> None:
     """It takes 0.25 s: within the next half second it releases twice, so 10.5 - 1 * 2 / 8."""
-    assert decide(rows=1, busy_until=(10.5,), new_client_rate=8.0, slowdown=0.25) == Hold(10.25, "balance")
-    assert decide(rows=1, busy_until=(10.5,), new_client_rate=8.0, slowdown=0.5) == Hold(10.375, "balance")
+    assert decide(rows=1, busy_until=(10.5,), new_client_rate=8.0, slowdown=0.25) == Hold(
+        10.25, "balance", 2.0
+    )
+    assert decide(rows=1, busy_until=(10.5,), new_client_rate=8.0, slowdown=0.5) == Hold(
+        10.375, "balance", 4.0
+    )
 
 
 def test_one_and_a_half_average_batches_are_enough() -> None:
     """8 rows per second and two workers of 1 s need batches of 4: 6 go, though the other is far away."""
     assert decide(rows=6, busy_until=(14.0,), new_client_rate=8.0) == Release(32, "not_worth_waiting")
-    assert decide(rows=5, busy_until=(14.0,), new_client_rate=8.0) == Hold(13.375, "balance")
+    assert decide(rows=5, busy_until=(14.0,), new_client_rate=8.0) == Hold(13.375, "balance", 6.0)
 
 
 def test_scattered_batch_times_shorten_the_hold() -> None:
     """A spread of 25 % counts as 1 of the 4 rows of the average batch that are queued already."""
     noisy = SECOND._replace(spread=0.25)
 
-    assert decide(rows=1, busy_until=(10.5,), new_client_rate=8.0, estimate=noisy) == Hold(10.25, "balance")
+    assert decide(rows=1, busy_until=(10.5,), new_client_rate=8.0, estimate=noisy) == Hold(
+        10.25, "balance", 3.0
+    )
     assert decide(rows=3, busy_until=(10.5,), new_client_rate=8.0, estimate=noisy) == Release(
         32, "not_worth_waiting"
     )
@@ -110,13 +119,15 @@ def test_a_small_request_counts_as_an_average_one() -> None:
     """1 row where requests have 2 on average: the hold ends when 2 rows are all that comes in the rest."""
     small = view(rows=1, busy_until=(10.5,), new_client_rate=8.0, load_rate=8.0, mean_rows=2.0)
 
-    assert POLICY.decide(small) == Hold(10.25, "balance")
+    assert POLICY.decide(small) == Hold(10.25, "balance", 3.0)
     assert POLICY.decide(small._replace(requests=2)) == Release(32, "not_worth_waiting")
 
 
 def test_a_large_request_counts_with_its_rows() -> None:
     """As in a batch of average ones: 3 rows are held until 10.125, and 4 are balance reached."""
-    assert decide(rows=3, mean_rows=2.0, busy_until=(10.5,), new_client_rate=8.0) == Hold(10.125, "balance")
+    assert decide(rows=3, mean_rows=2.0, busy_until=(10.5,), new_client_rate=8.0) == Hold(
+        10.125, "balance", 4.0
+    )
     assert decide(rows=4, mean_rows=2.0, busy_until=(10.5,), new_client_rate=8.0) == Release(
         32, "not_worth_waiting"
     )
@@ -172,7 +183,7 @@ def test_scarce_workers_are_not_held() -> None:
     assert decide(busy_until=(10.5,), new_client_rate=8.0, estimate=scarce) == Release(
         32, "not_worth_waiting"
     )
-    assert decide(busy_until=(10.5,), new_client_rate=8.0, estimate=plenty) == Hold(10.375, "balance")
+    assert decide(busy_until=(10.5,), new_client_rate=8.0, estimate=plenty) == Hold(10.375, "balance", 4.0)
 
 
 # Returns
@@ -377,6 +388,89 @@ def test_a_hold_ends_in_the_future_and_in_time_for_the_deadline(
             now=decision.until, busy_until=tuple(max(decision.until, at) for at in seen.busy_until)
         )
         assert isinstance(POLICY.decide(later), Release)
+
+
+# Arrivals during a hold
+
+
+def rows_held(**changes: object) -> float:
+    """Up to how many rows it holds in that view."""
+    decision = decide(**changes)
+    assert isinstance(decision, Hold)
+    return decision.rows
+
+
+def test_returning_clients_end_a_hold_when_the_queued_lose_as_much_as_the_missing_gain() -> None:
+    """1 is queued and 3 are missing, who would gain 900 ms where each queued row loses about 75 ms."""
+    returns = answered((10.0, 3), back_after=0.1)
+    ratio = 0.9 / 0.075
+
+    assert rows_held(returns=returns) == pytest.approx(4 * ratio / (1 + ratio), rel=0.05)
+
+
+def test_a_hold_ends_when_the_share_of_the_returning_is_queued() -> None:
+    """1 is queued and 3 are due: 2 are the share of one of two idle workers."""
+    returns = answered((10.0, 3), back_after=0.1)
+
+    assert rows_held(idle_workers=2, returns=returns) == pytest.approx(2, rel=0.01)
+
+
+def test_a_hold_ends_half_way_to_the_share_of_one_worker() -> None:
+    """2 rows are queued, 7 will be, and 5 of these are the share of one worker."""
+    line = Estimate(intercept_s=1.0, slope_s=1.0, spread=0.0, earned_rows=100.0)
+    returns = answered((10.0, 7), back_after=0.1)
+    other = {"busy_until": (12.0,), "running_rows": (0.0,)}
+    held = rows_held(rows=2, requests=2, estimate=line, load_rate=1e-3, returns=returns, **other)
+
+    assert held == pytest.approx((2 + 5) / 2)
+
+
+def test_a_hold_ends_when_the_batch_becomes_too_large_for_the_deadline() -> None:
+    """0.08 s are left to hold 1 row; each further one takes 0.05 s."""
+    line = Estimate(intercept_s=1.0, slope_s=0.05, spread=0.0, earned_rows=100.0)
+    decision = decide(busy_until=(10.9,), new_client_rate=8.0, deadline=11.38, estimate=line)
+
+    assert isinstance(decision, Hold)
+    assert decision.until == pytest.approx(10.08)
+    assert decision.rows == pytest.approx(1 + 0.08 / 0.05)
+
+
+@settings(max_examples=300, derandomize=True, database=None)
+@given(
+    rows=st.integers(1, 20),
+    idle=st.integers(1, 3),
+    left=st.lists(st.floats(0, 5), min_size=1, max_size=4),
+    rate=st.floats(0.1, 50),
+    spread=st.floats(0, 0.5),
+    part=st.floats(0, 1),
+    passed=st.floats(0, 1),
+)
+@example(rows=1, idle=1, left=[0.5], rate=8.0, spread=0.0, part=0.99, passed=0.0)
+def test_fewer_arrivals_than_it_says_do_not_end_a_hold(
+    *, rows: int, idle: int, left: list[float], rate: float, spread: float, part: float, passed: float
+) -> None:
+    """At any time until its end."""
+    seen = view(
+        rows=rows,
+        requests=rows,
+        idle_workers=idle,
+        busy_until=tuple(sorted(10.0 + each for each in left)),
+        running_rows=tuple(1.0 for _ in left),
+        deadline=20.0,
+        estimate=SECOND._replace(spread=spread),
+        new_client_rate=rate,
+        load_rate=rate,
+    )
+    decision = POLICY.decide(seen)
+    if isinstance(decision, Release):
+        return
+    held = Held(since=10.0, rows=rows, hold=decision)
+    now = 10.0 + passed * (decision.until - 10.0)
+    later = rows + int(part * (min(decision.rows, 100.0) - rows + 1))
+    if held.stands(later, now):
+        again = POLICY.decide(seen._replace(now=now, rows=later, requests=later))
+
+        assert isinstance(again, Hold)
 
 
 # Many workers
