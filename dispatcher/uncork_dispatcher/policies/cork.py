@@ -55,7 +55,7 @@ last. 3 adds workers in steps that grow likewise, and halves the steps where the
 Arrivals. An arrival changes all of these sums a little, and hardly ever ends a hold. So a hold names the rows
 with which it would end at once. In 1, with the release gap that counts, that is when ``rate * gap`` rows are
 queued; in 2, ``(n + x) * g / (1 + g)`` rows with ``g = (gap - d) / h``, because every row that comes back is
-queued and no longer missing; in 3, half-way to the share; in 4, when the deadline allows no larger batch.
+queued and no longer missing; in 3, the share; in 4, when the deadline allows no larger batch.
 
 Sources: 1 is headway control of buses (Daganzo 2009) for batch servers, with our price of idle time; 2 and 3
 are ours; 4 is deferred batch scheduling (Symphony, arXiv 2308.07470) where it pays.
@@ -70,7 +70,7 @@ from typing import ClassVar, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
-from uncork_dispatcher.policies.base import Hold, Policy, Release, View, register
+from uncork_dispatcher.policies.base import Hold, HoldReason, Policy, Release, View, register
 
 Horizons = list[tuple[float, int]]
 """Seconds until busy workers are free, and the releases from now to then if one is made now."""
@@ -131,7 +131,8 @@ class CorkPolicy(Policy):
         horizons = self._busy_horizons(view)
         balance = self._for_balance(view, load, horizons)
         returns = self._for_returns(view, load, horizons)
-        wait = max(balance, returns)
+        # Where both hold, the one that more arrivals leave as it is; at its end the other counts.
+        wait = returns if returns.rows >= balance.rows else balance
         until = view.now + wait.seconds
         binds = self._goal_is_binding(view, load)
         if until <= view.now and not binds:
@@ -141,19 +142,22 @@ class CorkPolicy(Policy):
         latest = view.deadline - view.slowdown * view.estimate.upper(next_rows) - self.margin * view.goal_s
         if latest <= view.now:
             return Release(self.limit_rows, "deadline")
-        # As busy workers come closer to being free, the share falls faster than the limit of a hold.
-        rows = min((view.rows + share) / 2, self._most_rows(view, latest))
-        if binds:
-            return Hold(latest, "goal", rows)
-        rows = min(rows, wait.rows)
-        if latest < until:
-            return Hold(latest, "goal", rows)
-        return Hold(until, "returns" if wait is returns else "balance", rows)
+        rows = math.inf if binds else wait.rows
+        if binds or latest < until:
+            return Hold(latest, "goal", self._most_rows(view, rows, share, latest, latest))
+        reason: HoldReason = "returns" if wait is returns else "balance"
+        return Hold(until, reason, self._most_rows(view, rows, share, latest, until))
 
-    def _most_rows(self, view: View, latest: float) -> float:
-        """Return the rows with which the deadline, which now allows a hold until ``latest``, allows none."""
-        per_row_s = view.slowdown * (view.estimate.upper(1.0) - view.estimate.upper(0.0))
-        return view.rows + (latest - view.now) / per_row_s if per_row_s > 0 else math.inf
+    def _most_rows(self, view: View, rows: float, share: float, latest: float, until: float) -> float:
+        """Return the rows that end a hold until ``until``: at most ``rows``, the share, or the deadline's."""
+        slope_s, left_s = view.estimate.slope_s, until - view.now
+        if share < math.inf:
+            # It may fall as busy workers come closer to being free, by so much at most.
+            rows = min(rows, max((view.rows + share) / 2, share - left_s / (2 * slope_s)))
+        if slope_s > 0:
+            per_row_s = view.slowdown * slope_s * (1.0 + 2.0 * view.estimate.spread)
+            rows = min(rows, view.rows + (latest - view.now) / per_row_s)
+        return rows
 
     def _busy_horizons(self, view: View) -> Horizons:
         """Count the releases of idle workers and of those free before, repeatedly of a much faster one."""
@@ -205,12 +209,13 @@ class CorkPolicy(Policy):
             if view.rows >= fair:
                 return NO_WAIT  # the share of the returning clients fits on the other idle workers
         independent_rate = self._independent_rate(view) if load.workers == 1 else 0.0
-        for delay_s in sorted(times, reverse=True):
+        best = NO_WAIT
+        for delay_s in times:
             if delay_s < gap:
-                rows = self._pays_up_to(view, load, delay_s, gap, independent_rate)
-                if rows > view.rows:
-                    return Wait(delay_s, min(rows, fair))
-        return NO_WAIT
+                rows = min(fair, self._pays_up_to(view, load, delay_s, gap, independent_rate))
+                if rows > max(view.rows, best.rows):
+                    best = Wait(delay_s, rows)
+        return best
 
     def _independent_rate(self, view: View) -> float:
         """Return the rows per second that arrive whether or not clients were answered."""

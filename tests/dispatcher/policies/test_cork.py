@@ -219,14 +219,41 @@ def test_two_groups_that_alternate_on_one_worker_are_merged() -> None:
     assert decide(rows=3, requests=3, estimate=short, returns=returns) == Release(32, "idle")
 
 
-@pytest.mark.parametrize(("load_rate", "ends"), [(1.0, 11.0), (1500.0, 10.1)])
-def test_answered_clients_are_waited_for_while_another_worker_is_busy(load_rate: float, ends: float) -> None:
-    """With capacity to spare for half of the time until that worker is free, otherwise until all are back."""
+@pytest.mark.parametrize("load_rate", [1.0, 1500.0])
+def test_answered_clients_are_waited_for_while_another_worker_is_busy(load_rate: float) -> None:
+    """Until all are back."""
     line = Estimate(intercept_s=1.0, slope_s=0.001, spread=0.0, earned_rows=100.0)
     returns = answered((10.0, 3), back_after=0.1)
     held = until(busy_until=(12.0,), estimate=line, load_rate=load_rate, returns=returns)
 
-    assert held == pytest.approx(ends, abs=0.02)
+    assert held == pytest.approx(10.1, abs=0.02)
+
+
+def trickling(*, now: float) -> ReturnForecast:
+    """Ten clients, answered at 10 s; of a hundred like them, ten are back within each tenth of a second."""
+    returns = Returns()
+    for number in range(100):
+        returns.answered([(f"teacher {number}", 1.0)], now=0.0)
+        returns.arrived(f"teacher {number}", now=(number + 1) / 100)
+    returns.answered([(client, 1.0) for client in range(10)], now=10.0)
+    return returns.forecast(now=now)
+
+
+@pytest.mark.parametrize(("load_rate", "expected"), [(1.0, 10.45), (1500.0, None)])
+def test_with_capacity_to_spare_trickling_clients_are_waited_for(
+    load_rate: float, expected: float | None
+) -> None:
+    """For half of the time until the other worker is free, in which not all of them will be back."""
+    line = Estimate(intercept_s=0.5, slope_s=0.001, spread=0.0, earned_rows=100.0)
+    decision = decide(
+        now=10.0, busy_until=(10.9,), estimate=line, load_rate=load_rate, returns=trickling(now=10.0)
+    )
+
+    if expected is None:
+        assert isinstance(decision, Release)
+    else:
+        assert isinstance(decision, Hold)
+        assert decision.until == pytest.approx(expected, abs=0.05)
 
 
 def pooled(*, rate: float, batches: int) -> Iterator[tuple[float, int, ReturnForecast]]:
@@ -415,11 +442,21 @@ def test_a_hold_ends_when_the_share_of_the_returning_is_queued() -> None:
     assert rows_held(idle_workers=2, returns=returns) == pytest.approx(2, rel=0.01)
 
 
-def test_a_hold_ends_half_way_to_the_share_of_one_worker() -> None:
-    """2 rows are queued, 7 will be, and 5 of these are the share of one worker."""
+def test_a_hold_ends_when_the_share_of_one_worker_is_queued() -> None:
+    """Of 9 rows, 5 are its share; by the end of the hold, 0.1 s later, it may be less by 0.1 s / 2 s."""
     line = Estimate(intercept_s=1.0, slope_s=1.0, spread=0.0, earned_rows=100.0)
     returns = answered((10.0, 7), back_after=0.1)
     other = {"busy_until": (12.0,), "running_rows": (0.0,)}
+    held = rows_held(rows=2, requests=2, estimate=line, load_rate=1e-3, returns=returns, **other)
+
+    assert held == pytest.approx(5 - 0.1 / 2, rel=0.01)
+
+
+def test_of_a_share_that_may_fall_fast_half_of_the_rest_ends_a_hold() -> None:
+    """In 0.1 s it may fall by 5 rows if a row takes 10 ms."""
+    line = Estimate(intercept_s=1.0, slope_s=0.01, spread=0.0, earned_rows=100.0)
+    returns = answered((10.0, 7), back_after=0.1)
+    other = {"busy_until": (10.02,), "running_rows": (0.0,)}
     held = rows_held(rows=2, requests=2, estimate=line, load_rate=1e-3, returns=returns, **other)
 
     assert held == pytest.approx((2 + 5) / 2)
