@@ -33,6 +33,7 @@ def test_a_service_without_fault() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_several_services(tmp_path: Path) -> None:
     """Each is measured with its own settings and environment, then all are judged together."""
     file = tmp_path / "uncork.toml"

@@ -13,6 +13,7 @@ from tests.e2e.server import PROBE, run_uncork
 BRIEF = ("--clients", "4", "--shape", "2", "--seconds", "0.4", "--warmup-seconds", "0.1")
 
 
+@pytest.mark.slow
 def test_policies_are_compared(tmp_path: Path) -> None:
     picture, file = tmp_path / "p.png", tmp_path / "f.json"
     done = run_uncork(

@@ -126,6 +126,7 @@ def test_the_page_agrees_with_the_metrics(browser: Browser, server: Server) -> N
         expect(field(page, "saturation")).to_contain_text("%")
 
 
+@pytest.mark.slow
 def test_a_service_that_fails_looks_broken(browser: Browser) -> None:
     """Nothing is green: neither the state, nor the API, nor the tile; the exception is named."""
     with serving(PROBE) as failing, looking(browser, failing, api="fail") as page:
@@ -147,6 +148,7 @@ def test_a_service_that_fails_looks_broken(browser: Browser) -> None:
         assert "ready" not in field(page, "state").inner_text()
 
 
+@pytest.mark.slow
 def test_refusals_have_reasons_and_are_no_failures(browser: Browser) -> None:
     """A request whose own deadline passes gets 504; no row has that status beside the refusal."""
     with serving(PROBE) as server, ThreadPoolExecutor(1) as pool:
@@ -189,6 +191,7 @@ def test_the_page_follows_what_happens(browser: Browser, server: Server) -> None
         assert page.url.endswith("/dashboard#recall")
 
 
+@pytest.mark.slow
 def test_padding_has_a_chart_where_there_is_any(browser: Browser) -> None:
     """The other charts make room for it, and take it again."""
     fit = """[...document.querySelectorAll("[data-chart]")].every((chart) => {
@@ -217,6 +220,7 @@ def test_padding_has_a_chart_where_there_is_any(browser: Browser) -> None:
             assert page.evaluate(width) > narrow
 
 
+@pytest.mark.slow
 def test_the_command_of_an_idle_api_works(browser: Browser) -> None:
     """As it stands on the page."""
     with serving(f"{SERVICES / 'models.py'}:Models") as server, looking(browser, server) as page:
@@ -240,6 +244,7 @@ def test_a_page_that_is_opened_later_has_the_past(browser: Browser, server: Serv
         assert page.locator("[data-chart=rates] .js-line").count() > 0
 
 
+@pytest.mark.slow
 def test_a_paused_page_stands_still(browser: Browser, server: Server) -> None:
     """Until it is resumed, also for one who uses the keyboard."""
     ask(server, 20)
@@ -260,6 +265,7 @@ def test_a_paused_page_stands_still(browser: Browser, server: Server) -> None:
         expect(field(page, "answers").locator("span")).not_to_have_text(f"{before['answered']}")
 
 
+@pytest.mark.slow
 def test_theme_and_range_are_remembered(browser: Browser, server: Server) -> None:
     """The system's theme is the default; arrow keys change the range."""
     ask(server, 20)
@@ -282,6 +288,7 @@ def test_theme_and_range_are_remembered(browser: Browser, server: Server) -> Non
         assert luminance(page, "body", "backgroundColor") < 0.1
 
 
+@pytest.mark.slow
 def test_a_fragment_that_is_no_name_shows_the_first_api(browser: Browser, server: Server) -> None:
     """When the page is opened, and later; a fragment that is one still counts."""
     first = HTTP.get(f"{server.base}/status").json()["apis"][0]["name"]
@@ -420,6 +427,7 @@ def test_answers_over_grpc_are_counted_apart(browser: Browser) -> None:
             expect(field(page, "protocols")).to_have_text("2 over HTTP, 1 over gRPC.")
 
 
+@pytest.mark.slow
 def test_a_proxy_has_the_page_which_outlives_it(browser: Browser, server: Server) -> None:
     """Models appear with their first answer; a proxy that goes is missed, its successor known as another."""
     with browser.new_context() as context:
@@ -456,6 +464,7 @@ def test_behind_api_keys_the_page_says_where_to_look(browser: Browser, tmp_path:
         )
 
 
+@pytest.mark.slow
 def test_several_services_are_chosen_from_a_list(browser: Browser, tmp_path: Path) -> None:
     """With their states; one whose workers are not ready says why."""
     broken = "raise OSError('no weights')"

@@ -164,9 +164,8 @@ def try_out(docs: Docs, operation: Locator) -> tuple[str, dict[str, int]]:
 @pytest.mark.parametrize(
     "name",
     [
-        "adapters",
         "digits",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in EXAMPLES if name != "digits"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ["adapters", *EXAMPLES] if name != "digits"),
     ],
 )
 def test_everything_can_be_tried_out(browser: Browser, servers: dict[str, Server], name: str) -> None:

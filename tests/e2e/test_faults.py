@@ -8,6 +8,7 @@ from collections import Counter
 from functools import partial
 
 import httpx
+import pytest
 
 from tests.e2e.server import HTTP, PROBE, Server, eventually, serving
 
@@ -69,6 +70,7 @@ def test_a_batch_whose_worker_was_killed_is_run_again_elsewhere() -> None:
         assert reply.json() in before[1:]
 
 
+@pytest.mark.slow
 def test_what_kills_three_workers_gets_502() -> None:
     """It runs twice more, then fails; the service keeps running."""
     with serving(PROBE, "--workers", "2") as server:
@@ -81,6 +83,7 @@ def test_what_kills_three_workers_gets_502() -> None:
         assert HTTP.post(f"{server.base}/add", json=[1, 2], timeout=30).json() == 3
 
 
+@pytest.mark.slow
 def test_requests_wait_for_the_next_worker_if_it_will_be_in_time() -> None:
     """The only worker is killed: a goal of 5 s is worth waiting for, one of 10 ms is not."""
     with serving(PROBE) as server:

@@ -326,6 +326,7 @@ def test_a_server_that_stops_answers_what_it_has(server: Server) -> None:
         assert stopping.exit_code() == 0
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_no_call(server: Server) -> None:
     """The batch runs again on another worker."""
     with (

@@ -90,6 +90,7 @@ def test_a_configured_admin_port_is_not_used(monkeypatch: pytest.MonkeyPatch) ->
     assert found["estimate"]["intercept_ms"] > 0
 
 
+@pytest.mark.slow
 def test_a_gateway_with_several_services(tmp_path: Path) -> None:
     """Each API is found at the path with its service, too; without a path, the error lists the routes."""
     file = tmp_path / "uncork.toml"
@@ -117,6 +118,7 @@ def test_a_gateway_with_several_services(tmp_path: Path) -> None:
         assert f"{says}/throw, /pixel, /add, " in several.stderr
 
 
+@pytest.mark.slow
 def test_one_of_several_services_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The configuration may have others, with APIs of the same names."""
     file = tmp_path / "uncork.toml"
@@ -128,6 +130,7 @@ def test_one_of_several_services_is_loaded(tmp_path: Path, monkeypatch: pytest.M
     assert found["estimate"]["intercept_ms"] > 0
 
 
+@pytest.mark.slow
 def test_a_service_that_only_streams(tmp_path: Path) -> None:
     """It has no goal and no estimate; its answers have a first chunk and an end."""
     page = tmp_path / "page.html"
@@ -153,6 +156,7 @@ def test_a_service_that_only_streams_has_nothing_to_tune() -> None:
     assert "uncork tune: the API at /count streams its responses, which are not batched" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_server_behind_tls(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")

@@ -142,6 +142,7 @@ def test_everything_else_is_passed_through(model_server: Server, proxy: Server) 
     assert post(proxy, "/predict", [1, 2, 3]).json() == [2, 4, 6]
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_under_load_costs_nobody_an_answer() -> None:
     with (
         serving(MODELS, *UNBATCHED, *PATIENT) as one,

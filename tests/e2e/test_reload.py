@@ -91,6 +91,7 @@ class Load:
                     self.troubles.append(f"{mine} was answered with {echoed}")
 
 
+@pytest.mark.slow
 def test_versions_take_over_under_load(tmp_path: Path) -> None:
     """Every request is answered, with a broken version in between, one that fails in setup, and a new api."""
     write(tmp_path, "one")

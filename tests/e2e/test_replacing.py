@@ -28,6 +28,7 @@ def service(tmp_path: Path) -> str:
     return f"{tmp_path}/service.py:Echo"
 
 
+@pytest.mark.slow
 def test_new_code_takes_over_by_wish(tmp_path: Path, service: str) -> None:
     """By the command and by SIGHUP; code that fails changes nothing, and the command reports it."""
     with serving(service, "--workers", "2") as server:

@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.server import PROBE, run_uncork
 
 
+@pytest.mark.slow
 def test_a_service_is_tuned_and_proved(tmp_path: Path) -> None:
     """Measured, advised, loaded; the exit code is that of the warnings."""
     file = tmp_path / "f.json"

@@ -87,6 +87,7 @@ def has_restarted(server: Server, service: str, times: int) -> bool:
     return restarts == times and HTTP.get(f"{server.base}/readyz/{service}").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_canary_gets_its_share_and_loses_nothing_when_it_dies(config: Config) -> None:
     config.set("digits", weight="9")
     config.set("digits@2", weight="1", workers="1")

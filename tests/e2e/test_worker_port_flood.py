@@ -58,6 +58,7 @@ def silent_peers(address: tuple[str, int], open_now: ExitStack) -> Iterator[None
         thread.join()
 
 
+@pytest.mark.slow
 def test_silent_connections_keep_neither_requests_nor_workers_out(on: Remotes, files: None) -> None:
     """A thousand at once and then a hundred per second. Nothing is left of them afterwards."""
     with on.gateway() as server:
