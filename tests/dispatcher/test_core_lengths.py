@@ -414,6 +414,20 @@ def test_bodies_of_all_sizes_share_a_batch_if_the_model_does_not_pad(measure: st
     assert set(map(len, batches)) == {6}
 
 
+@pytest.mark.parametrize("measure", ["rows", "sum", "longest"])
+def test_empty_bodies_are_answered_whatever_was_learned_about_bytes(measure: str) -> None:
+    """Alone in their batches and among others."""
+    core, _ = of_bodies(measure)
+    now = 1e6
+    for number in range(10_000, 10_200):
+        assert core.submit(number, api="a", now=now, size_bytes=0 if number % 20 < 10 else 4000) is None
+        if number % 10 == 9:
+            while batch := starts(poll_all(core, now)):
+                now += 0.001
+                core.batch_done(batch[0].batch, status="worked", now=now)
+    assert core.is_empty
+
+
 def test_rows_beyond_the_limit_of_the_model_share_a_batch() -> None:
     """The model truncates at 100: once that is known, 200 and 1000 are of equal length."""
     on = Padded()

@@ -169,7 +169,8 @@ class Measures:
         self._batches += 1
         if not self.compares and self._lengths_differ(size):
             self._tell_apart(size)
-        if self.compares and self._learns_lengths():
+        # Without costs, empty bodies have no length to learn from.
+        if self.compares and min(size[: len(self._by)]) > 0 and self._learns_lengths():
             if not self.has_costs or abs(size.padded - size.rows) > size.rows * _TELLING:
                 self._compare(size, seconds)
             for place in range(1, len(self._by)):

@@ -176,6 +176,19 @@ def test_bodies_of_equal_sizes_say_nothing(size_bytes: int) -> None:
     assert measures.size(BatchSize(3, 900, 800)) == 3
 
 
+@pytest.mark.parametrize("truth", ["rows", "sum", "longest"])
+def test_batches_of_empty_bodies_teach_nothing_about_bytes(truth: str) -> None:
+    """Whatever counts, they are learned from as rows; and what was learned about bytes stays."""
+    measures = of_bytes(truth)
+    before = measures.padding
+    for rows in (1, 5, 2, 8) * 10:
+        measures.observe(BatchSize(rows, 0.0, 0), 0.001 * rows, Rows(rows, 0.0))
+
+    assert measures.padding == before
+    assert measures.known_rows is not None
+    assert measures.known_rows[0] == pytest.approx(1, abs=0.5)
+
+
 def test_costs_replace_what_was_learned_about_bytes() -> None:
     """Their lengths are of another kind; the times by rows stay until batches with costs are seen."""
     measures = of_bytes("longest")
