@@ -259,8 +259,8 @@ class Dispatcher:
     def next_wakeup(self) -> float:
         """Return when to poll next if no input comes before; infinity if only an input can change anything.
 
-        After an input, and until the next poll, that is the time of the input, unless it was a request that
-        changes nothing yet.
+        After an input, and until the next poll, this is the time of the input, unless that was a request that
+        starts and sheds nothing yet.
         """
         return self._wakeup
 

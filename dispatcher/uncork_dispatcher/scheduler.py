@@ -62,7 +62,7 @@ class Scheduler:
         return started
 
     def can_wait(self, entry: Entry, now: float) -> bool:
-        """Whether a request that was queued just now changes nothing that the last schedule decided."""
+        """Whether a request that has just been queued leaves the last schedule as it is."""
         queue = entry.queue
         if queue.most_urgent is entry:
             return False

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 SERVICES = Path(__file__).parent / "services"
 PROBE = f"{SERVICES / 'probe.py'}:Probe"
 ROOT = Path(__file__).parent.parent.parent
-# After this, something hangs. ``uncork tune`` takes 20 s alone on the machine, and longer beside other tests.
+# A command that takes longer than this hangs. ``uncork tune`` takes 20 s, and longer beside other tests.
 _BOUND_S = 120.0
 OVER_TCP = os.environ.get("E2E_WORKERS") == "tcp"
 """Whether workers connect to ``uncork serve`` over TCP, like those on other machines; see scripts/nightly."""

@@ -82,8 +82,8 @@ class Hold(NamedTuple):
     until: float
     reason: HoldReason
     rows: float = 0.0
-    """Arrivals need not be asked about while fewer rows are queued. As time passes, this limit falls
-    linearly, and reaches the rows queued now at ``until``. By default, every arrival is asked about."""
+    """While fewer rows are queued, arrivals do not end the hold. The limit falls linearly, to the rows queued
+    now at ``until``. With the default, the policy is asked again at every arrival."""
 
 
 class BatchDone(NamedTuple):

@@ -131,7 +131,7 @@ class CorkPolicy(Policy):
         horizons = self._busy_horizons(view)
         balance = self._for_balance(view, load, horizons)
         returns = self._for_returns(view, load, horizons)
-        # Where both hold, the one that more arrivals leave as it is; at its end the other counts.
+        # If both pay, take the one that allows more arrivals; when it ends, the other is considered again.
         wait = returns if returns.rows >= balance.rows else balance
         until = view.now + wait.seconds
         binds = self._goal_is_binding(view, load)
@@ -143,19 +143,19 @@ class CorkPolicy(Policy):
         if latest <= view.now:
             return Release(self.limit_rows, "deadline")
         rows = math.inf if binds else wait.rows
-        if binds or latest < until:
-            return Hold(latest, "goal", self._most_rows(view, rows, share, latest, latest))
         reason: HoldReason = "returns" if wait is returns else "balance"
+        if binds or latest < until:
+            until, reason = latest, "goal"
         return Hold(until, reason, self._most_rows(view, rows, share, latest, until))
 
     def _most_rows(self, view: View, rows: float, share: float, latest: float, until: float) -> float:
-        """Return the rows that end a hold until ``until``: at most ``rows``, the share, or the deadline's."""
+        """Return how many queued rows end a hold: ``rows``, the share, or the deadline's, if that is less."""
         slope_s, left_s = view.estimate.slope_s, until - view.now
         if share < math.inf:
-            # It may fall as busy workers come closer to being free, by so much at most.
+            # The share may fall as busy workers come closer to being free, but by no more than this.
             rows = min(rows, max((view.rows + share) / 2, share - left_s / (2 * slope_s)))
-        if slope_s > 0:
-            per_row_s = view.slowdown * slope_s * (1.0 + 2.0 * view.estimate.spread)
+        per_row_s = view.slowdown * (view.estimate.upper(1.0) - view.estimate.upper(0.0))
+        if per_row_s > 0:
             rows = min(rows, view.rows + (latest - view.now) / per_row_s)
         return rows
 

@@ -70,7 +70,7 @@ class Held(NamedTuple):
     hold: Hold
 
     def stands(self, rows: float, now: float) -> bool:
-        """Whether the policy need not be asked again; ``rows`` rows are queued now."""
+        """Whether the hold continues with ``rows`` rows queued, without asking the policy again."""
         until = self.hold.until
         if now >= until:
             return False
@@ -99,7 +99,7 @@ class RequestQueue:
         self.has_lengths = False
         """Whether requests of different lengths have been queued."""
         self.held: Held | None = None
-        """Why it was held when its policy was last asked; None if it never was."""
+        """The last hold that its policy decided; None before the first."""
         self._length: float | None = None
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._latest_deadline = -math.inf
