@@ -10,7 +10,7 @@ from uncork_dispatcher.api import Api
 from uncork_dispatcher.learning.estimator import EARNED_REACH, Estimate
 from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.fair_queue import FairQueue, Load
-from uncork_dispatcher.requests.largest_feasible_batch import largest_feasible_batch
+from uncork_dispatcher.requests.largest_feasible_batch import largest_feasible_batch, largest_mixed_batch
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.slots import Slots
 
@@ -127,19 +127,31 @@ class Admission:
         late = queue.most_urgent.deadline < now + estimate.upper(rows)
         if not (late and slots.idle == 1):
             return limit, []
-        most = api.mixable_rows(queue, rows) if api.separates(queue) else limit
+        mixes = api.separates(queue)
+        most = api.mixable_rows(queue, rows) if mixes else limit
         if not api.model.can_predict(min(rows, most)):
             return limit, []
-        free_at = slots.free_at(now)
         entries = queue.by_urgency()
-        choice = largest_feasible_batch(
-            entries,
-            limit_rows=most,
-            now=now,
-            next_start=free_at[1] if len(free_at) > 1 else now + api.model.estimate.seconds(most),
-            estimate=estimate,
-            most_skipped=queue.skippable(entries, rows=most, goal_s=api.rules.goal_s),
-        )
+        most_skipped = queue.skippable(entries, rows=most, goal_s=api.rules.goal_s)
+        if mixes:
+            choice = largest_mixed_batch(
+                entries,
+                limit_rows=limit,
+                now=now,
+                estimate=estimate,
+                most_skipped=most_skipped,
+                begin=lambda turns, rows: api.fill(queue, rows, turns),
+            )
+        else:
+            free_at = slots.free_at(now)
+            choice = largest_feasible_batch(
+                entries,
+                limit_rows=limit,
+                now=now,
+                next_start=free_at[1] if len(free_at) > 1 else now + api.model.estimate.seconds(limit),
+                estimate=estimate,
+                most_skipped=most_skipped,
+            )
         return choice.rows, entries[: choice.skipped]
 
     def next_expiry(

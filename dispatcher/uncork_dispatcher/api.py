@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from uncork_dispatcher.actions import BatchStatus, GoalOutOfReach
@@ -85,13 +85,17 @@ class Api:
         """The most rows in a batch: the policy's limit, or that of the rules less the usual padding."""
         return min(self.policy.limit_rows, self.rules.max_batch_rows / self.model.measures.limit_ratio)
 
-    def fill(self, queue: RequestQueue, rows: float) -> Fill:
-        """Return an empty batch for a queue, at most as large as ``rows`` rows with the usual padding."""
+    def fill(self, queue: RequestQueue, rows: float, turns: Iterable[Entry] | None = None) -> Fill:
+        """Return an empty batch for a queue, at most as large as ``rows`` rows with the usual padding.
+
+        It is to take requests in the order of ``turns``, by default that of the queue.
+        """
         measures, rules = self.model.measures, self.rules
         size, most_rows = self._limits(rows)
         lengths = None
         if self.separates(queue):
-            lengths = self._mixable(queue, list(islice(queue.turns(), SAMPLE)), size, most_rows)
+            sample = list(islice(queue.turns() if turns is None else turns, SAMPLE))
+            lengths = self._mixable(queue, sample, size, most_rows)
         return Fill(
             size=size,
             measure=measures.in_force,

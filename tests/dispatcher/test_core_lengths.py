@@ -228,6 +228,18 @@ def test_under_overload_deadlines_limit_the_batch_that_is_likely() -> None:
     assert late < 0.03
 
 
+def test_under_overload_a_batch_is_chosen_for_its_answers() -> None:
+    """With room for a long request, a batch of fewer short ones would be more work, but fewer answers."""
+    answers_per_s, late = late_answers(
+        workers=1,
+        rate=250,
+        seconds=15,
+        service=ServiceTime(intercept_s=0.08, slope_s=20e-6, padding=1.0, noise_cv=0.1),
+        lengths=lambda random_: 512.0 if random_.random() < 0.1 else 16.0,
+    )
+    assert answers_per_s * (1 - late) > 140
+
+
 @pytest.mark.parametrize("padding", [0.0, 1.0])
 def test_a_long_request_does_not_starve(padding: float) -> None:
     """Clients of short requests come back at once; the long one starts when it is the most urgent."""

@@ -27,6 +27,7 @@ class Fill:
 
     Attributes:
         entries: the requests that it has taken.
+        count: their number of rows.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Fill:
         allowed_batch_sizes: Sequence[int] = (),
     ) -> None:
         self.entries: list[Entry] = []
+        self.count = 0.0
         self._most = size
         self._most_rows = most_rows
         self._measure = measure
@@ -49,7 +51,6 @@ class Fill:
         self._rows = 0.0
         self._padded = 0.0
         self._size_bytes = 0
-        self._count = 0.0
         self._longest = 0.0
         self._alone = 0.0
         """The padded sizes of the requests, each alone."""
@@ -75,10 +76,10 @@ class Fill:
         longest, padding = self._longest, self._padding
         if entry.length > longest:
             longest = entry.length
-            padding += (longest - self._longest) * self._count
+            padding += (longest - self._longest) * self.count
         else:
             padding += (longest - entry.length) * entry.count
-        count, alone = self._count + entry.count, self._alone + entry.padded
+        count, alone = self.count + entry.count, self._alone + entry.padded
         padded = alone + padding
         if self._allowed_sizes:
             padded *= padded_count(count, self._allowed_sizes) / count
@@ -88,5 +89,5 @@ class Fill:
             return False
         self.entries.append(entry)
         self._rows, self._padded, self._size_bytes = rows, padded, size_bytes
-        self._count, self._longest, self._alone, self._padding = count, longest, alone, padding
+        self.count, self._longest, self._alone, self._padding = count, longest, alone, padding
         return True

@@ -3,15 +3,24 @@
 Shrinking the batch to save the oldest request is a death spiral: smaller batches mean less capacity just
 when it is scarce. So, unless the rest can follow in time, the batch is the largest one that finishes before
 the earliest deadline in it, and the requests that prevent it are skipped (Symphony, arXiv 2308.07470).
+
+Where lengths decide who shares a batch, the largest is the one with the most rows, not with the most work:
+a long answer is worth no more than a short one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry
+
+# Where lengths matter, about this many batches are compared; their first requests are evenly spread.
+_COMPARED = 32
 
 
 class Choice(NamedTuple):
@@ -49,6 +58,37 @@ def largest_feasible_batch(
             best, most = Choice(skipped, fits), fits
         rows -= entry.rows
         if rows <= most:
+            break
+    return best
+
+
+def largest_mixed_batch(
+    entries: Sequence[Entry],
+    *,
+    limit_rows: float,
+    now: float,
+    estimate: Estimate,
+    most_skipped: int,
+    begin: Callable[[Iterable[Entry], float], Fill],
+) -> Choice:
+    """Choose like :func:`largest_feasible_batch` where lengths decide who shares a batch.
+
+    ``begin`` returns an empty batch for requests in this order, of at most so many rows; the lengths that it
+    accepts depend on the first of them.
+    """
+    best = Choice(0, limit_rows)
+    most, left = 0.0, sum([entry.count for entry in entries])
+    tried = min(most_skipped + 1, len(entries))
+    step = math.ceil(tried / _COMPARED)
+    for skipped in range(0, tried, step):
+        fits = min(_rows_until(entries[skipped].deadline, now=now, estimate=estimate), limit_rows)
+        if fits >= entries[skipped].rows:
+            fill = begin(islice(entries, skipped, None), fits)
+            fill.take_from(islice(entries, skipped, None))
+            if fill.count > most:
+                best, most = Choice(skipped, fits), fill.count
+        left -= sum([entry.count for entry in entries[skipped : skipped + step]])
+        if left <= most:
             break
     return best
 
