@@ -183,8 +183,8 @@ class _WorkerThread:
         self._settle(self._set_up)
         try:
             while (connection := self._connections.get()) is not None:
-                with connection:
-                    self._serve(service, connection)
+                with contextlib.closing(GatewayConnection(connection)) as gateway:
+                    self._serve(service, gateway)
             with adding_hints(service):
                 service.teardown()
         except BaseException as error:
@@ -192,15 +192,14 @@ class _WorkerThread:
         else:
             self._settle(self._ended)
 
-    def _serve(self, service: Service, connection: socket.socket) -> None:
+    def _serve(self, service: Service, gateway: GatewayConnection) -> None:
         try:
-            link = GatewayConnection(connection)
-            link.send(self._hello)
-            link.send(Ready())
-            with contextlib.closing(Executor(service, link)) as executor:
-                for batch, payload in link.batches():
+            gateway.send(self._hello)
+            gateway.send(Ready())
+            with contextlib.closing(Executor(service, gateway)) as executor:
+                for batch, payload in gateway.batches():
                     reply, bodies = executor.run(batch, split_payload(payload, batch.lengths))
-                    link.send(reply, bodies)
+                    gateway.send(reply, bodies)
         except OSError:
             pass  # disconnected by the gateway
         except BaseException as error:

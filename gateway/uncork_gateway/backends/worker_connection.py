@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, cast
 
+import msgspec
+
 from uncork_dispatcher import WorkerLost
+from uncork_gateway.backends.payload_file import PayloadFile
 from uncork_gateway.backends.pool_listener import PoolListener
 from uncork_gateway.backends.worker_identity import Identity
 from uncork_gateway.backends.worker_replies import Executed, read_reply
@@ -29,6 +32,7 @@ from uncork_workers.wire.messages import (
     Ping,
     Ready,
     Reply,
+    TakeFile,
     WarmUp,
 )
 
@@ -82,6 +86,7 @@ class WorkerConnection(asyncio.Protocol):
         self._leaves = leaves
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
+        self._file = PayloadFile()
         self._running: _Run | None = None
         self._is_streaming = False
         """Whether the first piece of the answer has arrived."""
@@ -122,10 +127,14 @@ class WorkerConnection(asyncio.Protocol):
     def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done, on_piece: OnPiece | None) -> None:
         """Run a batch; see :meth:`WorkerPool.execute`."""
         assert self._transport is not None
-        frame = frame_buffers(batch, bodies)
+        size = sum(map(len, bodies))
+        if self._file.write(bodies, size):
+            frame = frame_buffers(msgspec.structs.replace(batch, in_file=True))
+        else:
+            frame = frame_buffers(batch, bodies)
         self._running = _Run(batch, done, on_piece)
         self._is_streaming = False
-        if sum(map(len, bodies)) < _SMALL_BYTES:
+        if size < _SMALL_BYTES:
             self._transport.write(b"".join(frame))
         else:
             self._transport.writelines(frame)
@@ -193,6 +202,8 @@ class WorkerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self.identity is None:
+            self._file.share(self._transport)
 
     def data_received(self, data: bytes) -> None:
         """Handle the frames of the worker; drop it if one is invalid."""
@@ -205,6 +216,7 @@ class WorkerConnection(asyncio.Protocol):
             self.drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._file.close()
         if self._running is not None:
             self._running.done(WorkerLost(f"worker {self.index} died"))
         self._gone(self)
@@ -226,8 +238,8 @@ class WorkerConnection(asyncio.Protocol):
                 self._streamed(batch, head, frame.payload)
             case Leaving():
                 self._wants_to_leave()
-            case Batch() | Cancel() | Ping() | Goodbye():
-                raise FrameError("a worker may not send Batch, Cancel, Ping or Goodbye")
+            case TakeFile() | Batch() | Cancel() | Ping() | Goodbye():
+                raise FrameError("a worker may not send TakeFile, Batch, Cancel, Ping or Goodbye")
 
     def _said_hello(self, hello: Hello) -> None:
         if self.hello is not None:

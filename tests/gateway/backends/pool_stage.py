@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from tests.gateway.fake_worker import FakeWorker, service
@@ -122,7 +122,12 @@ class Stage:
         return worker, number
 
     def execute(
-        self, number: int, batch: Batch = BATCH, *, on_piece: OnPiece | None = None
+        self,
+        number: int,
+        batch: Batch = BATCH,
+        *,
+        bodies: Sequence[bytes] = BODIES,
+        on_piece: OnPiece | None = None,
     ) -> asyncio.Future[Executed]:
         """Run a batch on a worker."""
         future: asyncio.Future[Executed] = asyncio.get_running_loop().create_future()
@@ -135,7 +140,7 @@ class Stage:
             else:
                 future.set_result(outcome)
 
-        self.pool.execute(number, batch, BODIES, done, on_piece=on_piece)
+        self.pool.execute(number, batch, bodies, done, on_piece=on_piece)
         return future
 
     async def close(self) -> None:

@@ -8,13 +8,14 @@ import pytest
 from tests.gateway.backends.pool_stage import BATCH, BODIES, stage
 from uncork_dispatcher import WorkerLost
 from uncork_workers.wire.frames import encode_frame
-from uncork_workers.wire.messages import AnswerHead, Cancel, Failed, Piece, Reply
+from uncork_workers.wire.messages import AnswerHead, Cancel, Failed, Piece, Reply, TakeFile
 
 HEAD = AnswerHead(status=200, content_type="text/plain")
 NONSENSE = {
     "no frame": b"HTTP/1.1 200 OK\r\n\r\n",
     "no header": b"\x00\x00\x00\x01\x00\x00\x00\x00\xc0",
     "a batch": encode_frame(BATCH, BODIES),
+    "a file": encode_frame(TakeFile()),
     "a cancel": encode_frame(Cancel(5)),
     "a piece that nobody asked for": encode_frame(Piece(5, HEAD), [b"x"]),
     "another batch's answer": encode_frame(Reply(6, True, 0.5, [200, 200], [1, 1], []), [b"x", b"y"]),

@@ -1,8 +1,10 @@
 """A worker's end of its socket: while it waits, streams, and leaves."""
 
+import contextlib
 import signal
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,7 +14,7 @@ import trustme
 
 from tests.workers.fake_gateway import server_tls
 from uncork_workers.process.gateway_connection import GatewayConnection
-from uncork_workers.wire.frames import Frame, FrameDecoder, encode_frame
+from uncork_workers.wire.frames import Frame, FrameDecoder, FrameError, encode_frame
 from uncork_workers.wire.messages import (
     AnswerHead,
     Batch,
@@ -24,7 +26,9 @@ from uncork_workers.wire.messages import (
     Pong,
     Ready,
     Reply,
+    TakeFile,
 )
+from uncork_workers.wire.shared_file import SharedFile, send_with_file
 
 BATCH = Batch(batch=1, api="a", limit_rows=9, lengths=[1], rows=[1])
 HEAD = AnswerHead(status=200, content_type="text/plain")
@@ -247,3 +251,34 @@ def batches_until_the_end(link: GatewayConnection) -> Iterator[tuple[Batch, byte
         yield from link.batches()
     except ssl.SSLEOFError:
         return
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="shared files need Linux")
+def test_large_batches_come_in_a_file() -> None:
+    """Small batches still come over the socket."""
+    ours, theirs = socket.socketpair()
+    file = SharedFile.create()
+    large = Batch(batch=2, api="a", limit_rows=9, lengths=[3, 2], rows=[1, 1], in_file=True)
+    link = GatewayConnection(theirs)
+    with ours, contextlib.closing(link):
+        batches = link.batches()
+        gateway = Gateway(ours)
+        gateway.send(BATCH)
+        assert next(batches) == (BATCH, b"x")
+        send_with_file(ours.fileno(), encode_frame(TakeFile()), file)
+        for bodies in ([b"abc", b"de"], [b"fgh", b"ij"]):
+            file.write(bodies)
+            ours.sendall(encode_frame(large))
+            assert next(batches) == (large, b"".join(bodies))
+            gateway.send(BATCH)
+            assert next(batches) == (BATCH, b"x")
+    file.close()
+
+
+def test_a_batch_in_a_file_that_has_not_come_is_an_error(ends: tuple[GatewayConnection, Gateway]) -> None:
+    link, gateway = ends
+    gateway.connection.sendall(
+        encode_frame(Batch(batch=7, api="a", limit_rows=9, lengths=[1], rows=[1], in_file=True))
+    )
+    with pytest.raises(FrameError, match="batch 7 is in the shared file, but none has arrived"):
+        next(link.batches())

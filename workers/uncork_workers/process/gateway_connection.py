@@ -17,7 +17,9 @@ from uncork_workers.wire.messages import (
     Ping,
     Pong,
     Ready,
+    TakeFile,
 )
+from uncork_workers.wire.shared_file import SharedFile, receive_with_file
 
 _READ_BYTES = 256 * 1024
 # Between the pieces of a stream only a cancel of a few bytes can arrive.
@@ -47,6 +49,8 @@ class GatewayConnection:
         """Whether nothing is being sent, so that a signal handler may."""
         self._is_leaving = False
         self._has_left = False
+        self._is_local = connection.family == socket.AF_UNIX and not isinstance(connection, ssl.SSLSocket)
+        self._file: SharedFile | None = None
 
     def batches(self) -> Iterator[tuple[Batch, bytes]]:
         """Yield each batch and its payload until the gateway closes the connection.
@@ -58,21 +62,40 @@ class GatewayConnection:
             while self._inbox:
                 message, payload = self._inbox.popleft()
                 if isinstance(message, Batch):
-                    yield message, payload
+                    yield message, self._read_file(message) if message.in_file else payload
                 elif isinstance(message, Ping):
                     self.send(Pong())
                 elif isinstance(message, Goodbye):
                     self.goodbye = message
-                elif not isinstance(message, Cancel):  # of a batch that has ended
+                elif not isinstance(message, TakeFile | Cancel):  # Cancel: of a batch that has ended
                     raise FrameError(f"a worker accepts only batches, got {type(message).__name__}")
             if self._gateway_closed:
                 return
             self._is_receiving = True
             if self._is_leaving:
                 self._leave()
-            data = self._connection.recv(_READ_BYTES)
+            data = self._read()
             self._is_receiving = False
             self._receive(data)
+
+    def close(self) -> None:
+        """Close the connection and the shared file."""
+        self._connection.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _read(self) -> bytes:
+        """Wait for bytes; keep the file attached to them, if any."""
+        if not self._is_local or self._file is not None:
+            return self._connection.recv(_READ_BYTES)
+        data, self._file = receive_with_file(self._connection, _READ_BYTES)
+        return data
+
+    def _read_file(self, batch: Batch) -> bytes:
+        if self._file is None:
+            raise FrameError(f"batch {batch.batch} is in the shared file, but none has arrived")
+        return self._file.read(sum(batch.lengths))
 
     def send_ready(self, ready: Ready) -> None:
         """Tell the gateway that it may send batches."""

@@ -51,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     log_to_stderr(options.log_level, f"worker {options.index}", log_format=options.log_format)
     try:
-        with closing(_connect(options)) as connection:
-            return _serve(options, GatewayConnection(connection))
+        with closing(GatewayConnection(_connect(options))) as gateway:
+            return _serve(options, gateway)
     except OSError:
         return 0  # the gateway is gone
     except GatewayUnreachable as error:

@@ -1,12 +1,14 @@
 """Frames: how messages travel between gateway and worker, over a Unix socket or TCP.
 
 A frame is two lengths (unsigned 32 bit, network order), a msgpack header of the first length, and raw
-payload of the second. The header is a message; the payload holds the bodies of a batch, end to end.
+payload of the second. The header is a message; the payload holds the bodies of a batch, end to end, unless
+they are in a file that both processes share (:mod:`uncork_workers.wire.shared_file`).
 
     worker                         gateway
       Hello ---------------------->          the service is imported; lists its APIs
       WarmUp ... ----------------->          the service is set up; one before each warm-up size
       Ready ---------------------->          the warm-up is done
+             <---------------- TakeFile      on a Unix socket: a file for large batches
              <-------------------- Ping      now and then while the worker is idle
       Pong ----------------------->          answers a ping
              <------------------- Batch      one at a time

@@ -157,7 +157,7 @@ class Meta(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, tag="batch", frozen=True):
-    """Execute these requests; the payload holds their bodies, end to end.
+    """Execute these requests; the payload, or the shared file, holds their bodies, end to end.
 
     Attributes:
         limit_rows: the largest cost of one handler call.
@@ -175,6 +175,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
         id: the batch's id in logs.
         left_s: seconds left to each request's deadline at the release; negative if it has passed.
         trace: ``traceparent`` and ``tracestate`` of the batch's span.
+        in_file: whether the bodies are in the shared file, and the payload is empty; see :class:`TakeFile`.
     """
 
     batch: int
@@ -194,6 +195,11 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     id: str = ""
     left_s: list[float] = []
     trace: tuple[str, str] | None = None
+    in_file: bool = False
+
+
+class TakeFile(msgspec.Struct, tag="file", frozen=True):
+    """Carries the descriptor of the shared file, which holds the bodies of each batch with ``in_file``."""
 
 
 class ExceptionReport(msgspec.Struct, frozen=True):
@@ -287,4 +293,18 @@ class Goodbye(msgspec.Struct, tag="goodbye", frozen=True):
     is_final: bool = False
 
 
-Message = Hello | WarmUp | Ready | Failed | Batch | Reply | Piece | Cancel | Ping | Pong | Leaving | Goodbye
+Message = (
+    Hello
+    | WarmUp
+    | Ready
+    | Failed
+    | TakeFile
+    | Batch
+    | Reply
+    | Piece
+    | Cancel
+    | Ping
+    | Pong
+    | Leaving
+    | Goodbye
+)

@@ -1,0 +1,135 @@
+"""Large batches: through the file that a worker on this host shares, or else through its socket."""
+
+import asyncio
+import resource
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.backends.listener_stage import LOOPS, run_on
+from tests.gateway.backends.pool_stage import Stage, stage
+from tests.gateway.fake_worker import service
+from uncork_gateway.backends.payload_file import PayloadFile
+from uncork_workers.process.gateway_connection import GatewayConnection
+from uncork_workers.wire.messages import Batch, Hello, Ready, Reply
+from uncork_workers.wire.shared_file import MOST_BYTES
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="shared files need Linux")
+
+LARGE = [b"a" * 100_000, b"b" * 100_000]
+SMALL = [b"c", b"d"]
+
+
+class LocalWorker:
+    """A worker's end of its connection to a pool, read in a thread."""
+
+    def __init__(self, socket_path: str) -> None:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(socket_path)
+        self._link = GatewayConnection(connection)
+        self._batches = self._link.batches()
+        self._link.send(Hello(index=0, launch=1, service=service()))
+        self._link.send(Ready())
+
+    async def batch(self) -> tuple[Batch, bytes]:
+        """Return the next batch and its bodies."""
+        return await asyncio.to_thread(next, self._batches)
+
+    def answer(self, batch: Batch) -> None:
+        count = len(batch.lengths)
+        self._link.send(Reply(batch.batch, True, 0.001, [200] * count, [0] * count, [(1.0, 0.001)]))
+
+    def close(self) -> None:
+        self._link.close()
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def local_worker(on: Stage) -> tuple[LocalWorker, int]:
+    """Connect a worker that accepts batches, and return its number too."""
+    worker = LocalWorker(on.socket_path)
+    await on.news()
+    what, number = await on.news()
+    assert what == "ready"
+    assert isinstance(number, int)
+    return worker, number
+
+
+async def run(on: Stage, worker: LocalWorker, number: int, bodies: list[bytes]) -> bool:
+    """Run a batch; return whether its bodies came in the file."""
+    batch = Batch(batch=5, api="echo", limit_rows=10, lengths=list(map(len, bodies)), rows=[1, 1])
+    executing = on.execute(number, batch, bodies=bodies)
+    received, payload = await worker.batch()
+    assert payload == b"".join(bodies)
+    worker.answer(received)
+    await executing
+    return received.in_file
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_large_batches_go_through_a_file(loop: str, tmp_path: Path) -> None:
+    """Small ones do not, nor do batches beyond the limit; at the end both ends are closed."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            before = open_files()
+            worker, number = await local_worker(on)
+            assert not await run(on, worker, number, SMALL)
+            assert open_files() == before + 4
+            for bodies in (LARGE, SMALL, LARGE[::-1]):
+                assert await run(on, worker, number, bodies) == (bodies is not SMALL)
+            assert not await run(on, worker, number, [b"x" * MOST_BYTES, b"y"])
+            worker.close()
+            assert await on.news() == ("lost", number)
+            assert open_files() == before
+
+    run_on(loop, scenario())
+
+
+async def test_without_memory_the_socket_takes_the_batch(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        worker, number = await local_worker(on)
+        with file_size_limit(1000):
+            assert not await run(on, worker, number, LARGE)
+        assert await run(on, worker, number, LARGE)
+        worker.close()
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+def test_a_file_that_is_too_small_takes_no_batch(size: int) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        file = PayloadFile()
+        file.share(asyncio.Transport({"socket": ours}))
+        with file_size_limit(size):
+            assert not file.write(LARGE, 200_000)
+        assert file.write(LARGE, 200_000)
+        file.close()
+        assert not file.write(LARGE, 200_000)
+
+
+def test_a_worker_that_is_gone_gets_no_file() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    before = open_files()
+    file = PayloadFile()
+    file.share(asyncio.Transport({"socket": ours}))
+    assert open_files() == before
+    assert not file.write(LARGE, 200_000)
+    ours.close()

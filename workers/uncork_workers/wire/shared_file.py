@@ -1,0 +1,100 @@
+"""A shared file: an in-memory file (memfd) that carries large payloads between two processes of one host.
+
+A Unix socket buffers about 200 kB. For a larger payload, sender and receiver wake each other for every part.
+With the file, each makes one system call.
+"""
+
+import errno
+import os
+import socket
+import sys
+from collections.abc import Sequence
+
+from uncork_workers.wire.frames import FrameError
+
+IS_SUPPORTED = hasattr(os, "memfd_create")
+"""Whether a shared file can be created: on Linux, unless Python was built for an old C library."""
+MOST_BYTES = 32 * 2**20
+"""The largest payload in a shared file. The file keeps its memory, and writing blocks the sender."""
+# The most buffers in one system call.
+_MOST_BUFFERS = 1024
+# Not defined on macOS, where no descriptors arrive.
+_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+
+
+class SharedFile:
+    """Holds one payload at a time: the sender must not write before the receiver has read the previous one.
+
+    Args:
+        descriptor: the file's descriptor; :meth:`close` closes it.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    @classmethod
+    def create(cls) -> "SharedFile":
+        """Create an empty file.
+
+        Raises:
+            OSError: if the process has too many open files, or there is no memfd.
+        """
+        if not IS_SUPPORTED:
+            raise OSError(errno.ENOSYS, "this Python has no memfd_create")
+        return cls(os.memfd_create("uncork-payload"))  # type: ignore[attr-defined,unused-ignore]
+
+    def write(self, bodies: Sequence[bytes]) -> None:
+        """Write a payload, given in parts.
+
+        Raises:
+            OSError: if there is not enough memory.
+        """
+        at = 0
+        for first in range(0, len(bodies), _MOST_BUFFERS):
+            parts = bodies[first : first + _MOST_BUFFERS]
+            size = sum(map(len, parts))
+            if os.pwritev(self.descriptor, parts, at) < size:
+                raise OSError(errno.ENOSPC, "the shared file is full")
+            at += size
+
+    def read(self, count: int) -> bytes:
+        """Read a payload of ``count`` bytes.
+
+        Raises:
+            FrameError: if the file is shorter, or cannot hold as much.
+        """
+        if not 0 <= count <= MOST_BYTES:
+            raise FrameError(f"a payload of {count} bytes cannot be in a shared file of {MOST_BYTES}")
+        data = os.pread(self.descriptor, count, 0)
+        if len(data) < count:
+            raise FrameError(f"the shared file has {len(data)} bytes instead of {count}")
+        return data
+
+    def close(self) -> None:
+        """Close this end. The memory is freed when both ends are closed."""
+        os.close(self.descriptor)
+
+
+def send_with_file(connection: int, data: bytes, file: SharedFile) -> None:
+    """Send ``data`` with a file attached, over the Unix socket with the descriptor ``connection``.
+
+    No bytes may be waiting to be sent over it, and ``data`` must be short enough to be sent at once.
+
+    Raises:
+        OSError: if the receiver is gone.
+    """
+    with socket.fromfd(connection, socket.AF_UNIX, socket.SOCK_STREAM) as copy:
+        socket.send_fds(copy, [data], [file.descriptor])
+
+
+def receive_with_file(connection: socket.socket, count: int) -> tuple[bytes, SharedFile | None]:
+    """Receive at most ``count`` bytes from a Unix socket, and the file attached to them, if any.
+
+    Raises:
+        OSError: if the sender is gone.
+    """
+    data, attached, _, _ = connection.recvmsg(count, socket.CMSG_LEN(4), _CLOSE_ON_EXEC)
+    for level, kind, content in attached:
+        if (level, kind, len(content)) == (socket.SOL_SOCKET, socket.SCM_RIGHTS, 4):
+            return data, SharedFile(int.from_bytes(content, sys.byteorder))
+    return data, None
