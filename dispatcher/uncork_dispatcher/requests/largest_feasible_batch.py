@@ -87,7 +87,8 @@ def largest_mixed_batch(
             fill.take_from(islice(entries, skipped, None))
             if fill.count > most:
                 best, most = Choice(skipped, fits), fill.count
-        left -= sum([entry.count for entry in entries[skipped : skipped + step]])
+        for entry in entries[skipped : skipped + step]:
+            left -= entry.count
         if left <= most:
             break
     return best
