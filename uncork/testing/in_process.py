@@ -199,7 +199,7 @@ class _WorkerThread:
             with contextlib.closing(Executor(service, gateway)) as executor:
                 for batch, payload in gateway.batches():
                     reply, bodies = executor.run(batch, split_payload(payload, batch.lengths))
-                    gateway.send(reply, bodies)
+                    gateway.reply(reply, bodies)
         except OSError:
             pass  # disconnected by the gateway
         except BaseException as error:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from uncork_workers.wire.frames import encode_frame
+from uncork_workers.wire.frames import FrameError, encode_frame
 from uncork_workers.wire.messages import TakeFile
-from uncork_workers.wire.shared_file import IS_SUPPORTED, MOST_BYTES, SharedFile, send_with_file
-
-# A Unix socket buffers little more.
-_LEAST_BYTES = 128 * 1024
+from uncork_workers.wire.shared_file import IS_SUPPORTED, SharedFile, send_with_file
 
 
 class PayloadFile:
@@ -30,15 +27,19 @@ class PayloadFile:
         except OSError:  # out of descriptors, or the worker is gone
             self.close()
 
-    def write(self, bodies: Sequence[bytes], size_bytes: int) -> bool:
-        """Write the bodies of a batch, if it is large; return False if the socket must take them."""
-        if self._file is None or not _LEAST_BYTES <= size_bytes <= MOST_BYTES:
-            return False
-        try:
-            self._file.write(bodies)
-        except OSError:  # out of memory
-            return False
-        return True
+    def takes(self, bodies: Sequence[bytes]) -> bool:
+        """Write the bodies of a batch; return False if the socket must take them."""
+        return self._file is not None and self._file.takes(bodies)
+
+    def read(self, count: int) -> bytes:
+        """Read the bodies of a reply, ``count`` bytes.
+
+        Raises:
+            FrameError: if there is no file, or it is shorter.
+        """
+        if self._file is None:
+            raise FrameError("a reply is in a shared file, but there is none")
+        return self._file.read(count)
 
     def close(self) -> None:
         """Close this end of the file."""

@@ -127,14 +127,13 @@ class WorkerConnection(asyncio.Protocol):
     def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done, on_piece: OnPiece | None) -> None:
         """Run a batch; see :meth:`WorkerPool.execute`."""
         assert self._transport is not None
-        size = sum(map(len, bodies))
-        if self._file.write(bodies, size):
+        if self._file.takes(bodies):
             frame = frame_buffers(msgspec.structs.replace(batch, in_file=True))
         else:
             frame = frame_buffers(batch, bodies)
         self._running = _Run(batch, done, on_piece)
         self._is_streaming = False
-        if size < _SMALL_BYTES:
+        if sum(map(len, frame)) < _SMALL_BYTES:
             self._transport.write(b"".join(frame))
         else:
             self._transport.writelines(frame)
@@ -233,7 +232,9 @@ class WorkerConnection(asyncio.Protocol):
             case Failed():
                 self._has_failed(frame.message)
             case Reply():
-                self._replied(frame.message, frame.payload)
+                reply = frame.message
+                payload = self._file.read(sum(reply.lengths)) if reply.in_file else frame.payload
+                self._replied(reply, payload)
             case Piece(batch=batch, head=head):
                 self._streamed(batch, head, frame.payload)
             case Leaving():

@@ -23,6 +23,9 @@ NONSENSE = {
     "too many answers": encode_frame(Reply(5, True, 0.5, [200] * 3, [1] * 3, []), [b"xyz"]),
     "too few lengths": encode_frame(Reply(5, True, 0.5, [200, 200], [2], []), [b"xy"]),
     "wrong lengths": encode_frame(Reply(5, True, 0.5, [200, 200], [1, 2], []), [b"xy"]),
+    "bodies that are not in the file": encode_frame(
+        Reply(5, True, 0.5, [200, 200], [1, 1], [], in_file=True)
+    ),
     "no such status": encode_frame(Reply(5, True, 0.5, [200, 0], [1, 1], []), [b"xy"]),
     "a batch in less than no time": encode_frame(Reply(5, True, -0.5, [200, 200], [1, 1], []), [b"xy"]),
     "a call of no rows": encode_frame(Reply(5, True, 0.5, [200, 200], [1, 1], [(0, 0.1)]), [b"xy"]),

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import msgspec
 import pytest
 import trustme
 
@@ -254,11 +255,13 @@ def batches_until_the_end(link: GatewayConnection) -> Iterator[tuple[Batch, byte
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="shared files need Linux")
-def test_large_batches_come_in_a_file() -> None:
-    """Small batches still come over the socket."""
+def test_large_batches_and_replies_go_through_a_file() -> None:
+    """Small ones still go over the socket."""
     ours, theirs = socket.socketpair()
     file = SharedFile.create()
-    large = Batch(batch=2, api="a", limit_rows=9, lengths=[3, 2], rows=[1, 1], in_file=True)
+    sizes = [100_000, 70_000]
+    large = Batch(batch=2, api="a", limit_rows=9, lengths=sizes, rows=[1, 1], in_file=True)
+    reply = Reply(2, True, 0.1, [200], [], [])
     link = GatewayConnection(theirs)
     with ours, contextlib.closing(link):
         batches = link.batches()
@@ -266,12 +269,18 @@ def test_large_batches_come_in_a_file() -> None:
         gateway.send(BATCH)
         assert next(batches) == (BATCH, b"x")
         send_with_file(ours.fileno(), encode_frame(TakeFile()), file)
-        for bodies in ([b"abc", b"de"], [b"fgh", b"ij"]):
-            file.write(bodies)
+        for letters in (b"ab", b"cd"):
+            bodies = [letters[:1] * sizes[0], letters[1:] * sizes[1]]
+            assert file.takes(bodies)
             ours.sendall(encode_frame(large))
             assert next(batches) == (large, b"".join(bodies))
+            link.reply(reply, [letters * 90_000])
+            assert gateway.frames(1) == [Frame(msgspec.structs.replace(reply, in_file=True), b"")]
+            assert file.read(180_000) == letters * 90_000
             gateway.send(BATCH)
             assert next(batches) == (BATCH, b"x")
+            link.reply(reply, [b"small"])
+            assert gateway.frames(1) == [Frame(reply, b"small")]
     file.close()
 
 

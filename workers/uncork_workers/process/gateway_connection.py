@@ -5,6 +5,8 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
 from uncork_workers.wire.frames import Frame, FrameDecoder, FrameError, encode_frame
 from uncork_workers.wire.messages import (
     AnswerHead,
@@ -17,6 +19,7 @@ from uncork_workers.wire.messages import (
     Ping,
     Pong,
     Ready,
+    Reply,
     TakeFile,
 )
 from uncork_workers.wire.shared_file import SharedFile, receive_with_file
@@ -113,6 +116,12 @@ class GatewayConnection:
         if not self._has_left:
             self._has_left = True
             self.send(Leaving())
+
+    def reply(self, reply: Reply, bodies: Sequence[bytes]) -> None:
+        """Send the reply to a batch whose payload has been read."""
+        if self._file is not None and self._file.takes(bodies):
+            reply, bodies = msgspec.structs.replace(reply, in_file=True), ()
+        self.send(reply, bodies)
 
     def send(self, message: Message, bodies: Sequence[bytes] = ()) -> None:
         self._connection.sendall(encode_frame(message, bodies))

@@ -86,7 +86,7 @@ class HostedService(PieceSink):
                 reply, bodies = executor.run(message, split_payload(payload, message.lengths))
             finally:
                 self.due_at = math.inf
-            gateway.send(reply, bodies)
+            gateway.reply(reply, bodies)
 
     def close(self) -> None:
         """Tear the service down, if it was set up."""

@@ -199,7 +199,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
 
 
 class TakeFile(msgspec.Struct, tag="file", frozen=True):
-    """Carries the descriptor of the shared file, which holds the bodies of each batch with ``in_file``."""
+    """Carries the descriptor of the shared file, for each batch and reply with ``in_file``."""
 
 
 class ExceptionReport(msgspec.Struct, frozen=True):
@@ -217,7 +217,7 @@ class ExceptionReport(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, tag="reply", frozen=True):
-    """The result of a batch; the payload holds the response bodies, end to end.
+    """The result of a batch; the payload, or the shared file, holds the response bodies, end to end.
 
     Attributes:
         worked: whether every handler call succeeded.
@@ -230,6 +230,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
         headers: per request the headers that the handler set.
         reasons: error texts that refer to rows, by position of the request. Only the gateway knows where the
             client wrote these rows; the body gives the paths as if it were a list of rows.
+        in_file: as in :class:`Batch`.
     """
 
     batch: int
@@ -243,6 +244,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     headers: list[list[tuple[str, str]]] | None = None
     exceptions: list[ExceptionReport] = []
     reasons: dict[int, list[str | RowPath]] = {}
+    in_file: bool = False
 
 
 class AnswerHead(msgspec.Struct, frozen=True):

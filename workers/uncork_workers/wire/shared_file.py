@@ -14,6 +14,8 @@ from uncork_workers.wire.frames import FrameError
 
 IS_SUPPORTED = hasattr(os, "memfd_create")
 """Whether a shared file can be created: on Linux, unless Python was built for an old C library."""
+# A Unix socket buffers little more.
+_LEAST_BYTES = 128 * 1024
 MOST_BYTES = 32 * 2**20
 """The largest payload in a shared file. The file keeps its memory, and writing blocks the sender."""
 # The most buffers in one system call.
@@ -43,12 +45,20 @@ class SharedFile:
             raise OSError(errno.ENOSYS, "this Python has no memfd_create")
         return cls(os.memfd_create("uncork-payload"))  # type: ignore[attr-defined,unused-ignore]
 
-    def write(self, bodies: Sequence[bytes]) -> None:
-        """Write a payload, given in parts.
+    def takes(self, bodies: Sequence[bytes]) -> bool:
+        """Write a payload, given in parts; return False if it must go through the socket.
 
-        Raises:
-            OSError: if there is not enough memory.
+        That is so if it is small, too large, or there is not enough memory.
         """
+        if not _LEAST_BYTES <= sum(map(len, bodies)) <= MOST_BYTES:
+            return False
+        try:
+            self._write(bodies)
+        except OSError:
+            return False
+        return True
+
+    def _write(self, bodies: Sequence[bytes]) -> None:
         at = 0
         for first in range(0, len(bodies), _MOST_BUFFERS):
             parts = bodies[first : first + _MOST_BUFFERS]
