@@ -22,7 +22,6 @@ from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.context import context
 from uncork_workers.process.gateway_connection import GatewayConnection
-from uncork_workers.wire.frames import split_payload
 from uncork_workers.wire.messages import Hello, Ready
 from uncork_workers.wire.overrides import for_all_apis
 from uncork_workers.wire.schema import DefinitionError
@@ -197,9 +196,8 @@ class _WorkerThread:
             gateway.send(self._hello)
             gateway.send(Ready())
             with contextlib.closing(Executor(service, gateway)) as executor:
-                for batch, payload in gateway.batches():
-                    reply, bodies = executor.run(batch, split_payload(payload, batch.lengths))
-                    gateway.reply(reply, bodies)
+                for batch, bodies in gateway.batches():
+                    gateway.reply(*executor.run(batch, bodies))
         except OSError:
             pass  # disconnected by the gateway
         except BaseException as error:

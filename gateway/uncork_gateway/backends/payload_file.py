@@ -31,15 +31,15 @@ class PayloadFile:
         """Write the bodies of a batch; return False if the socket must take them."""
         return self._file is not None and self._file.takes(bodies)
 
-    def read(self, count: int) -> bytes:
-        """Read the bodies of a reply, ``count`` bytes.
+    def read(self, lengths: Sequence[int]) -> list[bytes]:
+        """Read the bodies of a reply, given the bytes in each.
 
         Raises:
             FrameError: if there is no file, or it is shorter.
         """
         if self._file is None:
             raise FrameError("a reply is in a shared file, but there is none")
-        return self._file.read(count)
+        return self._file.read(lengths)
 
     def close(self) -> None:
         """Close this end of the file."""

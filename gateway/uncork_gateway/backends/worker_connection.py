@@ -12,13 +12,14 @@ from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.payload_file import PayloadFile
 from uncork_gateway.backends.pool_listener import PoolListener
 from uncork_gateway.backends.worker_identity import Identity
-from uncork_gateway.backends.worker_replies import Executed, read_reply
+from uncork_gateway.backends.worker_replies import Executed, check_reply
 from uncork_workers.wire.frames import (
     Frame,
     FrameDecoder,
     FrameError,
     encode_frame,
     frame_buffers,
+    split_payload,
 )
 from uncork_workers.wire.messages import (
     AnswerHead,
@@ -232,9 +233,7 @@ class WorkerConnection(asyncio.Protocol):
             case Failed():
                 self._has_failed(frame.message)
             case Reply():
-                reply = frame.message
-                payload = self._file.read(sum(reply.lengths)) if reply.in_file else frame.payload
-                self._replied(reply, payload)
+                self._replied(frame.message, frame.payload)
             case Piece(batch=batch, head=head):
                 self._streamed(batch, head, frame.payload)
             case Leaving():
@@ -303,9 +302,10 @@ class WorkerConnection(asyncio.Protocol):
         if self._running is None or self._running.batch.batch != reply.batch:
             raise FrameError(f"response to batch {reply.batch}, which is not running on this worker")
         batch, done, _ = self._running
-        executed = read_reply(batch, reply, payload)
+        check_reply(batch, reply)
+        bodies = self._file.read(reply.lengths) if reply.in_file else split_payload(payload, reply.lengths)
         self._running = None
-        done(executed)
+        done(Executed(reply, bodies))
         if self.hello is not None and self.hello.launch is not None:
             self._listener.batch_finished(self.hello.launch)
         self._leave_if_idle()

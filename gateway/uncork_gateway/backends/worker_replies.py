@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from uncork_workers.wire.frames import FrameError, split_payload
+from uncork_workers.wire.frames import FrameError
 from uncork_workers.wire.messages import Batch, Reply
 
 
@@ -13,8 +13,8 @@ class Executed(NamedTuple):
     bodies: list[bytes]
 
 
-def read_reply(batch: Batch, reply: Reply, payload: bytes) -> Executed:
-    """Check that a reply fits its batch, and cut its payload into bodies.
+def check_reply(batch: Batch, reply: Reply) -> None:
+    """Check that a reply fits its batch.
 
     Raises:
         FrameError: if it does not fit.
@@ -31,4 +31,3 @@ def read_reply(batch: Batch, reply: Reply, payload: bytes) -> Executed:
         raise FrameError(
             f"the response has reasons for requests {list(reply.reasons)[:8]}, which are not in the batch"
         )
-    return Executed(reply, split_payload(payload, reply.lengths))

@@ -15,7 +15,7 @@ from tests.gateway.backends.pool_stage import Stage, stage
 from tests.gateway.fake_worker import service
 from uncork_gateway.backends.payload_file import PayloadFile
 from uncork_workers.process.gateway_connection import GatewayConnection
-from uncork_workers.wire.frames import FrameError, split_payload
+from uncork_workers.wire.frames import FrameError
 from uncork_workers.wire.messages import Batch, Hello, Ready, Reply
 from uncork_workers.wire.shared_file import MOST_BYTES
 
@@ -36,15 +36,15 @@ class LocalWorker:
         self._link.send(Hello(index=0, launch=1, service=service()))
         self._link.send(Ready())
 
-    async def batch(self) -> tuple[Batch, bytes]:
+    async def batch(self) -> tuple[Batch, list[bytes]]:
         """Return the next batch and its bodies."""
         return await asyncio.to_thread(next, self._batches)
 
-    async def echo(self, batch: Batch, payload: bytes) -> None:
+    async def echo(self, batch: Batch, bodies: list[bytes]) -> None:
         """Reply with the bodies of the requests."""
         statuses = [200] * len(batch.lengths)
         reply = Reply(batch.batch, True, 0.001, statuses, batch.lengths, [(1.0, 0.001)])
-        await asyncio.to_thread(self._link.reply, reply, split_payload(payload, batch.lengths))
+        await asyncio.to_thread(self._link.reply, reply, bodies)
 
     def close(self) -> None:
         self._link.close()
@@ -78,9 +78,9 @@ async def run(on: Stage, worker: LocalWorker, number: int, bodies: list[bytes]) 
     """Run a batch that the worker sends back; return whether its bodies came and went in the file."""
     batch = Batch(batch=5, api="echo", limit_rows=10, lengths=list(map(len, bodies)), rows=[1, 1])
     executing = on.execute(number, batch, bodies=bodies)
-    received, payload = await worker.batch()
-    assert payload == b"".join(bodies)
-    await worker.echo(received, payload)
+    received, arrived = await worker.batch()
+    assert arrived == bodies
+    await worker.echo(received, arrived)
     reply, answers = await executing
     assert answers == bodies
     assert reply.in_file == received.in_file
@@ -125,5 +125,5 @@ def test_a_worker_that_is_gone_gets_no_file() -> None:
     assert open_files() == before
     assert not file.takes(LARGE)
     with pytest.raises(FrameError, match="there is none"):
-        file.read(3)
+        file.read([3])
     ours.close()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from uncork_workers.wire.frames import Frame, FrameDecoder, FrameError, encode_frame
+from uncork_workers.wire.frames import Frame, FrameDecoder, FrameError, encode_frame, split_payload
 from uncork_workers.wire.messages import (
     AnswerHead,
     Batch,
@@ -55,8 +55,8 @@ class GatewayConnection:
         self._is_local = connection.family == socket.AF_UNIX and not isinstance(connection, ssl.SSLSocket)
         self._file: SharedFile | None = None
 
-    def batches(self) -> Iterator[tuple[Batch, bytes]]:
-        """Yield each batch and its payload until the gateway closes the connection.
+    def batches(self) -> Iterator[tuple[Batch, list[bytes]]]:
+        """Yield each batch and its bodies until the gateway closes the connection.
 
         Raises:
             FrameError: if the gateway sends an unexpected message.
@@ -65,7 +65,7 @@ class GatewayConnection:
             while self._inbox:
                 message, payload = self._inbox.popleft()
                 if isinstance(message, Batch):
-                    yield message, self._read_file(message) if message.in_file else payload
+                    yield message, self._bodies(message, payload)
                 elif isinstance(message, Ping):
                     self.send(Pong())
                 elif isinstance(message, Goodbye):
@@ -95,10 +95,12 @@ class GatewayConnection:
         data, self._file = receive_with_file(self._connection, _READ_BYTES)
         return data
 
-    def _read_file(self, batch: Batch) -> bytes:
+    def _bodies(self, batch: Batch, payload: bytes) -> list[bytes]:
+        if not batch.in_file:
+            return split_payload(payload, batch.lengths)
         if self._file is None:
             raise FrameError(f"batch {batch.batch} is in the shared file, but none has arrived")
-        return self._file.read(sum(batch.lengths))
+        return self._file.read(batch.lengths)
 
     def send_ready(self, ready: Ready) -> None:
         """Tell the gateway that it may send batches."""

@@ -16,7 +16,6 @@ from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.batches.streaming import PieceSink
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.warmup import WarmupFailed, examples_of, warm_up
-from uncork_workers.wire.frames import split_payload
 from uncork_workers.wire.messages import AnswerHead, Failed, Hello, Ready, Stage, WarmUp
 from uncork_workers.wire.overrides import Override
 
@@ -80,13 +79,13 @@ class HostedService(PieceSink):
         self._gateway = gateway
         executor = self._set_up(index)
         gateway.send_ready(self._warm_up(executor, gateway, index, settings))
-        for message, payload in gateway.batches():
+        for message, bodies in gateway.batches():
             self.due_at = time.monotonic() + message.timeout_s
             try:
-                reply, bodies = executor.run(message, split_payload(payload, message.lengths))
+                reply, results = executor.run(message, bodies)
             finally:
                 self.due_at = math.inf
-            gateway.reply(reply, bodies)
+            gateway.reply(reply, results)
 
     def close(self) -> None:
         """Tear the service down, if it was set up."""

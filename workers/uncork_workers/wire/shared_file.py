@@ -9,8 +9,9 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from itertools import accumulate
 
-from uncork_workers.wire.frames import FrameError
+from uncork_workers.wire.frames import FrameError, split_payload
 
 IS_SUPPORTED = hasattr(os, "memfd_create")
 """Whether a shared file can be created: on Linux, unless Python was built for an old C library."""
@@ -18,6 +19,8 @@ IS_SUPPORTED = hasattr(os, "memfd_create")
 _LEAST_BYTES = 128 * 1024
 MOST_BYTES = 32 * 2**20
 """The largest payload in a shared file. The file keeps its memory, and writing blocks the sender."""
+# From this average on, bodies are read one by one: a system call takes less time than copying them once more.
+_LARGE_BODY_BYTES = 16 * 1024
 # The most buffers in one system call.
 _MOST_BUFFERS = 1024
 # Not defined on macOS, where no descriptors arrive.
@@ -67,17 +70,26 @@ class SharedFile:
                 raise OSError(errno.ENOSPC, "the shared file is full")
             at += size
 
-    def read(self, count: int) -> bytes:
-        """Read a payload of ``count`` bytes.
+    def read(self, lengths: Sequence[int]) -> list[bytes]:
+        """Read the bodies of a payload, given the bytes in each.
 
         Raises:
             FrameError: if the file is shorter, or cannot hold as much.
         """
-        if not 0 <= count <= MOST_BYTES:
-            raise FrameError(f"a payload of {count} bytes cannot be in a shared file of {MOST_BYTES}")
-        data = os.pread(self.descriptor, count, 0)
+        size = sum(lengths)
+        if size > MOST_BYTES or min(lengths, default=0) < 0:
+            raise FrameError(f"a shared file has at most {MOST_BYTES} bytes, not lengths {list(lengths)[:8]}")
+        if size < _LARGE_BODY_BYTES * len(lengths):
+            return split_payload(self._read(size, 0), lengths)
+        # A copy of each body is saved.
+        return [
+            self._read(length, end - length) for length, end in zip(lengths, accumulate(lengths), strict=True)
+        ]
+
+    def _read(self, count: int, at: int) -> bytes:
+        data = os.pread(self.descriptor, count, at)
         if len(data) < count:
-            raise FrameError(f"the shared file has {len(data)} bytes instead of {count}")
+            raise FrameError(f"the shared file has {at + len(data)} bytes instead of {at + count}")
         return data
 
     def close(self) -> None:
