@@ -203,14 +203,19 @@ def late_answers(*, workers: int, rate: float, seconds: float, **scenario: Any) 
     return len(run.answered) / seconds, len(late) / len(run.answered)
 
 
+def padded_time(intercept_s: float) -> ServiceTime:
+    return ServiceTime(intercept_s=intercept_s, slope_s=20e-6, padding=1.0, noise_cv=0.1)
+
+
+def a_tenth_long(random_: random.Random) -> float:
+    """Draw a length: a tenth of the rows are 32 times as long as the others."""
+    return 512.0 if random_.random() < 0.1 else 16.0
+
+
 def test_overload_does_not_collapse() -> None:
-    """A tenth of the requests are 32 times as long as the others; nearly all answers keep the goal."""
+    """Nearly all answers keep the goal."""
     answers_per_s, late = late_answers(
-        workers=1,
-        rate=1600,
-        seconds=10,
-        service=ServiceTime(intercept_s=0.002, slope_s=20e-6, padding=1.0, noise_cv=0.1),
-        lengths=lambda random_: 512.0 if random_.random() < 0.1 else 16.0,
+        workers=1, rate=1600, seconds=10, service=padded_time(0.002), lengths=a_tenth_long
     )
     assert answers_per_s > 400
     assert late < 0.03
@@ -222,7 +227,7 @@ def test_under_overload_deadlines_limit_the_batch_that_is_likely() -> None:
         workers=4,
         rate=5900,
         seconds=1.5,
-        service=ServiceTime(intercept_s=0.00016, slope_s=20e-6, padding=1.0, noise_cv=0.1),
+        service=padded_time(0.00016),
         lengths=row_lengths("lognormal:64:1").draw,
     )
     assert late < 0.03
@@ -231,11 +236,7 @@ def test_under_overload_deadlines_limit_the_batch_that_is_likely() -> None:
 def test_under_overload_a_batch_is_chosen_for_its_answers() -> None:
     """With room for a long request, a batch of fewer short ones would be more work, but fewer answers."""
     answers_per_s, late = late_answers(
-        workers=1,
-        rate=250,
-        seconds=15,
-        service=ServiceTime(intercept_s=0.08, slope_s=20e-6, padding=1.0, noise_cv=0.1),
-        lengths=lambda random_: 512.0 if random_.random() < 0.1 else 16.0,
+        workers=1, rate=250, seconds=15, service=padded_time(0.08), lengths=a_tenth_long
     )
     assert answers_per_s * (1 - late) > 140
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from uncork_workers.wire.frames import FrameError, encode_frame
 from uncork_workers.wire.messages import TakeFile
-from uncork_workers.wire.shared_file import IS_SUPPORTED, SharedFile, send_with_file
+from uncork_workers.wire.shared_file import SharedFile, send_with_file
 
 
 class PayloadFile:
@@ -18,18 +18,16 @@ class PayloadFile:
 
     def share(self, transport: asyncio.Transport) -> None:
         """Create the file and send it to the worker, before anything else is sent."""
-        if not IS_SUPPORTED:
-            return
         try:
             self._file = SharedFile.create()
             connection = transport.get_extra_info("socket").fileno()
             send_with_file(connection, encode_frame(TakeFile()), self._file)
-        except OSError:  # out of descriptors, or the worker is gone
+        except OSError:  # no memfd, no descriptor left, or the worker is gone
             self.close()
 
-    def takes(self, bodies: Sequence[bytes]) -> bool:
+    def write(self, bodies: Sequence[bytes]) -> bool:
         """Write the bodies of a batch; return False if the socket must take them."""
-        return self._file is not None and self._file.takes(bodies)
+        return self._file is not None and self._file.write(bodies)
 
     def read(self, lengths: Sequence[int]) -> list[bytes]:
         """Read the bodies of a reply, given the bytes in each.

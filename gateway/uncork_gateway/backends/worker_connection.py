@@ -128,7 +128,7 @@ class WorkerConnection(asyncio.Protocol):
     def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done, on_piece: OnPiece | None) -> None:
         """Run a batch; see :meth:`WorkerPool.execute`."""
         assert self._transport is not None
-        if self._file.takes(bodies):
+        if self._file.write(bodies):
             frame = frame_buffers(msgspec.structs.replace(batch, in_file=True))
         else:
             frame = frame_buffers(batch, bodies)

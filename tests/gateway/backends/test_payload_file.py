@@ -1,15 +1,13 @@
 """Large batches: through the file that a worker on this host shares, or else through its socket."""
 
 import asyncio
-import resource
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.file_sizes import file_size_limit
 from tests.gateway.backends.listener_stage import LOOPS, run_on
 from tests.gateway.backends.pool_stage import Stage, stage
 from tests.gateway.fake_worker import service
@@ -52,16 +50,6 @@ class LocalWorker:
 
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
-
-
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 async def local_worker(on: Stage) -> tuple[LocalWorker, int]:
@@ -123,7 +111,7 @@ def test_a_worker_that_is_gone_gets_no_file() -> None:
     file = PayloadFile()
     file.share(asyncio.Transport({"socket": ours}))
     assert open_files() == before
-    assert not file.takes(LARGE)
+    assert not file.write(LARGE)
     with pytest.raises(FrameError, match="there is none"):
         file.read([3])
     ours.close()

@@ -271,7 +271,7 @@ def test_large_batches_and_replies_go_through_a_file() -> None:
         send_with_file(ours.fileno(), encode_frame(TakeFile()), file)
         for letters in (b"ab", b"cd"):
             bodies = [letters[:1] * sizes[0], letters[1:] * sizes[1]]
-            assert file.takes(bodies)
+            assert file.write(bodies)
             ours.sendall(encode_frame(large))
             assert next(batches) == (large, bodies)
             link.reply(reply, [letters * 90_000])

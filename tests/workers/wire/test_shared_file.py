@@ -1,7 +1,6 @@
 """Payloads in an in-memory file that two processes share."""
 
 import os
-import resource
 import socket
 import sys
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.file_sizes import file_size_limit
 from uncork_workers.wire.frames import FrameError
 from uncork_workers.wire.shared_file import MOST_BYTES, SharedFile, receive_with_file, send_with_file
 
@@ -37,7 +37,7 @@ def test_each_large_payload_is_read_as_it_was_written(payloads: list[list[bytes]
     try:
         for bodies in payloads:
             size = sum(map(len, bodies))
-            assert file.takes(bodies) == (size >= LEAST_BYTES)
+            assert file.write(bodies) == (size >= LEAST_BYTES)
             if size >= LEAST_BYTES:
                 assert file.read([len(body) for body in bodies]) == bodies
     finally:
@@ -47,20 +47,20 @@ def test_each_large_payload_is_read_as_it_was_written(payloads: list[list[bytes]
 def test_a_payload_of_very_many_bodies(file: SharedFile) -> None:
     """More than one system call takes."""
     bodies = [b"%100d " % number for number in range(2500)]
-    assert file.takes(bodies)
+    assert file.write(bodies)
     assert file.read([len(body) for body in bodies]) == bodies
 
 
 def test_a_payload_beyond_the_limit_is_not_taken(file: SharedFile) -> None:
     half = bytes(MOST_BYTES // 2)
-    assert file.takes([half, half])
-    assert not file.takes([half, half, b"x"])
+    assert file.write([half, half])
+    assert not file.write([half, half, b"x"])
 
 
 @pytest.mark.parametrize("count", [1, 100])
 def test_a_file_that_is_too_short_is_an_error(file: SharedFile, count: int) -> None:
     """With bodies that are read one by one, or together."""
-    assert file.takes([LARGE])
+    assert file.write([LARGE])
     lengths = [len(LARGE) // count] * count + [100]
     with pytest.raises(FrameError, match=r"the shared file has 131072 bytes instead of 131\d\d\d"):
         file.read(lengths)
@@ -75,18 +75,14 @@ def test_no_file_has_such_lengths(file: SharedFile, lengths: list[int]) -> None:
 @pytest.mark.parametrize("limit", [0, 1000])
 def test_a_payload_for_which_there_is_no_memory_is_not_taken(file: SharedFile, limit: int) -> None:
     """With a limit of 1000 bytes, the system writes some of it."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
-    try:
-        assert not file.takes([LARGE])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert file.takes([LARGE])
+    with file_size_limit(limit):
+        assert not file.write([LARGE])
+    assert file.write([LARGE])
 
 
 def test_a_file_is_passed_on_with_bytes(file: SharedFile) -> None:
     """No process that the receiver starts inherits it; bytes without a file come with none."""
-    assert file.takes([LARGE])
+    assert file.write([LARGE])
     sender, receiver = socket.socketpair()
     with sender, receiver:
         send_with_file(sender.fileno(), b"take this", file)

@@ -121,7 +121,7 @@ class GatewayConnection:
 
     def reply(self, reply: Reply, bodies: Sequence[bytes]) -> None:
         """Send the reply to a batch whose payload has been read."""
-        if self._file is not None and self._file.takes(bodies):
+        if self._file is not None and self._file.write(bodies):
             reply, bodies = msgspec.structs.replace(reply, in_file=True), ()
         self.send(reply, bodies)
 

@@ -5,10 +5,10 @@ payload of the second. The header is a message; the payload holds the bodies of 
 they are in a file that both processes share (:mod:`uncork_workers.wire.shared_file`).
 
     worker                         gateway
+             <---------------- TakeFile      on a Unix socket: the file for large batches and replies
       Hello ---------------------->          the service is imported; lists its APIs
       WarmUp ... ----------------->          the service is set up; one before each warm-up size
       Ready ---------------------->          the warm-up is done
-             <---------------- TakeFile      on a Unix socket: a file for large batches
              <-------------------- Ping      now and then while the worker is idle
       Pong ----------------------->          answers a ping
              <------------------- Batch      one at a time

@@ -1,7 +1,7 @@
 """A shared file: an in-memory file (memfd) that carries large payloads between two processes of one host.
 
 A Unix socket buffers about 200 kB. For a larger payload, sender and receiver wake each other for every part.
-With the file, each makes one system call.
+The sender writes all of it to the file before it notifies the receiver.
 """
 
 import errno
@@ -13,8 +13,6 @@ from itertools import accumulate
 
 from uncork_workers.wire.frames import FrameError, split_payload
 
-IS_SUPPORTED = hasattr(os, "memfd_create")
-"""Whether a shared file can be created: on Linux, unless Python was built for an old C library."""
 # A Unix socket buffers little more.
 _LEAST_BYTES = 128 * 1024
 MOST_BYTES = 32 * 2**20
@@ -44,24 +42,25 @@ class SharedFile:
         Raises:
             OSError: if the process has too many open files, or there is no memfd.
         """
-        if not IS_SUPPORTED:
+        # On Linux, Python lacks it if it was built for an old C library.
+        if not hasattr(os, "memfd_create"):
             raise OSError(errno.ENOSYS, "this Python has no memfd_create")
         return cls(os.memfd_create("uncork-payload"))  # type: ignore[attr-defined,unused-ignore]
 
-    def takes(self, bodies: Sequence[bytes]) -> bool:
-        """Write a payload, given in parts; return False if it must go through the socket.
+    def write(self, bodies: Sequence[bytes]) -> bool:
+        """Write a payload, given in parts; return False if it must go through the socket instead.
 
-        That is so if it is small, too large, or there is not enough memory.
+        That is so if it is small or too large, or if there is not enough memory.
         """
         if not _LEAST_BYTES <= sum(map(len, bodies)) <= MOST_BYTES:
             return False
         try:
-            self._write(bodies)
+            self._write_all(bodies)
         except OSError:
             return False
         return True
 
-    def _write(self, bodies: Sequence[bytes]) -> None:
+    def _write_all(self, bodies: Sequence[bytes]) -> None:
         at = 0
         for first in range(0, len(bodies), _MOST_BUFFERS):
             parts = bodies[first : first + _MOST_BUFFERS]
@@ -81,7 +80,7 @@ class SharedFile:
             raise FrameError(f"a shared file has at most {MOST_BYTES} bytes, not lengths {list(lengths)[:8]}")
         if size < _LARGE_BODY_BYTES * len(lengths):
             return split_payload(self._read(size, 0), lengths)
-        # A copy of each body is saved.
+        # This saves a copy of each body.
         return [
             self._read(length, end - length) for length, end in zip(lengths, accumulate(lengths), strict=True)
         ]
