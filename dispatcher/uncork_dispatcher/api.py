@@ -159,31 +159,21 @@ class Api:
         """Return when the worker must be done with a request that arrives ``now``, to be in time."""
         return min(now + self.rules.goal_s, expires_at) - self.model.allowance_s
 
-    def batch_ended(
-        self,
-        running: Running,
-        status: BatchStatus,
-        now: float,
-        seconds: float | None,
-        chunks: Sequence[tuple[float, float]],
-    ) -> GoalOutOfReach | None:
-        """Note which clients were answered, and :meth:`learn` from the batch if it worked."""
-        self.traffic.returns.answered([(entry.source, entry.rows) for entry in running.entries], now=now)
-        return self.learn(running, chunks, now, seconds=seconds) if status == "worked" else None
+    def batch_ended(self, running: Running, status: BatchStatus, now: float, seconds: float) -> None:
+        """Expect the clients of a batch back, and show it to the policy if it worked."""
+        entries = running.entries
+        self.traffic.returns.answered([(entry.source, entry.rows) for entry in entries], now=now)
+        if status == "worked":
+            queued_s = running.started - min([entry.arrival for entry in entries])
+            self.policy.observe(BatchDone(now, running.start.rows, len(entries), queued_s, seconds))
 
     def learn(
-        self,
-        running: Running,
-        chunks: Sequence[tuple[float, float]],
-        now: float,
-        *,
-        seconds: float | None = None,
+        self, running: Running, chunks: Sequence[tuple[float, float]], seconds: float
     ) -> GoalOutOfReach | None:
-        """Learn from a batch that worked; arguments as for :meth:`Dispatcher.batch_done`.
+        """Learn the batch time from a batch that worked; arguments as for :meth:`Dispatcher.batch_done`.
 
         Returns a warning if the goal has just gone out of reach.
         """
-        seconds = now - running.started if seconds is None else seconds
         start, entries = running.start, running.entries
         self.model.observe(
             start.worker,
@@ -197,10 +187,13 @@ class Api:
             ),
             rows=self._rows(entries),
         )
-        queued_s = running.started - min([entry.arrival for entry in entries])
-        self.policy.observe(BatchDone(now, start.rows, len(entries), queued_s, seconds))
         needed_s = self.model.goal_lost()
         return None if needed_s is None else GoalOutOfReach(self.rules.name, self.rules.goal_s, needed_s)
+
+    @property
+    def has_earned(self) -> bool:
+        """Whether the estimate rests on enough batches to shed requests by it."""
+        return self.model.estimate.earned_rows > 0
 
     def _rows(self, entries: Sequence[Entry]) -> Rows | None:
         """Return the rows of a padded batch; None if they teach no limit of lengths."""

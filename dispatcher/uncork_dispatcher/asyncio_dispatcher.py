@@ -56,6 +56,8 @@ class AsyncDispatcher(Generic[P, R]):
         self._calls: Calls[P, R] = Calls()
         self._running: dict[int, BatchFacts] = {}
         """Batches that have not ended; their duration is not known yet."""
+        self._started: list[tuple[Start, int, list[float]]] = []
+        """Batches whose start the observers do not know yet, with rows and seconds in the queue."""
         self._turn_due = False
         self._idle = asyncio.Event()
         self._awaiting_turn: list[asyncio.Future[None]] = []
@@ -229,9 +231,13 @@ class AsyncDispatcher(Generic[P, R]):
     def _turn(self) -> None:
         self._turn_due = False
         while actions := self._core.poll(now := self._now()):
-            for action in actions:
-                self._execute(action, now)
+            self._execute(actions, now)
         self._timer.set(self._core.next_wakeup(), now)
+        self._notify_started()
+        self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
+        """Wake the coroutines that wait for the core to change."""
         if self._core.is_empty:
             self._idle.set()
         for turned in self._awaiting_turn:
@@ -239,27 +245,28 @@ class AsyncDispatcher(Generic[P, R]):
                 turned.set_result(None)
         self._awaiting_turn.clear()
 
-    def _execute(self, action: Action, now: float) -> None:
-        match action:
-            case Start():
-                self._start(action, now)
-            case Shed(request):
-                self._calls.fail(request, self._shed(action))
-            case Abandon(number, worker):
-                notify("the runner", self._runner.abandon, number, worker)
-                batch = self._running.pop(number).ended_at(now)
-                self._notify_ended(batch, "timed_out")
-                self._calls.settle(batch, BatchTimedOut("the batch exceeded its timeout"))
-            case Lost(request):
-                self._calls.fail(request, WorkerLost("the worker died while running the batch"))
-            case GoalOutOfReach(api, goal_s, needed_s):
-                log.warning(
-                    "%s: even the smallest request takes %.1f ms, longer than the goal (%g ms), so every "
-                    "response is late. Raise the goal or make the model faster",
-                    *(api, needed_s * 1000, goal_s * 1000),
-                )
-            case _:
-                assert_never(action)
+    def _execute(self, actions: Sequence[Action], now: float) -> None:
+        for action in actions:
+            match action:
+                case Start():
+                    self._start(action, now)
+                case Shed(request):
+                    self._calls.fail(request, self._shed(action))
+                case Abandon(number, worker):
+                    notify("the runner", self._runner.abandon, number, worker)
+                    batch = self._running.pop(number).ended_at(now)
+                    self._notify_ended(batch, "timed_out")
+                    self._calls.settle(batch, BatchTimedOut("the batch exceeded its timeout"))
+                case Lost(request):
+                    self._calls.fail(request, WorkerLost("the worker died while running the batch"))
+                case GoalOutOfReach(api, goal_s, needed_s):
+                    log.warning(
+                        "%s: even the smallest request takes %.1f ms, longer than the goal (%g ms), so every "
+                        "response is late. Raise the goal or make the model faster",
+                        *(api, needed_s * 1000, goal_s * 1000),
+                    )
+                case _:
+                    assert_never(action)
 
     # Batches
 
@@ -273,8 +280,7 @@ class AsyncDispatcher(Generic[P, R]):
         except Exception as error:
             # In the next turn: the actions after this one must be executed first.
             self._loop.call_soon(self._on_end, start, error)
-        for observer in self._observers:
-            notify("an observer", observer.batch_started, start, rows, queued_s)
+        self._started.append((start, rows, queued_s))
 
     def _on_end(self, start: Start, outcome: BatchResult[R] | Exception) -> None:
         running = self._running.pop(start.batch, None)
@@ -290,19 +296,31 @@ class AsyncDispatcher(Generic[P, R]):
         settled = outcome if isinstance(outcome, Exception) else outcome.fault(start) or outcome
         ran = BatchResult[R]((), "failed") if isinstance(settled, Exception) else settled
         # Queued requests wait for the worker: it gets its next batch before the callers get their results.
+        # All that nobody waits for comes last.
         if self._core.has_queued:
             self._done(batch, ran)
-            self._turn()
+            self._execute(self._core.poll(now := self._now()), now)
             self._calls.settle(batch, settled)
         else:
             self._calls.settle(batch, settled)
             self._done(batch, ran)
+        self._notify_ended(batch, ran.status)
+        self._notify_started()
+        if (wakeup := self._core.next_wakeup()) > (now := self._now()):
+            self._timer.set(wakeup, now)
+            self._wake_waiting()
+        else:
             self._changed()
 
     def _done(self, batch: BatchFacts, ran: BatchResult[R]) -> None:
         number, seconds = batch.start.batch, batch.seconds
         self._core.batch_done(number, status=ran.status, seconds=seconds, chunks=ran.chunks, now=self._now())
-        self._notify_ended(batch, ran.status)
+
+    def _notify_started(self) -> None:
+        started, self._started = self._started, []
+        for start, rows, queued_s in started:
+            for observer in self._observers:
+                notify("an observer", observer.batch_started, start, rows, queued_s)
 
     def _notify_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
         for observer in self._observers:

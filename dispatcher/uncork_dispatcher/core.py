@@ -39,7 +39,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 
-from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed
+from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed, Start
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.requests.queue import Entry
@@ -50,7 +50,7 @@ from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.scheduler import Scheduler
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 
-_Ended = tuple[Running, BatchStatus, float, float | None, Sequence[tuple[float, float]]]
+_Ended = tuple[Running, BatchStatus, float, float, Sequence[tuple[float, float]]]
 """A batch that has ended; status, time, seconds and chunks as for :meth:`Dispatcher.batch_done`."""
 
 
@@ -64,8 +64,12 @@ class Dispatcher:
         self._slots = Slots()
         self._scheduler = Scheduler(self._apis, self._admissions, self._queues, self._slots)
         self._pending_actions: list[Shed | Lost | GoalOutOfReach] = []
-        self._ended: _Ended | None = None
-        """A batch that nothing has been learned from yet."""
+        self._unseen: _Ended | None = None
+        """A batch that has ended and that neither the policy nor the forecast of returns has seen yet."""
+        self._unlearned: _Ended | None = None
+        """A batch that has ended and that the estimates have not learned from yet."""
+        self._may_learn = False
+        """Whether a batch has started since that one ended."""
         self._now = -math.inf
         self._wakeup = math.inf
 
@@ -190,6 +194,7 @@ class Dispatcher:
         not run again is :class:`Lost`.
         """
         self._advance(now)
+        self._learn()
         for api in self._apis.values():
             api.model.forget_worker(worker)
         running = self._slots.lose(worker, now=now)
@@ -215,16 +220,21 @@ class Dispatcher:
         nothing, if the core has given up the batch or its worker in the meantime.
         """
         self._advance(now)
+        self._learn()
         running = self._slots.finish(batch)
         if running is None:
             return False
         self._queues.end(running.entries, RequestState.ANSWERED)
-        self._ended = (running, status, now, seconds, chunks)
+        seconds = now - running.started if seconds is None else seconds
+        self._unseen = self._unlearned = running, status, now, seconds, chunks
+        if not (self._queues or self._pending_actions):
+            self._wakeup = self._slots.next_timeout
         return True
 
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]], *, now: float) -> None:
         """Learn from (rows, seconds) of batches without requests that a worker ran to warm up."""
         self._advance(now)
+        self._learn()
         self._apis[api].model.observe_profile(worker, chunks)
 
     def drain(self, *, now: float) -> None:
@@ -237,30 +247,35 @@ class Dispatcher:
     def poll(self, now: float) -> list[Action]:
         """Return what to do at ``now``, in order. Drivers call it until it returns nothing.
 
-        When a batch has ended and others are full, the first call starts those and the next one learns from
-        the batch: the start does not depend on what it teaches, and the worker would be idle meanwhile.
+        Once the estimate has been earned, the core learns from a batch when the next one has started. Before
+        that, a worker is idle, and its clients are about to send their next requests; one batch more would
+        hardly change a decision.
         """
         self._tick(now)
         if now < self._wakeup:
             return []
+        if self._may_learn:
+            self._learn()
         actions: list[Action] = []
         for running in self._slots.give_up_overdue(now):
             self._queues.end(running.entries, RequestState.TIMED_OUT)
             actions.append(Abandon(running.start.batch, running.start.worker, running.start.requests))
-        if self._ended is not None:
-            if self._scheduler.start_full(actions, now):
-                return actions
-            self._learn()
+        if self._unseen is not None and self._scheduler.start_full(actions, now):
+            self._may_learn = True
+            return actions
+        self._see_end()
         actions = [*self._pending_actions, *actions]
         self._pending_actions.clear()
         self._wakeup = min(self._scheduler.schedule(actions, now), self._slots.next_timeout)
+        if self._unlearned is not None and any(isinstance(action, Start) for action in actions):
+            self._may_learn, self._wakeup = True, now
         return actions
 
     def next_wakeup(self) -> float:
         """Return when to poll next if no input comes before; infinity if only an input can change anything.
 
-        After an input, and until the next poll, this is the time of the input, unless that was a request that
-        starts and sheds nothing yet.
+        After an input, and until the next poll, this is the time of the input, unless there is nothing to do
+        yet: after a request that is to wait, and after a batch if nothing is queued.
         """
         return self._wakeup
 
@@ -301,10 +316,10 @@ class Dispatcher:
     # Bookkeeping
 
     def _advance(self, now: float) -> None:
-        """Begin an input at ``now``. It sees what earlier batches taught."""
+        """Begin an input at ``now``."""
         self._tick(now)
-        if self._ended is not None:
-            self._learn()
+        if self._unseen is not None:
+            self._see_end()
         self._wakeup = now
 
     def _tick(self, now: float) -> None:
@@ -312,8 +327,23 @@ class Dispatcher:
             raise ValueError(f"time went back from {self._now} to {now}")
         self._now = now
 
+    def _see_end(self) -> None:
+        """Show the batch that has ended, if there is one, to its API."""
+        if self._unseen is not None:
+            running, status, now, seconds, _ = self._unseen
+            self._unseen = None
+            api = self._apis[running.start.api]
+            api.batch_ended(running, status, now, seconds)
+            if not api.has_earned:
+                self._learn()
+
     def _learn(self) -> None:
-        """Learn from the batch that has ended, if there is one."""
-        ended, self._ended = self._ended, None
-        if ended is not None and (warning := self._apis[ended[0].start.api].batch_ended(*ended)):
-            self._pending_actions.append(warning)
+        """Learn from the batch that has ended, if there is one; the next poll decides again."""
+        self._see_end()
+        if self._unlearned is not None:
+            running, status, _, seconds, chunks = self._unlearned
+            self._unlearned, self._may_learn = None, False
+            self._wakeup = self._now
+            if status == "worked":
+                warning = self._apis[running.start.api].learn(running, chunks, seconds)
+                self._pending_actions += [] if warning is None else [warning]

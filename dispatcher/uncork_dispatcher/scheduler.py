@@ -55,7 +55,7 @@ class Scheduler:
         while self._slots.idle and not self.draining and (queues := self._queues.by_urgency()):
             queue = queues[0]
             api = self._apis[queue.api]
-            if queue.retry or not api.fills_batch(queue) or not api.model.estimate.earned_rows:
+            if queue.retry or not api.fills_batch(queue) or not api.has_earned:
                 break
             self._start(queue, Release(api.policy.limit_rows, "full"), actions, now)
             started = True

@@ -126,17 +126,10 @@ def test_the_view_shows_the_pace_of_the_next_worker() -> None:
     assert api.view(queue((1, 0)), slots(), 5.0).slowdown == api.model.slowdown(1)
 
 
-def test_a_batch_teaches_from_its_start_to_its_end() -> None:
-    api = Api(RULES)
-    api.learn(running(rows=4, started=2.0, arrivals=[0.5, 1.0]), (), 3.0)
-
-    assert api.model.estimate.seconds(4) == pytest.approx(1.0)
-
-
 def test_a_batch_teaches_the_policy_how_long_its_oldest_was_held() -> None:
     """``cork-classic`` then holds 0.95 times as long, less its tick and its slope."""
     api = Api(ApiRules(name="a", policy="cork-classic"))
-    api.learn(running(started=2.0, arrivals=[1.0, 0.5]), (), 2.05)
+    api.batch_ended(running(started=2.0, arrivals=[1.0, 0.5]), "worked", 2.05, 0.05)
     decision = api.policy.decide(api.view(queue((1, 0)), slots(), 1.0))
 
     # Two requests in 50 ms: the least-norm line through that gives each of them 2 / 5 of it.
@@ -177,7 +170,7 @@ def test_transport_brings_deadlines_forward() -> None:
     api = Api(ApiRules(name="a", goal_s=1.0))
     for batch in range(200):
         started = 10.0 * batch
-        api.learn(running(rows=4, started=started), [(4, 0.25)], started + 0.375)
+        api.learn(running(rows=4, started=started), [(4, 0.25)], 0.375)
 
     assert api.model.estimate.seconds(4) == pytest.approx(0.25)
     assert api.due_at(5.0, math.inf) == pytest.approx(5.875, abs=0.002)
@@ -190,7 +183,7 @@ def test_one_long_transport_counts_little() -> None:
     for batch in range(200):
         started = 20.0 * batch
         seconds = 10.0 if batch == 199 else 0.26
-        api.learn(running(started=started), [(1, 0.25)], started + 5.0, seconds=seconds)
+        api.learn(running(started=started), [(1, 0.25)], seconds)
 
     assert 0.985 < api.due_at(0.0, math.inf) < 0.99
 
@@ -200,7 +193,7 @@ def test_deadlines_do_not_move_with_every_batch() -> None:
     allowed = []
     for batch in range(100):
         started = 10.0 * batch
-        api.learn(running(started=started), [(1, 0.25)], started + 0.26 + 0.0005 * (batch % 2))
+        api.learn(running(started=started), [(1, 0.25)], 0.26 + 0.0005 * (batch % 2))
         allowed.append(api.due_at(0.0, math.inf))
 
     assert len(set(allowed[50:])) == 1

@@ -13,6 +13,7 @@ from tests.dispatcher.driver import core_with, poll_all, start_one, starts, teac
 from uncork_dispatcher.actions import Abandon, Action, Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.stats import ApiSample, ApiStats
 
 
 def api(policy: str = "cork", /, **limits: float) -> ApiRules:
@@ -470,14 +471,42 @@ def test_a_full_batch_starts_before_anything_is_learned_of_the_last() -> None:
     assert requests(core, 3.0) == [(3,)]
 
 
-@pytest.mark.parametrize(("queued", "is_full"), [(2, True), (1, False)])
-def test_a_batch_that_is_not_full_starts_after_learning(queued: int, is_full: bool) -> None:
+@pytest.mark.parametrize("queued", [1, 2])
+def test_a_batch_starts_before_the_estimate_learns_of_the_last(queued: int) -> None:
+    """Also one that is not full: its worker is idle."""
     core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), queued)
     [before] = core.stats(now=1.25)
     core.batch_done(first.batch, status="worked", now=2.25)
 
     [start] = starts(core.poll(2.25))
-    assert (start.predicted_s == before.estimate.seconds(queued)) == is_full
+    assert start.predicted_s == before.estimate.seconds(queued)
+    assert core.next_wakeup() == 2.25
+    assert core.poll(2.25) == []
+    core.batch_done(start.batch, status="worked", now=2.5)
+    core.submit(9, api="a", now=2.5)
+    [third] = starts(core.poll(2.5))
+    assert third.predicted_s > before.estimate.seconds(1), "the batch of 1 s counts"
+
+
+def test_the_first_batches_teach_before_the_next_start() -> None:
+    """Without an estimate, the next decision would rest on nothing."""
+    core = core_with(api(max_batch_rows=2, goal_s=9.0))
+    first = start_one(core, 0, now=0.0)
+    core.submit(1, api="a", now=0.125)
+    core.batch_done(first.batch, status="worked", now=0.25)
+
+    [start] = starts(core.poll(0.25))
+    assert start.predicted_s == pytest.approx(0.25)
+
+
+def test_nothing_is_to_be_polled_when_a_batch_ends_and_nothing_is_queued() -> None:
+    """The next request is about to arrive; what the batch teaches can wait for it."""
+    core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 0)
+    core.batch_done(first.batch, status="worked", now=2.0)
+    assert core.next_wakeup() == math.inf
+
+    core.submit(1, api="a", now=2.0)
+    assert core.next_wakeup() == 2.0
 
 
 def test_a_batch_that_was_given_up_frees_no_slot() -> None:
@@ -489,11 +518,11 @@ def test_a_batch_that_was_given_up_frees_no_slot() -> None:
     assert core.poll(2.0) == []
 
 
-@pytest.mark.parametrize("at", [2.0, 2.5])
-def test_what_a_batch_teaches_counts_for_the_next_input(at: float) -> None:
+@pytest.mark.parametrize("read", [lambda core: core.sample("a"), lambda core: core.stats(now=2.5)[0]])
+def test_figures_include_the_last_batch(read: Callable[[Dispatcher], ApiSample | ApiStats]) -> None:
     core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 2)
     [before] = core.stats(now=1.25)
     core.batch_done(first.batch, status="worked", now=2.0)
-    core.submit(3, api="a", now=at)
+    core.submit(3, api="a", now=2.5)
 
-    assert core.sample("a").estimate != before.estimate
+    assert read(core).estimate != before.estimate

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -162,8 +162,7 @@ class _Simulation:
     def _poll(self, now: float) -> None:
         self._to_poll = False
         while actions := self._core.poll(now):
-            for action in actions:
-                self._execute(action, now)
+            self._execute(actions, now)
 
     def _at(self, time: float, happen: Callable[[int, float], None], what: int) -> None:
         self._sequence += 1
@@ -235,29 +234,33 @@ class _Simulation:
 
     # Actions of the core
 
-    def _execute(self, action: Action, now: float) -> None:
-        if isinstance(action, Start):
-            if self._scenario.lengths:
-                action = self._with_lengths(action)
-            seconds = self._scenario.service.draw(
-                action.rows, action.padded, worker=action.worker, now=now, random_=self._random
-            )
-            self._running[action.batch] = (action, now)
-            self._at(now + seconds, self._finish, action.batch)
-        elif isinstance(action, Shed):
-            self._refuse(action, now)
-        elif isinstance(action, Lost):
-            self._result.lost += 1
-            self._ended(action.request, now)
-        elif isinstance(action, Abandon):
-            del self._running[action.batch]
-            for request in action.requests:
+    def _execute(self, actions: Sequence[Action], now: float) -> None:
+        for action in actions:
+            if isinstance(action, Start):
+                self._start(action, now)
+            elif isinstance(action, Shed):
+                self._refuse(action, now)
+            elif isinstance(action, Lost):
                 self._result.lost += 1
-                self._ended(request, now)
-            # A hung worker is replaced at once.
-            self._at(now, self._ready, action.worker)
+                self._ended(action.request, now)
+            elif isinstance(action, Abandon):
+                del self._running[action.batch]
+                for request in action.requests:
+                    self._result.lost += 1
+                    self._ended(request, now)
+                # A hung worker is replaced at once.
+                self._at(now, self._ready, action.worker)
 
     # Workers
+
+    def _start(self, start: Start, now: float) -> None:
+        if self._scenario.lengths:
+            start = self._with_lengths(start)
+        seconds = self._scenario.service.draw(
+            start.rows, start.padded, worker=start.worker, now=now, random_=self._random
+        )
+        self._running[start.batch] = (start, now)
+        self._at(now + seconds, self._finish, start.batch)
 
     def _with_lengths(self, start: Start) -> Start:
         """Return a batch with its true sizes, whatever the core knows of them."""
@@ -271,7 +274,10 @@ class _Simulation:
             return  # its worker dies at the same moment
         start, started = self._running.pop(batch)
         self._core.batch_done(batch, status="worked", now=now)
-        self._poll(now)
+        # As the shell does: one poll before the callers get their results, the others after that.
+        if self._core.has_queued:
+            self._execute(self._core.poll(now), now)
+        self._to_poll = self._core.next_wakeup() <= now
         answered = self._result.answered
         for request in start.requests:
             answered.append(self._ended(request, now))

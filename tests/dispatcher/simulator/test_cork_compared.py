@@ -125,7 +125,7 @@ def test_a_coarse_timer_costs_little() -> None:
     mean, p99 = against_free(fast, workers=4, load=0.5, timer_quantum_s=0.001)
 
     assert mean < 0.91
-    assert p99 < 0.87
+    assert p99 < 0.89
 
 
 def test_batch_times_in_steps_do_not_mislead() -> None:

@@ -480,7 +480,7 @@ def test_a_batch_that_was_cut_off_wakes_nobody(polled: list[float]) -> None:
     losses = (Loss(0, at=0.005, back_at=1.0),)
     simulate(Scenario(service=SERVICE, arrivals=[0.0], workers=2, losses=losses))
 
-    assert [round(time, 6) for time in polled] == [0.0, 0.005, 0.016, 1.0]
+    assert [round(time, 6) for time in polled] == [0.0, 0.005, 1.0]
 
 
 def test_a_worker_may_be_gone_for_good() -> None:
@@ -567,9 +567,9 @@ def test_rules_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_long_run_asks_the_core_seldom(policy: str, polled: list[float]) -> None:
-    """Once for each time at which a request comes or a batch ends, and a few timers: nothing polls."""
+    """At most once for each time at which a request comes or a batch ends, and at a few timers."""
     run = simulate(busy(policy, count=5_000, workers=4))
 
     events = 5_000 + len(run.batches)
     assert len(run.answered) == 5_000
-    assert 0.9 * events < len(polled) < 1.2 * events
+    assert 0.5 * events < len(polled) < 1.2 * events
