@@ -27,7 +27,7 @@ from uncork_gateway.connection.listener_context import ListenerContext, connecti
 from uncork_gateway.connection.parser import RequestParser, StopParsing
 from uncork_gateway.connection.refusal import Refusal
 from uncork_gateway.connection.reply_queue import ReplyQueue
-from uncork_gateway.connection.route_table import RouteTable
+from uncork_gateway.connection.route_table import Known, RouteTable
 from uncork_gateway.connection.state import (
     BODY,
     CLIENT_ENDS,
@@ -96,8 +96,8 @@ class HttpProtocol(asyncio.Protocol):
         """The request that is being read."""
         self._parsed: tuple[Handler[Any], Any] | None = None
         """Its handler, and the head as the handler read it; None on the ASGI path."""
-        self._chunk = b""
-        """The input that is being parsed, if a request begins with it."""
+        self._body_left = 0
+        """Bytes of its body that have not arrived, if its head was known: they are not parsed."""
         self._reply_begun = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -133,7 +133,9 @@ class HttpProtocol(asyncio.Protocol):
     # Input
 
     def data_received(self, data: bytes) -> None:
-        """Take the fast path at once if this is a whole request whose head is known; else parse."""
+        """Take the fast path if this is a request whose head is known, or its body; else parse."""
+        if self._body_left:
+            data = self._known_body_received(data)
         if self.state is IDLE and self._replies.is_free:
             end = data.find(b"\r\n\r\n") + 4
             known = self._routes.known.get(data[:end])
@@ -142,13 +144,45 @@ class HttpProtocol(asyncio.Protocol):
                 self._replies.current = request
                 request.execute(data[end:])
                 return
-        if self.state in READING:
-            self._chunk = data if self.state is IDLE else b""
-            try:
-                self._parser.feed(data)
-            except GatewayError as error:
-                self.give_up(error)
-            self._chunk = b""
+            if known is not None and len(data) < end + known.length:
+                self._known_begins(known, data[end:])
+                return
+        if data and self.state in READING:
+            self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        begins, begun, body_bytes = self.state is IDLE, self.begun, self.body_bytes
+        try:
+            self._parser.feed(data)
+        except GatewayError as error:
+            self.give_up(error)
+        if begins and self.begun == begun + 1 and self.state in (IDLE, BODY):
+            self._learn_head(data, self.body_bytes - body_bytes)
+
+    def _learn_head(self, chunk: bytes, received: int) -> None:
+        """Know the head of the only request in ``chunk`` next time; ``received`` bytes of its body came."""
+        if self._parsed is not None and self._incoming is not None and self._incoming.keep_alive:
+            handler, head = self._parsed
+            self._routes.learn(chunk, received, Known(handler, head, self._parser.content_length))
+
+    def _known_begins(self, known: Known, data: bytes) -> None:
+        """Open a request whose body is incomplete."""
+        self.begun += 1
+        self.state = BODY
+        self._parsed = None
+        self._body_left = known.length
+        self._incoming = known.handler.open(self, known.head, keep_alive=True)
+        self._replies.add(self._incoming)
+        self._known_body_received(data)
+
+    def _known_body_received(self, data: bytes) -> bytes:
+        """Pass on a piece of the body of such a request; return what follows it."""
+        piece, rest = data[: self._body_left], data[self._body_left :]
+        self._body_left -= len(piece)
+        self.body_received(piece)
+        if not self._body_left:
+            self.message_complete()
+        return rest
 
     def message_begins(self) -> None:
         newest = self._replies.newest
@@ -183,8 +217,6 @@ class HttpProtocol(asyncio.Protocol):
     def message_complete(self) -> None:
         if self.state is BODY and self._incoming is not None:
             self.state = MESSAGE_COMPLETE[self.state]
-            if self._parsed is not None and self._incoming.keep_alive:
-                self._routes.learn(self._chunk, *self._parsed, self._parser.content_length)
             self._incoming.body_complete()
 
     # Replies

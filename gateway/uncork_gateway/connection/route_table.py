@@ -49,10 +49,14 @@ class RouteTable:
             handler = self._resolve(target)
         return handler
 
-    def learn(self, chunk: bytes, handler: Handler[Any], head: Any, length: int) -> None:
-        """Remember the head of a request if ``chunk`` is exactly that request, and its head not very long."""
+    def learn(self, chunk: bytes, received: int, known: Known) -> None:
+        """Remember the head of a request if ``chunk`` is that head, not very long, and part of the body.
+
+        ``received`` is how many bytes of the body the parser found in it: the head might end elsewhere than
+        the first empty line, after other line breaks or behind empty lines.
+        """
         end = chunk.find(b"\r\n\r\n") + 4
-        if length and len(chunk) == end + length and end <= _LONGEST_KNOWN_BYTES:
+        if known.length and len(chunk) == end + received and end <= _LONGEST_KNOWN_BYTES:
             if len(self.known) >= _MOST_KNOWN:
                 self.known.clear()
-            self.known[chunk[:end]] = Known(handler, head, length)
+            self.known[chunk[:end]] = known

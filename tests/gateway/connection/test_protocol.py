@@ -181,6 +181,52 @@ async def test_a_head_that_comes_again_is_not_read_again() -> None:
     ]
 
 
+@pytest.mark.parametrize("cut", [0, 1, 4])
+async def test_a_known_head_is_not_parsed_again_if_the_body_comes_in_pieces(cut: int) -> None:
+    """Also if the next request comes with the end of the body."""
+    echo = Echo()
+    server = serving(echo)
+    connection = Connection(server)
+    for body in (b"12345678", b"abcdefgh", b"ABCDEFGH"):
+        whole = hot(body, (b"x", b"1"))
+        head = len(whole) - len(body)
+        connection.send(whole[: head + cut])
+        connection.send(whole[head + cut : -1])
+        connection.send(whole[-1:] + hot(b"next", (b"x", b"2")))
+
+    assert bodies(connection) == [b"12345678", b"next", b"abcdefgh", b"next", b"ABCDEFGH", b"next"]
+    assert (len(echo.read), server.routes.known.keys() >= {whole[:head]}) == (3, True)
+
+
+async def test_a_client_that_leaves_in_a_body_with_a_known_head_cancels_its_request() -> None:
+    echo = Echo()
+    server = serving(echo)
+    Connection(server).send(hot(b"12345678"))
+    connection = Connection(server)
+    connection.send(hot(b"12345678")[:-4])
+    connection.leave()
+    await turns()
+
+    assert (len(echo.read), echo.left) == (1, 1)
+
+
+@pytest.mark.parametrize("before", [b"", b"\r\n\r\n"])
+@pytest.mark.parametrize("line_end", [b"\r\n", b"\n"])
+async def test_only_what_the_parser_took_for_a_head_is_known(before: bytes, line_end: bytes) -> None:
+    """Not empty lines before a request, nor a body with an empty line in it."""
+    echo = Echo()
+    server = serving(echo)
+    body = b"a\r\n\r\nbcdef"
+    head = hot(body)[: -len(body)]
+    whole = before + head.replace(b"\r\n", line_end) + body
+    for _ in range(3):
+        connection = Connection(server)
+        connection.send(whole[:-3])
+        connection.send(whole[-3:])
+
+    assert set(server.routes.known) <= {head}
+
+
 async def test_of_requests_that_come_together_no_head_is_taken_for_another() -> None:
     server = serving(Echo())
     connection = Connection(server)
