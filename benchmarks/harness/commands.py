@@ -12,10 +12,12 @@ def environment(variables: Mapping[str, object]) -> list[str]:
     return ["env", *(f"{name}={value}" for name, value in variables.items())]
 
 
-def uncork_serve(target: object | None, options: Mapping[str, object] | None = None) -> list[str]:
+def uncork_serve(
+    target: object | None, options: Mapping[str, object] | None = None, *, python: str = sys.executable
+) -> list[str]:
     """Serve a target; without one, the options name a configuration file that has some."""
     targets = [] if target is None else [str(target)]
-    return [sys.executable, "-m", "uncork", "serve", *targets, "--host", HOST, *words(options or {})]
+    return [python, "-m", "uncork", "serve", *targets, "--host", HOST, *words(options or {})]
 
 
 def bare_asgi(app: str) -> list[str]:

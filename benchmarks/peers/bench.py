@@ -25,6 +25,7 @@ from benchmarks.harness.cli import (
     reporting_failures,
     write_json,
 )
+from benchmarks.harness.environments import Environment
 from benchmarks.harness.paths import CACHE
 from benchmarks.harness.report import origin_lines
 from benchmarks.harness.sheets import output, show
@@ -70,6 +71,12 @@ def main(
             help="Run one peer at a time with Uncork, so that the others take no processor time.",
         ),
     ] = False,
+    compiled: Annotated[
+        bool,
+        typer.Option(
+            "--compiled", help="Measure Uncork with the compiled core too; scripts/bench-peers compiles it."
+        ),
+    ] = False,
     peers: Annotated[str, typer.Option(help=f"Peers to measure, of {', '.join(PEERS)}.")] = _CHOSEN,
     load: Annotated[
         Literal["auto", "python", "wrk"],
@@ -99,6 +106,7 @@ def main(
             seconds=seconds,
             generator=choose_generator(load),
             apart=apart,
+            compiled=str(Environment(folder=cache / "compiled").python) if compiled else "",
         )
         works = [*map(sleep_work, points), *([digits_work()] if digits else [])]
         report = _measure(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from benchmarks.harness.report import OURS
 from benchmarks.harness.sheets import Sheet, median_known, text
 from benchmarks.peers.contest import Point, WorkResult
-from benchmarks.peers.marks import BEST, Figure, Mark, less_is_better, values, verdict
+from benchmarks.peers.marks import Figure, Mark, less_is_better, values, verdict
 from benchmarks.peers.tables import FIGURES
 
 _SCALES: dict[Figure, float] = {"requests_per_second": 1, "p99": 1000}
@@ -24,7 +24,7 @@ def beside_sheet(results: Sequence[WorkResult], *, figure: Figure) -> Sheet:
         title=f"{FIGURES[figure].capitalize()}: {OURS} / each peer",
         columns=["model", "load", f"{OURS}{unit}", *peers],
         rows=[
-            [work, load, _ours(points, figure=figure), *(_ratio(points.get(peer), figure) for peer in peers)]
+            [work, load, _ours(points, figure), *(_ratio(points.get(peer), peer, figure) for peer in peers)]
             for (work, load), points in found.items()
         ],
         notes=[
@@ -36,16 +36,16 @@ def beside_sheet(results: Sequence[WorkResult], *, figure: Figure) -> Sheet:
     )
 
 
-def _ours(points: dict[str, Point], *, figure: Figure) -> str:
+def _ours(points: dict[str, Point], figure: Figure) -> str:
     known = [value for point in points.values() for value in values(point.rounds[OURS], figure=figure)]
     return text(
         median_known(known), digits=0 if figure == "requests_per_second" else 1, scale=_SCALES[figure]
     )
 
 
-def _ratio(point: Point | None, figure: Figure) -> str:
+def _ratio(point: Point | None, peer: str, figure: Figure) -> str:
     if point is None:
         return "-"
-    mark = Mark(figure=figure, rival=BEST, bound=None)
+    mark = Mark(figure=figure, rival=peer, bound=None)
     ratio = verdict(mark, point.rounds, ours=OURS, limit=None).ratio
     return f"{ratio.median:.2f} ({ratio.low:.2f} .. {ratio.high:.2f})" if ratio else "-"

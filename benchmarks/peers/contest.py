@@ -13,7 +13,7 @@ from benchmarks.harness.rounds import Round, Target, Tell, interleave
 from benchmarks.peers.catalogue import Peer
 from benchmarks.peers.entrants import Entrant, Work, WrongAnswerError, entrants_of, ours, running
 from benchmarks.peers.loads import ClosedLoop, OpenLoop, OverloadError, long_enough_s
-from benchmarks.peers.marks import Mark, Verdict, closed_marks, open_marks, verdict
+from benchmarks.peers.marks import COMPILED, Mark, Verdict, closed_marks, open_marks, verdict
 from uncork_loadtests.servers import BenchError
 
 _CHECK = ClosedLoop(connections=32, seconds=1.0, generator="python")
@@ -37,6 +37,8 @@ class Settings:
     """Of the closed loop: python or wrk."""
     apart: bool = False
     """Whether one peer at a time runs with Uncork."""
+    compiled: str = ""
+    """The interpreter of an environment with the compiled core, which is measured too; empty: none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,10 @@ def compete(work: Work, *, peers: Sequence[Peer], cache: Path, settings: Setting
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         contest = Contest(work=work, settings=settings, tell=tell)
-        for entrant in [ours(work), *contest.entrants(peers, cache=cache, folder=folder)]:
+        own = [ours(work)]
+        if settings.compiled:
+            own.append(ours(work, name=COMPILED, python=settings.compiled))
+        for entrant in [*own, *contest.entrants(peers, cache=cache, folder=folder)]:
             contest.enter(entrant, stack=stack)
         commands = {name: shlex.join(each.server.command) for name, each in contest.present.items()}
         contest.check_under_load()
@@ -115,7 +120,7 @@ def events(work: Work, *, settings: Settings) -> list[Event]:
     found = [
         Event(
             load=ClosedLoop(connections=clients, seconds=settings.seconds, generator=settings.generator),
-            marks=closed_marks(point, clients=clients),
+            marks=closed_marks(point, clients=clients, compiled=bool(settings.compiled)),
             limit=point.limit(clients) if point else None,
         )
         for clients in settings.connections
@@ -127,7 +132,7 @@ def events(work: Work, *, settings: Settings) -> list[Event]:
         load = OpenLoop(
             rate=rate, goal_s=10 * point.seconds(1), seconds=long_enough_s(settings.seconds, rate=rate)
         )
-        found.append(Event(load=load, marks=open_marks(point)))
+        found.append(Event(load=load, marks=open_marks(point, compiled=bool(settings.compiled))))
     return found
 
 

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -111,17 +112,24 @@ def digits_work() -> Work:
     )
 
 
-def ours(work: Work, *, workers: int = 1, goal_ms: float = _GOAL_MS) -> Entrant:
-    """Return Uncork with its defaults."""
+def ours(
+    work: Work,
+    *,
+    workers: int = 1,
+    goal_ms: float = _GOAL_MS,
+    name: str = OURS,
+    python: str = sys.executable,
+) -> Entrant:
+    """Return Uncork with its defaults, in the environment of ``python``."""
     service = f"{_EXAMPLE / 'service.py'}:Digits" if work.model == "digits" else f"{_SLEEP}:Sleep"
     options = {
         "--workers": workers,
         "--mb-max-latency": f"{goal_ms:g}",
         "--mb-max-batch-size": BATCH_CAP,
     }
-    command = [*variables(work.variables), *uncork_serve(service, options)]
+    command = [*variables(work.variables), *uncork_serve(service, options, python=python)]
     return Entrant(
-        name=OURS,
+        name=name,
         command=command,
         ready_path="/readyz",
         path="/predict",

@@ -12,6 +12,8 @@ from uncork_loadtests.intervals import Interval, median_interval
 
 BEST = "the best peer"
 LIMIT = "the limit"
+COMPILED = "uncork-compiled"
+"""The entrant with the compiled core; it is compared, but no peer."""
 Figure = Literal["requests_per_second", "p50", "p99", "in_goal", "soon", "front_cpu"]
 """A field of Round that entrants are compared by."""
 _LESS_IS_BETTER = ("p50", "p99", "front_cpu")
@@ -23,7 +25,7 @@ class Mark:
 
     figure: Figure
     rival: str
-    """BEST, LIMIT, or a peer, in its best setting."""
+    """BEST, LIMIT, COMPILED, or a peer, in its best setting."""
     bound: Bound | None
     """None: the ratio is only reported."""
 
@@ -69,20 +71,21 @@ _OPEN: Mapping[ModelPoint, Sequence[Mark]] = {
 }
 
 
-def closed_marks(model: ModelPoint | None, *, clients: int) -> list[Mark]:
+def closed_marks(model: ModelPoint | None, *, clients: int, compiled: bool = False) -> list[Mark]:
     """Return the marks of a closed loop; a ratio to the best peer is always among them."""
     found = list(_CLOSED.get((model, clients), ())) if model else []
-    return _with_best(found, "p50" if clients == 1 else "requests_per_second")
+    return _with_ratios(found, ["p50" if clients == 1 else "requests_per_second"], compiled=compiled)
 
 
-def open_marks(model: ModelPoint) -> list[Mark]:
+def open_marks(model: ModelPoint, *, compiled: bool = False) -> list[Mark]:
     """Return the marks of an open loop; ratios of p50 and p99 to the best peer are always among them."""
-    return _with_best(list(_OPEN.get(model, ())), "p50", "p99")
+    return _with_ratios(list(_OPEN.get(model, ())), ["p50", "p99"], compiled=compiled)
 
 
-def _with_best(marks: list[Mark], *figures: Figure) -> list[Mark]:
+def _with_ratios(marks: list[Mark], figures: Sequence[Figure], *, compiled: bool) -> list[Mark]:
     present = {mark.figure for mark in marks if mark.rival == BEST}
-    return marks + [_mark(figure, BEST) for figure in figures if figure not in present]
+    found = marks + [_mark(figure, BEST) for figure in figures if figure not in present]
+    return found + [_mark(figure, COMPILED) for figure in figures if compiled]
 
 
 def verdict(
@@ -110,7 +113,7 @@ def verdict(
 def _rivals(mark: Mark, rounds: Mapping[str, Sequence[Round | None]], *, ours: str) -> list[str]:
     others = [name for name in rounds if name != ours]
     if mark.rival == BEST:
-        return others
+        return [name for name in others if name != COMPILED]
     # An entrant's name is that of its peer and its setting.
     return [name for name in others if name.split()[0] == mark.rival]
 

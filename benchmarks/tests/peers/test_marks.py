@@ -109,6 +109,16 @@ def test_a_rival_is_the_limit_or_a_peer_in_its_best_setting() -> None:
     assert verdict(thrift, {"mosec 0 ms": found["uncork"]}, ours="uncork", limit=None).ratio is None
 
 
+def test_the_compiled_core_is_compared_but_is_no_peer() -> None:
+    found = {"uncork": rates(100, 100), "uncork-compiled": rates(125, 125), "mosec 0 ms": rates(50, 50)}
+
+    assert verdict(FASTER, found, ours="uncork", limit=None).rival == "mosec 0 ms"
+    *_, last = closed_marks(LIGHT, clients=16, compiled=True)
+    compared = verdict(last, found, ours="uncork", limit=None)
+    assert (compared.rival, compared.ratio and compared.ratio.median) == ("uncork-compiled", 0.8)
+    assert [mark.figure for mark in open_marks(LIGHT, compiled=True)][-2:] == ["p50", "p99"]
+
+
 def test_every_point_has_a_ratio_to_the_best_peer() -> None:
     def told(marks: list[Mark]) -> list[tuple[str, str, str]]:
         return [(mark.figure, mark.rival, str(mark.bound)) for mark in marks]
