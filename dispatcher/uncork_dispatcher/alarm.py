@@ -59,7 +59,9 @@ class Timer:
     def now(self) -> float:
         """Return the time in seconds, which never goes back."""
         # An alarm that rings early moves the time ahead of the clock for an instant.
-        self._latest = max(self._latest, self._clock())
+        now = self._clock()
+        if now > self._latest:
+            self._latest = now
         return self._latest
 
     def set(self, at: float, now: float) -> None:

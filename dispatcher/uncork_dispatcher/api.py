@@ -143,12 +143,7 @@ class Api:
         if has_costs is not measures.has_costs:
             self.model.expect_costs(has_costs)
         return row_lengths(
-            rows=rows,
-            count=count,
-            longest=longest,
-            size_bytes=size_bytes,
-            allowed=self.rules.allowed_lengths,
-            limit=measures.length_limit,
+            rows, count, longest, size_bytes, self.rules.allowed_lengths, measures.length_limit
         )
 
     def urgency(self, queue: RequestQueue) -> float:
@@ -157,7 +152,8 @@ class Api:
 
     def due_at(self, now: float, expires_at: float) -> float:
         """Return when the worker must be done with a request that arrives ``now``, to be in time."""
-        return min(now + self.rules.goal_s, expires_at) - self.model.allowance_s
+        due_at = now + self.rules.goal_s
+        return (due_at if due_at < expires_at else expires_at) - self.model.allowance_s
 
     def batch_ended(self, running: Running, status: BatchStatus, now: float, seconds: float) -> None:
         """Expect the clients of a batch back, and show it to the policy if it worked."""

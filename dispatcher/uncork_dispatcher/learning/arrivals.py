@@ -27,18 +27,19 @@ class ArrivalRate:
 
     def __init__(self, window_s: float = _WINDOW_S) -> None:
         self._window_s = window_s
+        self._grain_s = _GRAIN * window_s
         self._rows = 0.0
         self._started = math.inf
-        self._updated = 0.0
+        self._updated = -math.inf
 
-    def arrived(self, rows: float, *, now: float) -> None:
+    def arrived(self, rows: float, now: float) -> None:
         """Count ``rows`` rows that arrived at ``now`` (seconds)."""
-        if self._started == math.inf:
-            self._started = self._updated = now
         passed = now - self._updated
-        if passed > _GRAIN * self._window_s:
+        if passed > self._grain_s:
             self._rows *= math.exp(-passed / self._window_s)
             self._updated = now
+            if self._started == math.inf:
+                self._started = now
         self._rows += rows
 
     def per_second(self, *, now: float) -> float:
@@ -72,10 +73,10 @@ class Traffic:
         mean = self.mean_rows
         if rows != mean:
             self.mean_rows = mean + _FRESH_REQUEST * (rows - mean) if mean else rows
-        self._rate.arrived(rows, now=now)
-        self._slow_rate.arrived(rows, now=now)
-        if not self.returns.arrived(source, now=now):
-            self.new_clients.arrived(rows, now=now)
+        self._rate.arrived(rows, now)
+        self._slow_rate.arrived(rows, now)
+        if source is None or not self.returns.arrived(source, now):
+            self.new_clients.arrived(rows, now)
 
     def rate(self, now: float) -> float:
         """Return the arrivals in rows per second, over about half a second."""

@@ -17,6 +17,8 @@ _RATIO = 1.15
 # Weight of an observation relative to the one before: the last 350 or so have half of the total weight.
 _FRESHER = 1.002
 _MOST_WEIGHT = 1e9
+# Delays that are counted at a time, at most: the weight of so many stays far below the largest float.
+_MANY = 256
 
 
 def _edges() -> list[float]:
@@ -41,19 +43,37 @@ class ReturnDelays:
         self._moments = (0.0, 0.0, 0.0)
         self._cumulated: list[float] = []
         self._total = 0.0
+        self._new: list[float] = []
+        """Delays that are not counted yet; counting several at a time costs half as much."""
 
     def observe(self, delay_s: float) -> None:
         """Learn that a client returned after ``delay_s`` seconds."""
-        self._weights[bisect_right(_EDGES, delay_s) - 1] += self._weight
-        weights, delays, squares = self._moments
-        weighted = self._weight * delay_s
-        self._moments = weights + self._weight, delays + weighted, squares + weighted * delay_s
-        self._age()
+        self._new.append(delay_s)
+        if len(self._new) >= _MANY:
+            self._count()
 
     def observe_none(self) -> None:
         """Learn that a client did not return."""
+        self._count()
         self._never += self._weight
-        self._age()
+        self._grow(self._weight * _FRESHER)
+
+    def _count(self) -> None:
+        """Count the new delays, each with more weight than the one before."""
+        if not self._new:
+            return
+        counts, weight = self._weights, self._weight
+        weights, delays, squares = self._moments
+        for delay_s in self._new:
+            counts[bisect_right(_EDGES, delay_s) - 1] += weight
+            weighted = weight * delay_s
+            weights += weight
+            delays += weighted
+            squares += weighted * delay_s
+            weight *= _FRESHER
+        self._new.clear()
+        self._moments = (weights, delays, squares)
+        self._grow(weight)
 
     @property
     def total(self) -> float:
@@ -63,7 +83,7 @@ class ReturnDelays:
 
     def returned_within(self, delay_s: float) -> float:
         """Return the weight of the answered clients that are back within ``delay_s``."""
-        back = self._cumulated or self._accumulate()
+        back = self._accumulate()
         place = bisect_right(_EDGES, delay_s)
         if place == len(_EDGES):
             return back[-1]
@@ -91,22 +111,25 @@ class ReturnDelays:
         Well below 1 for clients that send again as soon as they are answered; 1 or more for independent
         arrivals over a pool of connections.
         """
+        self._count()
         weights, delays, squares = self._moments
         return max(0.0, weights * squares / (delays * delays) - 1.0) if delays > 0 else 0.0
 
     def _accumulate(self) -> list[float]:
         """Return the weight of the answered clients that are back by each edge."""
+        self._count()
         if not self._cumulated:
             self._cumulated = [0.0, *accumulate(self._weights[:-1])]
             self._total = self._cumulated[-1] + self._weights[-1] + self._never
         return self._cumulated
 
-    def _age(self) -> None:
+    def _grow(self, weight: float) -> None:
+        """Set the weight of the next observation; scale all weights down before they get too large."""
         self._cumulated = []
-        self._weight *= _FRESHER
-        if self._weight > _MOST_WEIGHT:
-            self._weights = [weight / self._weight for weight in self._weights]
-            self._never /= self._weight
+        self._weight = weight
+        if weight > _MOST_WEIGHT:
+            self._weights = [each / weight for each in self._weights]
+            self._never /= weight
             weights, delays, squares = self._moments
-            self._moments = weights / self._weight, delays / self._weight, squares / self._weight
+            self._moments = weights / weight, delays / weight, squares / weight
             self._weight = 1.0

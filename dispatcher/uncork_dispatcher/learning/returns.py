@@ -106,9 +106,9 @@ class Returns:
             self._groups[group] = None
         self._give_up(now)
 
-    def arrived(self, source: Hashable, *, now: float) -> bool:
+    def arrived(self, source: Hashable, now: float) -> bool:
         """Note a request of a client; return whether it was expected back."""
-        group = self._leave(source) if source is not None else None
+        group = self._leave(source)
         if group is None:
             return False
         self._delays.observe(now - group.answered_at)

@@ -35,7 +35,6 @@ class RowLengths(NamedTuple):
 
 
 def row_lengths(
-    *,
     rows: float,
     count: float | None,
     longest: float | None,

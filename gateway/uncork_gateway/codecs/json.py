@@ -27,7 +27,9 @@ class JsonCodec:
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
         decode_json(ANY_JSON, body, "JSON")
-        return Marshalled(body, rows=1, cost=self._weigh([body.strip(SPACE)]))
+        if self._weigh is unweighed:
+            return Marshalled(body, 1)
+        return Marshalled(body, 1, cost=self._weigh([body.strip(SPACE)]))
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
         return Marshalled(b",".join(rows), rows=len(rows), single=False, cost=self._weigh(rows))
