@@ -9,14 +9,20 @@ from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.tensor_rows import json_rows
 from uncork_gateway.protocols.tensors import SPACE, Tensor
+from uncork_workers.wire.messages import ValueForm
 from uncork_workers.wire.schema import JSON
+
+_LARGE_BYTES = 64 * 1024
 
 ANY_JSON = msgspec.json.Decoder(msgspec.Raw)
 """Checks the syntax without building anything."""
 
 
 class JsonCodec:
-    """Takes one JSON value as one row, unchanged. The worker checks its content."""
+    """Takes one JSON value as one row, unchanged. The worker checks its content.
+
+    It also checks the syntax of large values, which would be a quarter of the gateway's work for them.
+    """
 
     accepts: tuple[str, ...] = (JSON,)
     summary = "One JSON value."
@@ -26,10 +32,13 @@ class JsonCodec:
         self._weigh = weigh
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
+        if self._weigh is not unweighed:
+            decode_json(ANY_JSON, body, "JSON")
+            return Marshalled(body, 1, cost=self._weigh([body.strip(SPACE)]))
+        if len(body) >= _LARGE_BYTES:
+            return Marshalled(body, 1, form=ValueForm())
         decode_json(ANY_JSON, body, "JSON")
-        if self._weigh is unweighed:
-            return Marshalled(body, 1)
-        return Marshalled(body, 1, cost=self._weigh([body.strip(SPACE)]))
+        return Marshalled(body, 1)
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
         return Marshalled(b",".join(rows), rows=len(rows), single=False, cost=self._weigh(rows))

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from tests.gateway.codecs.bodies import VALUES, mutated, written
 from uncork_gateway.codecs import Marshalled
+from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.codecs.json import JsonCodec
 from uncork_gateway.errors import BadRequest
 from uncork_workers.definition.adapters import InvalidInput, Json
+from uncork_workers.wire.messages import ValueForm
 
 CODEC = JsonCodec()
 BODIES = VALUES.flatmap(written)
@@ -57,7 +59,25 @@ def test_what_is_not_one_value_is_refused(body: bytes) -> None:
 def test_nesting_without_end_is_refused() -> None:
     """A body of nothing but brackets gets 400 and affects no other request."""
     with pytest.raises(BadRequest, match=r"the body is not valid JSON: .*recursion"):
-        CODEC.decode(b"[" * 1_000_000)
+        CODEC.decode(b"[" * 60_000)
+
+
+LARGE = b'"%b"' % (b"x" * 65_534)
+
+
+def test_the_worker_checks_large_values() -> None:
+    assert CODEC.decode(LARGE) == Marshalled(LARGE, rows=1, form=ValueForm())
+    assert CODEC.decode(LARGE + b"x") == Marshalled(LARGE + b"x", rows=1, form=ValueForm())
+    assert CODEC.decode(LARGE[:-2] + b'"').form is None
+
+
+def test_large_values_that_have_a_cost_are_checked_here() -> None:
+    """The cost is computed from the value."""
+    weighing = JsonCodec(make_weigh(2.0))
+
+    assert weighing.decode(LARGE).cost.total == 2
+    with pytest.raises(BadRequest, match=r"^the body is not valid JSON: .+"):
+        weighing.decode(LARGE[1:] + b"x")
 
 
 @given(body=st.binary(max_size=30) | mutated(BODIES))

@@ -41,7 +41,11 @@ class RawForm(msgspec.Struct, tag="raw", frozen=True):
     """A body as the client sent it; a :class:`Meta` describes it."""
 
 
-Form = TensorForm | TableForm | RawForm | None
+class ValueForm(msgspec.Struct, tag="value", frozen=True):
+    """One JSON value as the client sent it. It is large, and the gateway has not checked its syntax."""
+
+
+Form = TensorForm | TableForm | RawForm | ValueForm | None
 """The encoding of a request body; None means comma-separated JSON rows."""
 
 RowsForm = TensorForm | ListForm | None

@@ -60,3 +60,23 @@ def test_a_body_that_is_not_one_value_is_seen(body: bytes) -> None:
     except InvalidInput:
         return
     assert len(merged) != 1
+
+
+@given(requests=st.lists(st.tuples(SPACES, VALUES, SPACES), max_size=6))
+def test_values_that_nobody_checked_are_the_same(requests: list[tuple[bytes, object, bytes]]) -> None:
+    bodies = [before + to_json(value) + after for before, value, after in requests]
+
+    assert [to_json(item) for item in Json().merge_values(bodies)] == [to_json(each[1]) for each in requests]
+
+
+@pytest.mark.parametrize("body", [b"nul", b"", b" ", b"1,2", b"1],[2", b"[1", b'"a', b'"\xff"', DEEP])
+def test_a_value_that_nobody_checked_may_be_no_json(body: bytes) -> None:
+    with pytest.raises(InvalidInput, match=r"^not valid JSON: "):
+        Json().merge_values([b"1", body])
+
+
+@pytest.mark.parametrize("bodies", [[b'"a', b'b"'], [b"1,2", b" "], [b'"a","b', b'c"'], [b"[1", b"2]"]])
+def test_values_that_are_wrong_are_not_right_together(bodies: list[bytes]) -> None:
+    """The answers of their neighbours would be theirs."""
+    with pytest.raises(InvalidInput):
+        Json().merge_values(bodies)

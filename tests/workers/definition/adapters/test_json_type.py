@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from uncork_workers.definition.adapters import InvalidInput, Json
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
-from uncork_workers.wire.messages import Batch, RowPath, TensorForm
+from uncork_workers.wire.messages import Batch, Form, RowPath, TensorForm, ValueForm
 from uncork_workers.wire.schema import DefinitionError
 
 
@@ -111,8 +111,14 @@ def test_the_first_faults_are_told() -> None:
         Json(type=Model).merge([body])
 
 
+UNCHECKED = ValueForm()
+
+
 @pytest.mark.parametrize("kind", TYPES)
-def test_one_that_is_wrong_among_fifty_fails_alone(kind: type) -> None:
+@pytest.mark.parametrize("forms", [(None,), (UNCHECKED,), (None, UNCHECKED, UNCHECKED) * 17])
+def test_one_that_is_wrong_among_fifty_fails_alone(kind: type, forms: tuple[Form, ...]) -> None:
+    """Whether or not the gateway has checked the syntax."""
+
     class People(Service):
         @api(input=Json(type=kind))
         def names(self, people: list[Any]) -> list[str]:
@@ -120,7 +126,8 @@ def test_one_that_is_wrong_among_fifty_fails_alone(kind: type) -> None:
 
     bodies = [msgspec.json.encode({"name": f"n{n}", "age": n}) for n in range(51)]
     bodies[20] = b'{"name":"Ann","age":"old"}'
-    batch = Batch(batch=1, api="names", limit_rows=100, lengths=list(map(len, bodies)), rows=[1] * 51)
+    lengths = list(map(len, bodies))
+    batch = Batch(batch=1, api="names", limit_rows=100, lengths=lengths, rows=[1] * 51, forms=forms)
 
     reply, answers = Executor(People()).run(batch, bodies)
 
@@ -131,6 +138,13 @@ def test_one_that_is_wrong_among_fifty_fails_alone(kind: type) -> None:
     assert [answer for n, answer in enumerate(answers) if n != 20] == [
         b'"n%d"' % n for n in range(51) if n != 20
     ]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("body", [b'{"name":', b"{},{}", b"", b'"\xff"', b"[" * 100_000])
+def test_a_value_that_nobody_checked_may_be_no_json(kind: type, body: bytes) -> None:
+    with pytest.raises(InvalidInput, match=r"^not valid( JSON)?: "):
+        Json(type=kind).merge_values([b'{"name":"Ann","age":1}', body])
 
 
 @pytest.mark.parametrize(

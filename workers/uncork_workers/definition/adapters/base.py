@@ -99,6 +99,13 @@ class Adapter(ABC):
         """Merge lines of CSV under one header, with the given numbers of rows."""
         raise InvalidInput("this API does not accept CSV")
 
+    def merge_values(self, bodies: Sequence[bytes]) -> Any:
+        """Merge bodies of one JSON value each, whose syntax nobody has checked.
+
+        They must be read one by one: several that are wrong could be right when they are joined.
+        """
+        raise InvalidInput("this API does not accept single JSON values")
+
     def merge_raw(self, bodies: Sequence[bytes], metas: Sequence[Meta]) -> Any:
         """Merge bodies as the clients sent them, one row each."""
         raise InvalidInput("this API does not accept bodies of this kind")

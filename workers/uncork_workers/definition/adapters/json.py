@@ -46,6 +46,16 @@ class Json(Adapter):
         """Return the handler's argument for JSON values."""
         return self._reader.parse(json_array(bodies))
 
+    def merge_values(self, bodies: Sequence[bytes]) -> list[Any]:
+        """Return the handler's argument for JSON values whose syntax nobody has checked."""
+        values: list[Any] = []
+        for body in bodies:
+            merged = self.merge([body])
+            if len(merged) != 1:
+                raise InvalidInput(f"not valid JSON: expected one value, got {len(merged)}")
+            values += merged
+        return values
+
     def merge_tensors(self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> list[Any]:
         """Return the rows as nested lists of numbers, booleans or text; a row of shape () as a bare value."""
         return self._reader.convert(read_tensors(bodies, form, rows).tolist())

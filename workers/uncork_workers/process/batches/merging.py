@@ -10,7 +10,7 @@ import numpy as np
 
 from uncork_workers.definition.adapters import Adapter, InvalidInput
 from uncork_workers.plural import plural
-from uncork_workers.wire.messages import Form, Meta, RawForm, TableForm, TensorForm
+from uncork_workers.wire.messages import Form, Meta, RawForm, TableForm, TensorForm, ValueForm
 
 
 class BatchRequests(NamedTuple):
@@ -59,6 +59,8 @@ def _merge_alike(adapter: Adapter, requests: BatchRequests, form: Form) -> Any:
             merged = adapter.merge_table(bodies, header, rows)
         case RawForm():
             merged = adapter.merge_raw(bodies, requests.metas)
+        case ValueForm():
+            merged = adapter.merge_values(bodies)
     if len(merged) != sum(rows):
         raise InvalidInput(f"expected {plural(sum(rows), 'row')}, got {len(merged)}")
     return merged
