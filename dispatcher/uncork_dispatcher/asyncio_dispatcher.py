@@ -154,10 +154,7 @@ class AsyncDispatcher(Generic[P, R]):
         if shed is not None:
             raise self._shed(shed)
         self._calls[number] = Call(payload, rows, weight, now, waiter)
-        if (wakeup := self._core.next_wakeup()) > now:
-            self._timer.set(wakeup, now)
-        else:
-            self._changed()
+        self._poll_when_due(now)
         return number
 
     def cancel(self, request: int) -> None:
@@ -228,6 +225,13 @@ class AsyncDispatcher(Generic[P, R]):
             self._turn_due = True
             self._loop.call_soon(self._turn)
 
+    def _poll_when_due(self, now: float) -> None:
+        """Poll the core when it has something to do, after an input at ``now``."""
+        if (wakeup := self._core.next_wakeup()) > now:
+            self._timer.set(wakeup, now)
+        else:
+            self._changed()
+
     def _turn(self) -> None:
         self._turn_due = False
         while actions := self._core.poll(now := self._now()):
@@ -296,7 +300,7 @@ class AsyncDispatcher(Generic[P, R]):
         settled = outcome if isinstance(outcome, Exception) else outcome.fault(start) or outcome
         ran = BatchResult[R]((), "failed") if isinstance(settled, Exception) else settled
         # Queued requests wait for the worker: it gets its next batch before the callers get their results.
-        # All that nobody waits for comes last.
+        # Observers are last: nobody waits for them.
         if self._core.has_queued:
             self._done(batch, ran)
             self._execute(self._core.poll(now := self._now()), now)
@@ -306,11 +310,8 @@ class AsyncDispatcher(Generic[P, R]):
             self._done(batch, ran)
         self._notify_ended(batch, ran.status)
         self._notify_started()
-        if (wakeup := self._core.next_wakeup()) > (now := self._now()):
-            self._timer.set(wakeup, now)
-            self._wake_waiting()
-        else:
-            self._changed()
+        self._poll_when_due(self._now())
+        self._wake_waiting()
 
     def _done(self, batch: BatchFacts, ran: BatchResult[R]) -> None:
         number, seconds = batch.start.batch, batch.seconds

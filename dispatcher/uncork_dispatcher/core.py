@@ -247,8 +247,8 @@ class Dispatcher:
     def poll(self, now: float) -> list[Action]:
         """Return what to do at ``now``, in order. Drivers call it until it returns nothing.
 
-        Once the estimate has been earned, the core learns from a batch when the next one has started. Before
-        that, a worker is idle, and its clients are about to send their next requests; one batch more would
+        Once the estimate has been earned, the core learns from a batch when the next one has started. Until
+        then, a worker is idle and clients are about to send their next requests, and one more batch would
         hardly change a decision.
         """
         self._tick(now)

@@ -17,7 +17,7 @@ _RATIO = 1.15
 # Weight of an observation relative to the one before: the last 350 or so have half of the total weight.
 _FRESHER = 1.002
 _MOST_WEIGHT = 1e9
-# Delays that are counted at a time, at most: the weight of so many stays far below the largest float.
+# The most delays that are counted at once: their weights stay far below the largest float.
 _MANY = 256
 
 

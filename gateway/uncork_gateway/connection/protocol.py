@@ -97,7 +97,7 @@ class HttpProtocol(asyncio.Protocol):
         self._parsed: tuple[Handler[Any], Any] | None = None
         """Its handler, and the head as the handler read it; None on the ASGI path."""
         self._body_left = 0
-        """Bytes of its body that have not arrived, if its head was known: they are not parsed."""
+        """Bytes of its body still to come, if its head was known; they bypass the parser."""
         self._reply_begun = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -133,18 +133,13 @@ class HttpProtocol(asyncio.Protocol):
     # Input
 
     def data_received(self, data: bytes) -> None:
-        """Take the fast path if this is a request whose head is known, or its body; else parse."""
+        """Take the fast path for a request whose head is known, and for the rest of its body; else parse."""
         if self._body_left:
             data = self._known_body_received(data)
         if self.state is IDLE and self._replies.is_free:
             end = data.find(b"\r\n\r\n") + 4
             known = self._routes.known.get(data[:end])
-            if known is not None and len(data) == end + known.length:
-                request = known.handler.open(self, known.head, keep_alive=True)
-                self._replies.current = request
-                request.execute(data[end:])
-                return
-            if known is not None and len(data) < end + known.length:
+            if known is not None and len(data) <= end + known.length:
                 self._known_begins(known, data[end:])
                 return
         if data and self.state in READING:
@@ -160,19 +155,23 @@ class HttpProtocol(asyncio.Protocol):
             self._learn_head(data, self.body_bytes - body_bytes)
 
     def _learn_head(self, chunk: bytes, received: int) -> None:
-        """Know the head of the only request in ``chunk`` next time; ``received`` bytes of its body came."""
+        """Remember the head of the only request in ``chunk``, with ``received`` bytes of its body."""
         if self._parsed is not None and self._incoming is not None and self._incoming.keep_alive:
             handler, head = self._parsed
             self._routes.learn(chunk, received, Known(handler, head, self._parser.content_length))
 
     def _known_begins(self, known: Known, data: bytes) -> None:
-        """Open a request whose body is incomplete."""
+        """Open a request, given its body as far as it has arrived."""
+        request = known.handler.open(self, known.head, keep_alive=True)
+        if len(data) == known.length:
+            self._replies.current = request
+            request.execute(data)
+            return
         self.begun += 1
         self.state = BODY
-        self._parsed = None
+        self._parsed, self._incoming = None, request
         self._body_left = known.length
-        self._incoming = known.handler.open(self, known.head, keep_alive=True)
-        self._replies.add(self._incoming)
+        self._replies.add(request)
         self._known_body_received(data)
 
     def _known_body_received(self, data: bytes) -> bytes:

@@ -52,8 +52,8 @@ class RouteTable:
     def learn(self, chunk: bytes, received: int, known: Known) -> None:
         """Remember the head of a request if ``chunk`` is that head, not very long, and part of the body.
 
-        ``received`` is how many bytes of the body the parser found in it: the head might end elsewhere than
-        the first empty line, after other line breaks or behind empty lines.
+        ``received`` is how many bytes of the body the parser found in it. The head need not end at the first
+        empty line: there may be empty lines before it, or other line breaks in it.
         """
         end = chunk.find(b"\r\n\r\n") + 4
         if known.length and len(chunk) == end + received and end <= _LONGEST_KNOWN_BYTES:

@@ -42,7 +42,7 @@ class RawForm(msgspec.Struct, tag="raw", frozen=True):
 
 
 class ValueForm(msgspec.Struct, tag="value", frozen=True):
-    """One JSON value as the client sent it. It is large, and the gateway has not checked its syntax."""
+    """A large JSON value as the client sent it; the gateway has not checked its syntax."""
 
 
 Form = TensorForm | TableForm | RawForm | ValueForm | None

@@ -100,9 +100,9 @@ class Adapter(ABC):
         raise InvalidInput("this API does not accept CSV")
 
     def merge_values(self, bodies: Sequence[bytes]) -> Any:
-        """Merge bodies of one JSON value each, whose syntax nobody has checked.
+        """Merge bodies of one JSON value each, whose syntax has not been checked.
 
-        They must be read one by one: several that are wrong could be right when they are joined.
+        Read them one by one: malformed bodies can be valid JSON when they are joined.
         """
         raise InvalidInput("this API does not accept single JSON values")
 

@@ -47,7 +47,7 @@ class Json(Adapter):
         return self._reader.parse(json_array(bodies))
 
     def merge_values(self, bodies: Sequence[bytes]) -> list[Any]:
-        """Return the handler's argument for JSON values whose syntax nobody has checked."""
+        """Return the handler's argument for JSON values whose syntax has not been checked."""
         values: list[Any] = []
         for body in bodies:
             merged = self.merge([body])
