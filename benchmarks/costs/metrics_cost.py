@@ -98,7 +98,10 @@ class Way:
     """Clients of an API route whose batches are answered at once."""
 
     def __init__(self, clients: int, tally: ApiTally, *observers: Metrics) -> None:
-        dispatcher: AsyncDispatcher[Marshalled, HandlerResult] = AsyncDispatcher(self, observers=observers)
+        routes, listener = RouteTable(), ListenerContext(pool=BodyPool(1000))
+        dispatcher: AsyncDispatcher[Marshalled, HandlerResult] = AsyncDispatcher(
+            self, observers=observers, bursts=listener.bursts
+        )
         dispatcher.set_api(
             ApiRules(name="predict", policy="none" if clients == 1 else f"fixed:1000:{clients}")
         )
@@ -111,7 +114,6 @@ class Way:
             max_body_bytes=1000,
             batch_headers=BatchHeaders("bench"),
         )
-        routes, listener = RouteTable(), ListenerContext(pool=BodyPool(1000))
         routes.replace({b"/predict": route})
         http = uvicorn.Config(
             _no_app, lifespan="off", log_config=None, interface="asgi3", timeout_keep_alive=_FOREVER_S

@@ -69,7 +69,13 @@ async def _sample_s(apis: Sequence[str]) -> float:
     front = FrontEnd(ServerSettings())
     served = _Served(apis)
     batching = Batching(
-        served, TaskRunner(execute), name="bench", batches=front.batches, traces=None, names=SERVICE
+        served,
+        TaskRunner(execute),
+        name="bench",
+        batches=front.batches,
+        bursts=front.listener.bursts,
+        traces=None,
+        names=SERVICE,
     )
     front.add(batching)
     batching.dispatcher.worker_ready(0)

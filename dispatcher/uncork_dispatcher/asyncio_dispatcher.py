@@ -16,10 +16,10 @@ from typing import Generic, TypeVar, Unpack, assert_never
 
 from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed, Start
 from uncork_dispatcher.alarm import Timer
-from uncork_dispatcher.callers import Call, CallOptions, Calls, FutureWaiter, notify
+from uncork_dispatcher.callers import Call, CallOptions, Calls, FutureWaiter, NoBursts, notify
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
-from uncork_dispatcher.jobs import BatchFacts, BatchResult, Observer, RequestResult, Runner, Waiter
+from uncork_dispatcher.jobs import BatchFacts, BatchResult, Bursts, Observer, RequestResult, Runner, Waiter
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 
@@ -35,8 +35,9 @@ _RETRY_S = 1.0
 class AsyncDispatcher(Generic[P, R]):
     """Merges concurrent requests into batches that ``runner`` executes. Belongs to one event loop.
 
-    ``observers`` are notified of events. ``clock`` gives monotonic seconds. It is not the loop's own clock,
-    because uvloop's has a resolution of a millisecond, which is a whole batch of a fast model.
+    ``observers`` are notified of events. ``bursts`` submits requests and takes answers, if several at a time.
+    ``clock`` gives monotonic seconds. It is not the loop's own clock, because uvloop's has a resolution of a
+    millisecond, which is a whole batch of a fast model.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class AsyncDispatcher(Generic[P, R]):
         runner: Runner[P, R],
         *,
         observers: Sequence[Observer] = (),
+        bursts: Bursts | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._core = Dispatcher()
         self._runner = runner
         self._observers = observers
+        self._bursts = bursts or NoBursts()
         self._timer = Timer(self._changed, clock=clock)
         self._now = self._timer.now
         self._loop = asyncio.get_running_loop()
@@ -233,6 +236,7 @@ class AsyncDispatcher(Generic[P, R]):
             self._changed()
 
     def _turn(self) -> None:
+        self._bursts.submit_waiting()
         self._turn_due = False
         while actions := self._core.poll(now := self._now()):
             self._execute(actions, now)
@@ -297,6 +301,7 @@ class AsyncDispatcher(Generic[P, R]):
                 self.worker_lost(start.worker)
             return
         batch = running.ended_at(self._now())
+        self._bursts.submit_waiting()
         settled = outcome if isinstance(outcome, Exception) else outcome.fault(start) or outcome
         ran = BatchResult[R]((), "failed") if isinstance(settled, Exception) else settled
         # Queued requests wait for the worker: it gets its next batch before the callers get their results.
@@ -304,14 +309,18 @@ class AsyncDispatcher(Generic[P, R]):
         if self._core.has_queued:
             self._done(batch, ran)
             self._execute(self._core.poll(now := self._now()), now)
-            self._calls.settle(batch, settled)
+            self._settle(batch, settled)
         else:
-            self._calls.settle(batch, settled)
+            self._settle(batch, settled)
             self._done(batch, ran)
         self._notify_ended(batch, ran.status)
         self._notify_started()
         self._poll_when_due(self._now())
         self._wake_waiting()
+
+    def _settle(self, batch: BatchFacts, outcome: BatchResult[R] | Exception) -> None:
+        with self._bursts:
+            self._calls.settle(batch, outcome)
 
     def _done(self, batch: BatchFacts, ran: BatchResult[R]) -> None:
         number, seconds = batch.start.batch, batch.seconds

@@ -57,6 +57,19 @@ class FutureWaiter(Generic[R]):
             self._future.set_exception(error)
 
 
+class NoBursts:
+    """For callers that submit each request as it arrives."""
+
+    def submit_waiting(self) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
 def notify(who: str, callback: Callable[[*Args], object], *args: *Args) -> None:
     """Call ``callback`` and log an exception: other requests, batches and slots depend on the next steps."""
     try:

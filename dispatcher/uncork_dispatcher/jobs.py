@@ -110,6 +110,19 @@ class Runner(Protocol[P, R]):
         """
 
 
+class Bursts(Protocol):
+    """Submits requests and takes answers several at a time, for the asyncio shell."""
+
+    def submit_waiting(self) -> None:
+        """Submit the requests that have arrived: the next batch is about to be chosen."""
+
+    def __enter__(self) -> None:
+        """The answers of a batch begin."""
+
+    def __exit__(self, *error: object) -> None:
+        """The answers of the batch have been given."""
+
+
 class Observer(Protocol):
     """Notified of events, for metrics and logs. Must be quick. Exceptions are logged."""
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from prometheus_client.registry import Collector
 
 from uncork_dispatcher import AsyncDispatcher, Observer, Runner
+from uncork_gateway.connection.bursts import Bursts
 from uncork_gateway.interfaces import Tracing
 from uncork_gateway.pages.status.formatting import Names
 from uncork_gateway.pages.status.service_status import ServiceStatus, StatusSource
@@ -53,6 +54,7 @@ class Batching:
         name: of the service; empty in a proxy, and as long as it is unknown.
         prefix: of the ids of its APIs, where there may be several services.
         batches: the finished batches of all services.
+        bursts: of the listener.
         traces: creates spans for batches, if given.
         names: the words of the status pages.
         has_goal: whether there is a latency goal.
@@ -72,6 +74,7 @@ class Batching:
         name: str = "",
         prefix: str = "",
         batches: FinishedBatches,
+        bursts: Bursts,
         traces: Tracing | None,
         names: Names,
         has_goal: bool = True,
@@ -94,7 +97,9 @@ class Batching:
         observers: list[Observer] = [self._recorder, self.metrics, *batch_observers(self.batch_headers.id_of)]
         if traces is not None:
             observers.append(traces)
-        self.dispatcher: AsyncDispatcher[Any, Any] = AsyncDispatcher(runner, observers=observers)
+        self.dispatcher: AsyncDispatcher[Any, Any] = AsyncDispatcher(
+            runner, observers=observers, bursts=bursts
+        )
         self.status = ServiceStatus(
             served,
             name=lambda: self.name,

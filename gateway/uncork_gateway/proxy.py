@@ -128,6 +128,7 @@ class Proxy:
             self,
             self._calls,
             batches=front_end.batches,
+            bursts=front_end.listener.bursts,
             traces=settings.traces,
             names=PROXY,
             has_goal=settings.goal_s is not None,

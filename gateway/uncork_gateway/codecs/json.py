@@ -33,9 +33,12 @@ class JsonCodec:
         self._weigh = weigh
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
-        if self._weigh is unweighed and len(body) >= _LARGE_BYTES:
+        counts_rows = self._weigh is unweighed
+        if counts_rows and len(body) >= _LARGE_BYTES:
             return Marshalled(body, rows=1, form=ValueForm())
         decode_json(ANY_JSON, body, "JSON")
+        if counts_rows:
+            return Marshalled(body, rows=1)
         return Marshalled(body, rows=1, cost=self._weigh([body.strip(SPACE)]))
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:

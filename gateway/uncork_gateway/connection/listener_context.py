@@ -4,6 +4,7 @@ import itertools
 from dataclasses import dataclass, field
 
 from uncork_gateway.auth import ApiKeys
+from uncork_gateway.connection.bursts import Bursts
 from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.errors import PHRASES
 from uncork_gateway.headers import Header, header_lines
@@ -26,6 +27,7 @@ class ListenerContext:
         access_log: logs every request, if given.
         traces: creates a span per request on the fast path, if given.
         closing: whether each connection closes after its pending responses.
+        bursts: handles requests together, and sends replies together.
     """
 
     limits: ClientLimits = field(default_factory=ClientLimits)
@@ -34,6 +36,7 @@ class ListenerContext:
     access_log: AccessLog | None = None
     traces: Tracing | None = None
     closing: bool = False
+    bursts: Bursts = field(default_factory=Bursts, init=False)
     _headers: list[Header] = field(default_factory=list, init=False)
     _starts: dict[int, bytes] = field(default_factory=dict, init=False)
 

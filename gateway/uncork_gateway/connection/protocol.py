@@ -23,6 +23,7 @@ from uvicorn.protocols.utils import is_ssl
 from uvicorn.server import ServerState
 
 from uncork_gateway.connection.asgi_request import AsgiRequest, connection_scope, request_scope
+from uncork_gateway.connection.bursts import SMALL_BYTES
 from uncork_gateway.connection.listener_context import ListenerContext, connection_numbers
 from uncork_gateway.connection.parser import RequestParser, StopParsing
 from uncork_gateway.connection.refusal import Refusal
@@ -62,6 +63,7 @@ class HttpProtocol(asyncio.Protocol):
         begun: number of requests that have begun to arrive, except those that are not parsed.
         answered: number of replies sent.
         body_bytes: size of all bodies received.
+        is_waiting: whether a request has been read that :meth:`begin` is still to handle.
     """
 
     transport: asyncio.Transport
@@ -86,8 +88,10 @@ class HttpProtocol(asyncio.Protocol):
         self.traces = listener.traces
         self.state = IDLE
         self.begun = self.answered = self.body_bytes = 0
+        self.is_waiting = False
         self._routes = routes
         self._listener = listener
+        self._bursts = listener.bursts
         self._config = config
         self._app_state = app_state
         self._server_state = server_state
@@ -134,13 +138,17 @@ class HttpProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take the fast path for a request whose head is known, and for the rest of its body; else parse."""
+        self._begin_waiting()
         if self._body_left:
             data = self._known_body_received(data)
         if self.state is IDLE and self._replies.is_free:
             end = data.find(b"\r\n\r\n") + 4
             known = self._routes.known.get(data[:end])
             if known is not None and len(data) <= end + known.length:
-                self._known_begins(known, data[end:])
+                if end + known.length == len(data) <= SMALL_BYTES:
+                    self._bursts.arrived(self, known, data[end:])
+                else:
+                    self._known_begins(known, data[end:])
                 return
         if data and self.state in READING:
             self._parse(data)
@@ -160,13 +168,24 @@ class HttpProtocol(asyncio.Protocol):
             handler, head = self._parsed
             self._routes.learn(chunk, received, Known(handler, head, self._parser.content_length))
 
+    def begin(self, known: Known, body: bytes) -> None:
+        """Open a request that has arrived as a whole, unless the connection has closed since."""
+        self.is_waiting = False
+        if self.state is IDLE:
+            self._replies.current = request = known.handler.open(self, known.head, keep_alive=True)
+            request.execute(body)
+
+    def _begin_waiting(self) -> None:
+        """Open the request that has been read, if there is one, before something else happens here."""
+        if self.is_waiting:
+            self._bursts.submit_waiting()
+
     def _known_begins(self, known: Known, data: bytes) -> None:
         """Open a request, given its body as far as it has arrived."""
-        request = known.handler.open(self, known.head, keep_alive=True)
         if len(data) == known.length:
-            self._replies.current = request
-            request.execute(data)
+            self.begin(known, data)
             return
+        request = known.handler.open(self, known.head, keep_alive=True)
         self.begun += 1
         self.state = BODY
         self._parsed, self._incoming = None, request
@@ -227,7 +246,11 @@ class HttpProtocol(asyncio.Protocol):
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
         if not self.transport.is_closing():
             head = self._reply_head(request, status, head)
-            self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+            reply = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
+            if request.keep_alive and not self._replies.queued:
+                self._bursts.send(self.transport, reply)
+            else:  # More is about to happen on this connection, which must find the reply sent.
+                self.transport.write(reply)
         self.end_reply(request)
 
     def begin_reply(self, request: QueuedRequest, status: int, head: bytes) -> None:
@@ -275,6 +298,7 @@ class HttpProtocol(asyncio.Protocol):
         with a reset. In the middle of a reply pings are impossible, and TLS has no half-closed connections:
         in both cases the client counts as gone.
         """
+        self._begin_waiting()
         before = self.state
         if self._is_tls or (self._reply_begun and before is not ENDED):
             return False
@@ -289,6 +313,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def shutdown(self) -> None:
         """Close when all requests are answered; uvicorn calls this when it stops."""
+        self._begin_waiting()
         newest = self._replies.newest
         if newest is None:
             self.close()

@@ -81,6 +81,7 @@ class ServedService:
             name=name or "",
             prefix="" if name is None else f"{name}/",
             batches=front_end.batches,
+            bursts=front_end.listener.bursts,
             traces=settings.traces,
             names=SERVICE,
             index_of=lambda worker: self._pool.index_of(worker),

@@ -169,6 +169,7 @@ async def test_a_head_that_comes_again_is_not_read_again() -> None:
     one, two = Connection(server), Connection(server)
     for connection, body in ((one, b"aa"), (one, b"bb"), (two, b"cc")):
         connection.send(hot(body, (b"x", b"1")))
+        await turns()
     assert (len(echo.read), echo.whole) == (1, 2)
     two.send(hot(b"dd", (b"x", b"2")))
     two.send(hot(b"eee", (b"x", b"1")))

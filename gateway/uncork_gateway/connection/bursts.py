@@ -1,0 +1,89 @@
+"""Several requests at a time: those that arrive in one turn of the event loop, and those of one batch.
+
+Between two system calls, handling a request takes half as long again as after another request, because the
+kernel evicts code and data from the processor's caches (docs/explanation/performance.md). So all requests of
+a turn are read before they are handled, and all replies of a batch are written before they are sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from uncork_gateway.connection.route_table import Known
+from uncork_gateway.errors import unexpected
+
+# Larger requests and replies are handled one by one: they would take much memory together, and gain little.
+SMALL_BYTES = 16 * 1024
+# The first client of a large batch does not wait for all other replies.
+_MOST_REPLIES = 64
+
+
+class Receiver(Protocol):
+    """A connection that has read a request."""
+
+    transport: asyncio.Transport
+    is_waiting: bool
+    """Whether its request is still to be handled."""
+
+    def begin(self, known: Known, body: bytes) -> None:
+        """Handle the request."""
+
+
+class Bursts:
+    """The requests that wait for the end of a turn, and the replies that wait for the others of their batch.
+
+    Inside ``with bursts:``, replies wait for its end.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Receiver, Known, bytes]] = []
+        self._in_turn = False
+        """Whether a request has arrived in this turn of the loop."""
+        self._replies: list[tuple[asyncio.Transport, bytes]] = []
+        self._holds_replies = False
+
+    def arrived(self, connection: Receiver, known: Known, body: bytes) -> None:
+        """Handle the first request of a turn at once, because most are alone, and others at its end."""
+        if self._in_turn:
+            connection.is_waiting = True
+            self._waiting.append((connection, known, body))
+        else:
+            self._in_turn = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
+            connection.begin(known, body)
+
+    def submit_waiting(self) -> None:
+        """Handle the requests that wait. A fault closes its connection."""
+        waiting, self._waiting = self._waiting, []
+        for connection, known, body in waiting:
+            try:
+                connection.begin(known, body)
+            except Exception as error:
+                unexpected(error)
+                connection.transport.close()
+
+    def _end_turn(self) -> None:
+        self._in_turn = False
+        self.submit_waiting()
+
+    def send(self, transport: asyncio.Transport, reply: bytes) -> None:
+        """Send a reply, at once or with the others of its batch. Until then its connection must not write."""
+        if self._holds_replies and len(reply) <= SMALL_BYTES:
+            self._replies.append((transport, reply))
+            if len(self._replies) == _MOST_REPLIES:
+                self._send_all()
+        else:
+            transport.write(reply)
+
+    def __enter__(self) -> None:
+        self._holds_replies = True
+
+    def __exit__(self, *error: object) -> None:
+        self._holds_replies = False
+        self._send_all()
+
+    def _send_all(self) -> None:
+        replies, self._replies = self._replies, []
+        for transport, reply in replies:
+            transport.write(reply)
