@@ -13,6 +13,8 @@ from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, RequestResult, 
 
 log = logging.getLogger("uncork.dispatcher")
 
+_RAISED = "%s raised"
+
 P = TypeVar("P")
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
@@ -75,7 +77,7 @@ def notify(who: str, callback: Callable[[*Args], object], *args: *Args) -> None:
     try:
         callback(*args)
     except Exception:
-        log.exception("%s raised", who)
+        log.exception(_RAISED, who)
 
 
 class Calls(dict[int, Call[P, R]]):
@@ -101,8 +103,10 @@ class Calls(dict[int, Call[P, R]]):
         for request, result in zip(batch.start.requests, outcome.results, strict=True):
             call = self.pop(request, None)
             if call is not None:
-                answer = RequestResult(result, batch, batch.started - call.arrival)
-                notify("a waiter", call.waiter.answered, answer)
+                try:
+                    call.waiter.answered(RequestResult(result, batch, batch.started - call.arrival))
+                except Exception:
+                    log.exception(_RAISED, "a waiter")
 
     def fail(self, request: int, error: Exception) -> None:
         """Notify a waiter of an error, unless it has left or was notified already."""

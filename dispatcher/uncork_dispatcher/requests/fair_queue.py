@@ -14,6 +14,7 @@ import heapq
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
+from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 
 
@@ -107,6 +108,10 @@ class FairQueue(RequestQueue):
                 heapq.heappop(turns)
             else:
                 heapq.heapreplace(turns, (level + following.rows, order, following, waiting))
+
+    def take(self, fill: Fill) -> list[Entry]:
+        """Fill a batch with the requests whose turn it is, and remove them."""
+        return self._take_in_turn(fill)
 
     def _take(self, entry: Entry) -> None:
         """Remove a request; its flow and the queue rise to its level."""

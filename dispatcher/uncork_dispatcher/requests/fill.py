@@ -71,6 +71,24 @@ class Fill:
             if shortest <= entry.length <= longest and not self._take(entry):
                 break
 
+    def may_fit(self, rows: float, size_bytes: int) -> bool:
+        """Whether requests of one length with so many rows and bytes may fit as a whole."""
+        is_simple = not (self._measure or self._lengths or self._allowed_sizes)
+        return is_simple and rows <= self._most and size_bytes <= self._most_bytes
+
+    def take_all(self, entries: list[Entry]) -> bool:
+        """Take requests of one length at once if all fit, for a third of the cost; return whether they do."""
+        rows = sum([entry.rows for entry in entries])
+        count = sum([entry.count for entry in entries])
+        size_bytes = sum([entry.size_bytes for entry in entries])
+        if rows > self._most or count > self._most_rows or size_bytes > self._most_bytes:
+            return False
+        self.entries = entries
+        self._rows, self.count, self._size_bytes = rows, count, size_bytes
+        self._padded = self._alone = sum([entry.padded for entry in entries])
+        self._longest = entries[0].length
+        return True
+
     def _take(self, entry: Entry) -> bool:
         """Take a request; return False if it does not fit."""
         longest, padding = self._longest, self._padding

@@ -115,10 +115,9 @@ class RequestQueue:
         self._entries[entry.request] = entry
         self.rows += entry.rows
         self.size_bytes += entry.size_bytes
-        if self._length is None:
+        if entry.length != self._length:
+            self.has_lengths = self._length is not None
             self._length = entry.length
-        elif entry.length != self._length:
-            self.has_lengths = True
         if self._deadlines is not None:
             self._deadlines.push(entry.deadline, entry.request)
         elif entry.deadline < self._latest_deadline:
@@ -141,6 +140,19 @@ class RequestQueue:
 
     def take(self, fill: Fill) -> list[Entry]:
         """Fill a batch with the requests whose turn it is, and remove them."""
+        is_simple = self._deadlines is None and not self.has_lengths
+        if (
+            is_simple
+            and fill.may_fit(self.rows, self.size_bytes)
+            and fill.take_all([*self._entries.values()])
+        ):
+            self._entries.clear()
+            self.rows, self.size_bytes = 0.0, 0
+            return fill.entries
+        return self._take_in_turn(fill)
+
+    def _take_in_turn(self, fill: Fill) -> list[Entry]:
+        """Do so request by request."""
         fill.take_from(self.turns())
         for entry in fill.entries:
             self._take(entry)

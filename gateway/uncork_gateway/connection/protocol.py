@@ -138,7 +138,8 @@ class HttpProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take the fast path for a request whose head is known, and for the rest of its body; else parse."""
-        self._begin_waiting()
+        if self.is_waiting:
+            self._bursts.submit_waiting()
         if self._body_left:
             data = self._known_body_received(data)
         if self.state is IDLE and self._replies.is_free:
