@@ -1,4 +1,4 @@
-"""Compiles the core of the dispatcher with mypyc while a wheel is built, if HATCH_BUILD_HOOKS_ENABLE is set.
+"""Compiles the path of a request with mypyc while a wheel is built, if HATCH_BUILD_HOOKS_ENABLE is set.
 
 Such a wheel has both: extension modules, which Python prefers, and the sources, which tracebacks name.
 hatch-mypyc does not fit: it knows one folder of sources, and writes into it.
@@ -15,7 +15,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CompiledCore(BuildHookInterface):  # type: ignore[misc]
-    """The hook. ``pyproject.toml`` names the folder of sources and the modules in it."""
+    """The hook. ``pyproject.toml`` names the modules, as the wheel has them."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the modules and add the results to the wheel.
@@ -25,11 +25,15 @@ class CompiledCore(BuildHookInterface):  # type: ignore[misc]
         """
         if version == "editable":
             raise ValueError("an editable installation is not compiled: unset HATCH_BUILD_HOOKS_ENABLE")
-        sources = Path(self.root, self.config["sources"])
+        self._built = tempfile.TemporaryDirectory()
+        # The packages side by side, as in the wheel: tracebacks name files by their paths there.
+        sources = Path(self._built.name, "sources")
+        sources.mkdir()
+        for package in map(Path, self.build_config.packages):
+            Path(sources, package.name).symlink_to(Path(self.root, package))
         modules = [
             path.relative_to(sources) for each in self.config["modules"] for path in sources.glob(each)
         ]
-        self._built = tempfile.TemporaryDirectory()
         with contextlib.chdir(sources):
             _compile(sorted(set(modules)), Path(self._built.name))
         for extension in Path(self._built.name, "lib").rglob("*.so"):
@@ -49,8 +53,8 @@ def _compile(modules: list[Path], to: Path) -> None:
     from mypyc.build import mypycify
     from setuptools import Distribution
 
-    # No configuration: that of the project is for checks.
-    options = ["--config-file=", "--cache-dir", str(to / "cache")]
+    # No configuration: that of the project is for checks. Extras are not installed.
+    options = ["--config-file=", "--ignore-missing-imports", "--cache-dir", str(to / "cache")]
     extensions = mypycify(
         [*options, *map(str, modules)], opt_level="3", target_dir=str(to / "c"), group_name="uncork_core"
     )

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Generic, TypeVar, Unpack, assert_never
 
+from mypy_extensions import mypyc_attr
+
 from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed, Start
 from uncork_dispatcher.alarm import Timer
 from uncork_dispatcher.callers import Call, CallOptions, Calls, FutureWaiter, NoBursts, notify
@@ -32,6 +34,7 @@ R = TypeVar("R")
 _RETRY_S = 1.0
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class AsyncDispatcher(Generic[P, R]):
     """Merges concurrent requests into batches that ``runner`` executes. Belongs to one event loop.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Generic, TypedDict, TypeVar, TypeVarTuple
 
 from uncork_dispatcher.actions import Start
@@ -20,15 +19,17 @@ R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
 
-@dataclass(slots=True, eq=False)
 class Call(Generic[P, R]):
     """A request, from its submission until its waiter is notified."""
 
-    payload: P
-    rows: int
-    cost: float
-    arrival: float
-    waiter: Waiter[R]
+    __slots__ = ("arrival", "cost", "payload", "rows", "waiter")
+
+    def __init__(self, payload: P, rows: int, cost: float, arrival: float, waiter: Waiter[R]) -> None:
+        self.payload = payload
+        self.rows = rows
+        self.cost = cost
+        self.arrival = arrival
+        self.waiter = waiter
 
 
 class CallOptions(TypedDict, total=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ class WrappedCore:
 
 def note_sources(monkeypatch: pytest.MonkeyPatch, driver: str) -> list[Hashable]:
     """Return a list that gets the source of each request that a driver, a module, submits to its core."""
+    if not str(import_module(driver).__file__).endswith(".py"):
+        pytest.skip("compiled code creates the core without looking its name up")
     seen: list[Hashable] = []
 
     def wrap(submit: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,6 +1,7 @@
 """Any JSON value, one row each."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import msgspec
 
@@ -25,7 +26,7 @@ class JsonCodec:
     gateway's time for them.
     """
 
-    accepts: tuple[str, ...] = (JSON,)
+    accepts: ClassVar[tuple[str, ...]] = (JSON,)
     summary = "One JSON value."
     one_or_many = False
 

@@ -1,5 +1,7 @@
 """Text, which travels as a JSON string."""
 
+from typing import ClassVar
+
 import msgspec
 from multipart import parse_options_header  # type: ignore[import-untyped]
 
@@ -20,7 +22,7 @@ _string_decoder = msgspec.json.Decoder(str)
 class TextCodec(JsonCodec):
     """Takes one text, plain or as a JSON string, and passes it on as a JSON string."""
 
-    accepts = (PLAIN, JSON)
+    accepts: ClassVar[tuple[str, ...]] = (PLAIN, JSON)
     summary = "One text."
 
     def decode(self, body: bytes, media_type: str = PLAIN) -> Marshalled:

@@ -1,7 +1,6 @@
 """The state that all connections of a listener share."""
 
 import itertools
-from dataclasses import dataclass, field
 
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.connection.bursts import Bursts
@@ -15,7 +14,6 @@ connection_numbers = itertools.count(1)
 """The numbers of connections, of all listeners of the process; none is used twice."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
 class ListenerContext:
     """The limits, memory, keys and observers of a listener's connections.
 
@@ -30,15 +28,24 @@ class ListenerContext:
         bursts: handles requests together, and sends replies together.
     """
 
-    limits: ClientLimits = field(default_factory=ClientLimits)
-    pool: BodyPool
-    keys: ApiKeys | None = None
-    access_log: AccessLog | None = None
-    traces: Tracing | None = None
-    closing: bool = False
-    bursts: Bursts = field(default_factory=Bursts, init=False)
-    _headers: list[Header] = field(default_factory=list, init=False)
-    _starts: dict[int, bytes] = field(default_factory=dict, init=False)
+    def __init__(
+        self,
+        *,
+        limits: ClientLimits | None = None,
+        pool: BodyPool,
+        keys: ApiKeys | None = None,
+        access_log: AccessLog | None = None,
+        traces: Tracing | None = None,
+    ) -> None:
+        self.limits = limits or ClientLimits()
+        self.pool = pool
+        self.keys = keys
+        self.access_log = access_log
+        self.traces = traces
+        self.closing = False
+        self.bursts = Bursts()
+        self._headers: list[Header] = []
+        self._starts: dict[int, bytes] = {}
 
     def reply_start(self, status: int, headers: list[Header]) -> bytes:
         """Return the status line and the server's own headers; uvicorn replaces that list every second."""

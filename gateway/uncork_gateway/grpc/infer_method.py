@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from google.protobuf.message import Message
 
+from uncork_dispatcher import AsyncDispatcher
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.grpc.known_requests import KnownRequests
 from uncork_gateway.protocols.grpc_messages import parse
 from uncork_gateway.requests.api_target import ApiTarget
+from uncork_gateway.requests.batch_headers import BatchHeaders
+from uncork_gateway.telemetry.metrics import ApiTally
 from uncork_gateway.versions import FIRST
 
 
@@ -34,7 +36,6 @@ class MessageDialect(Protocol):
         """
 
 
-@dataclass(eq=False, kw_only=True)
 class MessageRoute(ApiTarget):
     """An API as one method serves it.
 
@@ -44,11 +45,24 @@ class MessageRoute(ApiTarget):
         streams: whether the API streams its answers.
     """
 
-    model: str
-    version: str = FIRST
-    dialect: MessageDialect
-    has_siblings: bool = False
-    streams: bool = False
+    def __init__(
+        self,
+        api: str,
+        *,
+        dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
+        tally: ApiTally,
+        batch_headers: BatchHeaders,
+        model: str,
+        version: str = FIRST,
+        dialect: MessageDialect,
+        streams: bool = False,
+    ) -> None:
+        super().__init__(api, dispatcher=dispatcher, tally=tally, batch_headers=batch_headers)
+        self.model = model
+        self.version = version
+        self.dialect = dialect
+        self.has_siblings = False
+        self.streams = streams
 
 
 class Asked(NamedTuple):

@@ -5,6 +5,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from mypy_extensions import mypyc_attr
+
 from uncork_dispatcher import DispatchError, RequestResult
 from uncork_gateway.errors import CLIENT_GONE, GatewayError, from_dispatcher, unexpected
 from uncork_gateway.headers import Header
@@ -12,6 +14,7 @@ from uncork_gateway.interfaces import Observers, Span
 from uncork_gateway.telemetry.metrics import ApiTally, Transport
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class AnsweredRequest(ABC):
     """Answers a request once, with a result or an error, and counts, logs and traces it.
 

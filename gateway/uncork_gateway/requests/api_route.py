@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from uncork_dispatcher import RequestResult
+from uncork_dispatcher import AsyncDispatcher, RequestResult
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS, unknown_encoding
 from uncork_gateway.dialects.base import Dialect, HandlerResult, Reply
@@ -13,17 +12,30 @@ from uncork_gateway.errors import GatewayError
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Connection
 from uncork_gateway.requests.api_target import ApiTarget, accepted
+from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.head import Head, read_head
 from uncork_gateway.requests.request import BufferedRequest
+from uncork_gateway.telemetry.metrics import ApiTally
 
 
-@dataclass(eq=False, kw_only=True)
 class ApiRoute(ApiTarget):
     """One path of an API, in one dialect."""
 
-    dialect: Dialect
-    max_body_bytes: int
-    fair_by: bytes | None = None
+    def __init__(
+        self,
+        api: str,
+        *,
+        dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
+        tally: ApiTally,
+        batch_headers: BatchHeaders,
+        dialect: Dialect,
+        max_body_bytes: int,
+        fair_by: bytes | None = None,
+    ) -> None:
+        super().__init__(api, dispatcher=dispatcher, tally=tally, batch_headers=batch_headers)
+        self.dialect = dialect
+        self.max_body_bytes = max_body_bytes
+        self.fair_by = fair_by
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
         """Read the headers; an error in them becomes the reply."""

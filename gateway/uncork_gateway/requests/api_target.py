@@ -1,7 +1,9 @@
 """An API of the service as the destination of requests, whatever their protocol."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from typing import ClassVar
+
+from mypy_extensions import mypyc_attr
 
 from uncork_dispatcher import AsyncDispatcher, RequestResult
 from uncork_dispatcher.jobs import Waiter
@@ -13,20 +15,27 @@ from uncork_gateway.requests.shadow import Shadow
 from uncork_gateway.telemetry.metrics import ApiTally
 
 
-@dataclass(eq=False)
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ApiTarget:
     """An API that requests are submitted to."""
 
-    executor = "worker"
-    removed = False
+    executor: ClassVar[str] = "worker"
 
-    api: str
-    _: KW_ONLY
-    dispatcher: AsyncDispatcher[Marshalled, HandlerResult]
-    tally: ApiTally
-    batch_headers: BatchHeaders
-    shadows: Sequence[Shadow] = field(default=(), init=False)
-    """Get copies of the requests."""
+    def __init__(
+        self,
+        api: str,
+        *,
+        dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
+        tally: ApiTally,
+        batch_headers: BatchHeaders,
+    ) -> None:
+        self.api = api
+        self.dispatcher = dispatcher
+        self.tally = tally
+        self.batch_headers = batch_headers
+        self.removed = False
+        self.shadows: Sequence[Shadow] = ()
+        """Get copies of the requests."""
 
     def remove(self) -> None:
         """Reject requests that are still arriving: the dispatcher and the metrics have forgotten the API."""

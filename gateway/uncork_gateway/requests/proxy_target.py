@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from uncork_dispatcher import AsyncDispatcher, RequestResult
 from uncork_gateway.backends.model_servers.known_models import KnownModels
@@ -67,7 +67,7 @@ class ProxyTarget:
         model: the model that answers, as the client names it.
     """
 
-    executor = "model server"
+    executor: ClassVar[str] = "model server"
 
     target: bytes
     model: str

@@ -2,7 +2,9 @@
 
 import asyncio
 from abc import abstractmethod
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+from mypy_extensions import mypyc_attr
 
 from uncork_gateway.connection.inflating import STEPS_AT_ONCE, Inflating
 from uncork_gateway.errors import TIMEOUT_HEADER, BodyTooLarge, GatewayError, Unavailable
@@ -20,7 +22,7 @@ _SMALL_BODY_BYTES = 64 * 1024
 class Route(Protocol):
     """The destination of a request, as :class:`BufferedRequest` sees it."""
 
-    executor: str
+    executor: ClassVar[str]
     """The kind of backend, in a word for clients."""
     max_body_bytes: int
 
@@ -42,6 +44,7 @@ class Route(Protocol):
 RouteT = TypeVar("RouteT", bound=Route)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class BufferedRequest(AnsweredRequest, Generic[RouteT]):
     """Collects the body of a request until the request may start, and replies once."""
 

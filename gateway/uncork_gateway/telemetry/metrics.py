@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from mypy_extensions import mypyc_attr
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -68,6 +69,7 @@ class InferenceTally:
             self.batches_s[batch.rows] += batch.seconds
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ApiTally:
     """The counts of one API. ``before_answer`` is called before an answer is counted.
 
@@ -101,7 +103,7 @@ class ApiTally:
     def since(self, earlier: ApiTally) -> ApiTally:
         """Return what was counted since ``earlier``, without ``inference``: its tables may be long."""
         later = ApiTally()
-        for name in vars(later).keys() - {"_before_answer", "inference"}:
+        for name in _COUNTS:
             setattr(later, name, getattr(self, name) - getattr(earlier, name))
         return later
 
@@ -216,6 +218,11 @@ class Metrics(Collector):
         return requests
 
 
+_COUNTS = (
+    *("statuses", "grpc_statuses", "errors", "releases", "endings", "sheds"),
+    *("duration", "queue_wait", "batch_rows", "batch_requests", "batch_duration"),
+    *("released_rows", "ran", "ran_s", "worked_rows", "worked_s"),
+)
 _COUNTERS: tuple[tuple[str, str, str, Callable[[ApiTally], Counter[Any]]], ...] = (
     ("uncork_errors", "5xx responses, without shed requests, by status.", "status", lambda api: api.errors),
     ("uncork_releases", "Batches released, by reason.", "reason", lambda api: api.releases),

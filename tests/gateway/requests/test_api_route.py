@@ -4,15 +4,14 @@ import asyncio
 import itertools
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
+from tests.dispatcher.wrapped_core import note_sources
 from tests.gateway.client import JSON, Client, Connection, Reply, request
 from tests.gateway.exposed import registry_of
 from tests.gateway.running import turns
 from tests.gateway.stage import RULES, Stage, detail
-from uncork_dispatcher.core import Dispatcher
 from uncork_gateway.dialects.base import HandlerResult
 
 
@@ -205,15 +204,7 @@ async def test_a_body_that_cannot_be_weighed_is_refused() -> None:
 
 
 async def test_the_dispatcher_is_told_which_connection_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    sources = []
-    submit = Dispatcher.submit
-
-    def listening(core: Dispatcher, request: int, **arguments: Any) -> Any:
-        sources.append(arguments["source"])
-        return submit(core, request, **arguments)
-
-    monkeypatch.setattr(Dispatcher, "submit", listening)
-
+    sources = note_sources(monkeypatch, "uncork_dispatcher.asyncio_dispatcher")
     stage = Stage()
     for connection in (first := Connection(stage.server), Connection(stage.server), first):
         connection.send(request(b"1"))

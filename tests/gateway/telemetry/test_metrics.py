@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections import Counter
 from importlib.metadata import version
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ from uncork_dispatcher.api import Api
 from uncork_gateway.telemetry.distribution import Distribution
 from uncork_gateway.telemetry.exposition import CONTENT_TYPE
 from uncork_gateway.telemetry.live_state import LiveState
-from uncork_gateway.telemetry.metrics import Metrics
+from uncork_gateway.telemetry.metrics import _COUNTS, ApiTally, Metrics
 
 API = {"api": "echo"}
 
@@ -357,3 +358,12 @@ def test_what_was_counted_since_a_copy_is_the_difference() -> None:
     assert later.duration.count == 1
     assert later.duration.sum == pytest.approx(0.2)
     assert (before.duration.count, tally.duration.count) == (1, 2)
+
+
+def test_a_difference_has_every_count() -> None:
+    tally = ApiTally()
+    counted = {
+        name for name in dir(tally) if isinstance(getattr(tally, name), Counter | Distribution | int | float)
+    }
+
+    assert set(_COUNTS) == counted
