@@ -86,4 +86,5 @@ class Bursts:
     def _send_all(self) -> None:
         replies, self._replies = self._replies, []
         for transport, reply in replies:
-            transport.write(reply)
+            if not transport.is_closing():
+                transport.write(reply)

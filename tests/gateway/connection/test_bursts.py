@@ -187,3 +187,11 @@ async def test_replies_are_sent_although_an_answer_raises() -> None:
     with pytest.raises(asyncio.CancelledError):
         answer_and_raise()
     assert clients.received() == [1, 1]
+
+
+async def test_replies_are_sent_although_another_client_has_left() -> None:
+    clients = await answered(3)
+    with clients.bursts:
+        clients.echo.answer()
+        clients.connections[1].leave()
+    assert clients.received() == [1, 0, 1]
