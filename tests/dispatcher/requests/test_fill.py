@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.dispatcher.driver import entry
 from uncork_dispatcher.requests.fill import Fill
@@ -87,3 +89,29 @@ def test_rows_are_limited_beside_the_measure() -> None:
     entries = [entry(number, size_bytes=100) for number in range(1, 10)]
     assert taken(Fill(size=1000, measure=2, most_rows=3), entries) == [1, 2, 3]
     assert taken(Fill(size=400, measure=2, most_rows=9), entries) == [1, 2, 3, 4]
+
+
+LIMITS = st.sampled_from([2.0, 5.0, 8.0, 100.0])
+
+
+@given(
+    rows=st.lists(st.integers(1, 3), min_size=1, max_size=6),
+    size=LIMITS,
+    most_rows=LIMITS,
+    size_bytes=LIMITS,
+)
+def test_a_queue_gives_the_same_batch_at_once_as_request_by_request(
+    rows: list[int], size: float, most_rows: float, size_bytes: float
+) -> None:
+    batches = []
+    for one_by_one in (False, True):
+        queue = RequestQueue("a", None)
+        for number, each in enumerate(rows, 1):
+            queue.append(entry(number, rows=each, size_bytes=1, queue=queue))
+        fill = Fill(size=size, most_rows=most_rows, size_bytes=size_bytes)
+        numbers = taken(fill, list(queue.turns())) if one_by_one else [e.request for e in queue.take(fill)]
+        batches.append((numbers, fill.taken, fill.count))
+        if not one_by_one:
+            left = rows[len(numbers) :]
+            assert (len(queue), queue.rows, queue.size_bytes) == (len(left), sum(left), len(left))
+    assert batches[0] == batches[1]

@@ -39,18 +39,28 @@ async def test_the_first_request_of_a_turn_is_handled_at_once_and_the_others_at_
     assert bodies(connections[2]) == [b"a2", b"b2"]
 
 
-async def test_requests_that_wait_are_handled_before_all_else_on_their_connection() -> None:
-    """Before the next request, parsed or not, and before the end of the client's data."""
-    _, (first, *others) = await known(Echo(), 4, b"ab")
+@pytest.mark.parametrize(
+    ("data", "replies"),
+    [
+        (hot(b"bb", ONE), [b"aa", b"bb"]),
+        (hot(b"other", (b"x", b"2")), [b"aa", b"other"]),
+        (None, [b"aa"]),
+    ],
+    ids=["known", "parsed", "end"],
+)
+async def test_a_request_that_waits_is_handled_before_all_else_on_its_connection(
+    data: bytes | None, replies: list[bytes]
+) -> None:
+    """``data`` is what the client sends next; None: it sends no more."""
+    _, (first, second) = await known(Echo(), 2, b"ab")
     first.send(hot(b"00", ONE))
-    for connection in others:
-        connection.send(hot(b"aa", ONE))
-    others[0].send(hot(b"bb", ONE))
-    others[1].send(hot(b"other", (b"x", b"2")))
-    others[2].end()
+    second.send(hot(b"aa", ONE))
+    if data is None:
+        second.end()
+    else:
+        second.send(data)
     await turns()
-    assert [bodies(connection) for connection in others] == [[b"aa", b"bb"], [b"aa", b"other"], [b"aa"]]
-    assert others[2].closed
+    assert (bodies(second), second.closed) == (replies, data is None)
 
 
 async def test_a_request_that_waits_is_answered_although_the_server_stops() -> None:
@@ -168,12 +178,11 @@ async def test_a_reply_that_ends_its_connection_does_not_wait() -> None:
 async def test_replies_on_one_connection_stay_in_order() -> None:
     clients = await answered(1)
     [connection] = clients.connections
-    connection.send(hot(b"cd", ONE) + b"GET /plain HTTP/1.1\r\n\r\n")
+    connection.send(hot(b"cd", ONE) + b"not HTTP\r\n\r\n")
     with clients.bursts:
         clients.echo.answer()
         clients.echo.answer()
-    await turns()
-    assert bodies(connection) == [b"ab", b"cd", b"GET /plain "]
+    assert [reply.status for reply in connection.replies()] == [200, 200, 400]
 
 
 async def test_replies_are_sent_although_an_answer_raises() -> None:
