@@ -53,7 +53,7 @@ def _compile(modules: list[Path], to: Path) -> None:
     from mypyc.build import mypycify
     from setuptools import Distribution
 
-    # No configuration: that of the project is for checks. Extras are not installed.
+    # Without the configuration of the project, which is for checks. Extras that it imports may be missing.
     options = ["--config-file=", "--ignore-missing-imports", "--cache-dir", str(to / "cache")]
     extensions = mypycify(
         [*options, *map(str, modules)], opt_level="3", target_dir=str(to / "c"), group_name="uncork_core"

@@ -38,7 +38,7 @@ _RETRY_S = 1.0
 class AsyncDispatcher(Generic[P, R]):
     """Merges concurrent requests into batches that ``runner`` executes. Belongs to one event loop.
 
-    ``observers`` are notified of events. ``bursts`` submits requests and takes answers, if several at a time.
+    ``observers`` are notified of events. ``bursts`` submits requests and takes answers several at a time.
     ``clock`` gives monotonic seconds. It is not the loop's own clock, because uvloop's has a resolution of a
     millisecond, which is a whole batch of a fast model.
     """
@@ -308,7 +308,7 @@ class AsyncDispatcher(Generic[P, R]):
         settled = outcome if isinstance(outcome, Exception) else outcome.fault(start) or outcome
         ran = BatchResult[R]((), "failed") if isinstance(settled, Exception) else settled
         # Queued requests wait for the worker: it gets its next batch before the callers get their results.
-        # Observers are last: nobody waits for them.
+        # Observers come last, because no caller waits for them.
         if self._core.has_queued:
             self._done(batch, ran)
             self._execute(self._core.poll(now := self._now()), now)

@@ -12,8 +12,6 @@ from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, RequestResult, 
 
 log = logging.getLogger("uncork.dispatcher")
 
-_RAISED = "%s raised"
-
 P = TypeVar("P")
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
@@ -61,7 +59,7 @@ class FutureWaiter(Generic[R]):
 
 
 class NoBursts:
-    """For callers that submit each request as it arrives."""
+    """For callers that submit each request as it arrives, and take each answer by itself."""
 
     def submit_waiting(self) -> None:
         pass
@@ -78,7 +76,7 @@ def notify(who: str, callback: Callable[[*Args], object], *args: *Args) -> None:
     try:
         callback(*args)
     except Exception:
-        log.exception(_RAISED, who)
+        log.exception("%s raised", who)
 
 
 class Calls(dict[int, Call[P, R]]):
@@ -104,10 +102,8 @@ class Calls(dict[int, Call[P, R]]):
         for request, result in zip(batch.start.requests, outcome.results, strict=True):
             call = self.pop(request, None)
             if call is not None:
-                try:
-                    call.waiter.answered(RequestResult(result, batch, batch.started - call.arrival))
-                except Exception:
-                    log.exception(_RAISED, "a waiter")
+                answer = RequestResult(result, batch, batch.started - call.arrival)
+                notify("a waiter", call.waiter.answered, answer)
 
     def fail(self, request: int, error: Exception) -> None:
         """Notify a waiter of an error, unless it has left or was notified already."""

@@ -54,7 +54,7 @@ class Batching:
         name: of the service; empty in a proxy, and as long as it is unknown.
         prefix: of the ids of its APIs, where there may be several services.
         batches: the finished batches of all services.
-        bursts: of the listener.
+        bursts: of the listener that serves the requests.
         traces: creates spans for batches, if given.
         names: the words of the status pages.
         has_goal: whether there is a latency goal.

@@ -263,7 +263,7 @@ def test_of_many_callers_only_the_bad_one_the_late_one_and_the_one_that_leaves_a
     def has_left() -> bool:
         if server.metric("uncork_requests_total", api="texts", protocol="grpc", status="499") > left:
             return True
-        asyncio.run(leave_again())  # a busy machine may have cancelled the call before it was sent
+        asyncio.run(leave_again())  # on a busy machine, the call may have been cancelled before it was sent
         return False
 
     left = server.metric("uncork_requests_total", api="texts", protocol="grpc", status="499")

@@ -140,19 +140,15 @@ class RequestQueue:
 
     def take(self, fill: Fill) -> list[Entry]:
         """Fill a batch with the requests whose turn it is, and remove them."""
-        is_simple = self._deadlines is None and not self.has_lengths
-        if (
-            is_simple
-            and fill.may_fit(self.rows, self.size_bytes)
-            and fill.take_all([*self._entries.values()])
-        ):
+        in_order = self._deadlines is None
+        if in_order and not self.has_lengths and fill.take_all(self._entries.values(), rows=self.rows):
             self._entries.clear()
             self.rows, self.size_bytes = 0.0, 0
             return fill.entries
         return self._take_in_turn(fill)
 
     def _take_in_turn(self, fill: Fill) -> list[Entry]:
-        """Do so request by request."""
+        """Fill a batch request by request."""
         fill.take_from(self.turns())
         for entry in fill.entries:
             self._take(entry)

@@ -1,8 +1,8 @@
-"""Several requests at a time: those that arrive in one turn of the event loop, and those of one batch.
+"""Handles the requests of one turn of the event loop together, and sends the replies of a batch together.
 
-Between two system calls, handling a request takes half as long again as after another request, because the
-kernel evicts code and data from the processor's caches (docs/explanation/performance.md). So all requests of
-a turn are read before they are handled, and all replies of a batch are written before they are sent.
+After a system call, handling a request takes half as long again as after another request, because the kernel
+evicts code and data from the processor's caches (docs/explanation/performance.md). So all requests of a turn
+are read before they are handled, and all replies of a batch are prepared before they are sent.
 """
 
 from __future__ import annotations

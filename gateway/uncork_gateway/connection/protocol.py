@@ -176,11 +176,6 @@ class HttpProtocol(asyncio.Protocol):
             self._replies.current = request = known.handler.open(self, known.head, keep_alive=True)
             request.execute(body)
 
-    def _begin_waiting(self) -> None:
-        """Open the request that has been read, if there is one, before something else happens here."""
-        if self.is_waiting:
-            self._bursts.submit_waiting()
-
     def _known_begins(self, known: Known, data: bytes) -> None:
         """Open a request, given its body as far as it has arrived."""
         if len(data) == known.length:
@@ -250,7 +245,7 @@ class HttpProtocol(asyncio.Protocol):
             reply = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
             if request.keep_alive and not self._replies.queued:
                 self._bursts.send(self.transport, reply)
-            else:  # More is about to happen on this connection, which must find the reply sent.
+            else:  # Whatever this connection does next must come after the reply.
                 self.transport.write(reply)
         self.end_reply(request)
 
@@ -299,7 +294,7 @@ class HttpProtocol(asyncio.Protocol):
         with a reset. In the middle of a reply pings are impossible, and TLS has no half-closed connections:
         in both cases the client counts as gone.
         """
-        self._begin_waiting()
+        self._bursts.submit_waiting()
         before = self.state
         if self._is_tls or (self._reply_begun and before is not ENDED):
             return False
@@ -314,7 +309,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def shutdown(self) -> None:
         """Close when all requests are answered; uvicorn calls this when it stops."""
-        self._begin_waiting()
+        self._bursts.submit_waiting()
         newest = self._replies.newest
         if newest is None:
             self.close()

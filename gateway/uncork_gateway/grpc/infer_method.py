@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Unpack
 
 from google.protobuf.message import Message
 
-from uncork_dispatcher import AsyncDispatcher
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.grpc.known_requests import KnownRequests
 from uncork_gateway.protocols.grpc_messages import parse
-from uncork_gateway.requests.api_target import ApiTarget
-from uncork_gateway.requests.batch_headers import BatchHeaders
-from uncork_gateway.telemetry.metrics import ApiTally
+from uncork_gateway.requests.api_target import ApiTarget, Shared
 from uncork_gateway.versions import FIRST
 
 
@@ -49,15 +46,13 @@ class MessageRoute(ApiTarget):
         self,
         api: str,
         *,
-        dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
-        tally: ApiTally,
-        batch_headers: BatchHeaders,
         model: str,
         version: str = FIRST,
         dialect: MessageDialect,
         streams: bool = False,
+        **shared: Unpack[Shared],
     ) -> None:
-        super().__init__(api, dispatcher=dispatcher, tally=tally, batch_headers=batch_headers)
+        super().__init__(api, **shared)
         self.model = model
         self.version = version
         self.dialect = dialect

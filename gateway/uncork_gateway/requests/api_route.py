@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
-from uncork_dispatcher import AsyncDispatcher, RequestResult
+from uncork_dispatcher import RequestResult
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS, unknown_encoding
 from uncork_gateway.dialects.base import Dialect, HandlerResult, Reply
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Connection
-from uncork_gateway.requests.api_target import ApiTarget, accepted
-from uncork_gateway.requests.batch_headers import BatchHeaders
+from uncork_gateway.requests.api_target import ApiTarget, Shared, accepted
 from uncork_gateway.requests.head import Head, read_head
 from uncork_gateway.requests.request import BufferedRequest
-from uncork_gateway.telemetry.metrics import ApiTally
 
 
 class ApiRoute(ApiTarget):
@@ -25,14 +24,12 @@ class ApiRoute(ApiTarget):
         self,
         api: str,
         *,
-        dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
-        tally: ApiTally,
-        batch_headers: BatchHeaders,
         dialect: Dialect,
         max_body_bytes: int,
         fair_by: bytes | None = None,
+        **shared: Unpack[Shared],
     ) -> None:
-        super().__init__(api, dispatcher=dispatcher, tally=tally, batch_headers=batch_headers)
+        super().__init__(api, **shared)
         self.dialect = dialect
         self.max_body_bytes = max_body_bytes
         self.fair_by = fair_by

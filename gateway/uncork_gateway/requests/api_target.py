@@ -1,7 +1,7 @@
 """An API of the service as the destination of requests, whatever their protocol."""
 
 from collections.abc import Hashable, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypedDict, Unpack
 
 from mypy_extensions import mypyc_attr
 
@@ -15,24 +15,25 @@ from uncork_gateway.requests.shadow import Shadow
 from uncork_gateway.telemetry.metrics import ApiTally
 
 
+class Shared(TypedDict):
+    """What the targets of an API have in common."""
+
+    dispatcher: AsyncDispatcher[Marshalled, HandlerResult]
+    tally: ApiTally
+    batch_headers: BatchHeaders
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ApiTarget:
     """An API that requests are submitted to."""
 
     executor: ClassVar[str] = "worker"
 
-    def __init__(
-        self,
-        api: str,
-        *,
-        dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
-        tally: ApiTally,
-        batch_headers: BatchHeaders,
-    ) -> None:
+    def __init__(self, api: str, **shared: Unpack[Shared]) -> None:
         self.api = api
-        self.dispatcher = dispatcher
-        self.tally = tally
-        self.batch_headers = batch_headers
+        self.dispatcher = shared["dispatcher"]
+        self.tally = shared["tally"]
+        self.batch_headers = shared["batch_headers"]
         self.removed = False
         self.shadows: Sequence[Shadow] = ()
         """Get copies of the requests."""
