@@ -40,7 +40,10 @@ class BatchResult(NamedTuple, Generic[R]):
 
     def fault(self, start: Start) -> Exception | None:
         """Return an error if this cannot be the result of ``start``."""
-        if not isinstance(self.results, Collection) or isinstance(self.results, Mapping | Set):
+        is_list = isinstance(self.results, list)  # asking for the abstract types takes several times as long
+        if not is_list and (
+            not isinstance(self.results, Collection) or isinstance(self.results, Mapping | Set)
+        ):
             return TypeError(
                 f"the batch function returned {type(self.results).__name__} {self.results!r:.80}; "
                 "it must return a list or an array with one result per item, in order"

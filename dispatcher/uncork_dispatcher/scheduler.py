@@ -174,17 +174,17 @@ class Scheduler:
         else:
             # A lost batch runs again whole, even if the limits are lower now.
             fill = Fill(size=release.rows)
-        entries = self._queues.take(queue, fill)
+        entries, taken = self._queues.take(queue, fill), fill.taken
         start = Start(
             batch=next(self._batch_numbers),
             worker=worker,
             api=queue.api,
             key=queue.key,
             requests=tuple([entry.request for entry in entries]),
-            rows=fill.taken.rows,
-            padded=fill.taken.padded,
+            rows=taken.rows,
+            padded=taken.padded,
             reason=release.reason,
-            predicted_s=measures.estimate.slowed(slowdown).seconds(measures.size(fill.taken)),
+            predicted_s=measures.estimate.slowed(slowdown).seconds(measures.size(taken)),
             deadlines=tuple([entry.deadline for entry in entries]),
         )
         self._slots.occupy(Running(start, entries, now, now + api.rules.timeout_s))

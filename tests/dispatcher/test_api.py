@@ -158,7 +158,7 @@ def test_stats_are_a_picture() -> None:
     api.backlog.add(entry(1, rows=3, size_bytes=7))
     api.backlog.add(entry(2, rows=2, size_bytes=1))
     before = api.stats(0.0)
-    api.backlog.remove([entry(1, rows=3, size_bytes=7)])
+    api.backlog.remove(1, 3, 7)
     after = api.stats(0.0)
 
     assert (before.name, before.queued_requests, before.queued_rows, before.queued_bytes) == ("a", 2, 5, 8)

@@ -32,12 +32,8 @@ class SpeedFactors:
         self._sum = 0.0
         self._mean = 0.0
         self._noise = math.inf
-
-    @property
-    def differ(self) -> bool:
+        self.differ = False
         """Whether any worker has a factor other than 1."""
-        logs, mean, noise = self._ordered, self._mean, self._noise
-        return bool(logs) and (mean - logs[0] > noise or logs[-1] - mean > noise)
 
     def slowdown(self, worker: int) -> float:
         """Return the factor on the batch time of an average worker; 1 while nothing else is known."""
@@ -68,12 +64,18 @@ class SpeedFactors:
         if self._earned:
             self._mean = self._sum / len(self._earned)
             self._noise = max(_LEAST_DIFFERENCE, 2.0 * spread * math.sqrt(_MEMORY / (2.0 - _MEMORY)))
+        self._compare()
 
     def forget(self, worker: int) -> None:
         """Drop the factor of a worker that is gone; its number may go to another device."""
         self._seen.pop(worker, None)
         self._logs.pop(worker, None)
         self._drop(worker)
+        self._compare()
+
+    def _compare(self) -> None:
+        logs, mean, noise = self._ordered, self._mean, self._noise
+        self.differ = bool(logs) and (mean - logs[0] > noise or logs[-1] - mean > noise)
 
     def _drop(self, worker: int) -> None:
         log = self._earned.pop(worker, None)

@@ -28,6 +28,7 @@ class Fill:
     Attributes:
         entries: the requests that it has taken.
         count: their number of rows.
+        body_bytes: the size of their bodies.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Fill:
     ) -> None:
         self.entries: list[Entry] = []
         self.count = 0.0
+        self.body_bytes = 0
         self._most = size
         self._most_rows = most_rows
         self._measure = measure
@@ -50,7 +52,6 @@ class Fill:
         self._allowed_sizes = allowed_batch_sizes
         self._rows = 0.0
         self._padded = 0.0
-        self._size_bytes = 0
         self._longest = 0.0
         self._alone = 0.0
         """The padded sizes of the requests, each alone."""
@@ -59,7 +60,7 @@ class Fill:
     @property
     def taken(self) -> BatchSize:
         """The size of the batch."""
-        return BatchSize(self._rows, self._padded, self._size_bytes)
+        return BatchSize(self._rows, self._padded, self.body_bytes)
 
     def take_from(self, turns: Iterator[Entry]) -> None:
         """Take requests in turn, until one does not fit; pass over those of other lengths."""
@@ -85,7 +86,7 @@ class Fill:
         if rows > self._most or count > self._most_rows or size_bytes > self._most_bytes:
             return False
         self.entries = entries
-        self._rows, self.count, self._size_bytes = rows, count, size_bytes
+        self._rows, self.count, self.body_bytes = rows, count, size_bytes
         self._padded = self._alone = sum([entry.padded for entry in entries])
         self._longest = entries[0].length
         return True
@@ -102,11 +103,11 @@ class Fill:
         padded = alone + padding
         if self._allowed_sizes:
             padded *= padded_count(count, self._allowed_sizes) / count
-        rows, size_bytes = self._rows + entry.rows, self._size_bytes + entry.size_bytes
+        rows, size_bytes = self._rows + entry.rows, self.body_bytes + entry.size_bytes
         size = (rows, padded, size_bytes)[self._measure] if self._measure else rows
         if self.entries and (size > self._most or count > self._most_rows or size_bytes > self._most_bytes):
             return False
         self.entries.append(entry)
-        self._rows, self._padded, self._size_bytes = rows, padded, size_bytes
+        self._rows, self._padded, self.body_bytes = rows, padded, size_bytes
         self.count, self._longest, self._alone, self._padding = count, longest, alone, padding
         return True

@@ -104,7 +104,7 @@ class RequestQueue:
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._latest_deadline = -math.inf
         self._deadlines: LazyHeap[Entry] | None = None
-        self._expiries = LazyHeap(self._entries)
+        self._expiries: LazyHeap[Entry] | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -126,6 +126,8 @@ class RequestQueue:
         else:
             self._latest_deadline = entry.deadline
         if entry.expires_at != math.inf:
+            if self._expiries is None:
+                self._expiries = LazyHeap(self._entries)
             self._expiries.push(entry.expires_at, entry.request)
 
     def remove(self, entry: Entry) -> None:
@@ -192,4 +194,4 @@ class RequestQueue:
     @property
     def next_to_expire(self) -> Entry | None:
         """The request whose client gives up first; None if no client has set a time."""
-        return self._expiries.top()
+        return None if self._expiries is None else self._expiries.top()

@@ -32,10 +32,10 @@ class Backlog:
         self.rows += entry.rows
         self.size_bytes += entry.size_bytes
 
-    def remove(self, entries: Sequence[Entry]) -> None:
-        self.requests -= len(entries)
-        self.rows -= sum([entry.rows for entry in entries])
-        self.size_bytes -= sum([entry.size_bytes for entry in entries])
+    def remove(self, requests: int, rows: float, size_bytes: int) -> None:
+        self.requests -= requests
+        self.rows -= rows
+        self.size_bytes -= size_bytes
 
 
 class QueueOwner(Protocol):
@@ -157,7 +157,7 @@ class RequestQueues:
     def take(self, queue: RequestQueue, fill: Fill) -> list[Entry]:
         """Fill a batch with the requests that are next in a queue, and remove them; they run now."""
         entries = queue.take(fill)
-        self._apis[queue.api].backlog.remove(entries)
+        self._apis[queue.api].backlog.remove(len(entries), fill.taken.rows, fill.body_bytes)
         state = _RUNS[queue.retry]
         for entry in entries:
             entry.state = state
@@ -190,7 +190,7 @@ class RequestQueues:
 
     def _unqueue(self, entry: Entry) -> None:
         entry.queue.remove(entry)
-        self._apis[entry.queue.api].backlog.remove([entry])
+        self._apis[entry.queue.api].backlog.remove(1, entry.rows, entry.size_bytes)
         self._drop_if_empty(entry.queue)
 
     def _drop_if_empty(self, queue: RequestQueue) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from uncork_workers.definition import hints
 from uncork_workers.definition.adapters import Json, NdArray
-from uncork_workers.definition.hints import adding_hints, hint_on_import
+from uncork_workers.definition.hints import AddingHints, hint_on_import
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import Batch
@@ -48,7 +48,7 @@ class Typo(Uses):
 def noted(service: Service, error: BaseException) -> list[str]:
     """Return the notes on an error that the service raises twice."""
     for _ in range(2):
-        with pytest.raises(type(error)), adding_hints(service):
+        with pytest.raises(type(error)), AddingHints(service):
             raise error
     return getattr(error, "__notes__", [])
 

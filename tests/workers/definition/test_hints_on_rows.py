@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from uncork_workers.definition.adapters import Json, NdArray
-from uncork_workers.definition.hints import adding_hints
+from uncork_workers.definition.hints import AddingHints
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import AnswerHead, Batch
@@ -31,7 +31,7 @@ class Model:
 
 def notes(handler: Callable[[Any], Any], rows: Any) -> list[str]:
     """Return the notes on the exception that a handler raises for some rows."""
-    with pytest.raises(Exception, match=r".") as caught, adding_hints(Service(), rows):
+    with pytest.raises(Exception, match=r".") as caught, AddingHints(Service(), rows):
         handler(rows)
     return getattr(caught.value, "__notes__", [])
 
@@ -130,5 +130,5 @@ def test_the_log_has_the_hint(to: str, caplog: pytest.LogCaptureFixture) -> None
 def test_a_file_that_was_edited_since_it_was_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The positions may cut a character in two; the handler's error must survive."""
     monkeypatch.setattr(linecache, "getline", lambda *_: "\N{EURO SIGN}" * 100)
-    with pytest.raises(IndexError), adding_hints(Service(), ROWS):
+    with pytest.raises(IndexError), AddingHints(Service(), ROWS):
         second(ROWS)

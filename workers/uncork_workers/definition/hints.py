@@ -12,7 +12,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import islice
 from types import FrameType, TracebackType
@@ -38,18 +37,32 @@ _BY_NAME = re.compile(r"(\w+)\.__init__\(\) takes 1 positional argument")
 _UNKNOWN_ARGUMENT = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
-@contextmanager
-def adding_hints(service: Service, rows: Any = None) -> Iterator[None]:
-    """Add hints to exceptions that leave the block; ``rows`` are the handler's argument, if it is called."""
-    try:
-        yield
-    except BaseException as error:
-        hint = _hint_on_attribute(error, service) or hint_on_import(error) or _hint_on_rows(error, rows)
-        note = f"hint: {hint}"
-        # A service may raise the same exception object again.
-        if hint and note not in getattr(error, "__notes__", ()):
-            error.add_note(note)
-        raise
+class AddingHints:
+    """Adds hints to exceptions that leave a ``with`` block.
+
+    ``rows`` are the handler's argument, if it is called.
+    """
+
+    __slots__ = ("_rows", "_service")
+
+    def __init__(self, service: Service, rows: Any = None) -> None:
+        self._service = service
+        self._rows = rows
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None:
+            _add_hint(error, self._service, self._rows)
+
+
+def _add_hint(error: BaseException, service: Service, rows: Any) -> None:
+    hint = _hint_on_attribute(error, service) or hint_on_import(error) or _hint_on_rows(error, rows)
+    note = f"hint: {hint}"
+    # A service may raise the same exception object again.
+    if hint and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
 
 
 def hint_on_import(error: BaseException) -> str:

@@ -3,14 +3,13 @@
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextvars import ContextVar, Token
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(msgspec.Struct, frozen=True, kw_only=True):
     """The batch that the handler is executing.
 
     Attributes:
@@ -63,21 +62,29 @@ def context() -> Context:
         raise LookupError("uncork.context() works only in a handler, while it runs a batch") from None
 
 
-@contextmanager
-def running(batch: Context) -> Iterator[None]:
-    """Set the current batch for the duration of the block."""
-    token = _current.set(batch)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+class Running:
+    """Sets the current batch for the duration of a ``with`` block.
+
+    A class, because entering and leaving a generator would take twice as long.
+    """
+
+    __slots__ = ("_batch", "_token")
+
+    def __init__(self, batch: Context) -> None:
+        self._batch = batch
+        self._token: Token[Context] | None = None
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._batch)
+
+    def __exit__(self, *error: object) -> None:
+        assert self._token is not None
+        _current.reset(self._token)
 
 
-@contextmanager
-def costing(costs: Sequence[float]) -> Iterator[None]:
-    """Set the costs of the rows of a handler call for the duration of the block."""
-    with running(replace(context(), costs=tuple(costs))):
-        yield
+def costing(costs: Sequence[float]) -> Running:
+    """Return the current batch with the costs of the rows of a handler call, for a ``with`` block."""
+    return Running(msgspec.structs.replace(context(), costs=tuple(costs)))
 
 
 class BatchOfRecord(logging.Filter):

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from uncork_workers.definition.hints import adding_hints
+from uncork_workers.definition.hints import AddingHints
 from uncork_workers.definition.loading import load_service, service_files
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.batches.execution import Executor
@@ -94,7 +94,7 @@ class HostedService(PieceSink):
         if self._service is None:
             return
         try:
-            with adding_hints(self._service):
+            with AddingHints(self._service):
                 self._service.teardown()
         except Exception:
             log.exception("teardown of %s failed; the worker exits anyway", type(self._service).__name__)
@@ -112,7 +112,7 @@ class HostedService(PieceSink):
             try:
                 service = self._class()
                 service.worker_index = index
-                with adding_hints(service):
+                with AddingHints(service):
                     service.setup()
             except (Exception, SystemExit) as error:
                 raise StageFailed(

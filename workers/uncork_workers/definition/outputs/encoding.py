@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,8 +35,7 @@ class CompleteResponse(NamedTuple):
     headers: Sequence[tuple[str, str]] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Encoded:
+class Encoded(NamedTuple):
     """Encoded results.
 
     Attributes:
@@ -53,7 +52,7 @@ class Encoded:
     head: bytes = b""
     between: bytes = b","
     form: ListForm | None = None
-    responses: Mapping[int, CompleteResponse] = field(default_factory=dict)
+    responses: Mapping[int, CompleteResponse] = MappingProxyType({})
 
     @property
     def has_rows(self) -> bool:
@@ -105,7 +104,7 @@ def encode(results: object, *, expected: int, accept: str = "") -> Encoded:
         encoded = Encoded(rows=encode_json(others, places=left))
     texts = iter(encoded.rows)
     all_rows = [b"" if at in responses else next(texts) for at in range(len(rows))]
-    return replace(encoded, rows=all_rows, responses=responses)
+    return encoded._replace(rows=all_rows, responses=responses)
 
 
 def row_result(results: object, *, answers_each: bool = False) -> RowResult | None:

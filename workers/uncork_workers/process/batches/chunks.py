@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -72,4 +71,4 @@ def without_copies(encoded: Encoded | Array, rows: int) -> Encoded | Array:
     if len(encoded.rows) == rows:
         return encoded
     responses = {at: response for at, response in encoded.responses.items() if at < rows}
-    return replace(encoded, rows=encoded.rows[:rows], responses=responses)
+    return encoded._replace(rows=encoded.rows[:rows], responses=responses)

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from uncork_workers.definition.adapters import InvalidInput
-from uncork_workers.definition.hints import adding_hints, warn_if_blocking
+from uncork_workers.definition.hints import AddingHints, warn_if_blocking
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.process.batches.batch_run import BatchRun, StreamRun
 from uncork_workers.process.batches.streaming import PieceSink, Stream
-from uncork_workers.process.context import Context, running
+from uncork_workers.process.context import Context, Running
 from uncork_workers.wire.messages import Batch, Reply
 
 
@@ -38,7 +38,7 @@ class Executor:
         handler = warn_if_blocking(method) if is_async else method
 
         def call(rows: Any) -> Any:
-            with adding_hints(self._service, rows):
+            with AddingHints(self._service, rows):
                 if is_async:
                     return self._loop.run(handler(rows), context=copy_context())
                 return handler(rows)
@@ -54,7 +54,7 @@ class Executor:
         else:
             run = BatchRun(definition, handler, batch, bodies)
         failure: BaseException | None = None
-        with running(self._context(batch)):
+        with Running(self._context(batch)):
             try:
                 run.run()
             except (Exception, SystemExit) as error:
@@ -69,7 +69,7 @@ class Executor:
         Raises:
             Exception: what the handler raised, or why it was not called.
         """
-        with running(self._context(batch)):
+        with Running(self._context(batch)):
             run = BatchRun(self._apis[batch.api], self._handlers[batch.api], batch, bodies)
             run.run()
             if not run.chunks:
@@ -80,7 +80,7 @@ class Executor:
         """Send the pieces that a generator yields; return a ``Rejected`` that it yields instead."""
         assert self._sink is not None
         stream, pieces = Stream(batch, self._sink), handler(rows)
-        with adding_hints(self._service, rows):
+        with AddingHints(self._service, rows):
             if isinstance(pieces, AsyncGenerator):
                 self._loop.run(stream.run_async(pieces), context=copy_context())
             else:
