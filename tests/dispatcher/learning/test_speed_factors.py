@@ -84,6 +84,16 @@ def test_a_worker_that_slows_down_is_followed() -> None:
     assert learned.slowdown(1) == 1.0
 
 
+def test_workers_that_are_gone_do_not_differ() -> None:
+    learned = after({0: 1.0, 1: 4.0}, rounds=5)
+    assert learned.differ
+
+    learned.forget(0)
+    learned.forget(1)
+
+    assert not learned.differ
+
+
 def test_a_worker_that_is_replaced_starts_anew() -> None:
     """Another process, perhaps on another device."""
     learned = after({0: 1.0, 1: 4.0}, rounds=10)
