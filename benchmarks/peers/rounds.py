@@ -10,9 +10,12 @@ import csv
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import msgspec
+
+from benchmarks.peers.contest import Point, WorkResult
+from benchmarks.peers.report import Report
 
 _FIGURES = (
     "requests_per_second",
@@ -31,24 +34,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.rounds", description=__doc__)
     parser.add_argument("files", nargs="+", type=Path, help="files of scripts/bench-peers --json")
     files = parser.parse_args().files
-    write_rounds((msgspec.json.decode(file.read_bytes()) for file in files), sys.stdout)
+    reports = [msgspec.json.decode(file.read_bytes(), type=Report) for file in files]
+    write_rounds([result for report in reports for result in report.results], sys.stdout)
 
 
-def write_rounds(reports: Iterable[Any], to: TextIO) -> None:
-    """Write the rounds of decoded reports."""
+def write_rounds(results: Iterable[WorkResult], to: TextIO) -> None:
+    """Write the rounds of some models."""
     lines = csv.writer(to, lineterminator="\n")
     lines.writerow(["model", "load", "server", "round", *_FIGURES])
-    for report in reports:
-        for result in report["results"]:
-            for point in result["points"]:
-                lines.writerows(_lines(point))
+    for result in results:
+        for point in result.points:
+            lines.writerows(_lines(point))
 
 
-def _lines(point: Any) -> Iterator[list[object]]:
-    for server, rounds in point["rounds"].items():
+def _lines(point: Point) -> Iterator[list[object]]:
+    for server, rounds in point.rounds.items():
         for number, one in enumerate(rounds, start=1):
-            figures = [None if one is None or one["void"] else one[name] for name in _FIGURES]
-            yield [point["work"], point["load"], server, number, *map(_text, figures)]
+            figures = [None if one is None or one.void else getattr(one, name) for name in _FIGURES]
+            yield [point.work, point.load, server, number, *map(_text, figures)]
 
 
 def _text(figure: float | None) -> str:

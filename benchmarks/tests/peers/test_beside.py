@@ -2,27 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from benchmarks.harness.rounds import Round
 from benchmarks.peers.beside import beside_sheet
-from benchmarks.peers.contest import Point, WorkResult
-from benchmarks.tests.peers.made_up_rounds import rounds
-
-
-def result(**found: Sequence[Round | None]) -> WorkResult:
-    """The result beside one peer; underscores in names of entrants are blanks."""
-    point = Point(
-        work="sleep",
-        load="64 clients",
-        connections=64,
-        rate=None,
-        limit=None,
-        goal_s=None,
-        rounds={name.replace("_", " "): each for name, each in found.items()},
-        verdicts=[],
-    )
-    return WorkResult(work="sleep", points=[point], commands={}, left_out=[], wrong=[], last_words={})
+from benchmarks.tests.peers.made_up_rounds import result, rounds
 
 
 def test_a_row_has_the_ratio_to_each_peer_in_its_best_setting() -> None:
