@@ -28,10 +28,9 @@ class ArrivalRate:
     def __init__(self, window_s: float = _WINDOW_S) -> None:
         self._window_s = window_s
         self._grain_s = _GRAIN * window_s
+        self._settled_s = _SETTLED_WINDOWS * window_s
         self._rows = 0.0
         self._started = math.inf
-        self._settled_at = math.inf
-        """When the time before the first arrival stops to count."""
         self._updated = -math.inf
 
     def arrived(self, rows: float, now: float) -> None:
@@ -41,17 +40,17 @@ class ArrivalRate:
             self._rows *= math.exp(-passed / self._window_s)
             self._updated = now
             if self._started == math.inf:
-                self._started, self._settled_at = now, now + _SETTLED_WINDOWS * self._window_s
+                self._started = now
         self._rows += rows
 
     def per_second(self, *, now: float) -> float:
         """Return the rate at ``now`` (seconds), in rows per second; 0 before the first arrival."""
         per_second = self._rows * math.exp((self._updated - now) / self._window_s) / self._window_s
-        if now > self._settled_at or per_second == 0.0:
+        passed = now - self._started
+        if passed > self._settled_s or per_second == 0.0:
             return per_second
-        windows = (now - self._started) / self._window_s
         # Corrects for the part of the window that lies before the first arrival.
-        return per_second / max(1.0 - math.exp(-windows), min(1.0, 0.05 / self._window_s))
+        return per_second / max(1.0 - math.exp(-passed / self._window_s), min(1.0, 0.05 / self._window_s))
 
 
 class Traffic:

@@ -16,7 +16,7 @@ from uncork_gateway.telemetry.metrics import ApiTally
 
 
 class Shared(TypedDict):
-    """What the targets of an API have in common."""
+    """The arguments that all targets of an API share."""
 
     dispatcher: AsyncDispatcher[Marshalled, HandlerResult]
     tally: ApiTally

@@ -79,8 +79,6 @@ def split_payload(payload: bytes, lengths: Sequence[int]) -> list[bytes]:
     Raises:
         FrameError: if the lengths do not add up to the payload.
     """
-    if lengths == [len(payload)]:
-        return [payload]
     if sum(lengths) != len(payload) or min(lengths, default=0) < 0:
         raise FrameError(f"{len(payload)} bytes of payload cannot be cut into lengths {list(lengths)[:8]}")
     ends = accumulate(lengths)
