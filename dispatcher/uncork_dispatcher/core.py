@@ -135,7 +135,7 @@ class Dispatcher:
         deadline = to.due_at(now, expires_at)
         queue = self._queues.queue(api, key)
         lengths = to.row_lengths(rows, count, longest, size_bytes)
-        entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue, *lengths, source, flow)
+        entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue, lengths, source, flow)
         reason = "draining" if self._scheduler.draining else admission.admit(entry)
         if reason == "queue_full":
             displaced = admission.find_displaced(entry)

@@ -75,12 +75,15 @@ class BatchFacts(NamedTuple):
         return BatchFacts(start, rows, started, now - started, queued_s)
 
 
-class RequestResult(NamedTuple, Generic[R]):
+class RequestResult(Generic[R]):
     """One request's result, its batch, and how many seconds it was queued."""
 
-    result: R
-    batch: BatchFacts
-    queued_s: float
+    __slots__ = ("batch", "queued_s", "result")
+
+    def __init__(self, result: R, batch: BatchFacts, queued_s: float) -> None:
+        self.result = result
+        self.batch = batch
+        self.queued_s = queued_s
 
 
 class Waiter(Protocol[R]):

@@ -28,7 +28,7 @@ def entry(
     """A request as the core keeps it; one that nobody's client gives up."""
     home = queue if queue is not None else RequestQueue("a", None)
     cost = rows * length
-    return Entry(request, arrival, cost, size_bytes, deadline, math.inf, home, rows, length, length, cost)
+    return Entry(request, arrival, cost, size_bytes, deadline, math.inf, home, (rows, length, length, cost))
 
 
 def running(

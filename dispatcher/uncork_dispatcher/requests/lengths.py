@@ -18,20 +18,16 @@ class Lengths(NamedTuple):
     longest: float
 
 
-class RowLengths(NamedTuple):
-    """The rows of one request.
+RowLengths = tuple[float, float, float, float]
+"""The rows of one request:
 
-    Attributes:
-        number: the number of rows.
-        longest: the length of the longest row: its cost, or the bytes of the body per row.
-        length: the length to which the model pads that row by itself, or at which it truncates it.
-        padded: the size of the request alone: ``number * length``.
-    """
+1. their number;
+2. the length of the longest: its cost, or the bytes of the body per row;
+3. the length to which the model pads that row by itself, or at which it truncates it;
+4. the size of the request alone: their number times that length.
 
-    number: float
-    longest: float
-    length: float
-    padded: float
+A named tuple would take 0.2 µs to make, for each request.
+"""
 
 
 def row_lengths(
@@ -48,10 +44,10 @@ def row_lengths(
     """
     if count is None:
         if not size_bytes:
-            return RowLengths(rows, 1.0, 1.0, rows)
+            return (rows, 1.0, 1.0, rows)
         longest = size_bytes / rows
         length = min(longest, limit)
-        return RowLengths(rows, longest, length, size_bytes if length == longest else rows * length)
+        return (rows, longest, length, size_bytes if length == longest else rows * length)
     if longest is None:
         longest = rows / count
     length = min(longest, limit)
@@ -59,7 +55,7 @@ def row_lengths(
         length = allowed[min(bisect_left(allowed, longest), len(allowed) - 1)]
     padded = count * length
     # Rows of equal lengths have no padding, in whatever order their costs were added up.
-    return RowLengths(count, longest, length, rows if abs(padded - rows) <= _EXACT * rows else padded)
+    return (count, longest, length, rows if abs(padded - rows) <= _EXACT * rows else padded)
 
 
 def padded_count(count: float, allowed: Sequence[int]) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from uncork_dispatcher.learning.measures import BatchSize
@@ -15,12 +14,14 @@ from uncork_dispatcher.requests.states import RequestState
 
 if TYPE_CHECKING:
     from uncork_dispatcher.requests.fill import Fill
+    from uncork_dispatcher.requests.lengths import RowLengths
+
+_QUEUED = RequestState.QUEUED
 
 Retry = Literal["batch", "alone"]
 """How requests run again whose worker was lost: as the same batch, or each alone."""
 
 
-@dataclass(slots=True, eq=False)
 class Entry:
     """One request inside the core.
 
@@ -41,20 +42,35 @@ class Entry:
         state: where it is, or how it ended.
     """
 
-    request: int
-    arrival: float
-    rows: float
-    size_bytes: int
-    deadline: float
-    expires_at: float
-    queue: RequestQueue
-    count: float
-    longest: float
-    length: float
-    padded: float
-    source: Hashable = None
-    flow: Hashable = None
-    state: RequestState = RequestState.QUEUED
+    __slots__ = (
+        *("request", "arrival", "rows", "size_bytes", "deadline", "expires_at", "queue"),
+        *("count", "longest", "length", "padded", "source", "flow", "state"),
+    )
+
+    def __init__(
+        self,
+        request: int,
+        arrival: float,
+        rows: float,
+        size_bytes: int,
+        deadline: float,
+        expires_at: float,
+        queue: RequestQueue,
+        lengths: RowLengths,
+        source: Hashable = None,
+        flow: Hashable = None,
+    ) -> None:
+        self.request = request
+        self.arrival = arrival
+        self.rows = rows
+        self.size_bytes = size_bytes
+        self.deadline = deadline
+        self.expires_at = expires_at
+        self.queue = queue
+        self.count, self.longest, self.length, self.padded = lengths
+        self.source = source
+        self.flow = flow
+        self.state = _QUEUED
 
     @property
     def size(self) -> BatchSize:

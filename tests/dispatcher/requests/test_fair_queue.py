@@ -33,9 +33,7 @@ class Filler:
             number = next(self._numbers)
             deadline, expires_at = due.get("deadline", 1e6 + number), due.get("expires_at", math.inf)
             sizes = (rows, 1, 1, rows)
-            entry = Entry(
-                number, 0.0, rows, size_bytes, deadline, expires_at, self._queue, *sizes, None, flow
-            )
+            entry = Entry(number, 0.0, rows, size_bytes, deadline, expires_at, self._queue, sizes, None, flow)
             self._queue.append(entry)
         return entry
 

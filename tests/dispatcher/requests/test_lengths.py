@@ -26,33 +26,34 @@ def of(
 
 
 def test_rows_without_cost_or_body_have_no_length() -> None:
-    assert of(3) == RowLengths(number=3, longest=1, length=1, padded=3)
+    assert of(3) == (3, 1, 1, 3)
 
 
 def test_rows_without_cost_share_their_body() -> None:
-    assert of(4, size_bytes=100) == RowLengths(number=4, longest=25, length=25, padded=100)
-    assert of(4, size_bytes=100, limit=20) == RowLengths(number=4, longest=25, length=20, padded=80)
+    assert of(4, size_bytes=100) == (4, 25, 25, 100)
+    assert of(4, size_bytes=100, limit=20) == (4, 25, 20, 80)
 
 
 def test_a_cost_is_the_length() -> None:
-    assert of(100, 4, 40) == RowLengths(number=4, longest=40, length=40, padded=160)
-    assert of(100, 4, 40, limit=30) == RowLengths(number=4, longest=40, length=30, padded=120)
+    assert of(100, 4, 40) == (4, 40, 40, 160)
+    assert of(100, 4, 40, limit=30) == (4, 40, 30, 120)
 
 
 def test_without_the_largest_row_it_is_the_average() -> None:
-    assert of(100, 4, size_bytes=7) == RowLengths(number=4, longest=25, length=25, padded=100)
+    assert of(100, 4, size_bytes=7) == (4, 25, 25, 100)
 
 
 def test_equal_rows_have_no_padding_whatever_the_order_of_their_sum() -> None:
     rows = 0.1 + 0.1 + 0.1
-    assert of(rows, 3, 0.1).padded == rows
+    *_, padded = of(rows, 3, 0.1)
+    assert padded == rows
 
 
 @pytest.mark.parametrize(("longest", "length"), [(1, 16), (16, 16), (16.5, 32), (64, 64), (100, 64)])
 def test_a_row_counts_as_the_next_allowed_length(longest: float, length: float) -> None:
     """A longer one as the last: the model has no place for more."""
     lengths = of(2 * longest, 2, longest, allowed=(16, 32, 64), limit=10)
-    assert (lengths.longest, lengths.length, lengths.padded) == (longest, length, 2 * length)
+    assert lengths == (2, longest, length, 2 * length)
 
 
 @pytest.mark.parametrize(
