@@ -92,7 +92,7 @@ async def _serve_http(listener: socket.socket) -> None:
     routes = RouteTable()
     routes.replace({b"/t.T/Echo": _EchoHandler()})
     context = ListenerContext(pool=BodyPool.for_bodies(_MAX_BYTES))
-    protocol = partial(HttpProtocol, routes, context, config=config, server_state=state, app_state={})
+    protocol: Any = partial(HttpProtocol, routes, context, config=config, server_state=state, app_state={})
     await asyncio.get_running_loop().create_server(protocol, sock=listener)
 
 

@@ -121,7 +121,7 @@ class Way:
         http.load()
         state = uvicorn.Server(http).server_state
         self._ends: list[socket.socket] = []
-        self._connection = partial(
+        self._connection: Any = partial(
             HttpProtocol, routes, listener, config=http, server_state=state, app_state={}
         )
         self._count = clients

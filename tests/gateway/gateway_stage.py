@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import uvicorn
@@ -58,7 +58,10 @@ class GatewayStage:
         config.load()
         state = uvicorn.Server(config).server_state
         self._server = await asyncio.get_running_loop().create_unix_server(
-            lambda: self.gateway.front_end.protocol(config=config, server_state=state, app_state={}),
+            lambda: cast(
+                asyncio.Protocol,
+                self.gateway.front_end.protocol(config=config, server_state=state, app_state={}),
+            ),
             self._http_path,
         )
 

@@ -55,7 +55,7 @@ _LINGER_S = 5.0
 _FIRST_PING_S = 0.01
 
 
-class HttpProtocol(asyncio.Protocol):
+class HttpProtocol:
     """One connection.
 
     Attributes:
@@ -65,6 +65,8 @@ class HttpProtocol(asyncio.Protocol):
         body_bytes: size of all bodies received.
         is_waiting: whether a request has been read that :meth:`begin` is still to handle.
     """
+
+    __deletable__ = ("_parser", "_timeouts")  # for mypyc
 
     transport: asyncio.Transport
     flow: FlowControl
@@ -104,7 +106,7 @@ class HttpProtocol(asyncio.Protocol):
         """Bytes of its body still to come, if its head was known; they bypass the parser."""
         self._reply_begun = False
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:
         self.transport = transport
         self.flow = FlowControl(transport)
         self._parser = RequestParser(self)
