@@ -30,7 +30,7 @@ class Sink(Protocol):
         """Receive the next bytes of the answer; the first come with a head."""
 
 
-class Marshalled(NamedTuple):
+class Marshalled(msgspec.Struct, frozen=True):
     """A request ready for the dispatcher.
 
     Attributes:

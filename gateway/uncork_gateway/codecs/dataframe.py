@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from uncork_dispatcher.plural import plural
 from uncork_gateway.codecs.base import Marshalled
@@ -70,11 +71,11 @@ class DataFrameCodec:
         fields = decode_json(_object_decoder, body, "an object")
         if fields.keys() in _SPLIT:
             names, rows = _rows_of_split(body)
-            return self.marshal(rows)._replace(locate=partial(_in_split, names))
+            return replace(self.marshal(rows), locate=partial(_in_split, names))
         if fields and (all(map(is_list, fields.values())) or all(map(is_object, fields.values()))):
             index, rows = _rows_of_columns(fields)
-            return self.marshal(rows)._replace(locate=partial(_in_columns, index))
-        return self._from_rows(body, [body])._replace(single=True)
+            return replace(self.marshal(rows), locate=partial(_in_columns, index))
+        return replace(self._from_rows(body, [body]), single=True)
 
     def marshal(self, rows: Sequence[bytes | Raw]) -> Marshalled:
         return self._from_rows(b",".join(rows), rows)

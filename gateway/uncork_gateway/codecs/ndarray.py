@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from uncork_dispatcher.plural import plural
 from uncork_gateway.codecs.base import Marshalled, raw_rows
@@ -35,7 +36,7 @@ class NdArrayCodec:
         """Count rows. The lengths of open axes become the batch key."""
         if media_type == NPY:
             tensor, single = decode_npy(body, row_axes=len(self._shape))
-            return self.marshal_tensor(tensor)._replace(single=single)
+            return replace(self.marshal_tensor(tensor), single=single)
         depth = _depth(body)
         if depth == len(self._shape):
             decode_json(ANY_JSON, body, "JSON")

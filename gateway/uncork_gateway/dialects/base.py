@@ -4,7 +4,9 @@ All dialects use the codec of the API's input, so clients of several protocols s
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.errors import GatewayError, HandlerFailed
@@ -14,7 +16,7 @@ from uncork_workers.wire.messages import RowsForm
 JSON = b"content-type: application/json\r\n"
 
 
-class HandlerResult(NamedTuple):
+class HandlerResult(msgspec.Struct, frozen=True):
     """A worker's result for one request: rows, or the reason for a status other than 200.
 
     ``form`` says how rows are written. If ``content_type`` is set, the body is the complete answer, of any
@@ -28,11 +30,8 @@ class HandlerResult(NamedTuple):
     headers: Sequence[tuple[str, str]] = ()
 
 
-class Reply(NamedTuple):
-    """A body, and the header lines that describe it."""
-
-    head: bytes
-    body: bytes
+Reply = tuple[bytes, bytes]
+"""The header lines that describe a body, and the body."""
 
 
 class Dialect(Protocol):

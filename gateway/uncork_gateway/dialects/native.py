@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from uncork_gateway.codecs import AcceptKey, Codec, Marshalled
 from uncork_gateway.codecs.npy import encode_npy
 from uncork_gateway.codecs.text import to_utf8
@@ -60,11 +62,11 @@ class Native:
             body = to_utf8(body, _content_type(headers))
         asked = self._codec.decode(body, _media_type(headers) or assumed)
         if isinstance(asked.form, RawForm):
-            asked = asked._replace(meta=_meta(headers, assumed))
+            asked = replace(asked, meta=_meta(headers, assumed))
         accept = dict(headers)[_ACCEPT].decode()
         if accept == NPY:
-            return asked._replace(raw=True)
-        return asked._replace(key=AcceptKey(accept, asked.key)) if accept else asked
+            return replace(asked, raw=True)
+        return replace(asked, key=AcceptKey(accept, asked.key)) if accept else asked
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
         """Write a complete answer as it is, an array as .npy, and other rows as JSON."""
@@ -74,15 +76,15 @@ class Native:
             lines = len(own) + 1
             if (head.count(b"\r"), head.count(b"\n"), head.count(b"\0")) != (lines, lines, 0):
                 raise HandlerFailed("the handler returned a header with a line break or NUL")
-            return Reply(head, reply.body)
+            return head, reply.body
         if isinstance(reply.form, TensorForm):
             shape = (asked.rows, *reply.form.shape)
             array = encode_npy(reply.body, datatype=reply.form.datatype, shape=shape, single=asked.single)
-            return Reply(_NPY, array)
-        return Reply(JSON, asked.json_answer(reply.body))
+            return _NPY, array
+        return JSON, asked.json_answer(reply.body)
 
     def error(self, error: GatewayError) -> Reply:
-        return Reply(self._error_head, self._write_error(error.status, str(error), error.reason))
+        return self._error_head, self._write_error(error.status, str(error), error.reason)
 
 
 def _media_type(headers: Sequence[Header]) -> str:

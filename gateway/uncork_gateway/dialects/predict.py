@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.dialects.rest import SIGNATURE
@@ -42,7 +44,7 @@ class Predict(TensorDialect):
             raise BadRequest(str(error)) from None
         marshalled = marshal_inputs(asked.inputs, self._codec, takes_objects=self._takes_objects)
         asked = asked._replace(inputs=without_values(asked.inputs))
-        return marshalled._replace(note=asked, raw=True, locate=_in_inputs)
+        return replace(marshalled, note=asked, raw=True, locate=_in_inputs)
 
     def write(self, result: HandlerResult, asked: Marshalled) -> tuple[bytes, bytes]:
         """Return a serialized PredictResponse, and nothing; only the requested outputs, if there are any.

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from uncork_gateway.codecs import Codec, Marshalled
 from uncork_gateway.dialects.base import JSON, HandlerResult, Reply, require_rows
 from uncork_gateway.errors import BadRequest, GatewayError
@@ -44,7 +46,7 @@ class Rest:
             raise BadRequest(str(error)) from None
         in_columns = request.names is not None or (request.member == "inputs" and not self._kserve)
         locate = _in_columns if request.names is not None else _IN_ROWS[request.member]
-        return self._codec.marshal(as_rows(request))._replace(note=in_columns, locate=locate)
+        return replace(self._codec.marshal(as_rows(request)), note=in_columns, locate=locate)
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
         """Answer columns with columns if all results are objects with the same names."""
@@ -57,10 +59,10 @@ class Rest:
             fields["outputs"] = columns_of(row_texts(reply.body)) or results
         else:
             fields[self._results] = results
-        return Reply(JSON, written(fields))
+        return JSON, written(fields)
 
     def error(self, error: GatewayError) -> Reply:
-        return Reply(JSON, error_body(str(error)))
+        return JSON, error_body(str(error))
 
 
 def _in_rows(member: str, asked: Marshalled, place: RowPath) -> str:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import JSON, HandlerResult, Reply
 from uncork_gateway.dialects.tensors import (
@@ -38,7 +40,7 @@ class V2(TensorDialect):
             raise BadRequest(str(error)) from None
         refuse_classification(request.classified)
         marshalled = marshal_inputs(request.inputs, self._codec, takes_objects=self._takes_objects)
-        return marshalled._replace(note=request, raw=request.wants_binary(OUTPUT), locate=_in_inputs)
+        return replace(marshalled, note=request, raw=request.wants_binary(OUTPUT), locate=_in_inputs)
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
         """Write results as output tensors; only the requested ones, if the request names any."""
@@ -48,10 +50,10 @@ class V2(TensorDialect):
         outputs = chosen(outputs, request.wanted)
         members = {"model_name": quoted(self._model), "model_version": quoted(self._version)}
         content = write(members, request.id, b"outputs", outputs)
-        return Reply(header_lines(content.headers), content.body)
+        return header_lines(content.headers), content.body
 
     def error(self, error: GatewayError) -> Reply:
-        return Reply(JSON, error_body(str(error)))
+        return JSON, error_body(str(error))
 
 
 def _in_inputs(asked: Marshalled, place: RowPath) -> str:

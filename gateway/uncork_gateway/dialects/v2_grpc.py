@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from uncork_gateway.codecs import Codec, Marshalled
 from uncork_gateway.dialects.base import HandlerResult, require_rows
 from uncork_gateway.dialects.tensors import (
@@ -63,7 +65,7 @@ class V2Grpc(TensorDialect):
         refuse_classification(asked.classified)
         marshalled = marshal_inputs(asked.inputs, self._codec, takes_objects=self._takes_objects)
         asked = asked._replace(inputs=without_values(asked.inputs))
-        return marshalled._replace(note=asked, raw=True, locate=_in_inputs)
+        return replace(marshalled, note=asked, raw=True, locate=_in_inputs)
 
     def write(self, result: HandlerResult, asked: Marshalled) -> tuple[bytes, bytes]:
         """Return a serialized ModelInferResponse in two parts, the second of which may be the worker's bytes.

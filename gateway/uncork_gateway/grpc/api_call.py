@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from uncork_dispatcher import RequestResult
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
@@ -49,7 +51,7 @@ class ApiCall(AnsweredCall):
     def _submit(self, route: MessageRoute, payload: Marshalled) -> None:
         if self._span is not None:
             self._span.set_attribute("uncork.rows", payload.rows)
-            payload = payload._replace(span=self._span)
+            payload = replace(payload, span=self._span)
         self._payload, self._rows = payload, payload.rows
         stream, head, fair_by = self._stream, self._head, self._method.fair_by
         self._number = route.submit(

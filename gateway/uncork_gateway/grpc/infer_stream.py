@@ -11,6 +11,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from http import HTTPStatus
 
+from msgspec.structs import replace
+
 from uncork_dispatcher import RequestResult
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
@@ -146,7 +148,7 @@ class DecoupledRequest(StreamedRequest):
 
     def _read(self, asked: Asked) -> Marshalled:
         self._is_final_wanted = asked.request.parameters[stream_messages.WANTS_FINAL].bool_param
-        return super()._read(asked)._replace(sink=self)
+        return replace(super()._read(asked), sink=self)
 
     def started(self, batch: int, cancel: Callable[[], None]) -> None:
         """Note that a worker has begun the batch; ``cancel`` stops it."""

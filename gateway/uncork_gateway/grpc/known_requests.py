@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.codecs.cost import NO_COST
 from uncork_gateway.errors import GatewayError
@@ -24,11 +26,11 @@ _FLIPPED = bytes(range(255, -1, -1))
 
 
 class _Known(NamedTuple, Generic[RouteT]):
-    """What the requests with a head have in common; ``rest`` are the fields of Marshalled after the body."""
+    """A head, and one of the requests that begin with it."""
 
     head: bytes
     route: RouteT
-    rest: tuple[object, ...]
+    payload: Marshalled
 
 
 class KnownRequests(Generic[RouteT]):
@@ -47,9 +49,9 @@ class KnownRequests(Generic[RouteT]):
 
     def find(self, message: bytes) -> tuple[RouteT, Marshalled] | None:
         """Return the route and the rows of a message; None if it must be read."""
-        for head, route, rest in self._known.get(len(message), ()):
+        for head, route, payload in self._known.get(len(message), ()):
             if message.startswith(head):
-                return route, Marshalled(message[len(head) :], *rest)  # type: ignore[arg-type]
+                return route, replace(payload, body=message[len(head) :])
         return None
 
     def note(self, message: bytes, route: RouteT, payload: Marshalled) -> None:
@@ -65,13 +67,13 @@ class KnownRequests(Generic[RouteT]):
             self.clear()
         self._is_decided[key] = is_decided is not None
         if is_decided is not None and self._differs_by_values_only(head, route, payload):
-            self._known.setdefault(len(message), []).append(_Known(head, route, payload[1:]))
+            self._known.setdefault(len(message), []).append(_Known(head, route, payload))
 
     def _differs_by_values_only(self, head: bytes, route: RouteT, payload: Marshalled) -> bool:
         """Read the head with other values: the values may be in the message twice, or mean something else."""
         values = payload.body.translate(_FLIPPED)
         try:
-            return self._read(head + values) == (route, payload._replace(body=values))
+            return self._read(head + values) == (route, replace(payload, body=values))
         except GatewayError:
             return False
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
+from msgspec.structs import replace
+
 from uncork_dispatcher import RequestResult
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS, unknown_encoding
@@ -75,7 +77,7 @@ class ApiRequest(BufferedRequest[ApiRoute]):
     def _submit(self, payload: Marshalled) -> None:
         if self._span is not None:
             self._span.set_attribute("uncork.rows", payload.rows)
-            payload = payload._replace(span=self._span)
+            payload = replace(payload, span=self._span)
         self._payload, self._rows = payload, payload.rows
         head = self._head
         self._number = self._route.submit(

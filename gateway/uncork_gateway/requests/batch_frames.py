@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from uncork_dispatcher import BatchResult, Job, Start, WorkerLost
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.codecs import AcceptKey, Marshalled
@@ -70,13 +72,13 @@ def from_frame(
     if reply.content_types is not None:
         headers = reply.headers or [[]] * len(results)
         results = [
-            result._replace(content_type=content_type, headers=own)
+            replace(result, content_type=content_type, headers=own)
             for result, content_type, own in zip(results, reply.content_types, headers, strict=True)
         ]
     for at, pieces in reply.reasons.items():
         asked = job.payloads[at]
         reason = "".join([piece if isinstance(piece, str) else asked.path_to(piece) for piece in pieces])
-        results[at] = results[at]._replace(body=reason.encode())
+        results[at] = replace(results[at], body=reason.encode())
     start = job.start
     whole = len(reply.chunks) == 1 and reply.chunks[0][0] == start.rows
     return BatchResult(

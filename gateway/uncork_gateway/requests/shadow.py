@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Literal, Protocol
 
+from msgspec.structs import replace
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -87,7 +88,7 @@ class Shadow:
             self._target.dispatcher.submit(
                 copy,
                 self._target.api,
-                payload._replace(span=None),
+                replace(payload, span=None),
                 rows=payload.rows,
                 cost=payload.cost.total,
                 longest=payload.cost.longest,

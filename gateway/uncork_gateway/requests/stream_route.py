@@ -6,6 +6,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from uncork_dispatcher import RequestResult
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import CLIENT_GONE, Refused
@@ -93,7 +95,7 @@ class StreamRequest(ApiRequest):
 
     def _dispatch(self, body: bytes) -> None:
         self._submitted_at = time.perf_counter()
-        self._submit(self._route.dialect.read(body, self._head.headers)._replace(sink=self))
+        self._submit(replace(self._route.dialect.read(body, self._head.headers), sink=self))
 
     def _withdraw(self) -> None:
         super()._withdraw()

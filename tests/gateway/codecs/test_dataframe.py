@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.gateway.codecs.bodies import SCALARS, VALUES, mutated, written
 from uncork_gateway.codecs.base import Marshalled
@@ -181,7 +182,7 @@ def test_a_single_row_is_answered_as_one() -> None:
 
     assert marshalled == Marshalled(b'{"b": 1, "a": null}', rows=1, key=None, single=True)
     assert marshalled.json_answer(b"5") == b"5"
-    assert marshalled._replace(single=False).json_answer(b"5,6") == b"[5,6]"
+    assert replace(marshalled, single=False).json_answer(b"5,6") == b"[5,6]"
 
 
 ROWS = st.integers(1, 3).flatmap(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.gateway.codecs.bodies import mutated, written
 from uncork_gateway.codecs.ndarray import NdArrayCodec
@@ -90,7 +91,7 @@ def test_a_tensor_shares_batches_with_json(case: Case) -> None:
     raw = case.codec.marshal_tensor(sent)
 
     form = TensorForm("FP32", array.shape[1:])
-    assert raw == as_json._replace(body=sent.data, form=form)
+    assert raw == replace(as_json, body=sent.data, form=form)
     flat = msgspec.structs.replace(sent, form="flat", data=json.dumps(array.ravel().tolist())[1:-1].encode())
     again = case.codec.marshal_tensor(flat)
     assert (again.key, again.rows, again.form) == (raw.key, raw.rows, None)

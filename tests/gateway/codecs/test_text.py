@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.gateway.codecs.bodies import mutated, written
 from uncork_gateway.codecs import Marshalled, make_codec
@@ -26,7 +27,7 @@ def test_a_text_is_the_same_plain_and_as_json(text: str, data: st.DataObject) ->
     plain = CODEC.decode(text.encode(), PLAIN)
     as_json = CODEC.decode(data.draw(written(text)), JSON)
 
-    assert plain[1:] == as_json[1:] == Marshalled(b"", rows=1)[1:]
+    assert replace(plain, body=b"") == replace(as_json, body=b"") == Marshalled(b"", rows=1)
     assert Text().merge([plain.body, as_json.body]) == [text, text]
 
 

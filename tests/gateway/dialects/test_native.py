@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from PIL import Image
 
 from tests.gateway.fake_worker import FakeWorker, service
@@ -347,7 +348,7 @@ def test_only_those_who_take_text_of_another_kind_have_batches_of_their_own(
 
     assert bool(kept) == bool(accept)
     asked = dialect.read(b"[1, 2]", kept)
-    assert asked == NUMBERS.decode(b"[1, 2]", JSON)._replace(key=AcceptKey(accept, None) if accept else None)
+    assert asked == replace(NUMBERS.decode(b"[1, 2]", JSON), key=AcceptKey(accept, None) if accept else None)
 
 
 def test_files_share_batches_with_json() -> None:
@@ -358,7 +359,7 @@ def test_files_share_batches_with_json() -> None:
         for takes, raw in ((b"*/*", False), (b"text/html, application/x-npy;q=0.1", True)):
             asked = dialect.read(body, dialect.keep([(TYPE, kind.encode()), (TAKES, takes)], b"/"))
 
-            assert asked == as_json._replace(body=asked.body, form=asked.form, raw=raw)
+            assert asked == replace(as_json, body=asked.body, form=asked.form, raw=raw)
             assert asked.form == (TensorForm("FP32", (2,)) if kind == NPY else None)
 
 

@@ -7,6 +7,7 @@ import ovmsclient
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from ovmsclient.tfs_compat.grpc.responses import GrpcPredictResponse
 from ovmsclient.tfs_compat.grpc.tensors import make_ndarray
 from ovmsclient.tfs_compat.protos.tensorflow_serving.apis import predict_pb2
@@ -81,7 +82,7 @@ def test_every_datatype_is_read_as_model_infer_reads_it(tensor: Named, typed: bo
     asked = dialect().read(predict_request(tensor, typed=typed))
 
     own = v2.read(infer_request(tensor))
-    assert asked._replace(note=None, locate=None) == own._replace(note=None, locate=None)
+    assert replace(asked, note=None, locate=None) == replace(own, note=None, locate=None)
     assert asked.body == tensor.raw
 
 

@@ -28,9 +28,10 @@ EXPLAINS = Rest(CODEC, results="explanations", kserve=True)
 def said(dialect: Rest, body: bytes, *results: bytes) -> Any:
     """Return the answer for a handler's results."""
     asked = dialect.read(body, ())
-    answer = dialect.write(HandlerResult(200, b",".join(results or [asked.body])), asked, batch_id="g-1")
-    assert answer.head == b"content-type: application/json\r\n"
-    return json.loads(answer.body)
+    result = HandlerResult(200, b",".join(results or [asked.body]))
+    head, body = dialect.write(result, asked, batch_id="g-1")
+    assert head == b"content-type: application/json\r\n"
+    return json.loads(body)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +74,10 @@ def test_rows_of_columns_are_objects() -> None:
 @given(rows=ROW_LISTS, comma=COMMAS)
 def test_rows_and_results_are_not_touched(rows: list[bytes], comma: bytes) -> None:
     asked = KSERVE.read(b'{"instances":' + listed(rows, comma) + b"}", ())
-    answer = KSERVE.write(HandlerResult(200, asked.body), asked, batch_id="g-1")
+    _, body = KSERVE.write(HandlerResult(200, asked.body), asked, batch_id="g-1")
 
     assert (asked.rows, asked.body) == (len(rows), b",".join(rows))
-    assert parts(fields(answer.body)["predictions"]) == rows
+    assert parts(fields(body)["predictions"]) == rows
 
 
 @given(names=NAMES, rows=ROW_LISTS)

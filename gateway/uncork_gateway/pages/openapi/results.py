@@ -76,10 +76,10 @@ def reply_example(example: ExampleResult | None, request: Any, dialect: Dialect)
         return None
     try:
         asked = dialect.read(msgspec.json.encode(request), ())
-        reply = dialect.write(example.result, asked, batch_id=_BATCH_ID)
+        _, body = dialect.write(example.result, asked, batch_id=_BATCH_ID)
     except GatewayError:
         return None
-    return _named(msgspec.json.decode(reply.body), example.origin)
+    return _named(msgspec.json.decode(body), example.origin)
 
 
 def _named(value: Any, origin: str) -> Schema:
