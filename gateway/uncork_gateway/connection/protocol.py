@@ -55,6 +55,7 @@ _LINGER_S = 5.0
 _FIRST_PING_S = 0.01
 
 
+# An asyncio.Protocol in all but its base: below an interpreted one, mypyc would make attributes slow.
 class HttpProtocol:
     """One connection.
 
@@ -66,7 +67,7 @@ class HttpProtocol:
         is_waiting: whether a request has been read that :meth:`begin` is still to handle.
     """
 
-    __deletable__ = ("_parser", "_timeouts")  # for mypyc
+    __deletable__ = ("_parser", "_timeouts")  # Compiled classes refuse to delete others.
 
     transport: asyncio.Transport
     flow: FlowControl

@@ -26,7 +26,7 @@ _FLIPPED = bytes(range(255, -1, -1))
 
 
 class _Known(NamedTuple, Generic[RouteT]):
-    """A head, and one of the requests that begin with it."""
+    """A head, and a request that begins with it, without its values."""
 
     head: bytes
     route: RouteT
@@ -67,7 +67,7 @@ class KnownRequests(Generic[RouteT]):
             self.clear()
         self._is_decided[key] = is_decided is not None
         if is_decided is not None and self._differs_by_values_only(head, route, payload):
-            self._known.setdefault(len(message), []).append(_Known(head, route, payload))
+            self._known.setdefault(len(message), []).append(_Known(head, route, replace(payload, body=b"")))
 
     def _differs_by_values_only(self, head: bytes, route: RouteT, payload: Marshalled) -> bool:
         """Read the head with other values: the values may be in the message twice, or mean something else."""
