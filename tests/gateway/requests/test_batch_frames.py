@@ -2,11 +2,13 @@
 
 import pytest
 
-from uncork_dispatcher import Job
+from uncork_dispatcher import BatchResult, Job
 from uncork_dispatcher.actions import Start
+from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.codecs.cost import make_weigh
-from uncork_gateway.requests.batch_frames import to_frame
+from uncork_gateway.requests.batch_frames import from_frame, to_frame
+from uncork_workers.wire.messages import Reply, RowPath
 from uncork_workers.wire.schema import ApiSettings
 
 WEIGHED = make_weigh("bytes")
@@ -61,3 +63,16 @@ def test_without_a_cost_bytes_do_not_count() -> None:
     )
 
     assert batch.limit_rows == 100
+
+
+def test_a_reason_names_the_place_in_the_body_of_its_request() -> None:
+    """The worker knows only the rows: here, that of a request without a list, and one of two rows."""
+    start = Start(1, 0, "predict", None, (0, 1), 3, 3, "idle", 0.0)
+    job = Job(start, [Marshalled(b"1", rows=1), Marshalled(b"2,3", rows=2, single=False)], [1, 2], [1, 2], [])
+    reasons: dict[int, list[str | RowPath]] = {0: ["bad: ", RowPath(0, ("a",))], 1: [RowPath(1), ": worse"]}
+    reply = Reply(1, True, 0.1, [400, 400], [1, 1], [], reasons=reasons)
+
+    result = from_frame(job, Executed(reply, [b"x", b"y"]))
+
+    assert isinstance(result, BatchResult)
+    assert [one.body for one in result.results] == [b"bad: `$.a`", b"`$[1]`: worse"]
