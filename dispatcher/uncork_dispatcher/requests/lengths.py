@@ -26,7 +26,7 @@ RowLengths = tuple[float, float, float, float]
 3. the length to which the model pads that row by itself, or at which it truncates it;
 4. the size of the request alone: their number times that length.
 
-A named tuple would take 0.2 µs to make, for each request.
+It is a plain tuple because a named one takes 0.2 µs to make, for each request.
 """
 
 
@@ -44,10 +44,10 @@ def row_lengths(
     """
     if count is None:
         if not size_bytes:
-            return (rows, 1.0, 1.0, rows)
+            return rows, 1.0, 1.0, rows
         longest = size_bytes / rows
         length = min(longest, limit)
-        return (rows, longest, length, size_bytes if length == longest else rows * length)
+        return rows, longest, length, size_bytes if length == longest else rows * length
     if longest is None:
         longest = rows / count
     length = min(longest, limit)
@@ -55,7 +55,7 @@ def row_lengths(
         length = allowed[min(bisect_left(allowed, longest), len(allowed) - 1)]
     padded = count * length
     # Rows of equal lengths have no padding, in whatever order their costs were added up.
-    return (count, longest, length, rows if abs(padded - rows) <= _EXACT * rows else padded)
+    return count, longest, length, rows if abs(padded - rows) <= _EXACT * rows else padded
 
 
 def padded_count(count: float, allowed: Sequence[int]) -> float:
