@@ -114,6 +114,10 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each policy.")] = 5,
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 1.")] = 4.0,
     clients: Annotated[int, typer.Option(min=2, help="Closed-loop clients.")] = 64,
+    with_texts: Annotated[
+        bool,
+        typer.Option("--texts/--no-texts", help="Also texts of different lengths, most of the run."),
+    ] = True,
 ) -> None:
     """Measure batch times, cork against none, and padded batches, and print docs/results/encoder.md."""
     progress = Console(stderr=True)
@@ -125,7 +129,9 @@ def main(
             count: compare(_contest(setting, workers=count, rounds=rounds), tell=status.update)
             for count in counts
         }
-        padded = _padded(setting, rounds=rounds, tell=status.update)
+        padded = Padded(cells=[], overloads=[])
+        if with_texts:
+            padded = _padded(setting, rounds=rounds, tell=status.update)
     typer.echo(_text(setting, agreement, times, comparisons, padded), nl=False)
     faults = [fault for each in comparisons.values() for fault in each.faults]
     exit_with([*faults, *(fault for cell in padded.cells for fault in cell.faults)], progress=progress)
@@ -227,7 +233,9 @@ def _text(
     sheets += map(cell_sheet, padded.cells)
     if padded.overloads:
         sheets.append(overload_sheet(padded.cells[0], padded.overloads))
-    return PAGE.text(paragraphs=[*paragraphs, *padded_paragraphs(padded.cells)], sheets=sheets)
+    if padded.cells:
+        paragraphs += padded_paragraphs(padded.cells)
+    return PAGE.text(paragraphs=paragraphs, sheets=sheets)
 
 
 def times_sheet(times: Times) -> Sheet:

@@ -32,7 +32,7 @@ from benchmarks.harness.sheets import output, show
 from benchmarks.harness.wrk import choose_generator
 from benchmarks.peers.catalogue import PEERS, Peer
 from benchmarks.peers.contest import Settings, WorkResult, compete
-from benchmarks.peers.entrants import Work, digits_work, sleep_work
+from benchmarks.peers.entrants import Work, digits_work, encoder_work, sleep_work
 from benchmarks.peers.model_point import ModelPoint
 from benchmarks.peers.pictures import draw
 from benchmarks.peers.report import Report, make_report, page, summary
@@ -49,6 +49,13 @@ def main(
     ] = "1,0.02;5,0.1;40,1",
     digits: Annotated[
         bool, typer.Option("--digits", help="Also the forest of the digits example, in a closed loop.")
+    ] = False,
+    encoder: Annotated[
+        bool,
+        typer.Option(
+            "--encoder",
+            help="Also a transformer encoder, in a closed loop; on a GPU if torch finds one.",
+        ),
     ] = False,
     loop: Annotated[
         Literal["closed", "open", "both"],
@@ -108,7 +115,11 @@ def main(
             apart=apart,
             compiled=str(Environment(folder=cache / "compiled").python) if compiled else "",
         )
-        works = [*map(sleep_work, points), *([digits_work()] if digits else [])]
+        works = [
+            *map(sleep_work, points),
+            *([digits_work()] if digits else []),
+            *([encoder_work()] if encoder else []),
+        ]
         report = _measure(
             works, peers=chosen, cache=cache, settings=settings, json_file=json_file, progress=progress
         )

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 
 import psutil
 
@@ -24,7 +25,6 @@ from benchmarks.peers.model_point import BATCH_CAP, ModelPoint
 from uncork_loadtests.servers import BenchError, Server, serve
 
 SERVERS = Path(__file__).parent / "servers"
-_SLEEP = SERVICES / "sleep.py"
 _EXAMPLE = EXAMPLES / "digits"
 _GOAL_MS = 1000
 # A peer may report ready before its worker is.
@@ -42,7 +42,9 @@ class Work:
     name: str
     """In the tables."""
     model: str
-    """For the peers: sleep or digits."""
+    """A key of :data:`benchmarks.peers.servers.peer_model.MODELS`."""
+    service: str
+    """What Uncork serves."""
     point: ModelPoint | None
     """Execution time of the sleeping model."""
     variables: Mapping[str, str]
@@ -73,6 +75,7 @@ def sleep_work(point: ModelPoint) -> Work:
     return Work(
         name=f"sleep {point.intercept_ms:g} + {point.slope_ms:g}n ms",
         model="sleep",
+        service=f"{SERVICES / 'sleep.py'}:Sleep",
         point=point,
         variables={
             "PEER_INTERCEPT_MS": f"{point.intercept_ms:g}",
@@ -103,12 +106,40 @@ def digits_work() -> Work:
     return Work(
         name="digits",
         model="digits",
+        service=f"{_EXAMPLE / 'service.py'}:Digits",
         point=None,
         variables={"PEER_FOREST": str(file)},
         rows=images.tolist(),
         answers=joblib.load(file).predict(images.astype("float32")).tolist(),
         # A pickled forest belongs to the version that made it.
         requirements=(f"scikit-learn=={sklearn.__version__}",),
+    )
+
+
+def encoder_work() -> Work:
+    """Return a transformer encoder with random weights, on a GPU if torch finds one, and rows of 64 tokens.
+
+    Raises:
+        BenchError: if torch is not installed.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise BenchError("--encoder needs torch: pip install torch")
+    import torch
+
+    from benchmarks.peers.servers.peer_model import load
+
+    random = Random(1)
+    rows = [[random.randrange(1000) for _ in range(64)] for _ in range(20)]
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "the CPU"
+    return Work(
+        name=f"encoder on {device}",
+        model="encoder",
+        service=f"{SERVICES / 'peer_encoder.py'}:Encoder",
+        point=None,
+        variables={},
+        rows=rows,
+        answers=load("encoder")(rows),
+        requirements=(f"torch=={torch.__version__.partition('+')[0]}",),
     )
 
 
@@ -121,13 +152,12 @@ def ours(
     python: str = sys.executable,
 ) -> Entrant:
     """Return Uncork with its defaults, in the environment of ``python``."""
-    service = f"{_EXAMPLE / 'service.py'}:Digits" if work.model == "digits" else f"{_SLEEP}:Sleep"
     options = {
         "--workers": workers,
         "--mb-max-latency": f"{goal_ms:g}",
         "--mb-max-batch-size": BATCH_CAP,
     }
-    command = [*variables(work.variables), *uncork_serve(service, options, python=python)]
+    command = [*variables(work.variables), *uncork_serve(work.service, options, python=python)]
     return Entrant(
         name=name,
         command=command,

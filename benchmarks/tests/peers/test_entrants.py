@@ -19,6 +19,7 @@ from benchmarks.peers.entrants import (
     Entrant,
     WrongAnswerError,
     check_answer,
+    encoder_work,
     entrants_of,
     ours,
     running,
@@ -117,6 +118,22 @@ def test_every_setting_of_a_peer_is_an_entrant() -> None:
     )
     assert commands("mosec")["mosec 10 ms"].endswith("mosec_server.py --model sleep --wait-ms 10")
     assert list(commands("unbatched")) == ["unbatched"]
+
+
+def test_the_encoder_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+    with pytest.raises(BenchError, match="--encoder needs torch"):
+        encoder_work()
+
+
+def test_uncork_serves_the_encoder_of_the_peers() -> None:
+    pytest.importorskip("torch", reason="needs PyTorch")
+    work = encoder_work()
+
+    # It checks the answer to each row.
+    with running(ours(work), work=work):
+        assert len(set(work.answers)) > 1
 
 
 def test_uncork_serves_the_same_model() -> None:
