@@ -7,12 +7,12 @@ from typing import Any
 from uncork import Service, api
 from uncork.adapters import Json
 
-# Where the peers' servers find it too.
+# The servers of the peers import peer_model from there, without Uncork.
 sys.path.append(str(Path(__file__).parent.parent / "peers/servers"))
 
 
 class Encoder(Service):
-    """Answers rows of tokens."""
+    """Runs the encoder on rows of tokens."""
 
     def setup(self) -> None:
         from peer_model import load  # type: ignore[import-not-found]
@@ -21,5 +21,5 @@ class Encoder(Service):
 
     @api(input=Json())
     def predict(self, rows: list[list[int]]) -> Any:
-        """Return the largest component of each row's mean state."""
+        """Return the index of the largest component of each row's mean state."""
         return self.run(rows)

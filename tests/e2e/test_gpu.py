@@ -35,32 +35,32 @@ def server() -> Iterator[Server]:
 
 
 def test_a_worker_sees_the_gpu_that_it_was_assigned(server: Server) -> None:
-    """As its only one."""
+    """It sees no other."""
     assert HTTP.post(f"{server.base}/where", json=0).json() == {"assigned": "0", "seen": 1}
 
 
 def test_a_worker_gets_the_gpu_that_a_uuid_names() -> None:
-    """In the short form too."""
+    """Here by the first digits of its UUID."""
     listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=True).stdout
-    uuid = re.search(r"GPU-[0-9a-f]{8}", listed)
-    assert uuid is not None, listed
-    with serving(GPU, "--gpus", f"{uuid[0]},") as server:
-        assert HTTP.post(f"{server.base}/where", json=0).json() == {"assigned": uuid[0], "seen": 1}
+    match = re.search(r"GPU-[0-9a-f]{8}", listed)
+    assert match is not None, listed
+    with serving(GPU, "--gpus", f"{match[0]},") as server:
+        assert HTTP.post(f"{server.base}/where", json=0).json() == {"assigned": match[0], "seen": 1}
 
 
 def test_captured_graphs_answer_as_the_model_does(server: Server) -> None:
-    """Batches have the captured sizes: three rows run in the graph of four, which predict confirms."""
-    right = [HTTP.post(f"{server.base}/predict", json=row, timeout=60).json() for row in ROWS]
+    """Three rows run in the graph of four; the answers equal those of predict."""
+    expected = [HTTP.post(f"{server.base}/predict", json=row, timeout=60).json() for row in ROWS]
 
     for rows in range(1, 5):
         replies = at_once(server, "/replay", ROWS[:rows])
 
         assert [reply.status_code for reply in replies] == [200] * rows
-        np.testing.assert_allclose([reply.json() for reply in replies], right[:rows], atol=1e-5)
+        np.testing.assert_allclose([reply.json() for reply in replies], expected[:rows], atol=1e-5)
 
 
 def test_a_batch_that_does_not_fit_into_memory_runs_in_parts(server: Server) -> None:
-    """Four times 0.3 of the memory is too much, two times is not: then the others run alone."""
+    """The four need 1.2 times the memory. The first half fits; then each of the others runs alone."""
     workers = server.workers()
 
     replies = at_once(server, "/fill", [0.3] * 4)
@@ -71,7 +71,7 @@ def test_a_batch_that_does_not_fit_into_memory_runs_in_parts(server: Server) -> 
 
 
 def test_a_request_that_does_not_fit_alone_fails_alone(server: Server) -> None:
-    """Its neighbours are answered."""
+    """The other three are answered."""
     replies = at_once(server, "/fill", [0.1, 0.1, 1.5, 0.1])
 
     assert [reply.status_code for reply in replies] == [200, 200, 500, 200]
@@ -89,7 +89,7 @@ def test_neighbours_of_a_cuda_error_are_answered(server: Server) -> None:
 
 
 def test_a_reload_loads_the_new_workers_beside_the_old(server: Server) -> None:
-    """On the same GPU."""
+    """They share its GPU until the old ones have gone."""
     before = set(server.workers())
     server.process.send_signal(signal.SIGHUP)
 
@@ -118,8 +118,8 @@ def test_the_service_of_the_guide_answers(tmp_path: Any) -> None:
     code = re.search(r"```python\n(.*?)```", GUIDE.read_text().partition("\n## PyTorch\n")[2], re.DOTALL)
     assert code is not None
     (tmp_path / "service.py").write_text(code[1].replace('"model.pt"', repr(str(tmp_path / "model.pt"))))
-    make = "import sys, torch; torch.jit.script(torch.nn.Linear(768, 3)).save(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", make, str(tmp_path / "model.pt")], check=True)
+    save_model = "import sys, torch; torch.jit.script(torch.nn.Linear(768, 3)).save(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", save_model, str(tmp_path / "model.pt")], check=True)
 
     with serving(f"{tmp_path / 'service.py'}:Classifier", "--gpus", "1") as server:
         reply = HTTP.post(f"{server.base}/predict", json=[0.5] * 768, timeout=60)

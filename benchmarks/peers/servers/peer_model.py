@@ -26,16 +26,16 @@ def options() -> argparse.Namespace:
 
 
 def load(name: str) -> Model:
-    """Give the model of that name; its settings come from the environment variables PEER_*."""
+    """Return the model of that name; its settings come from the environment variables PEER_*."""
     return MODELS[name]()
 
 
 def _sleep() -> Model:
     intercept_ms, slope_ms = (float(os.environ[f"PEER_{name}_MS"]) for name in ("INTERCEPT", "SLOPE"))
-    device = threading.Lock()
+    lock = threading.Lock()
 
     def run(rows: Sequence[Row]) -> list[float]:
-        with device:
+        with lock:
             time.sleep((intercept_ms + slope_ms * len(rows)) / 1000)
         return [float(sum(row)) for row in rows]
 
@@ -47,10 +47,10 @@ def _digits() -> Model:
     import numpy as np
 
     forest = joblib.load(os.environ["PEER_FOREST"])
-    device = threading.Lock()
+    lock = threading.Lock()
 
     def run(rows: Sequence[Row]) -> list[float]:
-        with device:
+        with lock:
             digits: list[float] = forest.predict(np.asarray(rows, dtype="float32")).tolist()
         return digits
 
@@ -71,14 +71,14 @@ def _encoder() -> Model:
     )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.eval().to(device)
-    turn = threading.Lock()
+    lock = threading.Lock()
 
     def run(rows: Sequence[Row]) -> list[float]:
-        with turn, torch.inference_mode():
+        with lock, torch.inference_mode():
             tokens = torch.tensor(rows, dtype=torch.int64).to(device)
             # Which component is the largest does not depend on rounding, unlike its value.
-            found: list[float] = model(tokens).mean(1).argmax(1).tolist()
-        return found
+            largest: list[float] = model(tokens).mean(1).argmax(1).tolist()
+        return largest
 
     return run
 

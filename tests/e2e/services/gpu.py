@@ -51,7 +51,7 @@ class Gpu(Service):
         """Take these shares of the GPU's memory, all at once, and return the rows of the batch."""
         total = torch.cuda.get_device_properties(0).total_memory
         torch.empty(int(sum(shares) * total), dtype=torch.uint8, device="cuda")
-        # Otherwise PyTorch keeps it, and the workers of a reload have none.
+        # PyTorch would keep the memory in its cache, and the new workers of a reload could not allocate any.
         torch.cuda.empty_cache()
         return [len(shares)] * len(shares)
 
@@ -70,11 +70,11 @@ def capture(model: Any, rows: int) -> Callable[[Any], Any]:
     with torch.inference_mode():
         inputs = torch.zeros((rows, WIDTH), device="cuda")
         # A first call outside the recording loads libraries, which cannot be recorded.
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
+        side_stream = torch.cuda.Stream()
+        side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side_stream):
             model(inputs)
-        torch.cuda.current_stream().wait_stream(aside)
+        torch.cuda.current_stream().wait_stream(side_stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             outputs = model(inputs)
