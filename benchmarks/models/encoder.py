@@ -116,7 +116,10 @@ def main(
     clients: Annotated[int, typer.Option(min=2, help="Closed-loop clients.")] = 64,
     with_texts: Annotated[
         bool,
-        typer.Option("--texts/--no-texts", help="Also texts of different lengths, most of the run."),
+        typer.Option(
+            "--texts/--no-texts",
+            help="Also measure texts of different lengths, which takes most of the time.",
+        ),
     ] = True,
 ) -> None:
     """Measure batch times, cork against none, and padded batches, and print docs/results/encoder.md."""
@@ -129,9 +132,11 @@ def main(
             count: compare(_contest(setting, workers=count, rounds=rounds), tell=status.update)
             for count in counts
         }
-        padded = Padded(cells=[], overloads=[])
-        if with_texts:
-            padded = _padded(setting, rounds=rounds, tell=status.update)
+        padded = (
+            _padded(setting, rounds=rounds, tell=status.update)
+            if with_texts
+            else Padded(cells=[], overloads=[])
+        )
     typer.echo(_text(setting, agreement, times, comparisons, padded), nl=False)
     faults = [fault for each in comparisons.values() for fault in each.faults]
     exit_with([*faults, *(fault for cell in padded.cells for fault in cell.faults)], progress=progress)

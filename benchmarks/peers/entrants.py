@@ -126,10 +126,10 @@ def encoder_work() -> Work:
         raise BenchError("--encoder needs torch: pip install torch")
     import torch
 
-    from benchmarks.peers.servers.peer_model import load
+    from benchmarks.peers.servers.peer_model import VOCABULARY, load
 
     random = Random(1)
-    rows = [[random.randrange(1000) for _ in range(64)] for _ in range(20)]
+    rows = [[random.randrange(VOCABULARY) for _ in range(64)] for _ in range(20)]
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "the CPU"
     return Work(
         name=f"encoder on {device}",

@@ -1,8 +1,15 @@
-"""Pictures of the comparison with the peers, drawn with matplotlib."""
+"""Pictures of the comparison with the peers, drawn with matplotlib.
+
+This draws several runs as one, from files of ``scripts/bench-peers --json``:
+
+    python -m benchmarks.peers.pictures docs/pictures light.json heavy.json
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +18,7 @@ from benchmarks.harness.sheets import median_known
 from benchmarks.peers.catalogue import PEERS
 from benchmarks.peers.contest import Point, WorkResult
 from benchmarks.peers.marks import Figure, best, values
+from benchmarks.peers.report import read_results
 from uncork_loadtests.reports.style import (
     BLUE,
     DARK_GREY,
@@ -38,6 +46,26 @@ _LOOKS = {OURS: (VERMILION, "o")} | {
     name: (colour, mark) for name, colour, mark in zip(PEERS, _COLOURS, _MARKS, strict=True)
 }
 """Colour and marker, the same in every picture; Okabe and Ito's palette, extended."""
+
+
+def main() -> None:
+    """Draw the files named on the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.pictures", description=__doc__)
+    parser.add_argument("folder", type=Path, help="of the pictures")
+    parser.add_argument("files", nargs="+", type=Path, help="files of scripts/bench-peers --json")
+    options = parser.parse_args()
+    draw(by_model(read_results(options.files)), folder=options.folder)
+
+
+def by_model(results: Sequence[WorkResult]) -> list[WorkResult]:
+    """Join the points of each model."""
+    joined: dict[str, WorkResult] = {}
+    for result in results:
+        before = joined.get(result.work)
+        joined[result.work] = (
+            result if before is None else replace(before, points=[*before.points, *result.points])
+        )
+    return list(joined.values())
 
 
 def draw(results: Sequence[WorkResult], *, folder: Path) -> list[Path]:
@@ -152,3 +180,7 @@ def _draw_line(axes: Axes, name: str, line: Sequence[tuple[float, float]]) -> An
         **line_look(first=name == OURS),
     )
     return drawn
+
+
+if __name__ == "__main__":
+    main()

@@ -12,10 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-import msgspec
-
 from benchmarks.peers.contest import Point, WorkResult
-from benchmarks.peers.report import Report
+from benchmarks.peers.report import read_results
 
 _FIGURES = (
     "requests_per_second",
@@ -33,9 +31,7 @@ def main() -> None:
     """Write the rounds of the files named on the command line to standard output."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.rounds", description=__doc__)
     parser.add_argument("files", nargs="+", type=Path, help="files of scripts/bench-peers --json")
-    files = parser.parse_args().files
-    reports = [msgspec.json.decode(file.read_bytes(), type=Report) for file in files]
-    write_rounds([result for report in reports for result in report.results], sys.stdout)
+    write_rounds(read_results(parser.parse_args().files), sys.stdout)
 
 
 def write_rounds(results: Iterable[WorkResult], to: TextIO) -> None:

@@ -10,12 +10,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
 
+from tests.e2e.remote import idle
 from tests.e2e.server import HTTP, ROOT, SERVICES, Server, eventually, run_uncork, serving
 
 pytestmark = pytest.mark.skipif(
@@ -84,7 +85,7 @@ def test_neighbours_of_a_cuda_error_are_answered(server: Server) -> None:
 
     assert [reply.status_code for reply in replies] == [200, 200, 502, 200]
     assert [reply.json() for reply in replies if reply.status_code == 200] == [1, 2, 3]
-    eventually(lambda: idle(server) == 1)
+    eventually(lambda: idle(server, 1))
     assert HTTP.post(f"{server.base}/predict", json=ROWS[0], timeout=60).status_code == 200
 
 
@@ -93,7 +94,7 @@ def test_a_reload_loads_the_new_workers_beside_the_old(server: Server) -> None:
     before = set(server.workers())
     server.process.send_signal(signal.SIGHUP)
 
-    eventually(lambda: not before & set(server.workers()) and idle(server) == 1)
+    eventually(lambda: not before & set(server.workers()) and idle(server, 1))
     assert HTTP.post(f"{server.base}/where", json=0).json() == {"assigned": "0", "seen": 1}
 
 
@@ -113,7 +114,7 @@ def test_check_reports_workers_that_share_a_gpu() -> None:
     assert "workers share" in " ".join(result.stdout.split()), result.stdout + result.stderr
 
 
-def test_the_service_of_the_guide_answers(tmp_path: Any) -> None:
+def test_the_service_of_the_guide_answers(tmp_path: Path) -> None:
     """Its code as it is, with a model of its shape."""
     code = re.search(r"```python\n(.*?)```", GUIDE.read_text().partition("\n## PyTorch\n")[2], re.DOTALL)
     assert code is not None
@@ -132,8 +133,3 @@ def at_once(server: Server, path: str, bodies: Sequence[object]) -> list[httpx.R
     """Send requests together; policies of the service hold them until all are there."""
     with ThreadPoolExecutor(len(bodies)) as pool:
         return list(pool.map(lambda body: HTTP.post(f"{server.base}{path}", json=body, timeout=120), bodies))
-
-
-def idle(server: Server) -> float:
-    """The number of workers that are ready and have no batch."""
-    return server.metric("uncork_workers", state="idle")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 
 HOST = "127.0.0.1"
 BATCH_CAP = 64
+VOCABULARY = 1000
+"""Tokens that the encoder knows."""
 Row = Sequence[float]
 Model = Callable[[Sequence[Row]], list[float]]
 
@@ -60,14 +62,14 @@ def _digits() -> Model:
 def _encoder() -> Model:
     import torch
 
-    layers, width, heads, vocabulary = 6, 384, 12, 1000
+    layers, width, heads = 6, 384, 12
     # Random weights, the same in every process.
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(
         width, heads, dim_feedforward=4 * width, activation="gelu", batch_first=True
     )
     model = torch.nn.Sequential(
-        torch.nn.Embedding(vocabulary, width), torch.nn.TransformerEncoder(layer, layers)
+        torch.nn.Embedding(VOCABULARY, width), torch.nn.TransformerEncoder(layer, layers)
     )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.eval().to(device)
