@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from statistics import geometric_mean
@@ -28,6 +28,7 @@ from benchmarks.ablation_variants import FULL, MECHANISMS, variant_of
 from benchmarks.harness.cli import JsonFile, MarkdownFile, choose, write_json
 from benchmarks.harness.sheets import Sheet, markdown, output, show
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
+from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.simulator import matrix
 from uncork_dispatcher.simulator.cells import Cell, requests_to_measure
 from uncork_dispatcher.simulator.compare import ratio
@@ -109,6 +110,25 @@ def pool_cells() -> list[Cell]:
     return [replace(cell, sources="pool") for cell in cells]
 
 
+def transport_cells() -> list[Cell]:
+    """Return cells whose workers are 0.5 or 5 ms away, there and back; some with more clients than fit."""
+    cells: list[Cell] = []
+    for (intercept, slope), workers, noise in product(matrix.MODELS, (1, 4), (0.1, 0.3)):
+        near = Cell(
+            intercept_ms=intercept,
+            slope_ms=slope,
+            noise_cv=noise,
+            workers=workers,
+            load=0.5,
+            transport_ms=0.5,
+        )
+        cells += [near, replace(near, load=0.8)]
+        for transport, clients in product((0.5, 5.0), (64, 256)):
+            closed = replace(near, load=None, clients=clients * workers, goal_ms=_NO_GOAL_MS)
+            cells.append(replace(closed, transport_ms=transport))
+    return cells
+
+
 def tight_cells() -> list[Cell]:
     """Return cells with a goal that binds, several workers, and a load that is no overload."""
     return [
@@ -128,6 +148,7 @@ MATRICES: dict[str, Callable[[], list[Cell]]] = {
     ),
     "pool": pool_cells,
     "mixed": mixed_cells,
+    "transport": transport_cells,
 }
 
 
@@ -174,9 +195,12 @@ def run(task: Task) -> Measured:
     # As many requests as with workers and requests that are alike: the formula covers no others.
     alike = Cell(**{each.name: getattr(cell, each.name) for each in fields(Cell)})
     requests = requests_to_measure(alike, batches=task.batches)
-    # No subclass of the policy can do this: the core itself chooses workers by their factors.
-    all_average = patch.object(SpeedFactors, "slowdown", lambda factors, worker: 1.0)
-    with all_average if task.policy == variant_of("speeds") else nullcontext():
+    # No subclass of the policy can do this: the core itself chooses workers and sends batches ahead.
+    without: dict[str, AbstractContextManager[object]] = {
+        variant_of("speeds"): patch.object(SpeedFactors, "slowdown", lambda factors, worker: 1.0),
+        variant_of("ahead"): patch.object(Slots, "next_ahead", lambda slots, now: None),
+    }
+    with without.get(task.policy, nullcontext()):
         return measure(cell, task.policy, task.seed, requests=requests)
 
 

@@ -101,6 +101,11 @@ class WithoutSpeeds(CorkPolicy):
     """All workers count as average; see :func:`benchmarks.ablation.run`."""
 
 
+@without("ahead", applies=lambda cell: cell.transport_ms > 0)
+class WithoutAhead(CorkPolicy):
+    """No batch is sent to a worker that runs one; see :func:`benchmarks.ablation.run`."""
+
+
 @without("returns", applies=returning)
 class WithoutReturns(CorkPolicy):
     def _for_returns(self, view: View, load: Load, horizons: Horizons) -> Wait:

@@ -28,6 +28,7 @@ CELLS = (
     CLOSED,
     ALONE,
     POOL,
+    replace(ALONE, clients=128, transport_ms=5),
     replace(POOL, workers=4),
     replace(OPEN, workers=1),
 )

@@ -17,7 +17,8 @@ class Start(NamedTuple):
     """Run these requests as one batch on this worker.
 
     ``rows`` is the number of rows, or their total cost; ``padded`` is that cost if every row were as long as
-    the longest. ``deadlines`` is when each request should be done at the worker.
+    the longest. ``deadlines`` is when each request should be done at the worker. ``ahead``: the worker runs
+    another batch, and this one next.
     """
 
     batch: int
@@ -30,6 +31,7 @@ class Start(NamedTuple):
     reason: Reason
     predicted_s: float
     deadlines: tuple[float, ...] = ()
+    ahead: bool = False
 
 
 class Shed(NamedTuple):

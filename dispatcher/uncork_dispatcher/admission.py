@@ -117,7 +117,7 @@ class Admission:
     def size_batch(
         self, queue: RequestQueue, *, limit: float, estimate: Estimate, now: float
     ) -> tuple[float, list[Entry]]:
-        """Return the rows of a batch that starts now, ``limit`` at most, and the requests to shed for it.
+        """Return the rows of a batch that starts ``now``, ``limit`` at most, and the requests to shed for it.
 
         Those would keep the batch small, and cannot wait for the next one. While another worker is idle there
         are none, for then there is capacity.
@@ -125,7 +125,7 @@ class Admission:
         slots, api = self._slots, self._api
         rows = min(queue.rows, limit)
         late = queue.most_urgent.deadline < now + estimate.upper(rows)
-        if not (late and slots.idle == 1):
+        if not late or slots.idle > 1:
             return limit, []
         mixes = api.separates(queue)
         most = api.mixable_rows(queue, rows) if mixes else limit

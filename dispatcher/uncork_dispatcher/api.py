@@ -17,7 +17,8 @@ from uncork_dispatcher.requests.lengths import Lengths, RowLengths, padded_count
 from uncork_dispatcher.requests.mixable_lengths import SAMPLE, mixable_lengths
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queues import Backlog
-from uncork_dispatcher.requests.slots import Running, Slots
+from uncork_dispatcher.requests.running import Running
+from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, Holding
 
@@ -77,8 +78,13 @@ class Api:
         return queue.rows >= self.limit_rows or queue.size_bytes >= self.rules.max_batch_bytes
 
     def fills_batch(self, queue: RequestQueue) -> bool:
-        """Whether a queue holds as much as a batch may carry, by the rules and by the policy."""
-        return self.is_full(queue) and self.policy.limit_rows >= self.rules.max_batch_rows
+        """Whether a queue holds as much as the rules allow in a batch, and the policy allows as much."""
+        # Without a call, because busy gateways ask for each request.
+        rules = self.rules
+        return (
+            queue.rows * self.model.measures.limit_ratio >= rules.max_batch_rows
+            or queue.size_bytes >= rules.max_batch_bytes
+        ) and self.policy.limit_rows >= rules.max_batch_rows
 
     @property
     def limit_rows(self) -> float:
@@ -182,6 +188,7 @@ class Api:
                 min([entry.size_bytes for entry in entries]),
             ),
             rows=self._rows(entries),
+            ahead_s=running.started - running.sent,
         )
         needed_s = self.model.goal_lost()
         return None if needed_s is None else GoalOutOfReach(self.rules.name, self.rules.goal_s, needed_s)

@@ -94,9 +94,11 @@ class AsyncDispatcher(Generic[P, R]):
         """How long an expected worker usually takes to be ready; see :attr:`Dispatcher.startup_s`."""
         return self._core.startup_s
 
-    def worker_ready(self, worker: int, *, launch: Hashable = None, host: Hashable = None) -> None:
-        """Add a worker; ``launch`` as for :meth:`worker_expected`, ``host`` as for the core."""
-        self._core.worker_ready(worker, now=self._now(), launch=launch, host=host)
+    def worker_ready(
+        self, worker: int, *, launch: Hashable = None, host: Hashable = None, takes_ahead: bool = False
+    ) -> None:
+        """Add a worker; see :meth:`Dispatcher.worker_ready`."""
+        self._core.worker_ready(worker, now=self._now(), launch=launch, host=host, takes_ahead=takes_ahead)
         self._changed()
 
     def worker_retired(self, worker: int) -> None:
@@ -296,14 +298,16 @@ class AsyncDispatcher(Generic[P, R]):
     def _on_end(self, start: Start, outcome: BatchResult[R] | Exception) -> None:
         running = self._running.pop(start.batch, None)
         is_lost = isinstance(outcome, WorkerLost)
-        if running is None or is_lost or not self._core.runs(start.batch):
+        started = self._core.running_since(start.batch)
+        if running is None or is_lost or started is None:
             # The core may have given up the batch, or its worker, and retry its requests elsewhere.
             if running is not None:
                 self._notify_ended(running.ended_at(self._now()), "lost")
             if is_lost:
                 self.worker_lost(start.worker)
             return
-        batch = running.ended_at(self._now())
+        now = self._now()
+        batch = running._replace(started=min(started, now)).ended_at(now)
         self._bursts.submit_waiting()
         settled = outcome if isinstance(outcome, Exception) else outcome.fault(start) or outcome
         ran = BatchResult[R]((), "failed") if isinstance(settled, Exception) else settled

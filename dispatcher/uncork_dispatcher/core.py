@@ -44,7 +44,8 @@ from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.requests.queue import Entry
 from uncork_dispatcher.requests.queues import RequestQueues
-from uncork_dispatcher.requests.slots import Running, Slots
+from uncork_dispatcher.requests.running import Running
+from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.scheduler import Scheduler
@@ -144,8 +145,10 @@ class Dispatcher:
         if reason is not None:
             return admission.shed(entry, reason, now=now)
         self._queues.add(entry)
-        if wakeup > now and not self._pending_actions and self._scheduler.can_wait(entry, now):
-            self._wakeup = min(wakeup, expires_at)
+        if wakeup > now and not self._pending_actions:
+            next_at = self._scheduler.next_at(entry, now)
+            if next_at > now:
+                self._wakeup = min(wakeup, expires_at, next_at)
         return None
 
     def cancel(self, request: int, *, now: float) -> None:
@@ -171,16 +174,23 @@ class Dispatcher:
         return self._slots.launches.startup_s
 
     def worker_ready(
-        self, worker: int, *, now: float, launch: Hashable = None, host: Hashable = None
+        self,
+        worker: int,
+        *,
+        now: float,
+        launch: Hashable = None,
+        host: Hashable = None,
+        takes_ahead: bool = False,
     ) -> None:
         """Add a worker that has started, or is usable again.
 
         If :meth:`worker_expected` was called for ``launch``, the core learns how long a start takes. The
-        workers of one ``host`` may be lost together; of a worker that is known, only the host changes.
+        workers of one ``host`` may be lost together. A worker that ``takes_ahead`` runs its batches one after
+        another, and may get the next one while it runs one. Of a worker that is known, only these two change.
         """
         self._advance(now)
         self._slots.launches.ready(launch, now=now)
-        self._slots.add(worker, host)
+        self._slots.add(worker, host, takes_ahead=takes_ahead)
 
     def worker_retired(self, worker: int, *, now: float) -> None:
         """Give a worker no more batches; it finishes its last. Report its end with :meth:`worker_lost`."""
@@ -188,7 +198,7 @@ class Dispatcher:
         self._slots.retire(worker)
 
     def worker_lost(self, worker: int, *, now: float) -> None:
-        """Remove a worker, and run its batch again: once as it is, then each of its requests alone.
+        """Remove a worker, and run its batches again: once as they are, then each of their requests alone.
 
         Workers of its host are avoided for a while, unless the worker had been retired. A request that may
         not run again is :class:`Lost`.
@@ -197,12 +207,7 @@ class Dispatcher:
         self._learn()
         for api in self._apis.values():
             api.model.forget_worker(worker)
-        running = self._slots.lose(worker, now=now)
-        if running is not None:
-            start = running.start
-            idempotent = self._apis[start.api].rules.idempotent
-            lost = self._queues.retry(start.batch, running.entries, idempotent=idempotent, now=now)
-            self._pending_actions += [Lost(entry.request) for entry in lost]
+        self._retry(self._slots.lose(worker, now=now), now)
 
     def batch_done(
         self,
@@ -213,7 +218,7 @@ class Dispatcher:
         seconds: float | None = None,
         chunks: Sequence[tuple[float, float]] = (),
     ) -> bool:
-        """End a batch; its worker is idle again.
+        """End a batch; its worker is idle again, or starts the batch ahead.
 
         ``seconds`` is how long it took, if it ended before ``now``. ``chunks`` gives (rows, seconds) of each
         call at the worker, if that is known: the rest of the time is transport. Returns False, and does
@@ -221,11 +226,11 @@ class Dispatcher:
         """
         self._advance(now)
         self._learn()
-        running = self._slots.finish(batch)
+        running = self._slots.finish(batch, now=now)
         if running is None:
             return False
         self._queues.end(running.entries, RequestState.ANSWERED)
-        seconds = now - running.started if seconds is None else seconds
+        seconds = max(0.0, now - running.started) if seconds is None else seconds
         self._unseen = self._unlearned = running, status, now, seconds, chunks
         if not (self._queues or self._pending_actions):
             self._wakeup = self._slots.next_timeout
@@ -254,12 +259,14 @@ class Dispatcher:
         self._tick(now)
         if now < self._wakeup:
             return []
-        if self._may_learn:
+        if self._may_learn or not self._slots.idle:
             self._learn()
         actions: list[Action] = []
-        for running in self._slots.give_up_overdue(now):
+        overdue, ahead = self._slots.give_up_overdue(now)
+        for running in overdue:
             self._queues.end(running.entries, RequestState.TIMED_OUT)
             actions.append(Abandon(running.start.batch, running.start.worker, running.start.requests))
+        self._retry(ahead, now)
         if self._unseen is not None and self._scheduler.start_full(actions, now):
             self._may_learn = True
             return actions
@@ -299,9 +306,12 @@ class Dispatcher:
         self._tick(now)
         return self._slots.stats(now)
 
-    def runs(self, batch: int) -> bool:
-        """Whether a worker runs this batch, as far as the core knows."""
-        return self._slots.runs(batch)
+    def running_since(self, batch: int) -> float | None:
+        """Return when a batch started; None if the core has given it up, or its worker.
+
+        Of a batch ahead this is when it should start.
+        """
+        return self._slots.running_since(batch)
 
     @property
     def has_queued(self) -> bool:
@@ -321,6 +331,14 @@ class Dispatcher:
         if self._unseen is not None:
             self._see_end()
         self._wakeup = now
+
+    def _retry(self, batches: Sequence[Running], now: float) -> None:
+        """Queue the requests of lost batches again, or end those that may not run again."""
+        for running in batches:
+            start = running.start
+            idempotent = self._apis[start.api].rules.idempotent
+            lost = self._queues.retry(start.batch, running.entries, idempotent=idempotent, now=now)
+            self._pending_actions += [Lost(entry.request) for entry in lost]
 
     def _tick(self, now: float) -> None:
         if now < self._now:

@@ -15,8 +15,13 @@ from uncork_dispatcher.policies.base import Hold, Reason, Release
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry, Held, RequestQueue
 from uncork_dispatcher.requests.queues import RequestQueues
-from uncork_dispatcher.requests.slots import Running, Slots
+from uncork_dispatcher.requests.running import Running
+from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.stats import ApiStats, Holding
+
+# A batch ahead is sent this many times the usual transport time before its worker should be idle: for half of
+# the batches once is too short.
+_LEAD = 2.0
 
 
 class Scheduler:
@@ -42,34 +47,36 @@ class Scheduler:
         """Shed and start what is due; return when more will be if nothing happens before."""
         expires_at = self._shed_expired(actions, now)
         before = len(actions)
-        held_until = self._release(actions, now)
+        next_at = min(self._release(actions, now), self._send_ahead(actions, now))
         if len(actions) > before:
             # Once more: with no worker idle, other requests may be hopeless.
             expires_at = self._shed_expired(actions, now)
-        return min(held_until, expires_at)
+        return min(next_at, expires_at)
 
     def start_full(self, actions: list[Action], now: float) -> bool:
         """Start full batches while they are the most urgent; return whether there was one."""
         started = False
         self._shed_expired(actions, now)
-        while self._slots.idle and not self.draining and (queues := self._queues.by_urgency()):
-            queue = queues[0]
-            api = self._apis[queue.api]
-            if queue.retry or not api.fills_batch(queue) or not api.has_earned:
-                break
-            self._start(queue, Release(api.policy.limit_rows, "full"), actions, now)
+        while self._slots.idle and (queues := self._queues.by_urgency()) and self._is_surely_full(queues[0]):
+            self._start(queues[0], self._full(queues[0]), actions, now)
             started = True
         return started
 
-    def can_wait(self, entry: Entry, now: float) -> bool:
-        """Whether a request that has just been queued leaves the last schedule as it is."""
+    def next_at(self, entry: Entry, now: float) -> float:
+        """Return when to schedule again after a request has been queued, if nothing else happens.
+
+        ``now``: the request may change what the last schedule decided.
+        """
         queue = entry.queue
         if queue.most_urgent is entry:
-            return False
+            return now
         if not self._slots.idle:
-            return True
+            return self._ahead_at(queue, now) if self._apis[queue.api].fills_batch(queue) else math.inf
         held = queue.held
-        return held is not None and held.stands(queue.rows, now) and not self._apis[queue.api].is_full(queue)
+        stands = (
+            held is not None and held.stands(queue.rows, now) and not self._apis[queue.api].is_full(queue)
+        )
+        return math.inf if stands else now
 
     def shed(self, entry: Entry, reason: ShedReason, now: float) -> Shed:
         """Shed a queued request."""
@@ -137,6 +144,34 @@ class Scheduler:
                 return held_until
         return math.inf
 
+    def _send_ahead(self, actions: list[Action], now: float) -> float:
+        """Send full batches to workers that are about to be idle; return when the next may be sent."""
+        while not self._slots.idle and (queues := self._queues.by_urgency()):
+            at = self._ahead_at(queues[0], now)
+            if at > now:
+                return at
+            self._start_ahead(queues[0], actions, now)
+        return math.inf
+
+    def _ahead_at(self, queue: RequestQueue, now: float) -> float:
+        """Return when a batch of this queue may be sent ahead; infinity if it depends on something else.
+
+        Only a full one, as waiting for the worker could not make it larger. Only if it may run again: if the
+        worker is lost, nobody knows whether it has started.
+        """
+        behind = self._slots.next_ahead(now)
+        if behind is None or not (self._is_surely_full(queue) and self._apis[queue.api].rules.idempotent):
+            return math.inf
+        return max(now, behind.finish - _LEAD * behind.transport_s)
+
+    def _is_surely_full(self, queue: RequestQueue) -> bool:
+        """Whether a queue fills a batch, whatever its policy sees."""
+        api = self._apis[queue.api]
+        return not (self.draining or queue.retry) and api.fills_batch(queue) and api.has_earned
+
+    def _full(self, queue: RequestQueue) -> Release:
+        return Release(self._apis[queue.api].policy.limit_rows, "full")
+
     def decide(self, queue: RequestQueue, now: float) -> Release | Hold:
         if queue.retry is not None:
             return self._decide_retry(queue, now)
@@ -166,11 +201,35 @@ class Scheduler:
 
     def _start(self, queue: RequestQueue, release: Release, actions: list[Action], now: float) -> None:
         """Start a batch, and shed the requests that would keep it small and would be late."""
+        worker = self._slots.next_idle(self._apis[queue.api].model.slowdowns, now)
+        self._slots.occupy(self._take(queue, release, actions, now, worker=worker))
+
+    def _start_ahead(self, queue: RequestQueue, actions: list[Action], now: float) -> None:
+        """Send a full batch to the worker that should be idle next."""
+        behind = self._slots.next_ahead(now)
+        assert behind is not None
+        release = self._full(queue)
+        self._slots.put_ahead(
+            self._take(queue, release, actions, now, worker=behind.start.worker, behind=behind)
+        )
+
+    def _take(
+        self,
+        queue: RequestQueue,
+        release: Release,
+        actions: list[Action],
+        now: float,
+        *,
+        worker: int,
+        behind: Running | None = None,
+    ) -> Running:
+        """Take a batch from a queue for a worker, which may have to end another one before, and return it."""
         api = self._apis[queue.api]
-        worker = self._slots.next_idle(api.model.slowdowns, now)
+        starts = now if behind is None else max(now, behind.finish)
         slowdown, measures = api.model.slowdown(worker), api.model.measures
         if queue.retry is None:
-            fill = self._fill(queue, release.rows, api.model.estimate.slowed(slowdown), actions, now)
+            latest = starts if behind is None else starts + behind.spread_s
+            fill = self._fill(queue, release.rows, api.model.estimate.slowed(slowdown), actions, now, latest)
         else:
             # A lost batch runs again whole, even if the limits are lower now.
             fill = Fill(size=release.rows)
@@ -186,18 +245,26 @@ class Scheduler:
             reason=release.reason,
             predicted_s=measures.estimate.slowed(slowdown).seconds(measures.size(taken)),
             deadlines=tuple([entry.deadline for entry in entries]),
+            ahead=behind is not None,
         )
-        self._slots.occupy(Running(start, entries, now, now + api.rules.timeout_s))
         actions.append(start)
+        spread_s = measures.estimate.spread * start.predicted_s
+        return Running(start, entries, now, starts, api.rules.timeout_s, api.model.transport_s, spread_s)
 
     def _fill(
-        self, queue: RequestQueue, rows: float, estimate: Estimate, actions: list[Action], now: float
+        self,
+        queue: RequestQueue,
+        rows: float,
+        estimate: Estimate,
+        actions: list[Action],
+        now: float,
+        starts: float,
     ) -> Fill:
         """Shed the requests that would keep a batch small and late; return an empty one for the others."""
         api = self._apis[queue.api]
         rows = min(rows, api.limit_rows)
         if not self.draining:
             admission = self._admissions[queue.api]
-            rows, skipped = admission.size_batch(queue, limit=rows, estimate=estimate, now=now)
+            rows, skipped = admission.size_batch(queue, limit=rows, estimate=estimate, now=starts)
             actions.extend([self.shed(entry, "deadline", now) for entry in skipped])
         return api.fill(queue, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from uncork_dispatcher.actions import Abandon, Action, BatchStatus, Lost, Shed, Start
 from uncork_dispatcher.learning.estimator import Estimate
@@ -63,7 +63,7 @@ class Request:
 
 @dataclass
 class Batch:
-    """A batch that runs, as it was started."""
+    """A batch at a worker, as it was started; one that is ahead does not run yet."""
 
     start: Start
     gives_up_at: float
@@ -83,6 +83,8 @@ class Model:
         """Requests that are lost, which the next poll will say."""
         self.workers: dict[int, str] = {}
         """The host of each."""
+        self.take_ahead: set[int] = set()
+        """Workers that may get a batch while they run one."""
         self.avoided: dict[str, float] = {}
         """Until when each host is avoided that lost a worker."""
         self.deserted = math.inf
@@ -92,6 +94,10 @@ class Model:
         self.startups_s: list[float] = []
         self.running: dict[int, Batch] = {}
         self.in_the_way: list[Request] = []
+        self.just_shed: list[Request] = []
+        """Requests that the same poll has shed for their deadline."""
+        self.transport_s = 0.0
+        """The most that the core has expected of transport, which shortens deadlines."""
         self.draining = False
         self.displacing = False
         """Whether requests that were queued until the last submit may be shed for it."""
@@ -146,7 +152,7 @@ class Model:
     ) -> str | None:
         """A worker is due: the request is queued if it can be answered in time, else refused."""
         done = self.due(now)[0] + stats.estimate.seconds(request.rows)
-        if not self.queued(request.api) and done < request.deadline - 1e-9:
+        if not self.queued(request.api) and done < request.deadline - self.transport_s - 1e-9:
             return None
         return "no_worker" if done > request.deadline else refused and refused.reason
 
@@ -183,9 +189,16 @@ class Model:
         """A worker is being launched, or will be."""
         self.launches[worker] = (at, failures)
 
-    def ready(self, worker: int, *, now: float, host: str) -> None:
+    def at(self, worker: int) -> list[Batch]:
+        """The batches of a worker: the one that runs and the one ahead."""
+        return [batch for batch in self.running.values() if batch.start.worker == worker]
+
+    def ready(self, worker: int, *, now: float, host: str, takes_ahead: bool) -> None:
         """A worker takes batches."""
         self.workers[worker] = host
+        self.take_ahead.discard(worker)
+        if takes_ahead:
+            self.take_ahead.add(worker)
         if worker in self.launches:
             self.startups_s.append(max(0.0, now - self.launches.pop(worker)[0]))
 
@@ -197,9 +210,10 @@ class Model:
         """Its requests are to run again, except those that may not or were cancelled."""
         if worker in self.workers:
             self.avoided[self.workers.pop(worker)] = now + AVOIDED_S
-        batch = next((one for one in self.running.values() if one.start.worker == worker), None)
-        if batch is None:
-            return
+        for batch in self.at(worker):
+            self._lose(batch)
+
+    def _lose(self, batch: Batch) -> None:
         del self.running[batch.start.batch]
         repeated: list[Request] = []
         for request in self._of(batch.start):
@@ -214,10 +228,14 @@ class Model:
         if repeated:
             self.repeats.append(repeated)
 
-    def done(self, number: int, status: BatchStatus) -> None:
-        """A running batch has come back."""
+    def done(self, number: int, status: BatchStatus, *, now: float) -> None:
+        """A batch has come back; the one behind it runs now."""
         assert status in ("worked", "failed")
-        self._end(self.running.pop(number).start, S.ANSWERED)
+        start = self.running.pop(number).start
+        self._end(start, S.ANSWERED)
+        for ahead in self.at(start.worker):
+            if ahead.gives_up_at == math.inf:
+                ahead.gives_up_at = now + self.rules[ahead.start.api].timeout_s
 
     # Outputs
 
@@ -228,6 +246,7 @@ class Model:
             each.name: each.estimate.in_units_of(1 - (each.padding.share if each.padding else 0))
             for each in stats
         }
+        self.just_shed.clear()
         for action in actions:
             match action:
                 case Lost(number):
@@ -238,6 +257,8 @@ class Model:
                     assert (overdue.start.worker, overdue.start.requests) == (worker, requests)
                     self.retired(worker)
                     self._end(overdue.start, S.TIMED_OUT)
+                    for ahead in self.at(worker):
+                        self._lose(ahead)
                 case Shed():
                     request = self.requests[action.request]
                     self._shed(request, action, now, estimates[request.api])
@@ -255,14 +276,16 @@ class Model:
     def _start(self, start: Start, now: float) -> None:
         assert all((one.api, one.key) == (start.api, start.key) for one in self.in_the_way)
         self.in_the_way.clear()
-        assert start.worker in self.idle, "one batch per worker, and none on a lost or retired one"
-        untils = {worker: self.avoided_until(worker, now) for worker in self.workers}
-        assert untils[start.worker] == min(untils[worker] for worker in self.idle), (
-            "another host has one idle"
-        )
-        assert start.batch not in self.running
         taken = self._of(start)
         assert taken
+        assert start.batch not in self.running
+        assert start.worker in self.workers, "none on a lost or retired one"
+        if ahead := start.worker not in self.idle:
+            self._check_ahead(start, taken)
+        untils = {worker: self.avoided_until(worker, now) for worker in self.workers}
+        assert ahead or untils[start.worker] == min(untils[worker] for worker in self.idle), (
+            "another host has one idle"
+        )
         assert len({one.state for one in taken}) == 1, "those that run again are not mixed with others"
         if taken[0].state is S.REQUEUED:
             assert untils[start.worker] == min(untils.values()), "it should wait for a worker of another host"
@@ -287,7 +310,26 @@ class Model:
             request.move(RUNS[request.runs])
             request.runs += 1
             assert request.runs == 1 or self.rules[request.api].idempotent, "it must not run twice"
-        self.running[start.batch] = Batch(start, now + self.rules[start.api].timeout_s)
+        gives_up_at = math.inf if ahead else now + self.rules[start.api].timeout_s
+        self.running[start.batch] = Batch(start, gives_up_at)
+
+    def _check_ahead(self, start: Start, taken: list[Request]) -> None:
+        """Check that a batch may be sent to a worker that runs another."""
+        assert not self.idle, "another worker could run it now"
+        assert start.worker in self.take_ahead
+        [running] = self.at(start.worker)
+        assert max(one.runs for one in self._of(running.start)) == 1, (
+            "the first may kill its worker once more"
+        )
+        assert taken[0].state is S.QUEUED
+        assert start.reason == "full"
+        rules, queue = self.rules[start.api], self.queues[start.api, start.key] + self.just_shed
+        assert rules.idempotent
+        assert (
+            sum(one.rows for one in queue) >= rules.max_batch_rows
+            or sum(one.size_bytes for one in queue) >= rules.max_batch_bytes
+            or any(one.length > 1 for one in self.requests.values())  # then padding is part of the limit
+        ), "more might have come"
 
     def _start_batch(self, taken: list[Request], start: Start) -> None:
         rules, queue = self.rules[start.api], self.queues[start.api, start.key]
@@ -317,21 +359,22 @@ class Model:
             assert shed.reason == "client_deadline"
         elif not self.workers:
             assert shed.reason == "no_worker"
-            assert self._leaves_at(request, now, estimate) <= now + 1e-9
+            earlier = replace(request, deadline=request.deadline - self.transport_s)
+            assert self._leaves_at(earlier, now, estimate) <= now + 1e-9
         else:
             assert shed.reason == "deadline"
+            self.just_shed.append(request)
             assert not request.runs, "no prediction sheds a request that has run"
             assert not self.draining
             trusted = min(request.rows, self.rules[request.api].max_batch_rows) <= estimate.earned_rows
             rows = request.rows if trusted else estimate.earned_rows
-            hopeless = request.deadline - estimate.seconds(rows) <= now + 1e-9
-            if self.idle:
-                # Refused for the sake of a larger batch, which takes the last idle worker.
-                assert len(self.idle) == 1
+            hopeless = request.deadline - estimate.seconds(rows) <= now + self.transport_s + 1e-9
+            if self.idle or not hopeless:
+                # Refused for the sake of a larger batch, which takes the last idle worker or is sent ahead.
+                assert len(self.idle) <= 1
                 self.in_the_way.append(request)
                 return
             assert estimate.earned_rows > 0
-            assert hopeless, "it might have been in time"
 
     def _leaves_at(self, request: Request, now: float, estimate: Estimate | None = None) -> float:
         """When a request is refused if there is no worker until then.

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
-from uncork_dispatcher.requests.slots import Running, Slots
+from uncork_dispatcher.requests.running import Running
+from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.rules import ApiRules
 
 
@@ -39,13 +40,15 @@ def running(
     started: float = 0.0,
     predicted_s: float = 0.0,
     gives_up_at: float = math.inf,
+    transport_s: float = 0.0,
+    spread_s: float = 0.0,
     arrivals: Iterable[float] = (0.0,),
 ) -> Running:
     """A batch under way."""
     entries = [entry(number, arrival=arrival) for number, arrival in enumerate(arrivals, 1)]
     requests = tuple(one.request for one in entries)
     start = Start(batch, worker, "a", None, requests, rows, rows, "idle", predicted_s)
-    return Running(start, entries, started, gives_up_at)
+    return Running(start, entries, started, started, gives_up_at - started, transport_s, spread_s)
 
 
 def next_worker(slots: Slots) -> int:

@@ -212,7 +212,7 @@ def test_polls_that_are_saved_would_have_changed_nothing(
                 core.cancel(-1, now=now)
             done += poll_due(core, now)
             started = [action.batch for _, action in done if isinstance(action, Start)]
-            running = [batch for batch in started if core.runs(batch)]
+            running = [batch for batch in started if core.running_since(batch) is not None]
             if ends and running:
                 core.batch_done(running[0], status="worked", now=now)
                 done += poll_due(core, now)

@@ -73,7 +73,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.submitted = 0
         for rules in rules_of(self.policy, fair=self.fair):
             self._set_api(rules)
-        self.worker_ready(worker=0, host="x", poll=True)
+        self.worker_ready(worker=0, host="x", takes_ahead=True, poll=True)
 
     def _set_api(self, rules: ApiRules) -> None:
         self.core.set_api(rules)
@@ -147,11 +147,11 @@ class CoreMachine(RuleBasedStateMachine):
         self.books.cancelled(number)
         self._poll(poll)
 
-    @rule(worker=WORKERS, host=HOSTS, poll=POLL)
-    def worker_ready(self, *, worker: int, host: str, poll: bool) -> None:
+    @rule(worker=WORKERS, host=HOSTS, takes_ahead=st.booleans(), poll=POLL)
+    def worker_ready(self, *, worker: int, host: str, takes_ahead: bool = True, poll: bool) -> None:
         """A new one, one that comes back, maybe on another host, or one that is known."""
-        self.core.worker_ready(worker, now=self.now, launch=worker, host=host)
-        self.books.ready(worker, now=self.now, host=host)
+        self.core.worker_ready(worker, now=self.now, launch=worker, host=host, takes_ahead=takes_ahead)
+        self.books.ready(worker, now=self.now, host=host, takes_ahead=takes_ahead)
         self._poll(poll)
 
     @rule(worker=WORKERS, busy=st.booleans(), ends=st.booleans(), back=st.booleans(), poll=POLL)
@@ -215,15 +215,44 @@ class CoreMachine(RuleBasedStateMachine):
         self._poll(poll)
 
     @precondition(lambda self: self.books.running)
-    @rule(which=ANY, status=STATUSES, took=SOON, poll=POLL)
-    def batch_done(self, *, which: int, status: BatchStatus, took: float, poll: bool) -> None:
-        """One that runs, a little later, well or badly."""
+    @rule(which=ANY, status=STATUSES, took=SOON, share=st.sampled_from([0.0, 0.2, 1.0]), poll=POLL)
+    def batch_done(
+        self, *, which: int, status: BatchStatus, took: float, share: float = 0.0, poll: bool
+    ) -> None:
+        """One that runs, or one ahead, a little later, well or badly; transport takes a share of the time."""
         self.now += took
         running = list(self.books.running)
         number = running[which % len(running)]
-        assert self.core.batch_done(number, status=status, now=self.now)
-        self.books.done(number, status)
+        chunks = [(self.books.running[number].start.rows, took * (1 - share))] if share else ()
+        assert self.core.batch_done(number, status=status, now=self.now, chunks=chunks)
+        self.books.done(number, status, now=self.now)
+        if share:
+            transport_s = max(self.core.sample(name).transport_s for name in self.books.rules)
+            self.books.transport_s = max(self.books.transport_s, transport_s)
         self._poll(poll)
+
+    @rule(
+        ends=st.lists(st.sampled_from(["first", "last", "timer", "lost"]), max_size=4), single=st.booleans()
+    )
+    def crowd(self, *, ends: list[str], single: bool) -> None:
+        """More comes than one batch can take, and batches end, or are lost, one after another."""
+        for worker in (1, 2) if single else ():
+            self.worker_lost(worker=worker, poll=True)
+        self.worker_ready(worker=0, host="x", poll=True)
+        self.traffic(batches=3, seconds=0.02)
+        for _ in range(3):
+            self.submit(
+                api="tight", key=None, flow="x", rows=8, size_bytes=1, patience=math.inf, copies=1, poll=True
+            )
+        for end in ends:
+            if end == "timer":
+                self.now = min(max(self.now, self.core.next_wakeup()), self.now + 1.0)
+                self._poll()
+            elif end == "lost":
+                self.worker_lost(worker=0, poll=True)
+                self.worker_ready(worker=0, host="x", poll=True)
+            elif self.books.running:
+                self.batch_done(which=0 if end == "first" else -1, status="worked", took=0.0, poll=True)
 
     @rule(batches=st.integers(1, 6), seconds=st.sampled_from([0.02, 0.05, 0.2]))
     def traffic(self, *, batches: int, seconds: float) -> None:
@@ -233,7 +262,7 @@ class CoreMachine(RuleBasedStateMachine):
                 api="tight", key=None, flow="x", rows=1, size_bytes=1, patience=math.inf, copies=1, poll=True
             )
             if self.books.running:
-                self.batch_done(which=0, status="worked", took=seconds, poll=True)
+                self.batch_done(which=0, status="worked", took=seconds, share=0.2, poll=True)
 
     @rule(api=st.sampled_from(["tight", "loose"]), worker=WORKERS, seconds=SOON, poll=POLL)
     def profile(self, *, api: str, worker: int, seconds: float, poll: bool) -> None:

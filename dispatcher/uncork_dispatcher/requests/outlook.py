@@ -5,37 +5,38 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from uncork_dispatcher.actions import Start
 from uncork_dispatcher.policies.base import Numbers
+from uncork_dispatcher.requests.running import Running
 
 
 class Outlook:
-    """The predicted finishes of running batches, kept in order; of equal ones, the first started first.
+    """The predicted finishes of batches, kept in order; of equal ones, the first added first.
 
-    A start or an end costs two binary searches, whatever the number of workers.
+    Adding or removing one costs two binary searches, whatever the number of workers.
     """
 
     def __init__(self) -> None:
         self.finishes: list[float] = []
         """Predicted finishes in ascending order, of late batches as well. Read-only."""
-        self._starts: list[Start] = []
+        self.batches: list[Running] = []
+        """The batches in this order. Read-only."""
 
-    def add(self, start: Start, started: float) -> None:
-        """Add a batch that started at ``started``."""
-        finish = started + start.predicted_s
+    def add(self, batch: Running) -> None:
+        """Add a batch. While it is here, its predicted finish must not change."""
+        finish = batch.finish
         place = bisect_right(self.finishes, finish)
         self.finishes.insert(place, finish)
-        self._starts.insert(place, start)
+        self.batches.insert(place, batch)
 
-    def remove(self, start: Start, started: float) -> None:
-        """Remove a batch that was added with the same arguments."""
-        place = self._starts.index(start, bisect_left(self.finishes, started + start.predicted_s))
+    def remove(self, batch: Running) -> None:
+        """Remove a batch."""
+        place = self.batches.index(batch, bisect_left(self.finishes, batch.finish))
         del self.finishes[place]
-        del self._starts[place]
+        del self.batches[place]
 
     def rows(self, api: str) -> Numbers:
         """Return the rows of an API in each of the batches, 0 in another API's; valid until a change."""
-        return _RowsOf(self._starts, api)
+        return _RowsOf(self.batches, api)
 
     def free_at(self, now: float, idle: int) -> Numbers:
         """Return when each worker is free, of which ``idle`` are now; valid until a change."""
@@ -43,17 +44,17 @@ class Outlook:
 
 
 class _RowsOf:
-    __slots__ = ("_api", "_starts")
+    __slots__ = ("_api", "_batches")
 
-    def __init__(self, starts: Sequence[Start], api: str) -> None:
-        self._starts = starts
+    def __init__(self, batches: Sequence[Running], api: str) -> None:
+        self._batches = batches
         self._api = api
 
     def __len__(self) -> int:
-        return len(self._starts)
+        return len(self._batches)
 
     def __getitem__(self, place: int) -> float:
-        start = self._starts[place]
+        start = self._batches[place].start
         return start.rows if start.api == self._api else 0.0
 
 

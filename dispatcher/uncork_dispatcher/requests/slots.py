@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
-from uncork_dispatcher.actions import Start
 from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.launches import Launches
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.requests.outlook import Outlook
-from uncork_dispatcher.requests.queue import Entry
+from uncork_dispatcher.requests.running import Running
 from uncork_dispatcher.stats import RunningBatch, WorkStats
 
 # Seconds that a host is avoided after it lost a worker. If the host itself has died, its other workers are
@@ -20,18 +18,11 @@ from uncork_dispatcher.stats import RunningBatch, WorkStats
 # short because most workers that are lost died alone, and their hosts are needed.
 _AVOIDED_S = 2.0
 # The next worker is the fastest of this many idle ones. If there are more, one of these is very likely about
-# as fast as the fastest of all.
+# as fast as the fastest of all. If so many batches are late, predictions are worth little.
 _COMPARED = 16
-
-
-@dataclass(slots=True)
-class Running:
-    """A batch that a worker executes; it is abandoned at ``gives_up_at``. Times are on the core's clock."""
-
-    start: Start
-    entries: list[Entry]
-    started: float
-    gives_up_at: float
+# The end of a batch is uncertain if the standard deviation of its time is above this many times the time that
+# a batch ahead saves, the transport.
+_UNSURE = 3.0
 
 
 class Slots:
@@ -43,13 +34,15 @@ class Slots:
         self._idle: dict[int, None] = {}
         self._running: dict[int, Running] = {}
         """By batch."""
-        self._batches: dict[int, int] = {}
-        """The batch of each worker that runs one."""
+        self._batches: dict[int, list[Running]] = {}
+        """Of each busy worker the batch that it runs and the one ahead, if any."""
+        self._takes_ahead: set[int] = set()
+        """Workers to which a batch may be sent while they run another."""
         self._retried: set[int] = set()
         """Batches that run a quarantined request."""
         self._timeouts = LazyHeap(self._running)
         self._outlook = Outlook()
-        """Without the batches of retired workers: no other batch can start when they end."""
+        """The last batch of each worker, except retired ones: no other batch can start when they end."""
         self._retired: set[int] = set()
         """Workers that get no more batches but still run one."""
         self._avoided: dict[Hashable, float] = {}
@@ -75,23 +68,26 @@ class Slots:
 
     @property
     def running(self) -> int:
-        """How many batches run."""
+        """How many batches are at workers."""
         return len(self._running)
 
-    def add(self, worker: int, host: Hashable = None) -> None:
-        """Add a worker; of one that is known, only the host changes."""
+    def add(self, worker: int, host: Hashable = None, *, takes_ahead: bool = False) -> None:
+        """Add a worker; of one that is known, only the other arguments change."""
         if worker not in self._workers:
             self.changes += 1
             if worker in self._retired:
                 self._retired.discard(worker)
-                running = self._running[self._batches[worker]]
-                self._outlook.add(running.start, running.started)
+                self._outlook.add(self._batches[worker][-1])
             else:
                 self._idle[worker] = None
         self._workers[worker] = host
+        if takes_ahead:
+            self._takes_ahead.add(worker)
+        else:
+            self._takes_ahead.discard(worker)
 
-    def lose(self, worker: int, *, now: float) -> Running | None:
-        """Remove a worker; return the batch that it was running.
+    def lose(self, worker: int, *, now: float) -> list[Running]:
+        """Remove a worker; return the batches that it had, in their order.
 
         Its host is avoided for a while, unless the worker was retired or given up before.
         """
@@ -99,19 +95,17 @@ class Slots:
         if worker in self._workers:
             self._avoided[self._workers.pop(worker)] = now + _AVOIDED_S
         self._idle.pop(worker, None)
-        number = self._batches.get(worker)
-        return None if number is None else self._remove(number)
+        return self._remove_all(worker)
 
     def retire(self, worker: int) -> None:
-        """Give a worker no more batches; it finishes its last. Ignore a worker that is unknown."""
+        """Give a worker no more batches; it finishes those that it has. Ignore a worker that is unknown."""
         if worker in self._workers:
             self.changes += 1
             del self._workers[worker]
             self._idle.pop(worker, None)
             if worker in self._batches:
                 self._retired.add(worker)
-                running = self._running[self._batches[worker]]
-                self._outlook.remove(running.start, running.started)
+                self._outlook.remove(self._batches[worker][-1])
 
     def next_idle(self, slowdown: Callable[[int], float] | None, now: float) -> int:
         """Return the fastest of the first idle workers, of equally fast ones the one idle longest.
@@ -143,55 +137,109 @@ class Slots:
     def occupy(self, running: Running) -> None:
         """Take the slot of the worker that the batch starts on."""
         self.changes += 1
-        del self._idle[running.start.worker]
-        start = running.start
-        self._running[start.batch] = running
-        self._batches[start.worker] = start.batch
+        worker = running.start.worker
+        del self._idle[worker]
+        self._running[running.start.batch] = running
+        self._batches[worker] = [running]
         if running.entries[0].queue.retry == "alone":
-            self._retried.add(start.batch)
-        self._outlook.add(start, running.started)
-        self._timeouts.push(running.gives_up_at, start.batch)
-        if running.gives_up_at < self.next_timeout:
-            self.next_timeout = running.gives_up_at
+            self._retried.add(running.start.batch)
+        self._outlook.add(running)
+        self._limit_time(running)
 
-    def runs(self, batch: int) -> bool:
-        """Whether a batch runs."""
-        return batch in self._running
+    def next_ahead(self, now: float) -> Running | None:
+        """Return the batch that should end next, of those that are not late, if another may follow it.
+
+        None may follow a batch that runs again, because it may kill its worker once more. With several
+        workers, none may follow one whose end is uncertain: another worker may be idle before.
+        """
+        if not self._takes_ahead:
+            return None
+        for running in islice(self._outlook.batches, _COMPARED):
+            if now < running.finish + running.transport_s:
+                worker = running.start.worker
+                may_follow = (
+                    worker in self._takes_ahead
+                    and len(self._batches[worker]) == 1
+                    and running.entries[0].queue.retry is None
+                    and (len(self._workers) == 1 or running.spread_s <= _UNSURE * running.transport_s)
+                )
+                return running if may_follow else None
+        return None
+
+    def put_ahead(self, ahead: Running) -> None:
+        """Note that the batch has been sent to a worker that runs another one."""
+        self.changes += 1
+        batches = self._batches[ahead.start.worker]
+        self._running[ahead.start.batch] = ahead
+        self._outlook.remove(batches[0])
+        batches.append(ahead)
+        self._outlook.add(ahead)
+
+    def running_since(self, batch: int) -> float | None:
+        """Return when a batch started, or should start; None if it is not known any more."""
+        running = self._running.get(batch)
+        return None if running is None else running.started
 
     def retries(self, api: str) -> bool:
         """Whether a quarantined request of an API is being retried."""
         return any(self._running[batch].start.api == api for batch in self._retried)
 
-    def finish(self, batch: int) -> Running | None:
-        """Free the slot of a batch that has ended; return None if the batch is not known any more."""
+    def finish(self, batch: int, *, now: float) -> Running | None:
+        """End a batch; return None if it is not known any more.
+
+        The batch ahead starts now, if the worker has one; otherwise the slot is free.
+        """
         self.changes += 1
-        running = self._remove(batch)
-        if running is not None and running.start.worker in self._workers:
-            self._idle[running.start.worker] = None
+        running = self._running.pop(batch, None)
+        if running is None:
+            return None
+        self._forget(running)
+        worker = running.start.worker
+        batches = self._batches[worker]
+        if worker not in self._retired:
+            self._outlook.remove(batches[-1])
+        has_run = running is batches[0]
+        batches.remove(running)
+        if batches:
+            if has_run:
+                batches[0].started = now
+                self._limit_time(batches[0])
+            if worker not in self._retired:
+                self._outlook.add(batches[0])
+        else:
+            del self._batches[worker]
+            self._retired.discard(worker)
+            if worker in self._workers:
+                self._idle[worker] = None
         return running
 
-    def give_up_overdue(self, now: float) -> list[Running]:
-        """Remove the batches that ran past their timeout, and their workers."""
-        if now < self.next_timeout:
-            return []
-        overdue = []
-        while (first := self._timeouts.top()) is not None and first.gives_up_at <= now:
-            overdue.append(first)
-            self._remove(first.start.batch)
+    def give_up_overdue(self, now: float) -> tuple[list[Running], list[Running]]:
+        """Remove the workers whose batch ran past its timeout.
+
+        Returns these batches, and those that were ahead on these workers.
+        """
+        overdue: list[Running] = []
+        ahead: list[Running] = []
+        while now >= self.next_timeout:
+            first = self._timeouts.top()
+            assert first is not None
+            self.changes += 1
             self._workers.pop(first.start.worker, None)
-        self.changes += len(overdue)
-        return overdue
+            _, *behind = self._remove_all(first.start.worker)
+            overdue.append(first)
+            ahead += behind
+        return overdue, ahead
 
     @property
     def busy_until(self) -> Sequence[float]:
-        """The predicted finish of each running batch, soonest first; of late ones it is in the past.
+        """When each busy worker should be free, soonest first; of late ones it is in the past.
 
-        Without the batches of retired workers: no other batch can start when they end.
+        Without retired workers: no other batch can start when theirs end.
         """
         return self._outlook.finishes
 
     def running_rows(self, api: str) -> Numbers:
-        """Return the rows of an API in each of these batches; 0 in another API's."""
+        """Return the rows of an API in the batch that each of them runs last; 0 in another API's."""
         return self._outlook.rows(api)
 
     def free_at(self, now: float) -> Numbers:
@@ -209,25 +257,36 @@ class Slots:
                 now - batch.started,
                 batch.started + batch.start.predicted_s - now,
             )
-            for batch in self
+            for batch, *_ in self._batches.values()
         ]
         return WorkStats(self.workers, self.idle, running)
 
-    def _remove(self, batch: int) -> Running | None:
-        running = self._running.pop(batch, None)
-        if running is None:
-            return None
-        start = running.start
-        del self._batches[start.worker]
-        self._retried.discard(batch)
-        if start.worker in self._retired:
-            self._retired.discard(start.worker)
-        else:
-            self._outlook.remove(start, running.started)
+    def _limit_time(self, running: Running) -> None:
+        """Let a batch that starts time out."""
+        gives_up_at = running.gives_up_at
+        self._timeouts.push(gives_up_at, running.start.batch)
+        if gives_up_at < self.next_timeout:
+            self.next_timeout = gives_up_at
+
+    def _remove_all(self, worker: int) -> list[Running]:
+        """Remove the batches of a worker, and return them in their order."""
+        batches = self._batches.pop(worker, [])
+        if batches:
+            if worker in self._retired:
+                self._retired.discard(worker)
+            else:
+                self._outlook.remove(batches[-1])
+            for running in batches:
+                del self._running[running.start.batch]
+                self._forget(running)
+        return batches
+
+    def _forget(self, running: Running) -> None:
+        """Forget what else is known about a batch that has been removed."""
+        self._retried.discard(running.start.batch)
         if running.gives_up_at <= self.next_timeout:
             first = self._timeouts.top()
             self.next_timeout = math.inf if first is None else first.gives_up_at
-        return running
 
     def _least_avoided(self) -> list[int]:
         """Return the first idle workers of hosts that are not avoided, or else of the one to be used next."""

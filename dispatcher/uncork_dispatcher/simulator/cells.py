@@ -43,6 +43,7 @@ class Cell:
         clients: closed loop: clients that each wait for their answer before they send again.
         round_trip_ms: closed loop: from an answer leaving to the next request arriving, half of it jitter.
         think_ms: closed loop: the client's time in between, half of it jitter.
+        transport_ms: a batch's way to its worker and its reply's way back, together.
         sources: what the gateway knows of the client of a request.
         lengths: how long rows are, see :func:`~uncork_dispatcher.simulator.lengths.row_lengths`; None: all
             rows cost the same.
@@ -65,6 +66,7 @@ class Cell:
     clients: int | None = None
     round_trip_ms: float = 0.5
     think_ms: float = 0.0
+    transport_ms: float = 0.0
     sources: Sources = "clients"
     lengths: str | None = None
     padding: float = 1.0
@@ -72,7 +74,7 @@ class Cell:
     truncated_at: float = math.inf
 
     def __post_init__(self) -> None:
-        for name in ("intercept_ms", "slope_ms", "noise_cv", "round_trip_ms", "think_ms"):
+        for name in ("intercept_ms", "slope_ms", "noise_cv", "round_trip_ms", "think_ms", "transport_ms"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise SettingError(name, says=f" must be 0 or more, got {getattr(self, name):g}")
         if self.intercept_ms + self.slope_ms == 0:
@@ -105,10 +107,11 @@ class Cell:
         sources = "" if self.sources == "clients" else f" sources {self.sources}"
         lengths = f" {self.lengths} padding {self.padding:g}" if self.lengths is not None else ""
         lengths += f" truncated at {self.truncated_at:g}" if self.truncated_at < math.inf else ""
+        transport = f" transport {self.transport_ms:g}" if self.transport_ms else ""
         unknown = "" if self.known == "costs" else f" known {self.known}"
         return (
             f"{self.intercept_ms:g}+{self.slope_ms:g}n{noise}{lengths} W={self.workers} "
-            f"{traffic}{sources}{unknown}"
+            f"{traffic}{transport}{sources}{unknown}"
         )
 
     @property

@@ -100,6 +100,7 @@ def measure(
             lengths=None if lengths is None else lengths.draw,
             known=cell.known,
             sources=cell.sources,
+            transport_s=cell.transport_ms / 1000,
             seed=seed,
         )
     )

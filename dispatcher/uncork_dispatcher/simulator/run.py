@@ -1,8 +1,8 @@
 """A discrete-event simulation of a gateway, its workers and its clients around the real core.
 
 The core, the policies, the estimate and the arrival rate are those of the live gateway, and everything is
-learned inside the run. Time, arrivals and the work of the workers are simulated; the gateway's own work and
-the transport are not.
+learned inside the run. Time, arrivals, transport and the work of the workers are simulated; the gateway's own
+work is not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Answered(NamedTuple):
 
 
 class SimulatedBatch(NamedTuple):
-    """One batch that completed.
+    """One batch that completed; ``started`` and ``seconds`` are those of its execution.
 
     ``rows`` is the number of rows, or their total length; ``padded`` is that length if every row were as
     long as the longest.
@@ -57,6 +57,14 @@ class LostBatch(NamedTuple):
     at: float
     arrivals: tuple[float, ...]
     predicted_s: float
+
+
+class _Sent(NamedTuple):
+    """A batch on its way to a worker, there, or its reply on the way back."""
+
+    start: Start
+    begins: float
+    seconds: float
 
 
 class _Size(NamedTuple):
@@ -111,7 +119,9 @@ class _Simulation:
         self._connections: dict[int, int] = {}
         self._free: list[int] = []
         self._to_poll = True
-        self._running: dict[int, tuple[Start, float]] = {}
+        self._sent: dict[int, _Sent] = {}
+        self._busy_until = [0.0] * scenario.workers
+        """When each worker has executed all its batches."""
         self._result = Run()
         self._closed = scenario.arrivals if isinstance(scenario.arrivals, Clients) else None
         self._times = () if isinstance(scenario.arrivals, Clients) else scenario.arrivals
@@ -136,7 +146,7 @@ class _Simulation:
         wakeup = math.inf
         while True:
             # The end of a batch whose worker died is no event.
-            while events and events[0][2] == self._finish and events[0][3] not in self._running:
+            while events and events[0][2] == self._finish and events[0][3] not in self._sent:
                 heapq.heappop(events)
             now = times[arrived] if arrived < arrivals else math.inf
             if events and events[0][0] < now:
@@ -244,7 +254,7 @@ class _Simulation:
                 self._result.lost += 1
                 self._ended(action.request, now)
             elif isinstance(action, Abandon):
-                del self._running[action.batch]
+                self._take_from(action.worker)
                 for request in action.requests:
                     self._result.lost += 1
                     self._ended(request, now)
@@ -256,11 +266,14 @@ class _Simulation:
     def _start(self, start: Start, now: float) -> None:
         if self._scenario.lengths:
             start = self._with_lengths(start)
+        way_s = self._scenario.transport_s / 2
+        begins = max(now + way_s, self._busy_until[start.worker])
         seconds = self._scenario.service.draw(
-            start.rows, start.padded, worker=start.worker, now=now, random_=self._random
+            start.rows, start.padded, worker=start.worker, now=begins, random_=self._random
         )
-        self._running[start.batch] = (start, now)
-        self._at(now + seconds, self._finish, start.batch)
+        self._busy_until[start.worker] = begins + seconds
+        self._sent[start.batch] = _Sent(start, begins, seconds)
+        self._at(begins + seconds + way_s, self._finish, start.batch)
 
     def _with_lengths(self, start: Start) -> Start:
         """Return a batch with its true sizes, whatever the core knows of them."""
@@ -270,10 +283,11 @@ class _Simulation:
         return start._replace(rows=rows, padded=rows + sum([longest - length for length in lengths]))
 
     def _finish(self, batch: int, now: float) -> None:
-        if batch not in self._running:
+        if batch not in self._sent:
             return  # its worker dies at the same moment
-        start, started = self._running.pop(batch)
-        self._core.batch_done(batch, status="worked", now=now)
+        start, begins, seconds = self._sent.pop(batch)
+        chunks = [(start.rows, seconds)] if self._scenario.transport_s else ()
+        self._core.batch_done(batch, status="worked", now=now, chunks=chunks)
         # As the shell does: one poll before the callers get their results, the others after that.
         if self._core.has_queued:
             self._execute(self._core.poll(now), now)
@@ -284,8 +298,8 @@ class _Simulation:
         self._result.batches.append(
             SimulatedBatch(
                 start.worker,
-                started,
-                now - started,
+                begins,
+                seconds,
                 start.rows,
                 start.padded,
                 len(start.requests),
@@ -296,12 +310,18 @@ class _Simulation:
 
     def _lose(self, worker: int, now: float) -> None:
         self._core.worker_lost(worker, now=now)
-        for batch, (start, started) in list(self._running.items()):
-            if start.worker == worker:
-                del self._running[batch]
-                arrivals = tuple([self._arrivals[request] for request in start.requests])
-                lost = LostBatch(worker, started, now, arrivals, start.predicted_s)
-                self._result.lost_batches.append(lost)
+        for start, begins, _ in self._take_from(worker):
+            arrivals = tuple([self._arrivals[request] for request in start.requests])
+            lost = LostBatch(worker, begins, now, arrivals, start.predicted_s)
+            self._result.lost_batches.append(lost)
+
+    def _take_from(self, worker: int) -> list[_Sent]:
+        """Remove the batches of a worker, and return them."""
+        taken = [sent for sent in self._sent.values() if sent.start.worker == worker]
+        for sent in taken:
+            del self._sent[sent.start.batch]
+        return taken
 
     def _ready(self, worker: int, now: float) -> None:
-        self._core.worker_ready(worker, now=now, host=worker % self._scenario.hosts)
+        self._busy_until[worker] = now
+        self._core.worker_ready(worker, now=now, host=worker % self._scenario.hosts, takes_ahead=True)

@@ -43,6 +43,7 @@ class Scenario:
             have the same lengths under every policy.
         known: what the core knows of the lengths.
         sources: what the core knows of the client of a request.
+        transport_s: how long a batch is on the way to its worker and its reply on the way back, together.
         timer_quantum_s: timers fire at multiples of this, as coarse ones do; 0 for exact ones.
         losses: deaths of workers.
         seed: of all randomness in the run, apart from arrivals given as times.
@@ -63,6 +64,7 @@ class Scenario:
     lengths: Callable[[random.Random], float] | None = None
     known: Known = "costs"
     sources: Sources = "clients"
+    transport_s: float = 0.0
     timer_quantum_s: float = 0.0
     losses: tuple[Loss, ...] = ()
     seed: int = 1
@@ -72,8 +74,9 @@ class Scenario:
             raise ValueError(f"need at least 1 worker and 0 requests, got {self.workers} and {self.requests}")
         if not 1 <= self.hosts <= self.workers:
             raise ValueError(f"each of the {self.hosts} hosts must have a worker, there are {self.workers}")
-        if not 0 <= self.timer_quantum_s < math.inf:
-            raise ValueError(f"timer_quantum_s must be finite and not negative, got {self.timer_quantum_s}")
+        for name in ("transport_s", "timer_quantum_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be finite and not negative, got {getattr(self, name)}")
         if not isinstance(self.arrivals, Clients):
             if not all(0 <= time < math.inf for time in self.arrivals):
                 raise ValueError("arrivals must be finite times of at least 0 s")

@@ -34,7 +34,7 @@ def test_a_slot_is_taken_occupied_and_given_back() -> None:
     slots.occupy(running(batch=7, worker=next_worker(slots)))
     assert counts(slots) == (2, 1, 1)
 
-    assert slots.finish(7) is not None
+    assert slots.finish(7, now=0.0) is not None
     assert counts(slots) == (2, 2, 0)
 
 
@@ -46,7 +46,7 @@ def test_the_worker_idle_longest_is_taken_first() -> None:
         order.append(next_worker(slots))
         slots.occupy(running(batch=batch, worker=order[-1]))
         if batch == 1:
-            slots.finish(1)
+            slots.finish(1, now=0.0)
 
     assert order == [0, 1, 2, 0]
 
@@ -66,7 +66,7 @@ def test_losing_an_idle_worker_loses_no_batch() -> None:
     other = running(batch=1, worker=next_worker(slots))
     slots.occupy(other)
 
-    assert slots.lose(1, now=0.0) is None
+    assert slots.lose(1, now=0.0) == []
     assert counts(slots) == (1, 0, 1)
 
 
@@ -76,9 +76,9 @@ def test_losing_a_busy_worker_returns_its_own_batch() -> None:
     slots.occupy(running(batch=1, worker=0))
     slots.occupy(second)
 
-    assert slots.lose(1, now=0.0) is second
+    assert slots.lose(1, now=0.0) == [second]
     assert counts(slots) == (1, 0, 1)
-    assert slots.finish(2) is None
+    assert slots.finish(2, now=0.0) is None
     assert counts(slots) == (1, 0, 1)
 
 
@@ -86,16 +86,16 @@ def test_losing_an_unknown_worker_is_harmless() -> None:
     """It may be reported twice."""
     slots = slots_with(1)
 
-    assert slots.lose(5, now=0.0) is None
+    assert slots.lose(5, now=0.0) == []
     assert counts(slots) == (1, 1, 0)
 
 
 def test_finishing_an_unknown_batch_gives_no_slot() -> None:
     slots = slots_with(1)
     slots.occupy(running(batch=1, worker=next_worker(slots)))
-    slots.finish(1)
+    slots.finish(1, now=0.0)
 
-    assert slots.finish(1) is None
+    assert slots.finish(1, now=0.0) is None
     assert counts(slots) == (1, 1, 0)
 
 
@@ -106,9 +106,9 @@ def test_overdue_batches_go_with_their_workers() -> None:
     slots.occupy(first)
     slots.occupy(running(batch=2, worker=next_worker(slots), gives_up_at=6.0))
     assert slots.next_timeout == 5.0
-    assert slots.give_up_overdue(4.999) == []
+    assert slots.give_up_overdue(4.999) == ([], [])
 
-    assert slots.give_up_overdue(5.0) == [first]
+    assert slots.give_up_overdue(5.0) == ([first], [])
     assert counts(slots) == (1, 0, 1)
     assert slots.next_timeout == 6.0
 
@@ -174,7 +174,7 @@ def test_batches_predicted_to_end_at_one_moment_are_kept_apart() -> None:
     assert values(slots.running_rows("a")) == [1, 2, 3]
     assert values(slots.running_rows("b")) == [0, 0, 0]
 
-    slots.finish(2)
+    slots.finish(2, now=0.0)
     assert values(slots.running_rows("a")) == [1, 3]
     assert values(slots.free_at(1.0)) == [1.0, 4.0, 4.0]
 
@@ -186,7 +186,7 @@ def test_the_next_timeout_is_that_of_the_batches_that_run() -> None:
         slots.occupy(running(batch=batch, worker=batch, gives_up_at=gives_up_at))
     seen = [slots.next_timeout]
     for batch in (0, 1, 2, 3):
-        slots.finish(batch)
+        slots.finish(batch, now=0.0)
         seen.append(slots.next_timeout)
 
     assert seen == [5.0, 5.0, 6.0, 6.0, math.inf]
@@ -276,8 +276,8 @@ def test_a_retired_worker_finishes_its_batch_and_gets_no_other() -> None:
     assert counts(slots) == (1, 0, 2)
     assert values(slots.free_at(1.0)) == [3.0]
 
-    assert slots.finish(1) is not None
-    slots.finish(2)
+    assert slots.finish(1, now=0.0) is not None
+    slots.finish(2, now=0.0)
     assert counts(slots) == (1, 1, 0)
 
 
@@ -287,7 +287,7 @@ def test_an_idle_worker_may_retire_and_an_unknown_one() -> None:
     slots.retire(7)
 
     assert counts(slots) == (1, 1, 0)
-    assert slots.lose(0, now=0.0) is None
+    assert slots.lose(0, now=0.0) == []
 
 
 def test_the_host_of_a_lost_worker_that_was_retired_is_not_avoided() -> None:
@@ -296,11 +296,12 @@ def test_the_host_of_a_lost_worker_that_was_retired_is_not_avoided() -> None:
     batch = running(batch=1, worker=0)
     slots.occupy(batch)
     slots.retire(0)
-    assert slots.lose(0, now=0.0) is batch
+    assert slots.lose(0, now=0.0) == [batch]
 
     slots.occupy(running(batch=2, worker=1, gives_up_at=0.5))
-    assert len(slots.give_up_overdue(0.5)) == 1
-    assert slots.lose(1, now=0.5) is None
+    overdue, _ = slots.give_up_overdue(0.5)
+    assert len(overdue) == 1
+    assert slots.lose(1, now=0.5) == []
     slots.occupy(running(batch=3, worker=2))
     assert slots.avoids_idle_until(0.5) == 0.5
 
@@ -315,7 +316,7 @@ def test_a_retired_worker_may_be_used_again(early: bool) -> None:
         slots.add(0)
         assert counts(slots) == (1, 0, 1)
         assert values(slots.free_at(0.0)) == [2.0]
-    slots.finish(1)
+    slots.finish(1, now=0.0)
     slots.add(0)
 
     assert counts(slots) == (1, 1, 0)

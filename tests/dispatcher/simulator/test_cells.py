@@ -55,6 +55,7 @@ def test_milliseconds_become_seconds() -> None:
         (dataclasses.replace(OPEN, load=0.8424390), "40+1n W=4 poisson 0.842"),
         (CLOSED, "40+1n W=4 16 clients"),
         (dataclasses.replace(CLOSED, think_ms=5), "40+1n W=4 16 clients think 5"),
+        (dataclasses.replace(OPEN, transport_ms=5), "40+1n W=4 poisson 0.5 transport 5"),
         (dataclasses.replace(OPEN, sources="pool"), "40+1n W=4 poisson 0.5 sources pool"),
     ],
 )
@@ -79,6 +80,7 @@ def test_its_name_says_what_it_is(cell: Cell, name: str) -> None:
         ({"load": None}, r"either load \(open loop\) or clients \(closed loop\)"),
         ({"clients": 4}, r"either load \(open loop\) or clients \(closed loop\)"),
         ({"load": None, "clients": 0}, "clients must be 1 or more, got 0"),
+        ({"transport_ms": -1}, "transport_ms must be 0 or more, got -1"),
         ({"load": None, "clients": 4, "think_ms": -1}, "think_ms must be 0 or more, got -1"),
         ({"load": None, "clients": 4, "round_trip_ms": math.nan}, "round_trip_ms must be 0 or more, got nan"),
     ],

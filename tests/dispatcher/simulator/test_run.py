@@ -533,6 +533,7 @@ def test_the_faster_of_two_idle_workers_is_preferred() -> None:
         ({"timer_quantum_s": -0.001}, "timer_quantum_s must be finite and not negative, got -0.001"),
         ({"timer_quantum_s": math.nan}, "timer_quantum_s must be finite"),
         ({"timer_quantum_s": math.inf}, "timer_quantum_s must be finite"),
+        ({"transport_s": -0.001}, "transport_s must be finite and not negative, got -0.001"),
         ({"arrivals": [0.0, math.nan]}, "must be finite times"),
         ({"arrivals": [math.inf]}, "must be finite times"),
         ({"arrivals": [-0.1]}, "must be finite times of at least 0 s"),

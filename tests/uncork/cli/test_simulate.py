@@ -150,12 +150,13 @@ def test_the_options_of_a_closed_loop_reach_the_cell() -> None:
     (cell,) = figures(
         *("--clients", "3,3", "--round-trip-ms", 2, "--think-ms", 4, "--workers", 2, "--goal-ms", 200),
         *("--intercept-ms", 7, "--slope-ms", 0.5, "--noise", 0, "--max-batch-size", 8),
+        *("--transport-ms", 3),
         *("--policy", "fixed:0", "--seeds", 1),
     )["cells"]
 
     assert (cell["clients"], cell["round_trip_ms"], cell["think_ms"], cell["workers"]) == (3, 2, 4, 2)
     assert (cell["intercept_ms"], cell["slope_ms"], cell["noise_cv"], cell["limit_rows"]) == (7, 0.5, 0, 8)
-    assert (cell["goal_ms"], cell["load"]) == (200, None)
+    assert (cell["goal_ms"], cell["load"], cell["transport_ms"]) == (200, None, 3)
 
 
 def test_lengths_reach_the_cell_and_add_columns() -> None:

@@ -33,7 +33,15 @@ _OF_OPEN = flags("load", "arrivals")
 _OF_CLOSED = flags("clients", "round_trip_ms", "think_ms")
 # These describe one cell; a matrix declares its own.
 _OF_MODEL = flags(
-    "intercept_ms", "slope_ms", "lengths", "padding", "noise", "workers", "goal_ms", "max_batch_size"
+    "intercept_ms",
+    "slope_ms",
+    "lengths",
+    "padding",
+    "noise",
+    "workers",
+    "transport_ms",
+    "goal_ms",
+    "max_batch_size",
 )
 _OF_A_CELL = _OF_MODEL | _OF_OPEN | _OF_CLOSED
 
@@ -75,6 +83,9 @@ class SimulateOptions:
     )
     noise: float = option(0.1, "Coefficient of variation of batch times.")
     workers: int = option(1, "Number of workers.", min=1)
+    transport_ms: float = option(
+        0.0, "Milliseconds that a batch spends on the way to its worker and back, as over a network."
+    )
     max_batch_size: int | None = option(
         None,
         "Maximum rows per batch; with --lengths, their maximum total length, padding included.",
@@ -162,6 +173,7 @@ class SimulateOptions:
             "slope_ms": self.slope_ms,
             "noise_cv": self.noise,
             "workers": self.workers,
+            "transport_ms": self.transport_ms,
             "limit_rows": self.max_batch_size or full_batch(self.lengths),
             "goal_ms": self.goal_ms,
             "lengths": self.lengths,

@@ -1,0 +1,204 @@
+"""The outbound semaphore: workers that get a batch while they run another."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.dispatcher.driver import running
+from tests.dispatcher.requests.test_slots import counts, values
+from uncork_dispatcher.requests.queue import RequestQueue, Retry
+from uncork_dispatcher.requests.running import Running
+from uncork_dispatcher.requests.slots import Slots
+
+
+def first_of(slots: Slots, worker: int = 0, *, predicted_s: float = 4.0, spread_s: float = 0.0) -> Running:
+    """A batch that runs on a worker since time 0; transport takes a second."""
+    batch = running(
+        batch=1 + worker,
+        worker=worker,
+        predicted_s=predicted_s,
+        gives_up_at=10.0,
+        transport_s=1.0,
+        spread_s=spread_s,
+    )
+    slots.occupy(batch)
+    return batch
+
+
+def put_ahead(slots: Slots, *, worker: int = 0, started: float = 4.0) -> Running:
+    """A batch of 3 rows and 2 s that a worker is to run next, for 10 s at most."""
+    batch = running(
+        batch=9, worker=worker, rows=3, started=started, predicted_s=2.0, gives_up_at=started + 10.0
+    )
+    slots.put_ahead(batch)
+    return batch
+
+
+def busy(*, workers: int = 1) -> Slots:
+    """Workers that take batches ahead, of which the first runs one until 4.0."""
+    slots = Slots()
+    for worker in range(workers):
+        slots.add(worker, takes_ahead=True)
+    first_of(slots)
+    return slots
+
+
+def test_the_next_to_end_gets_a_batch_ahead() -> None:
+    """Unless it is late, or has one: it will be busy for longer then."""
+    slots = busy(workers=3)
+    first = slots.next_ahead(0.0)
+    second = first_of(slots, 1, predicted_s=3.0)
+    third = first_of(slots, 2, predicted_s=2.5)
+    assert slots.next_ahead(0.0) is third
+    assert slots.next_ahead(3.5) is second
+
+    put_ahead(slots, worker=2, started=2.5)
+    assert slots.next_ahead(0.0) is second
+    put_ahead(slots, worker=1, started=3.0)
+    assert first is not None
+    assert slots.next_ahead(0.0) is first
+
+
+def test_nothing_is_sent_to_another_worker_instead() -> None:
+    """It would be idle later than the one that takes no batch ahead, or whose batch ahead is short."""
+    slots = busy(workers=2)
+    first_of(slots, 1, predicted_s=3.0)
+    slots.add(1)
+    assert slots.next_ahead(0.0) is None
+
+    slots = busy(workers=2)
+    first_of(slots, 1, predicted_s=1.0)
+    put_ahead(slots, worker=1, started=1.0)
+    assert slots.next_ahead(0.0) is None
+
+
+def test_of_many_late_batches_nothing_is_expected() -> None:
+    """Whatever else runs."""
+    slots = busy(workers=17)
+    for worker in range(1, 16):
+        first_of(slots, worker, predicted_s=1.0)
+    assert slots.next_ahead(3.0) is not None
+    first_of(slots, 16, predicted_s=1.0)
+    assert slots.next_ahead(3.0) is None
+
+
+def test_a_worker_without_need_takes_none() -> None:
+    slots = Slots()
+    slots.add(0)
+    first_of(slots)
+    assert slots.next_ahead(0.0) is None
+
+
+@pytest.mark.parametrize(("now", "expected"), [(4.99, True), (5.0, False)])
+def test_none_is_sent_behind_a_late_batch(now: float, expected: bool) -> None:
+    """Its reply should have arrived by then."""
+    assert (busy().next_ahead(now) is not None) == expected
+
+
+@pytest.mark.parametrize(("spread_s", "alone", "expected"), [(3.0, 0, True), (3.1, 0, False), (3.1, 1, True)])
+def test_none_is_sent_behind_one_whose_end_is_uncertain(spread_s: float, alone: int, expected: bool) -> None:
+    """Unless there is no other worker that could be idle before."""
+    slots = Slots()
+    for worker in range(2 - alone):
+        slots.add(worker, takes_ahead=True)
+    first_of(slots, spread_s=spread_s)
+
+    assert (slots.next_ahead(0.0) is not None) == expected
+
+
+@pytest.mark.parametrize("retry", ["batch", "alone"])
+def test_none_is_sent_behind_a_batch_that_runs_again(retry: Retry) -> None:
+    """It may kill its worker once more."""
+    slots = Slots()
+    slots.add(0, takes_ahead=True)
+    batch = running(batch=1, predicted_s=4.0, transport_s=1.0)
+    batch.entries[0].queue = RequestQueue("a", None, retry=retry, lost_batch=7)
+    slots.occupy(batch)
+
+    assert slots.next_ahead(0.0) is None
+
+
+def test_the_batch_ahead_starts_when_the_other_one_has_ended() -> None:
+    """Its worker is not idle in between, and its timeout begins then."""
+    slots = busy()
+    changes = slots.changes
+    ahead = put_ahead(slots)
+    assert slots.changes > changes
+    assert counts(slots) == (1, 0, 2)
+    assert values(slots.free_at(1.0)) == [6.0]
+    assert values(slots.running_rows("a")) == [3]
+    assert slots.next_timeout == 10.0
+
+    finished = slots.finish(1, now=4.5)
+    assert finished is not None
+    assert ahead.started == 4.5
+    assert (slots.running_since(9), slots.running_since(1)) == (4.5, None)
+    assert counts(slots) == (1, 0, 1)
+    assert values(slots.free_at(1.0)) == [6.5]
+    assert slots.next_timeout == 14.5
+    assert slots.next_ahead(4.5) is ahead, "another one may follow"
+
+    slots.finish(9, now=7.0)
+    assert counts(slots) == (1, 1, 0)
+    assert slots.next_timeout == math.inf
+
+
+def test_a_batch_ahead_may_end_first() -> None:
+    """If it cannot be sent, or another process has taken over from the worker."""
+    slots = busy()
+    ahead = put_ahead(slots)
+
+    assert slots.finish(9, now=1.0) is ahead
+    assert counts(slots) == (1, 0, 1)
+    assert values(slots.free_at(1.0)) == [4.0]
+    assert slots.running_since(1) == 0.0
+    assert slots.next_timeout == 10.0
+
+
+def test_a_lost_worker_takes_both_along() -> None:
+    slots = busy()
+    ahead = put_ahead(slots)
+
+    assert [batch.start.batch for batch in slots.lose(0, now=1.0)] == [1, 9]
+    assert counts(slots) == (0, 0, 0)
+    assert slots.next_timeout == math.inf
+    assert slots.running_since(ahead.start.batch) is None
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_retired_worker_runs_both(back: bool) -> None:
+    """It may be added again before they end."""
+    slots = busy()
+    put_ahead(slots)
+    slots.retire(0)
+    slots.add(1)
+    assert values(slots.free_at(1.0)) == [1.0]
+    if back:
+        slots.add(0)
+        assert values(slots.free_at(1.0)) == [1.0, 6.0]
+
+    slots.finish(1, now=4.0)
+    assert values(slots.free_at(1.0)) == [1.0, 6.0][: 1 + back]
+    slots.finish(9, now=6.0)
+    assert counts(slots) == (1 + back, 1 + back, 0)
+
+
+def test_of_overdue_batches_those_behind_are_told_apart() -> None:
+    slots = busy()
+    ahead = put_ahead(slots)
+
+    overdue, behind = slots.give_up_overdue(10.0)
+    assert [batch.start.batch for batch in overdue] == [1]
+    assert behind == [ahead]
+    assert counts(slots) == (0, 0, 0)
+    assert slots.next_timeout == math.inf
+
+
+def test_only_the_batch_that_runs_is_shown() -> None:
+    slots = busy()
+    put_ahead(slots)
+
+    [shown] = slots.stats(1.0).running
+    assert (shown.worker, shown.rows) == (0, 1)

@@ -1,0 +1,123 @@
+"""Simulated runs whose batches and replies take time on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_dispatcher.simulator.cells import Cell
+from uncork_dispatcher.simulator.measure import measure
+from uncork_dispatcher.simulator.run import simulate
+from uncork_dispatcher.simulator.scenario import Loss, Scenario
+from uncork_dispatcher.simulator.service import ServiceTime
+from uncork_dispatcher.simulator.traffic import Clients, open_loop
+
+SERVICE = ServiceTime(intercept_s=0.010, slope_s=0.001)
+FAR = 1e6
+"""A goal so far off that it decides nothing."""
+
+
+def crowded(**changes: object) -> Scenario:
+    """Three times as many clients as go into a batch of 8, and 4 ms on the way there and back."""
+    scenario = Scenario(
+        service=SERVICE,
+        arrivals=Clients(count=24, round_trip_s=0.001),
+        limit_rows=8,
+        goal_s=FAR,
+        requests=2000,
+        transport_s=0.004,
+    )
+    return dataclasses.replace(scenario, **changes)  # type: ignore[arg-type]
+
+
+def test_a_lone_request_takes_its_time_and_the_way() -> None:
+    """It starts at its worker after half of the way."""
+    run = simulate(Scenario(service=SERVICE, arrivals=[1.0], transport_s=0.004))
+
+    [answered], [batch] = run.answered, run.batches
+    assert answered.finish == pytest.approx(1.0 + 0.004 + 0.011)
+    assert (batch.started, batch.seconds) == pytest.approx((1.002, 0.011))
+
+
+def test_a_crowded_worker_does_not_wait_for_its_batches() -> None:
+    """All but the first batches are ahead, so that no transport lies between one and the next."""
+    run = simulate(crowded())
+
+    gaps = [
+        after.started - before.started - before.seconds for before, after in itertools.pairwise(run.batches)
+    ]
+    late = gaps[len(gaps) // 2 :]
+    assert min(gaps) >= -1e-9, "one batch at a time"
+    assert sum(gap < 1e-9 for gap in late) > 0.95 * len(late)
+    assert {batch.rows for batch in run.batches[len(gaps) // 2 : -3]} == {8}
+
+
+def test_a_worker_with_few_clients_gets_no_batch_ahead() -> None:
+    """A batch that is sent early would be smaller: each still waits for the reply to the one before."""
+    run = simulate(crowded(arrivals=Clients(count=8, round_trip_s=0.001)))
+
+    for before, after in itertools.pairwise(run.batches):
+        assert after.started >= before.started + before.seconds + 0.004 - 1e-9
+
+
+@settings(max_examples=60, derandomize=True, database=None)
+@given(
+    st.integers(1, 3),
+    st.integers(1, 6),
+    st.floats(0, 0.03),
+    st.floats(0.2, 3.0),
+    st.sampled_from(["cork", "fixed:0", "fixed:3", "none"]),
+    st.floats(0.03, 0.5),
+    st.integers(0, 1000),
+)
+def test_every_request_has_one_end(
+    workers: int, limit_rows: int, transport_s: float, load: float, policy: str, goal_s: float, seed: int
+) -> None:
+    """Also if workers are lost with a batch ahead, or are abandoned."""
+    random_ = random.Random(seed)
+    rate = load * SERVICE.capacity(workers=workers, limit_rows=limit_rows)
+    times = open_loop("poisson", rate=rate, count=150, random_=random_)
+    losses = tuple(Loss(random_.randrange(workers), at, at + 0.02) for at in random_.sample(times, 3))
+    run = simulate(
+        Scenario(
+            service=dataclasses.replace(SERVICE, noise_cv=0.3),
+            arrivals=times,
+            workers=workers,
+            limit_rows=limit_rows,
+            goal_s=goal_s,
+            policy=policy,
+            transport_s=transport_s,
+            losses=losses,
+            seed=seed,
+        )
+    )
+
+    assert len(run.answered) + len(run.shed) + run.lost == len(times)
+    free_at = [0.0] * workers
+    for batch in sorted(run.batches, key=lambda batch: batch.started):
+        assert batch.started >= free_at[batch.worker] - 1e-9, "one batch at a time"
+        free_at[batch.worker] = batch.started + batch.seconds
+
+
+def test_a_lost_worker_loses_the_batch_ahead_too() -> None:
+    """Both run again. A batch is ahead in a third of the time."""
+    losses = tuple(Loss(0, at, at + 0.1) for at in (0.5, 1.0, 1.5, 2.0, 2.5, 3.0))
+    run = simulate(crowded(losses=losses))
+
+    lost = [[batch for batch in run.lost_batches if batch.at == loss.at] for loss in losses]
+    assert {len(batches) for batches in lost} == {1, 2}
+    assert all(before.started < after.started for before, after in filter(lambda two: len(two) == 2, lost))
+    assert len(run.answered) == 2000
+
+
+def test_the_transport_of_a_cell_is_simulated() -> None:
+    cell = Cell(intercept_ms=10, slope_ms=1, load=0.001)
+    near = measure(cell, "fixed:0", 1, requests=50)
+    far = measure(dataclasses.replace(cell, transport_ms=5), "fixed:0", 1, requests=50)
+
+    assert far.mean_ms == pytest.approx(near.mean_ms + 5, abs=0.5)

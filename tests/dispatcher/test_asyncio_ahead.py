@@ -1,0 +1,84 @@
+"""The asyncio shell: a batch that is sent to a worker while it runs another one."""
+
+import asyncio
+
+import pytest
+
+from tests.dispatcher.shell import Log, Workers, calls, dispatcher, outcomes
+from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
+from uncork_dispatcher.errors import WorkerLost
+from uncork_dispatcher.jobs import BatchResult, Job
+from uncork_dispatcher.rules import ApiRules
+
+pytestmark = pytest.mark.virtual_time
+
+SECONDS = 0.05
+WAY_S = 0.01
+"""To the worker, and back."""
+
+
+class Remote(Workers):
+    """A worker that runs its batches one after another, some way off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.busy = asyncio.Lock()
+        self.started: list[float] = []
+        self.dies_in = -1
+        """The number of the batch in which it is lost."""
+
+    async def __call__(self, job: Job[str]) -> BatchResult[str]:
+        self.jobs.append(job)
+        dies = job.start.batch == self.dies_in
+        await asyncio.sleep(WAY_S)
+        async with self.busy:
+            self.started.append(asyncio.get_running_loop().time())
+            await asyncio.sleep(SECONDS)
+            if dies:
+                raise WorkerLost
+        await asyncio.sleep(WAY_S)
+        return BatchResult([payload.upper() for payload in job.payloads], chunks=[(sum(job.costs), SECONDS)])
+
+
+async def busy_with(remote: Remote, observer: Log) -> AsyncDispatcher[str, str]:
+    """A shell that knows the worker; one batch holds two requests."""
+    shell = dispatcher(
+        remote, ApiRules(name="a", max_batch_rows=2, goal_s=10.0), workers=0, observer=observer
+    )
+    shell.worker_ready(0, takes_ahead=True)
+    for _ in range(60):
+        await outcomes(calls(shell, "x"))
+    observer.lines.clear()
+    remote.started.clear()
+    remote.jobs.clear()
+    return shell
+
+
+async def test_a_batch_ahead_counts_from_the_end_of_the_one_before() -> None:
+    """Its worker does not wait for it; what it waits at the worker is not part of its time."""
+    remote, log = Remote(), Log()
+    shell = await busy_with(remote, log)
+
+    assert await outcomes(calls(shell, "a", "b", "c", "d", "e")) == ["A", "B", "C", "D", "E"]
+    assert remote.payloads == [["a", "b"], ["c", "d"], ["e"]]
+    first, second, third = remote.started
+    assert second == pytest.approx(first + SECONDS)
+    assert third == pytest.approx(second + SECONDS + 2 * WAY_S), "it is not full"
+    ended = [line for line in log.lines if line[0] == "ended"]
+    assert ended[1][3] == pytest.approx(first + SECONDS + WAY_S, abs=1e-6), "it started when the reply came"
+    assert [line[4] for line in ended] == pytest.approx([SECONDS + 2 * WAY_S, SECONDS, SECONDS + 2 * WAY_S])
+
+
+async def test_a_lost_worker_loses_the_batch_ahead_too() -> None:
+    """Both run again on the next worker."""
+    remote, log = Remote(), Log()
+    shell = await busy_with(remote, log)
+    callers = calls(shell, "a", "b", "c", "d")
+    await asyncio.sleep(0)
+    remote.dies_in = 61
+    await asyncio.sleep(1.0)
+    assert [line[2] for line in log.lines if line[0] == "ended"] == ["lost", "lost"]
+    shell.worker_ready(1)
+
+    assert await outcomes(callers) == ["A", "B", "C", "D"]
+    assert remote.payloads == [["a", "b"], ["c", "d"], ["a", "b"], ["c", "d"]]
