@@ -25,6 +25,10 @@ class PayloadFile:
         except OSError:  # no memfd, no descriptor left, or the worker is gone
             self.close()
 
+    def takes(self, bodies: Sequence[bytes]) -> bool:
+        """Whether the bodies of a batch should be written to the file."""
+        return self._file is not None and self._file.takes(bodies)
+
     def write(self, bodies: Sequence[bytes]) -> bool:
         """Write the bodies of a batch; return False if the socket must take them."""
         return self._file is not None and self._file.write(bodies)

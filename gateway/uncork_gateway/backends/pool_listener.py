@@ -24,8 +24,8 @@ class PoolListener(Protocol):
     def worker_described(self, service: ServiceDescription) -> None:
         """A worker has described its service."""
 
-    def worker_ready(self, worker: int, hello: Hello) -> None:
-        """A worker accepts batches."""
+    def worker_ready(self, worker: int, hello: Hello, *, takes_ahead: bool = True) -> None:
+        """A worker accepts batches; one that ``takes_ahead`` also accepts one while it runs another."""
 
     def worker_profiled(self, worker: int, ready: Ready) -> None:
         """A worker that now accepts batches has sent the results of its warm-up."""

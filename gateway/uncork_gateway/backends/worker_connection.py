@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, cast
 
@@ -51,9 +52,10 @@ OnPiece = Callable[[AnswerHead | None, bytes], object]
 
 
 class _Run(NamedTuple):
-    """A batch that a worker runs, and its callbacks."""
+    """A batch that a worker runs, or will run next, and its callbacks."""
 
     batch: Batch
+    bodies: Sequence[bytes]
     done: Done
     on_piece: OnPiece | None
 
@@ -88,7 +90,8 @@ class WorkerConnection(asyncio.Protocol):
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
         self._file = PayloadFile()
-        self._running: _Run | None = None
+        self._runs: deque[_Run] = deque()
+        """The batch that the worker runs, and the one ahead."""
         self._is_streaming = False
         """Whether the first piece of the answer has arrived."""
         self._is_retiring = False
@@ -120,36 +123,41 @@ class WorkerConnection(asyncio.Protocol):
     def state(self) -> WorkerState:
         if self.standby or not self.is_ready:
             return "starting"
-        return "idle" if self._running is None else "busy"
+        return "busy" if self._runs else "idle"
 
     def runs(self, batch: int) -> bool:
-        return self._running is not None and self._running.batch.batch == batch
+        return bool(self._runs) and self._runs[0].batch.batch == batch
 
     def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done, on_piece: OnPiece | None) -> None:
-        """Run a batch; see :meth:`WorkerPool.execute`."""
+        """Run a batch, after the one that the worker runs now; see :meth:`WorkerPool.execute`."""
+        run = _Run(batch, bodies, done, on_piece)
+        # The shared file holds one payload: that of the next batch must wait for the reply.
+        if not (self._runs and self._file.takes(bodies)):
+            self._send(run)
+        self._runs.append(run)
+
+    def _send(self, run: _Run) -> None:
         assert self._transport is not None
-        if self._file.write(bodies):
-            frame = frame_buffers(msgspec.structs.replace(batch, in_file=True))
+        if self._file.write(run.bodies):
+            frame = frame_buffers(msgspec.structs.replace(run.batch, in_file=True))
         else:
-            frame = frame_buffers(batch, bodies)
-        self._running = _Run(batch, done, on_piece)
-        self._is_streaming = False
+            frame = frame_buffers(run.batch, run.bodies)
         if sum(map(len, frame)) < _SMALL_BYTES:
             self._transport.write(b"".join(frame))
         else:
             self._transport.writelines(frame)
 
     def cancel(self) -> None:
+        """Cancel the batch that the worker runs."""
         assert self._transport is not None
-        assert self._running is not None
-        self._transport.write(encode_frame(Cancel(batch=self._running.batch.batch)))
+        self._transport.write(encode_frame(Cancel(batch=self._runs[0].batch.batch)))
 
     def ping_idle(self) -> None:
         """Ping the worker if it is idle; drop it if it did not answer the last ping.
 
         Without pings a hung worker would show only when a batch on it times out.
         """
-        if self._transport is None or not self.is_ready or self._running is not None:
+        if self._transport is None or not self.is_ready or self._runs:
             self._is_pinged = False
         elif self._is_pinged:
             self._listener.log.error("dropping worker %s: it is idle and did not answer a ping", self.index)
@@ -217,8 +225,8 @@ class WorkerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._file.close()
-        if self._running is not None:
-            self._running.done(WorkerLost(f"worker {self.index} died"))
+        for run in self._runs:
+            run.done(WorkerLost(f"worker {self.index} died"))
         self._gone(self)
 
     def _received(self, frame: Frame) -> None:
@@ -286,26 +294,30 @@ class WorkerConnection(asyncio.Protocol):
         self._leaves(self)
 
     def _leave_if_idle(self) -> None:
-        if self._is_retiring and self._running is None:
+        if self._is_retiring and not self._runs:
             self.close(self._retires_for)
             self.give_up()
 
     def _streamed(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
-        if self._running is None or self._running.batch.batch != batch or self._running.on_piece is None:
+        on_piece = self._runs[0].on_piece if self.runs(batch) else None
+        if on_piece is None:
             raise FrameError(f"output for batch {batch}, which is not streaming on this worker")
         if (head is None) != self._is_streaming:
             raise FrameError("the first piece of a response must have a head, and no other piece may")
         self._is_streaming = True
-        self._running.on_piece(head, data)
+        on_piece(head, data)
 
     def _replied(self, reply: Reply, payload: bytes) -> None:
-        if self._running is None or self._running.batch.batch != reply.batch:
+        if not self.runs(reply.batch):
             raise FrameError(f"response to batch {reply.batch}, which is not running on this worker")
-        batch, done, _ = self._running
-        check_reply(batch, reply)
+        run = self._runs[0]
+        check_reply(run.batch, reply)
         bodies = self._file.read(reply.lengths) if reply.in_file else split_payload(payload, reply.lengths)
-        self._running = None
-        done(Executed(reply, bodies))
+        self._runs.popleft()
+        self._is_streaming = False
+        if self._runs and self._file.takes(self._runs[0].bodies):
+            self._send(self._runs[0])
+        run.done(Executed(reply, bodies))
         if self.hello is not None and self.hello.launch is not None:
             self._listener.batch_finished(self.hello.launch)
         self._leave_if_idle()

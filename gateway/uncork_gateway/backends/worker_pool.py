@@ -195,8 +195,11 @@ class WorkerPool:
                     self._listener.worker_leaves(old.number)
                 else:
                     self._inherit(heir, old.number)
-                    if heir.hello is not None and heir.hello.host != old.hello.host:
-                        self._listener.worker_ready(old.number, heir.hello)
+                    assert heir.hello is not None
+                    # While the old worker is busy, a second batch with this number would not run after it.
+                    is_busy = old.state == "busy"
+                    if is_busy or heir.hello.host != old.hello.host:
+                        self._listener.worker_ready(old.number, heir.hello, takes_ahead=not is_busy)
             old.retire()
         for heir in heirs.values():
             self._inherit(heir, heir.number)
@@ -290,8 +293,8 @@ class WorkerPool:
         if connection in self._retiring:
             self._retiring.remove(connection)
             heir = self._connections.get(number)
-            # Otherwise it died or ran past its timeout, and the dispatcher gave up its number.
-            if heir is not None and heir.hello is not None and heir.state == "idle":
+            if heir is not None and heir.hello is not None:
+                # If the old worker died or ran past its timeout, the dispatcher has given up its number.
                 self._listener.worker_ready(number, heir.hello)
         elif connection.standby:
             del self._standbys[number]

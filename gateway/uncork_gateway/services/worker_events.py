@@ -152,13 +152,13 @@ class WorkerEvents:
     def worker_warms_up(self, index: int, api: str, rows: int) -> None:
         self.failures.warming_up(index, api, rows)
 
-    def worker_ready(self, worker: int, hello: Hello) -> None:
+    def worker_ready(self, worker: int, hello: Hello, *, takes_ahead: bool = True) -> None:
         self._ready.set()
         self._readiness_changed()
         self.failures.ready(hello.index)
         if hello.launch is None:
             self.log.info("worker %d on %s is ready", hello.index, hello.host)
-        self._dispatcher.worker_ready(worker, launch=hello.index, host=hello.host)
+        self._dispatcher.worker_ready(worker, launch=hello.index, host=hello.host, takes_ahead=takes_ahead)
 
     def worker_profiled(self, worker: int, ready: Ready) -> None:
         """Feed the results of the warm-up to the estimates and the known outputs."""

@@ -75,6 +75,7 @@ class ApiTally:
 
     Attributes:
         statuses: of all answers; ``grpc_statuses``: of those over gRPC, as HTTP statuses.
+        ahead: batches that were released to a worker while it ran another one.
         released_rows: of all released batches; in units of cost where the API defines one.
         ran, ran_s: requests in batches that ended, and the sum of their batch times.
         worked_rows, worked_s: rows (or cost) and batch times of the batches that succeeded.
@@ -93,6 +94,7 @@ class ApiTally:
         self.batch_rows = Distribution(_SIZES)
         self.batch_requests = Distribution(_SIZES)
         self.batch_duration = Distribution(SECONDS_BOUNDS)
+        self.ahead = 0
         self.released_rows = 0.0
         self.ran = 0
         self.ran_s = 0.0
@@ -170,6 +172,7 @@ class Metrics(Collector):
     def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         tally = self.api(start.api)
         tally.releases[start.reason] += 1
+        tally.ahead += start.ahead
         tally.released_rows += start.rows
         tally.batch_rows.observe(rows)
         tally.batch_requests.observe(len(start.requests))
@@ -196,6 +199,11 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield self._requests()
+        text = "Batches released to a worker while it ran another one."
+        ahead = CounterMetricFamily("uncork_batches_ahead", text, labels=["api"])
+        for api, tally in self._apis.items():
+            ahead.add_metric([api], tally.ahead)
+        yield ahead
         for name, text, label, counts in _COUNTERS:
             counter = CounterMetricFamily(name, text, labels=["api", label])
             for api, tally in self._apis.items():
@@ -221,7 +229,7 @@ class Metrics(Collector):
 _COUNTS = (
     *("statuses", "grpc_statuses", "errors", "releases", "endings", "sheds"),
     *("duration", "queue_wait", "batch_rows", "batch_requests", "batch_duration"),
-    *("released_rows", "ran", "ran_s", "worked_rows", "worked_s"),
+    *("ahead", "released_rows", "ran", "ran_s", "worked_rows", "worked_s"),
 )
 _COUNTERS: tuple[tuple[str, str, str, Callable[[ApiTally], Counter[Any]]], ...] = (
     ("uncork_errors", "5xx responses, without shed requests, by status.", "status", lambda api: api.errors),

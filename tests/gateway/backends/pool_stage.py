@@ -40,8 +40,8 @@ class Listener:
     def worker_described(self, service: ServiceDescription) -> None:
         self.news.put_nowait(("described", service))
 
-    def worker_ready(self, worker: int, hello: Hello) -> None:
-        self.news.put_nowait(("ready", worker))
+    def worker_ready(self, worker: int, hello: Hello, *, takes_ahead: bool = True) -> None:
+        self.news.put_nowait(("ready" if takes_ahead else "ready, but takes none ahead", worker))
 
     def worker_profiled(self, worker: int, ready: Ready) -> None:
         if ready.profile:

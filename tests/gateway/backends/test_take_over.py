@@ -84,12 +84,14 @@ async def test_an_idle_worker_is_let_go_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_busy_worker_ends_its_batch_and_gets_no_other(tmp_path: Path) -> None:
+    """Until then, its number takes no batch ahead: that would go to the new worker, which is idle."""
     async with stage(tmp_path) as on:
         old, number = await on.ready()
         running = on.execute(number)
         await old.batch()
         new = await on.standby()
         assert on.pool.take_over([2]) == {1}
+        assert await on.news() == ("ready, but takes none ahead", number)
         assert on.listener.news.empty()
         assert sorted(on.pool.states()) == ["busy", "idle"]
         assert await answered(on, new, number, b"new")
@@ -104,6 +106,24 @@ async def test_a_busy_worker_ends_its_batch_and_gets_no_other(tmp_path: Path) ->
         assert on.pool.states() == ["idle"]
 
 
+async def test_an_heir_that_is_busy_takes_batches_ahead_when_the_old_worker_is_gone(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        old, number = await on.ready()
+        running = on.execute(number)
+        await old.batch()
+        new = await on.standby()
+        on.pool.take_over([2])
+        await on.news()
+        following = on.execute(number)
+        await new.batch()
+        old.answer(BATCH, [b"old", b""])
+        await running
+
+        assert [await on.news(), await on.news()] == [("retired", 1), ("ready", number)]
+        new.answer(BATCH, [b"new", b""])
+        assert (await following).bodies == [b"new", b""]
+
+
 async def test_a_worker_that_dies_in_its_last_batch_does_not_take_its_heir_along(tmp_path: Path) -> None:
     """The batch is lost with its number, which becomes ready again."""
     async with stage(tmp_path) as on:
@@ -112,6 +132,7 @@ async def test_a_worker_that_dies_in_its_last_batch_does_not_take_its_heir_along
         await old.batch()
         new = await on.standby()
         on.pool.take_over([2])
+        assert await on.news() == ("ready, but takes none ahead", number)
         old.close()
 
         with pytest.raises(WorkerLost):
@@ -128,6 +149,7 @@ async def test_an_heir_that_dies_is_a_worker_lost(tmp_path: Path) -> None:
         await old.batch()
         new = await on.standby()
         on.pool.take_over([2])
+        assert await on.news() == ("ready, but takes none ahead", number)
         new.close()
         assert await on.news() == ("lost", number)
         assert (on.pool.states(), on.pool.ready()) == (["busy"], set())
@@ -215,6 +237,7 @@ async def test_closing_lets_all_kinds_of_workers_go(tmp_path: Path) -> None:
         await old.batch()
         new = await on.standby()
         on.pool.take_over([2])
+        await on.news()
         next_one = await on.standby(launch=3)
         await on.pool.close()
 

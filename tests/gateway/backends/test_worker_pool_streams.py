@@ -66,6 +66,7 @@ async def test_a_worker_that_others_took_over_from_ends_its_stream(tmp_path: Pat
         await worker.batch()
         await on.standby(launch=2)
         on.pool.take_over([2])
+        await on.news()
         worker.send(Piece(5, HEAD), [b"a"])
         on.pool.cancel(5)
         assert await worker.next() == Cancel(5)

@@ -25,6 +25,7 @@ from uncork_dispatcher import (
     TaskRunner,
     WorkerLost,
 )
+from uncork_dispatcher.actions import Start
 from uncork_dispatcher.api import Api
 from uncork_gateway.telemetry.distribution import Distribution
 from uncork_gateway.telemetry.exposition import CONTENT_TYPE
@@ -130,6 +131,7 @@ def test_all_documented_metrics_are_exported(reading: Reading) -> None:
         **{name: {"api"} for name in gauges},
         "uncork_requests_total": {"api", "protocol", "status"},
         "uncork_releases_total": {"api", "reason"},
+        "uncork_batches_ahead_total": {"api"},
         "uncork_batches_total": {"api", "outcome"},
         "uncork_shed_total": {"api", "reason"},
         "uncork_errors_total": {"api", "status"},
@@ -184,6 +186,15 @@ def test_batches_are_counted(reading: Reading) -> None:
     assert value(reading, "uncork_batch_requests_sum", **API) == 1 + 2 + 1
     assert value(reading, "uncork_batch_rows_bucket", **API, le="4.0") == 2
     assert value(reading, "uncork_batch_rows_bucket", **API, le="8.0") == 3
+
+
+def test_batches_ahead_are_counted() -> None:
+    metrics = Metrics()
+    start = Start(1, 0, "echo", None, (1,), 1, 1, "full", 0.1)
+    for ahead in (False, True, True):
+        metrics.batch_started(start._replace(ahead=ahead), 1, [0.0])
+
+    assert value(read(metrics), "uncork_batches_ahead_total", **API) == 2
 
 
 def test_waits_are_measured_when_a_request_is_released(reading: Reading) -> None:

@@ -220,7 +220,7 @@ class _Watch:
     def worker_profiled(self, worker: int, ready: Ready) -> None:
         self.profile = ready.profile
 
-    def worker_ready(self, worker: int, hello: messages.Hello) -> None:
+    def worker_ready(self, worker: int, hello: messages.Hello, *, takes_ahead: bool = True) -> None:
         if not self.ready.done():
             self.ready.set_result(worker)
 

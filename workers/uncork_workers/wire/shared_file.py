@@ -47,12 +47,17 @@ class SharedFile:
             raise OSError(errno.ENOSYS, "this Python has no memfd_create")
         return cls(os.memfd_create("uncork-payload"))  # type: ignore[attr-defined,unused-ignore]
 
+    @staticmethod
+    def takes(bodies: Sequence[bytes]) -> bool:
+        """Whether a payload, given in parts, is neither too small for the file nor too large."""
+        return _LEAST_BYTES <= sum(map(len, bodies)) <= MOST_BYTES
+
     def write(self, bodies: Sequence[bytes]) -> bool:
         """Write a payload, given in parts; return False if it must go through the socket instead.
 
-        That is so if it is small or too large, or if there is not enough memory.
+        That is so if the file does not take it, or if there is not enough memory.
         """
-        if not _LEAST_BYTES <= sum(map(len, bodies)) <= MOST_BYTES:
+        if not self.takes(bodies):
             return False
         try:
             self._write_all(bodies)

@@ -1,0 +1,175 @@
+"""A batch that a worker gets while it runs another one, on real sockets."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.backends.pool_stage import BATCH, stage
+from tests.gateway.backends.test_payload_file import LARGE, SMALL, local_worker
+from tests.gateway.backends.test_worker_pool_streams import HEAD
+from tests.gateway.running import turns
+from uncork_dispatcher import WorkerLost
+from uncork_gateway.backends.payload_file import PayloadFile
+from uncork_gateway.backends.worker_replies import Executed
+from uncork_workers.wire.messages import AnswerHead, Batch, Cancel, Piece
+
+NEXT = Batch(batch=6, api="echo", limit_rows=10, lengths=[1, 2], rows=[1, 2])
+
+
+def batch_of(number: int, bodies: list[bytes]) -> Batch:
+    return Batch(batch=number, api="echo", limit_rows=10, lengths=list(map(len, bodies)), rows=[1, 1])
+
+
+async def test_the_worker_gets_it_at_once_and_answers_in_order(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        first, second = on.execute(number), on.execute(number, NEXT)
+        assert [await worker.next(), await worker.next()] == [BATCH, NEXT]
+
+        worker.answer(BATCH, [b"1", b""])
+        assert (await first).bodies == [b"1", b""]
+        assert (second.done(), on.pool.states()) == (False, ["busy"])
+        worker.answer(NEXT, [b"2", b""])
+        assert (await second).bodies == [b"2", b""]
+        assert on.pool.states() == ["idle"]
+        assert on.listener.batches == {1: 2}
+
+
+async def test_a_worker_that_answers_it_first_is_dropped(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        first, second = on.execute(number), on.execute(number, NEXT)
+        worker.answer(NEXT, [b"", b""])
+
+        for lost in (first, second):
+            with pytest.raises(WorkerLost):
+                await lost
+        assert on.listener.dropped == [1]
+
+
+async def test_a_worker_that_dies_loses_both(tmp_path: Path) -> None:
+    """The one that it ran is reported first."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        lost: list[int] = []
+        for batch in (BATCH, NEXT):
+
+            def note(done: "asyncio.Future[Executed]", number: int = batch.batch) -> None:
+                assert isinstance(done.exception(), WorkerLost)
+                lost.append(number)
+
+            on.execute(number, batch).add_done_callback(note)
+        worker.close()
+
+        assert await on.news() == ("lost", number)
+        await turns()
+        assert lost == [5, 6]
+
+
+async def test_a_worker_leaves_after_both(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        first, second = on.execute(number), on.execute(number, NEXT)
+        assert [await worker.next(), await worker.next()] == [BATCH, NEXT]
+        assert on.pool.retire_launch(1)
+        worker.answer(BATCH, [b"", b""])
+        await first
+        assert on.pool.states() == ["busy"]
+        worker.answer(NEXT, [b"", b""])
+
+        await second
+        await worker.dropped()
+        assert await on.news() == ("leaves", number)
+        assert await on.news() == ("retired", 1)
+
+
+async def test_only_the_batch_that_runs_can_be_abandoned(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        _, number = await on.ready()
+        first, second = on.execute(number), on.execute(number, NEXT)
+        assert on.pool.abandon(6) is None
+        assert on.pool.abandon(5) == 0
+
+        for lost in (first, second):
+            with pytest.raises(WorkerLost):
+                await lost
+
+
+async def test_a_stream_is_that_of_the_batch_that_runs(tmp_path: Path) -> None:
+    """The next one begins with a head again."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        pieces: list[tuple[int, AnswerHead | None, bytes]] = []
+        running = [
+            on.execute(
+                number, batch, on_piece=lambda *piece, number=batch.batch: pieces.append((number, *piece))
+            )
+            for batch in (BATCH, NEXT)
+        ]
+        assert [await worker.next(), await worker.next()] == [BATCH, NEXT]
+        on.pool.cancel(6)
+        on.pool.cancel(5)
+        assert await worker.next() == Cancel(5)
+        for batch in (BATCH, NEXT):
+            worker.send(Piece(batch.batch, HEAD), [b"a"])
+            worker.send(Piece(batch.batch, None), [b"b"])
+            worker.answer(batch, [b"", b""])
+
+        assert [len((await one).bodies) for one in running] == [2, 2]
+        assert pieces == [(5, HEAD, b"a"), (5, None, b"b"), (6, HEAD, b"a"), (6, None, b"b")]
+
+
+async def test_a_stream_of_the_batch_ahead_is_an_error(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        on.execute(number).add_done_callback(lambda done: done.exception())
+        ahead = on.execute(number, NEXT, on_piece=lambda *piece: None)
+        worker.send(Piece(6, HEAD), [b"a"])
+
+        with pytest.raises(WorkerLost):
+            await ahead
+        assert on.listener.dropped == [1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="shared files need Linux")
+@pytest.mark.parametrize("first", [LARGE, SMALL])
+async def test_the_file_takes_it_when_the_reply_has_come(first: list[bytes], tmp_path: Path) -> None:
+    """It holds one payload, which may be that of the batch that runs, or of its reply."""
+    async with stage(tmp_path) as on:
+        worker, number = await local_worker(on)
+        second = [b"c" * 150_000, b"d" * 150_000]
+        running = on.execute(number, batch_of(5, first), bodies=first)
+        ahead = on.execute(number, batch_of(6, second), bodies=second)
+        received, bodies = await worker.batch()
+        assert bodies == first
+        assert received.in_file == (first is LARGE)
+        await worker.echo(received, bodies)
+        assert (await running).bodies == first
+
+        received, bodies = await worker.batch()
+        assert (received.batch, received.in_file) == (6, True)
+        assert bodies == second
+        await worker.echo(received, bodies)
+        assert (await ahead).bodies == second
+        worker.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="shared files need Linux")
+async def test_a_small_one_does_not_wait_for_the_file(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        worker, number = await local_worker(on)
+        running = on.execute(number, batch_of(5, LARGE), bodies=LARGE)
+        ahead = on.execute(number, batch_of(6, SMALL), bodies=SMALL)
+        received, bodies = await worker.batch()
+        assert await worker.batch() == (batch_of(6, SMALL), SMALL)
+
+        await worker.echo(received, bodies)
+        await worker.echo(batch_of(6, SMALL), SMALL)
+        assert ((await running).bodies, (await ahead).bodies) == (LARGE, SMALL)
+        worker.close()
+
+
+def test_without_a_file_nothing_waits_for_it() -> None:
+    assert not PayloadFile().takes(LARGE)
