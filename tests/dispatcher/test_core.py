@@ -191,7 +191,10 @@ def test_after_another_input_a_request_still_needs_a_poll() -> None:
     policy=st.sampled_from(["fixed:0", "fixed:20", "fixed:20:4", "cork-classic", "none"]),
     steps=st.lists(
         st.tuples(
-            st.floats(0, 0.02), st.integers(1, 3), st.sampled_from([math.inf, 0.05, 0.2]), st.booleans()
+            st.integers(0, 20_000_000).map(lambda nanoseconds: nanoseconds / 1e9),
+            st.integers(1, 3),
+            st.sampled_from([math.inf, 0.05, 0.2]),
+            st.booleans(),
         ),
         max_size=40,
     ),
