@@ -17,8 +17,8 @@ class Start(NamedTuple):
     """Run these requests as one batch on this worker.
 
     ``rows`` is the number of rows, or their total cost; ``padded`` is that cost if every row were as long as
-    the longest. ``deadlines`` is when each request should be done at the worker. ``ahead``: the worker runs
-    another batch, and this one next.
+    the longest. ``deadlines`` is when each request should be done at the worker. ``ahead_s``: if the
+    worker still runs another batch, the predicted seconds until it starts this one.
     """
 
     batch: int
@@ -31,7 +31,7 @@ class Start(NamedTuple):
     reason: Reason
     predicted_s: float
     deadlines: tuple[float, ...] = ()
-    ahead: bool = False
+    ahead_s: float | None = None
 
 
 class Shed(NamedTuple):

@@ -188,7 +188,7 @@ class Api:
                 min([entry.size_bytes for entry in entries]),
             ),
             rows=self._rows(entries),
-            ahead_s=running.started - running.sent,
+            was_ahead=start.ahead_s is not None,
         )
         needed_s = self.model.goal_lost()
         return None if needed_s is None else GoalOutOfReach(self.rules.name, self.rules.goal_s, needed_s)

@@ -83,14 +83,15 @@ class Calls(dict[int, Call[P, R]]):
     """The unanswered requests, by number."""
 
     def job(self, start: Start, now: float) -> Job[P]:
-        """Return the job of a batch that starts now."""
+        """Return the job of a batch that is sent now."""
+        starts = now + (start.ahead_s or 0.0)
         calls = [self[request] for request in start.requests]
         return Job(
             start,
             payloads=[call.payload for call in calls],
             rows=[call.rows for call in calls],
             costs=[call.cost for call in calls],
-            left_s=[deadline - now for deadline in start.deadlines],
+            left_s=[deadline - starts for deadline in start.deadlines],
         )
 
     def settle(self, batch: BatchFacts, outcome: BatchResult[R] | Exception) -> None:

@@ -7,7 +7,7 @@ number and imports no clock and no event loop; the gateway and the simulator run
 seconds on any clock that never goes back.
 
 The outbound semaphore is the set of idle workers: a release takes one, and :meth:`Dispatcher.batch_done` or
-:meth:`Dispatcher.worker_ready` gives it back.
+:meth:`Dispatcher.worker_ready` gives it back. A batch ahead goes to a busy worker, and takes its place later.
 
 States of a request (:class:`RequestState`)::
 
@@ -259,6 +259,7 @@ class Dispatcher:
         self._tick(now)
         if now < self._wakeup:
             return []
+        # If no worker waits for its next batch, there is no reason to put it off.
         if self._may_learn or not self._slots.idle:
             self._learn()
         actions: list[Action] = []

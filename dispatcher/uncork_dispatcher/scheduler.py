@@ -47,7 +47,8 @@ class Scheduler:
         """Shed and start what is due; return when more will be if nothing happens before."""
         expires_at = self._shed_expired(actions, now)
         before = len(actions)
-        next_at = min(self._release(actions, now), self._send_ahead(actions, now))
+        held_until = self._release(actions, now)
+        next_at = min(held_until, self._send_ahead(actions, now))
         if len(actions) > before:
             # Once more: with no worker idle, other requests may be hopeless.
             expires_at = self._shed_expired(actions, now)
@@ -71,7 +72,7 @@ class Scheduler:
         if queue.most_urgent is entry:
             return now
         if not self._slots.idle:
-            return self._ahead_at(queue, now) if self._apis[queue.api].fills_batch(queue) else math.inf
+            return self._ahead(queue, now)[0] if self._apis[queue.api].fills_batch(queue) else math.inf
         held = queue.held
         stands = (
             held is not None and held.stands(queue.rows, now) and not self._apis[queue.api].is_full(queue)
@@ -147,22 +148,27 @@ class Scheduler:
     def _send_ahead(self, actions: list[Action], now: float) -> float:
         """Send full batches to workers that are about to be idle; return when the next may be sent."""
         while not self._slots.idle and (queues := self._queues.by_urgency()):
-            at = self._ahead_at(queues[0], now)
-            if at > now:
+            at, behind = self._ahead(queues[0], now)
+            if behind is None or at > now:
                 return at
-            self._start_ahead(queues[0], actions, now)
+            worker, release = behind.start.worker, self._full(queues[0])
+            self._slots.put_ahead(self._take(queues[0], release, actions, now, worker=worker, behind=behind))
         return math.inf
 
-    def _ahead_at(self, queue: RequestQueue, now: float) -> float:
-        """Return when a batch of this queue may be sent ahead; infinity if it depends on something else.
+    def _ahead(self, queue: RequestQueue, now: float) -> tuple[float, Running | None]:
+        """Return when a batch of this queue may be sent ahead, and behind which one; never: infinity, None.
 
-        Only a full one, as waiting for the worker could not make it larger. Only if it may run again: if the
-        worker is lost, nobody knows whether it has started.
+        Only a full one, as waiting for the worker could not make it larger. Both must be idempotent: if the
+        worker is lost, nobody knows which of them has started.
         """
         behind = self._slots.next_ahead(now)
-        if behind is None or not (self._is_surely_full(queue) and self._apis[queue.api].rules.idempotent):
-            return math.inf
-        return max(now, behind.finish - _LEAD * behind.transport_s)
+        if behind is None or not (
+            self._is_surely_full(queue)
+            and self._apis[queue.api].rules.idempotent
+            and self._apis[behind.start.api].rules.idempotent
+        ):
+            return math.inf, None
+        return max(now, behind.finish - _LEAD * behind.transport_s), behind
 
     def _is_surely_full(self, queue: RequestQueue) -> bool:
         """Whether a queue fills a batch, whatever its policy sees."""
@@ -204,15 +210,6 @@ class Scheduler:
         worker = self._slots.next_idle(self._apis[queue.api].model.slowdowns, now)
         self._slots.occupy(self._take(queue, release, actions, now, worker=worker))
 
-    def _start_ahead(self, queue: RequestQueue, actions: list[Action], now: float) -> None:
-        """Send a full batch to the worker that should be idle next."""
-        behind = self._slots.next_ahead(now)
-        assert behind is not None
-        release = self._full(queue)
-        self._slots.put_ahead(
-            self._take(queue, release, actions, now, worker=behind.start.worker, behind=behind)
-        )
-
     def _take(
         self,
         queue: RequestQueue,
@@ -245,11 +242,11 @@ class Scheduler:
             reason=release.reason,
             predicted_s=measures.estimate.slowed(slowdown).seconds(measures.size(taken)),
             deadlines=tuple([entry.deadline for entry in entries]),
-            ahead=behind is not None,
+            ahead_s=None if behind is None else starts - now,
         )
         actions.append(start)
         spread_s = measures.estimate.spread * start.predicted_s
-        return Running(start, entries, now, starts, api.rules.timeout_s, api.model.transport_s, spread_s)
+        return Running(start, entries, starts, api.rules.timeout_s, api.model.transport_s, spread_s)
 
     def _fill(
         self,

@@ -48,7 +48,7 @@ def running(
     entries = [entry(number, arrival=arrival) for number, arrival in enumerate(arrivals, 1)]
     requests = tuple(one.request for one in entries)
     start = Start(batch, worker, "a", None, requests, rows, rows, "idle", predicted_s)
-    return Running(start, entries, started, started, gives_up_at - started, transport_s, spread_s)
+    return Running(start, entries, started, gives_up_at - started, transport_s, spread_s)
 
 
 def next_worker(slots: Slots) -> int:

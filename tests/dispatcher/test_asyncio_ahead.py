@@ -66,6 +66,8 @@ async def test_a_batch_ahead_counts_from_the_end_of_the_one_before() -> None:
     assert third == pytest.approx(second + SECONDS + 2 * WAY_S), "it is not full"
     ended = [line for line in log.lines if line[0] == "ended"]
     assert ended[1][3] == pytest.approx(first + SECONDS + WAY_S, abs=1e-6), "it started when the reply came"
+    spent = [10.0 - job.left_s[0] for job in remote.jobs]
+    assert spent == pytest.approx([0.0, SECONDS, 2 * SECONDS + 2 * WAY_S], abs=0.01), "from its start on"
     assert [line[4] for line in ended] == pytest.approx([SECONDS + 2 * WAY_S, SECONDS, SECONDS + 2 * WAY_S])
 
 

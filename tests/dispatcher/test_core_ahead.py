@@ -81,7 +81,8 @@ def test_a_full_batch_is_sent_while_another_one_runs() -> None:
 
     [ahead] = stage.poll(at)
     assert (ahead.worker, ahead.requests, ahead.reason) == (0, (1, 2), "full")
-    assert (stage.first.ahead, ahead.ahead) == (False, True)
+    assert stage.first.ahead_s is None
+    assert ahead.ahead_s == pytest.approx(2 * stage.transport_s)
     assert stage.core.running_since(ahead.batch) == pytest.approx(stage.due)
     stage.submit(3, 4)
     assert stage.poll() == [], "one batch is ahead already"
@@ -139,6 +140,24 @@ def test_a_batch_waits_for_its_worker(stage: object, rows: int) -> None:
     on.now = on.due + on.transport_s
     on.done(on.first)
     assert [start.requests for start in on.poll()] == [(1,)]
+
+
+def test_nothing_is_sent_behind_what_may_not_run_again() -> None:
+    """Streams are among it, and should be easy to cancel."""
+    stage = Stage()
+    stage.core.set_api(api(idempotent=False))
+    stage.core.set_api(api(name="b"))
+    for number in (1, 2, 3, 4, 5):
+        stage.now = stage.due + stage.transport_s
+        stage.done(stage.first)
+        stage.core.submit(number, api="b", now=stage.now)
+        [stage.first] = stage.poll()
+    stage.now = stage.due + stage.transport_s
+    stage.done(stage.first)
+    stage.core.submit(6, api="a", now=stage.now)
+    [stage.first] = stage.poll()
+    stage.submit(7, 8, api="b")
+    assert stage.poll(stage.due) == []
 
 
 def test_a_drain_sends_nothing_ahead() -> None:

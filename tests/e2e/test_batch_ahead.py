@@ -1,8 +1,10 @@
 """Workers that get a full batch while they run another one."""
 
 import asyncio
+import itertools
 import os
 import signal
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -20,10 +22,25 @@ def ahead(server: Server, api: str) -> float:
     return server.metric("uncork_batches_ahead_total", api=api)
 
 
-def more_ahead(server: Server, count: int = 5) -> None:
+def more_ahead(server: Server, api: str = "double", count: int = 5) -> None:
     """Wait until more batches have been sent ahead."""
-    before = ahead(server, "double")
-    eventually(lambda: ahead(server, "double") >= before + count)
+    before = ahead(server, api)
+    eventually(lambda: ahead(server, api) >= before + count)
+
+
+def more_full(server: Server, api: str, count: int = 10) -> None:
+    """Wait until more full batches have been released."""
+
+    def full() -> float:
+        return server.metric("uncork_releases_total", api=api, reason="full")
+
+    before = full()
+    eventually(lambda: full() >= before + count)
+
+
+def lost(server: Server, api: str) -> float:
+    """Return how many batches were lost with their worker."""
+    return server.metric("uncork_batches_total", api=api, outcome="lost")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -36,32 +53,66 @@ def test_every_request_is_answered_while_workers_are_killed(workers: int) -> Non
                 more_ahead(server)
 
         assert {(reply.status, reply.is_right) for reply in replies} == {(200, True)}
-        assert server.metric("uncork_batches_total", api="double", outcome="lost") >= 3
+        assert lost(server, "double") >= 3
 
 
 def test_nothing_that_must_not_run_twice_is_sent_ahead() -> None:
     with serving(DOUBLER) as server:
         with doubling(server, path="/once", clients=CLIENTS) as replies:
-            eventually(lambda: server.metric("uncork_releases_total", api="once", reason="full") >= 30)
+            more_full(server, "once", count=30)
 
         assert {(reply.status, reply.is_right) for reply in replies} == {(200, True)}
         assert ahead(server, "once") == 0
 
 
-def test_large_batches_arrive_whole() -> None:
-    """They go through the shared file, which holds one at a time."""
+def test_nothing_that_must_not_run_twice_does_when_its_worker_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only requests of the batches that ran get an error; the queued ones are answered by the next worker."""
+    runs = tmp_path / "runs"
+    monkeypatch.setenv("AHEAD_RUNS", str(runs))
+    with serving(DOUBLER) as server:
+        with doubling(server, path="/once", clients=CLIENTS) as replies:
+            for _ in range(3):
+                more_full(server, "once")
+                os.kill(server.workers()[0], signal.SIGKILL)
+            more_full(server, "once")
 
-    async def client(http: httpx.AsyncClient, number: int) -> None:
-        for step in range(8):
+        numbers = [int(line) for line in runs.read_text().splitlines()]
+        failed = [reply for reply in replies if reply.status != 200]
+        assert len(numbers) == len(set(numbers)) >= len(replies) - len(failed) > 0
+        assert all(reply.is_right for reply in replies)
+        assert 0 < len(failed) <= 3 * 4, "a batch has at most 4 requests, and the worker had no other"
+        assert {reply.status for reply in failed} == {502}
+
+
+@pytest.mark.parametrize("kills", [0, 2])
+def test_large_batches_arrive_whole(kills: int) -> None:
+    """They go through the shared file, which holds one at a time, also while workers are killed."""
+
+    async def client(http: httpx.AsyncClient, number: int, stop: asyncio.Event) -> None:
+        for step in itertools.count():
             row = np.arange(12_000.0) + number * 1000 + step
             reply = await http.post("/large", json=row.tolist())
             assert reply.status_code == 200
             assert np.array_equal(reply.json(), 2 * row)
+            if stop.is_set():
+                return
 
-    async def load(base: str) -> None:
-        async with httpx.AsyncClient(base_url=base, timeout=60, verify=False) as http:
-            await asyncio.gather(*(client(http, number) for number in range(CLIENTS)))
+    def act(server: Server) -> None:
+        more_ahead(server, "large")
+        for _ in range(kills):
+            os.kill(server.workers()[0], signal.SIGKILL)
+            more_ahead(server, "large")
+
+    async def load(server: Server) -> None:
+        stop = asyncio.Event()
+        async with httpx.AsyncClient(base_url=server.base, timeout=60, verify=False) as http:
+            clients = [asyncio.create_task(client(http, number, stop)) for number in range(CLIENTS)]
+            await asyncio.to_thread(act, server)
+            stop.set()
+            await asyncio.gather(*clients)
 
     with serving(DOUBLER) as server:
-        asyncio.run(load(server.base))
-        assert ahead(server, "large") > 0
+        asyncio.run(load(server))
+        assert bool(lost(server, "large")) == bool(kills)

@@ -11,9 +11,6 @@ from uncork_dispatcher.learning.speed_factors import SpeedFactors
 # Transport is averaged over about the last ten batches; this much is always plausible.
 _FRESH_TRANSPORT = 0.1
 _SHORT_TRANSPORT_S = 0.001
-# If a worker that had a batch ahead needed more time for it than its execution, by this share of the usual
-# transport, it had to wait for the batch.
-_GAP = 0.25
 # The allowance for transport in deadlines changes by this share of the goal at least.
 _ALLOWANCE_STEP = 0.002
 # A goal counts as within reach again when the smallest request takes this share of it.
@@ -28,6 +25,7 @@ class ServiceModel:
         """The size of the smallest request that was answered; infinity before the first."""
         self.smallest_s = 0.0
         """Predicted seconds of a batch of that request."""
+        self._transports = 0
         self.transport_s = 0.0
         """Average seconds on the way to the worker and back."""
         self.allowance_s = 0.0
@@ -99,13 +97,13 @@ class ServiceModel:
         chunks: Sequence[tuple[float, float]],
         smallest: BatchSize,
         rows: Rows | None,
-        ahead_s: float = 0.0,
+        was_ahead: bool = False,
     ) -> None:
         """Learn from a batch of this size that took ``seconds``.
 
         ``chunks`` gives (rows, seconds) of each call at the worker, if known: the rest is transport.
-        ``smallest`` is the size of the smallest request in the batch. ``ahead_s`` is how long the batch had
-        been sent when the one before it ended.
+        ``smallest`` is the size of the smallest request in the batch. Of a batch that ``was_ahead``, most of
+        the way to the worker is not part of ``seconds``.
         """
         self._smallest = BatchSize(*[min(pair) for pair in zip(self._smallest, smallest, strict=True)])
         transport_s = seconds
@@ -115,12 +113,8 @@ class ServiceModel:
             self._observe_speed(worker, self.measures.size(part), chunk_s)
             self.measures.observe(part, chunk_s / self.slowdown(worker), rows if part is size else None)
             transport_s -= chunk_s
-        if not ahead_s or transport_s > _GAP * self.transport_s:
-            # The worker has waited for the batch, so it was on its way all the time.
-            transport_s += ahead_s
-            # A stall of this process must not count for long.
-            transport_s = max(0.0, min(transport_s, 4 * self.transport_s + _SHORT_TRANSPORT_S))
-            self.transport_s += _FRESH_TRANSPORT * (transport_s - self.transport_s)
+        if not was_ahead:
+            self._observe_transport(transport_s)
         # In steps: deadlines that move with every batch would not come in the order of arrival.
         if abs(self.transport_s - self.allowance_s) > _ALLOWANCE_STEP * self._goal_s:
             self.allowance_s = self.transport_s
@@ -147,6 +141,13 @@ class ServiceModel:
             return None
         self._out_of_reach = needed_s > self._goal_s and self.estimate.earned_rows > 0
         return needed_s if self._out_of_reach else None
+
+    def _observe_transport(self, seconds: float) -> None:
+        # A stall of this process must not count for long.
+        seconds = max(0.0, min(seconds, 4 * self.transport_s + _SHORT_TRANSPORT_S))
+        self._transports += 1
+        # The first ones count equally: batches ahead teach nothing, and soon there may be no others.
+        self.transport_s += max(_FRESH_TRANSPORT, 1 / self._transports) * (seconds - self.transport_s)
 
     def _observe_speed(self, worker: int, size: float, seconds: float) -> None:
         estimate = self.measures.estimate

@@ -14,7 +14,6 @@ class Running:
 
     start: Start
     entries: list[Entry]
-    sent: float
     started: float
     """Of a batch ahead: when it should start. When it does, this becomes the actual time."""
     timeout_s: float

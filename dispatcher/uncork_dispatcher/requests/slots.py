@@ -18,10 +18,12 @@ from uncork_dispatcher.stats import RunningBatch, WorkStats
 # short because most workers that are lost died alone, and their hosts are needed.
 _AVOIDED_S = 2.0
 # The next worker is the fastest of this many idle ones. If there are more, one of these is very likely about
-# as fast as the fastest of all. If so many batches are late, predictions are worth little.
+# as fast as the fastest of all.
 _COMPARED = 16
-# The end of a batch is uncertain if the standard deviation of its time is above this many times the time that
-# a batch ahead saves, the transport.
+# If more batches than this are late, the predicted ends of others are worth little.
+_MOST_LATE = 15
+# The end of a batch is uncertain if the standard deviation of its time is above this many times the
+# transport, which a batch ahead saves. In simulations, 5 and more made the tail of latencies longer.
 _UNSURE = 3.0
 
 
@@ -95,6 +97,7 @@ class Slots:
         if worker in self._workers:
             self._avoided[self._workers.pop(worker)] = now + _AVOIDED_S
         self._idle.pop(worker, None)
+        self._takes_ahead.discard(worker)
         return self._remove_all(worker)
 
     def retire(self, worker: int) -> None:
@@ -103,6 +106,7 @@ class Slots:
             self.changes += 1
             del self._workers[worker]
             self._idle.pop(worker, None)
+            self._takes_ahead.discard(worker)
             if worker in self._batches:
                 self._retired.add(worker)
                 self._outlook.remove(self._batches[worker][-1])
@@ -154,7 +158,7 @@ class Slots:
         """
         if not self._takes_ahead:
             return None
-        for running in islice(self._outlook.batches, _COMPARED):
+        for running in islice(self._outlook.batches, _MOST_LATE + 1):
             if now < running.finish + running.transport_s:
                 worker = running.start.worker
                 may_follow = (
@@ -225,6 +229,7 @@ class Slots:
             assert first is not None
             self.changes += 1
             self._workers.pop(first.start.worker, None)
+            self._takes_ahead.discard(first.start.worker)
             _, *behind = self._remove_all(first.start.worker)
             overdue.append(first)
             ahead += behind

@@ -60,9 +60,13 @@ class LostBatch(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """A batch on its way to a worker, there, or its reply on the way back."""
+    """A batch on its way to a worker, there, or its reply on the way back.
+
+    ``known_rows`` is its size as the core knows it.
+    """
 
     start: Start
+    known_rows: float
     begins: float
     seconds: float
 
@@ -264,6 +268,7 @@ class _Simulation:
     # Workers
 
     def _start(self, start: Start, now: float) -> None:
+        known_rows = start.rows
         if self._scenario.lengths:
             start = self._with_lengths(start)
         way_s = self._scenario.transport_s / 2
@@ -272,7 +277,7 @@ class _Simulation:
             start.rows, start.padded, worker=start.worker, now=begins, random_=self._random
         )
         self._busy_until[start.worker] = begins + seconds
-        self._sent[start.batch] = _Sent(start, begins, seconds)
+        self._sent[start.batch] = _Sent(start, known_rows, begins, seconds)
         self._at(begins + seconds + way_s, self._finish, start.batch)
 
     def _with_lengths(self, start: Start) -> Start:
@@ -285,8 +290,8 @@ class _Simulation:
     def _finish(self, batch: int, now: float) -> None:
         if batch not in self._sent:
             return  # its worker dies at the same moment
-        start, begins, seconds = self._sent.pop(batch)
-        chunks = [(start.rows, seconds)] if self._scenario.transport_s else ()
+        start, known_rows, begins, seconds = self._sent.pop(batch)
+        chunks = [(known_rows, seconds)] if self._scenario.transport_s else ()
         self._core.batch_done(batch, status="worked", now=now, chunks=chunks)
         # As the shell does: one poll before the callers get their results, the others after that.
         if self._core.has_queued:
@@ -310,7 +315,7 @@ class _Simulation:
 
     def _lose(self, worker: int, now: float) -> None:
         self._core.worker_lost(worker, now=now)
-        for start, begins, _ in self._take_from(worker):
+        for start, _, begins, _ in self._take_from(worker):
             arrivals = tuple([self._arrivals[request] for request in start.requests])
             lost = LostBatch(worker, begins, now, arrivals, start.predicted_s)
             self._result.lost_batches.append(lost)

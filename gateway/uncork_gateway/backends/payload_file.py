@@ -25,23 +25,19 @@ class PayloadFile:
         except OSError:  # no memfd, no descriptor left, or the worker is gone
             self.close()
 
-    def takes(self, bodies: Sequence[bytes]) -> bool:
-        """Whether the bodies of a batch should be written to the file."""
-        return self._file is not None and self._file.takes(bodies)
+    def write(self, bodies: Sequence[bytes], half: int) -> bool:
+        """Write the bodies of a batch into half 0 or 1; return False if the socket must take them."""
+        return self._file is not None and self._file.write(bodies, half)
 
-    def write(self, bodies: Sequence[bytes]) -> bool:
-        """Write the bodies of a batch; return False if the socket must take them."""
-        return self._file is not None and self._file.write(bodies)
-
-    def read(self, lengths: Sequence[int]) -> list[bytes]:
-        """Read the bodies of a reply, given the bytes in each.
+    def read(self, lengths: Sequence[int], half: int) -> list[bytes]:
+        """Read the bodies of a reply in half 0 or 1, given the bytes in each.
 
         Raises:
             FrameError: if there is no file, or it is shorter.
         """
         if self._file is None:
             raise FrameError("a reply is in a shared file, but there is none")
-        return self._file.read(lengths)
+        return self._file.read(lengths, half)
 
     def close(self) -> None:
         """Close this end of the file."""

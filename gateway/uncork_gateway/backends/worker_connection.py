@@ -55,7 +55,8 @@ class _Run(NamedTuple):
     """A batch that a worker runs, or will run next, and its callbacks."""
 
     batch: Batch
-    bodies: Sequence[bytes]
+    half: int
+    """The half of the shared file that the batch and its reply may use."""
     done: Done
     on_piece: OnPiece | None
 
@@ -90,6 +91,8 @@ class WorkerConnection(asyncio.Protocol):
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
         self._file = PayloadFile()
+        self._half = 0
+        """The half of the file for the next batch."""
         self._runs: deque[_Run] = deque()
         """The batch that the worker runs, and the one ahead."""
         self._is_streaming = False
@@ -130,18 +133,13 @@ class WorkerConnection(asyncio.Protocol):
 
     def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done, on_piece: OnPiece | None) -> None:
         """Run a batch, after the one that the worker runs now; see :meth:`WorkerPool.execute`."""
-        run = _Run(batch, bodies, done, on_piece)
-        # The shared file holds one payload: that of the next batch must wait for the reply.
-        if not (self._runs and self._file.takes(bodies)):
-            self._send(run)
-        self._runs.append(run)
-
-    def _send(self, run: _Run) -> None:
         assert self._transport is not None
-        if self._file.write(run.bodies):
-            frame = frame_buffers(msgspec.structs.replace(run.batch, in_file=True))
+        if self._file.write(bodies, self._half):
+            frame = frame_buffers(msgspec.structs.replace(batch, in_file=True))
         else:
-            frame = frame_buffers(run.batch, run.bodies)
+            frame = frame_buffers(batch, bodies)
+        self._runs.append(_Run(batch, self._half, done, on_piece))
+        self._half = 1 - self._half
         if sum(map(len, frame)) < _SMALL_BYTES:
             self._transport.write(b"".join(frame))
         else:
@@ -312,11 +310,12 @@ class WorkerConnection(asyncio.Protocol):
             raise FrameError(f"response to batch {reply.batch}, which is not running on this worker")
         run = self._runs[0]
         check_reply(run.batch, reply)
-        bodies = self._file.read(reply.lengths) if reply.in_file else split_payload(payload, reply.lengths)
+        if reply.in_file:
+            bodies = self._file.read(reply.lengths, run.half)
+        else:
+            bodies = split_payload(payload, reply.lengths)
         self._runs.popleft()
         self._is_streaming = False
-        if self._runs and self._file.takes(self._runs[0].bodies):
-            self._send(self._runs[0])
         run.done(Executed(reply, bodies))
         if self.hello is not None and self.hello.launch is not None:
             self._listener.batch_finished(self.hello.launch)

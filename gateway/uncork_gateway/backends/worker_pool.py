@@ -22,7 +22,7 @@ from uncork_workers.wire.schema import ServiceDescription
 
 
 class WorkerPool:
-    """Accepts connections of workers and runs batches on them, one at a time each.
+    """Accepts connections of workers and runs batches on them; each runs one at a time.
 
     Make it inside a running event loop. An idle worker that hangs is dropped after one to two times
     ``ping_interval_s``. Indexes below ``reserved`` belong to workers of the supervisor.
@@ -98,7 +98,7 @@ class WorkerPool:
         connection.join()
 
     def retire(self, connection: WorkerConnection, reason: str = "") -> None:
-        """Close the connection of a worker when its batch has ended; it gets no more.
+        """Close the connection of a worker when its batches have ended; it gets no more.
 
         A worker that the supervisor did not launch gets the reason.
         """
@@ -177,9 +177,9 @@ class WorkerPool:
     def take_over(self, launches: Collection[int]) -> set[int]:
         """Replace workers by standby processes with the same indexes; return the replaced processes.
 
-        A successor inherits the number of the worker that it replaces, which finishes its batch and retires.
-        If no worker stays in service, those that have not identified themselves retire too: they may run
-        older code.
+        A successor inherits the number of the worker that it replaces, which finishes its batches and
+        retires. If no worker stays in service, those that have not identified themselves retire too: they may
+        run older code.
         """
         heirs = self._heirs(launches)
         going: set[int | None] = set(heirs) if self.any_left_by(launches) else {*heirs, None}
@@ -196,10 +196,8 @@ class WorkerPool:
                 else:
                     self._inherit(heir, old.number)
                     assert heir.hello is not None
-                    # While the old worker is busy, a second batch with this number would not run after it.
-                    is_busy = old.state == "busy"
-                    if is_busy or heir.hello.host != old.hello.host:
-                        self._listener.worker_ready(old.number, heir.hello, takes_ahead=not is_busy)
+                    if not self._takes_ahead(old.number) or heir.hello.host != old.hello.host:
+                        self._report_heir(old.number)
             old.retire()
         for heir in heirs.values():
             self._inherit(heir, heir.number)
@@ -292,10 +290,8 @@ class WorkerPool:
         number = connection.number
         if connection in self._retiring:
             self._retiring.remove(connection)
-            heir = self._connections.get(number)
-            if heir is not None and heir.hello is not None:
-                # If the old worker died or ran past its timeout, the dispatcher has given up its number.
-                self._listener.worker_ready(number, heir.hello)
+            # If it died or ran past its timeout, the dispatcher has given up its number.
+            self._report_heir(number)
         elif connection.standby:
             del self._standbys[number]
         else:
@@ -305,6 +301,16 @@ class WorkerPool:
         if connection.hello is not None and not connection.is_launched:
             self._listener.worker_gone(connection.hello.index)
             self._listener.joining_changed()
+
+    def _report_heir(self, number: int) -> None:
+        """Report again that the worker that has inherited a number accepts batches, if there is one."""
+        heir = self._connections.get(number)
+        if heir is not None and heir.hello is not None:
+            self._listener.worker_ready(number, heir.hello, takes_ahead=self._takes_ahead(number))
+
+    def _takes_ahead(self, number: int) -> bool:
+        """Whether batches with a number run one after another: no worker that had it before is still busy."""
+        return not any(old.number == number and old.state == "busy" for old in self._retiring)
 
     def _lost(self, number: int, hello: Hello) -> None:
         """Report the loss of a number; nothing limits the batch of a retiring worker with it any more."""

@@ -172,7 +172,7 @@ class Metrics(Collector):
     def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         tally = self.api(start.api)
         tally.releases[start.reason] += 1
-        tally.ahead += start.ahead
+        tally.ahead += start.ahead_s is not None
         tally.released_rows += start.rows
         tally.batch_rows.observe(rows)
         tally.batch_requests.observe(len(start.requests))

@@ -11,7 +11,6 @@ from tests.gateway.backends.test_payload_file import LARGE, SMALL, local_worker
 from tests.gateway.backends.test_worker_pool_streams import HEAD
 from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
-from uncork_gateway.backends.payload_file import PayloadFile
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_workers.wire.messages import AnswerHead, Batch, Cancel, Piece
 
@@ -135,41 +134,37 @@ async def test_a_stream_of_the_batch_ahead_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="shared files need Linux")
 @pytest.mark.parametrize("first", [LARGE, SMALL])
-async def test_the_file_takes_it_when_the_reply_has_come(first: list[bytes], tmp_path: Path) -> None:
-    """It holds one payload, which may be that of the batch that runs, or of its reply."""
+async def test_both_may_be_in_the_file(first: list[bytes], tmp_path: Path) -> None:
+    """Each has a half of it, also for its reply."""
     async with stage(tmp_path) as on:
         worker, number = await local_worker(on)
         second = [b"c" * 150_000, b"d" * 150_000]
-        running = on.execute(number, batch_of(5, first), bodies=first)
-        ahead = on.execute(number, batch_of(6, second), bodies=second)
-        received, bodies = await worker.batch()
-        assert bodies == first
-        assert received.in_file == (first is LARGE)
-        await worker.echo(received, bodies)
-        assert (await running).bodies == first
+        for one, other in ((first, second), (second, first), (LARGE, second)):
+            running = on.execute(number, batch_of(5, one), bodies=one)
+            ahead = on.execute(number, batch_of(6, other), bodies=other)
+            received, bodies = await worker.batch()
+            assert (received.in_file, bodies) == (one is not SMALL, one)
+            await worker.echo(received, bodies)
+            received, bodies = await worker.batch()
+            assert (received.in_file, bodies) == (other is not SMALL, other)
+            await worker.echo(received, bodies)
 
-        received, bodies = await worker.batch()
-        assert (received.batch, received.in_file) == (6, True)
-        assert bodies == second
-        await worker.echo(received, bodies)
-        assert (await ahead).bodies == second
+            assert ((await running).bodies, (await ahead).bodies) == (one, other)
         worker.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="shared files need Linux")
-async def test_a_small_one_does_not_wait_for_the_file(tmp_path: Path) -> None:
+async def test_a_reply_is_not_overwritten_by_the_next_one(tmp_path: Path) -> None:
+    """Though the worker runs the batch ahead before the gateway has read the first reply."""
     async with stage(tmp_path) as on:
         worker, number = await local_worker(on)
-        running = on.execute(number, batch_of(5, LARGE), bodies=LARGE)
-        ahead = on.execute(number, batch_of(6, SMALL), bodies=SMALL)
-        received, bodies = await worker.batch()
-        assert await worker.batch() == (batch_of(6, SMALL), SMALL)
+        second = [b"c" * 150_000, b"d" * 150_000]
+        for requests in (SMALL, LARGE, SMALL):
+            running = on.execute(number, batch_of(5, requests), bodies=requests)
+            ahead = on.execute(number, batch_of(6, SMALL), bodies=SMALL)
+            worker.serve_now(LARGE, second)
 
-        await worker.echo(received, bodies)
-        await worker.echo(batch_of(6, SMALL), SMALL)
-        assert ((await running).bodies, (await ahead).bodies) == (LARGE, SMALL)
+            replies = [await running, await ahead]
+            assert [reply.reply.in_file for reply in replies] == [True, True]
+            assert [reply.bodies for reply in replies] == [LARGE, second]
         worker.close()
-
-
-def test_without_a_file_nothing_waits_for_it() -> None:
-    assert not PayloadFile().takes(LARGE)

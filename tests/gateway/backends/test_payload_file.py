@@ -40,9 +40,18 @@ class LocalWorker:
 
     async def echo(self, batch: Batch, bodies: list[bytes]) -> None:
         """Reply with the bodies of the requests."""
-        statuses = [200] * len(batch.lengths)
-        reply = Reply(batch.batch, True, 0.001, statuses, batch.lengths, [(1.0, 0.001)])
-        await asyncio.to_thread(self._link.reply, reply, bodies)
+        await asyncio.to_thread(self._echo, batch, bodies)
+
+    def serve_now(self, *replies: list[bytes]) -> None:
+        """Take the next batches and reply to them, while the event loop stands still."""
+        for bodies in replies:
+            batch, _ = next(self._batches)
+            self._echo(batch, bodies)
+
+    def _echo(self, batch: Batch, bodies: list[bytes]) -> None:
+        statuses, lengths = [200] * len(bodies), [len(body) for body in bodies]
+        reply = Reply(batch.batch, True, 0.001, statuses, lengths, [(1.0, 0.001)])
+        self._link.reply(reply, bodies)
 
     def close(self) -> None:
         self._link.close()
@@ -111,7 +120,7 @@ def test_a_worker_that_is_gone_gets_no_file() -> None:
     file = PayloadFile()
     file.share(asyncio.Transport({"socket": ours}))
     assert open_files() == before
-    assert not file.write(LARGE)
+    assert not file.write(LARGE, 0)
     with pytest.raises(FrameError, match="there is none"):
-        file.read([3])
+        file.read([3], 0)
     ours.close()

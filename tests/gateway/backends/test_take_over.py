@@ -83,6 +83,24 @@ async def test_an_idle_worker_is_let_go_at_once(tmp_path: Path) -> None:
         assert on.listener.news.empty()
 
 
+async def test_the_host_of_an_heir_is_reported_at_once_if_it_is_another(tmp_path: Path) -> None:
+    """The old worker is idle, so the number goes on taking batches ahead."""
+    async with stage(tmp_path) as on:
+        old, number = await on.ready()
+        new = await FakeWorker.connect(on.standby_path)
+        new.send(Hello(index=0, launch=2, service=service(), host="elsewhere"))
+        new.send(Ready())
+        assert await on.news() == ("stands by", 2)
+        on.pool.take_over([2])
+
+        assert [await on.news(), await on.news()] == [("ready", number), ("retired", 1)]
+        await old.dropped()
+        assert await on.news() == ("ready", number)
+        assert await answered(on, new, number, b"new")
+        assert on.listener.news.empty()
+        new.close()
+
+
 async def test_a_busy_worker_ends_its_batch_and_gets_no_other(tmp_path: Path) -> None:
     """Until then, its number takes no batch ahead: that would go to the new worker, which is idle."""
     async with stage(tmp_path) as on:
@@ -122,6 +140,46 @@ async def test_an_heir_that_is_busy_takes_batches_ahead_when_the_old_worker_is_g
         assert [await on.news(), await on.news()] == [("retired", 1), ("ready", number)]
         new.answer(BATCH, [b"new", b""])
         assert (await following).bodies == [b"new", b""]
+
+
+async def test_batches_ahead_wait_for_all_earlier_workers_of_a_number(tmp_path: Path) -> None:
+    """Also after a second take-over, whose first heir is idle and goes at once."""
+    async with stage(tmp_path) as on:
+        old, number = await on.ready()
+        running = on.execute(number)
+        await old.batch()
+        for launch in (2, 3):
+            await on.standby(launch=launch)
+            on.pool.take_over([launch])
+            assert await on.news() == ("ready, but takes none ahead", number)
+        assert await on.news() == ("retired", 2)
+        assert await on.news() == ("ready, but takes none ahead", number)
+
+        old.answer(BATCH, [b"old", b""])
+        await running
+        assert [await on.news(), await on.news()] == [("retired", 1), ("ready", number)]
+
+
+async def test_a_number_takes_none_ahead_while_any_worker_that_had_it_is_busy(tmp_path: Path) -> None:
+    """Also after a second take-over, in which the worker that is replaced is idle and leaves at once."""
+    async with stage(tmp_path) as on:
+        old, number = await on.ready()
+        running = on.execute(number)
+        await old.batch()
+        middle = await on.standby(launch=2)
+        on.pool.take_over([2])
+        assert await on.news() == ("ready, but takes none ahead", number)
+        new = await on.standby(launch=3)
+        on.pool.take_over([3])
+        await middle.dropped()
+        await turns(50)
+        reported = {on.listener.news.get_nowait() for _ in range(on.listener.news.qsize())}
+        assert reported == {("ready, but takes none ahead", number), ("retired", 2)}
+
+        old.answer(BATCH, [b"old", b""])
+        assert (await running).bodies == [b"old", b""]
+        assert [await on.news(), await on.news()] == [("retired", 1), ("ready", number)]
+        assert await answered(on, new, number, b"new")
 
 
 async def test_a_worker_that_dies_in_its_last_batch_does_not_take_its_heir_along(tmp_path: Path) -> None:

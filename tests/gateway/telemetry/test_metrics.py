@@ -191,8 +191,8 @@ def test_batches_are_counted(reading: Reading) -> None:
 def test_batches_ahead_are_counted() -> None:
     metrics = Metrics()
     start = Start(1, 0, "echo", None, (1,), 1, 1, "full", 0.1)
-    for ahead in (False, True, True):
-        metrics.batch_started(start._replace(ahead=ahead), 1, [0.0])
+    for ahead_s in (None, 0.0, 0.001):
+        metrics.batch_started(start._replace(ahead_s=ahead_s), 1, [0.0])
 
     assert value(read(metrics), "uncork_batches_ahead_total", **API) == 2
 

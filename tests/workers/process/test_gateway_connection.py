@@ -256,7 +256,7 @@ def batches_until_the_end(link: GatewayConnection) -> Iterator[tuple[Batch, list
 
 @pytest.mark.skipif(sys.platform != "linux", reason="shared files need Linux")
 def test_large_batches_and_replies_go_through_a_file() -> None:
-    """Small ones still go over the socket."""
+    """Small ones still go over the socket. Batches use the halves of the file in turn."""
     ours, theirs = socket.socketpair()
     file = SharedFile.create()
     sizes = [100_000, 70_000]
@@ -271,12 +271,12 @@ def test_large_batches_and_replies_go_through_a_file() -> None:
         send_with_file(ours.fileno(), encode_frame(TakeFile()), file)
         for letters in (b"ab", b"cd"):
             bodies = [letters[:1] * sizes[0], letters[1:] * sizes[1]]
-            assert file.write(bodies)
+            assert file.write(bodies, 1)
             ours.sendall(encode_frame(large))
             assert next(batches) == (large, bodies)
             link.reply(reply, [letters * 90_000])
             assert gateway.frames(1) == [Frame(msgspec.structs.replace(reply, in_file=True), b"")]
-            assert file.read([180_000]) == [letters * 90_000]
+            assert file.read([180_000], 1) == [letters * 90_000]
             gateway.send(BATCH)
             assert next(batches) == (BATCH, [b"x"])
             link.reply(reply, [b"small"])

@@ -54,9 +54,13 @@ class GatewayConnection:
         self._has_left = False
         self._is_local = connection.family == socket.AF_UNIX and not isinstance(connection, ssl.SSLSocket)
         self._file: SharedFile | None = None
+        self._half = 1
+        """The half of the file that the last batch may use, and its reply."""
 
     def batches(self) -> Iterator[tuple[Batch, list[bytes]]]:
         """Yield each batch and its bodies until the gateway closes the connection.
+
+        Reply to a batch before you ask for the next one.
 
         Raises:
             FrameError: if the gateway sends an unexpected message.
@@ -65,6 +69,7 @@ class GatewayConnection:
             while self._inbox:
                 message, payload = self._inbox.popleft()
                 if isinstance(message, Batch):
+                    self._half = 1 - self._half
                     yield message, self._bodies(message, payload)
                 elif isinstance(message, Ping):
                     self.send(Pong())
@@ -100,7 +105,7 @@ class GatewayConnection:
             return split_payload(payload, batch.lengths)
         if self._file is None:
             raise FrameError(f"batch {batch.batch} is in the shared file, but none has arrived")
-        return self._file.read(batch.lengths)
+        return self._file.read(batch.lengths, self._half)
 
     def send_ready(self, ready: Ready) -> None:
         """Tell the gateway that it may send batches."""
@@ -121,7 +126,7 @@ class GatewayConnection:
 
     def reply(self, reply: Reply, bodies: Sequence[bytes]) -> None:
         """Send the reply to a batch whose payload has been read."""
-        if self._file is not None and self._file.write(bodies):
+        if self._file is not None and self._file.write(bodies, self._half):
             reply, bodies = msgspec.structs.replace(reply, in_file=True), ()
         self.send(reply, bodies)
 

@@ -11,7 +11,7 @@ they are in a file that both processes share (:mod:`uncork_workers.wire.shared_f
       Ready ---------------------->          the warm-up is done
              <-------------------- Ping      now and then while the worker is idle
       Pong ----------------------->          answers a ping
-             <------------------- Batch      one at a time
+             <------------------- Batch      while one runs, at most one more
       Piece, Piece, ... ---------->          of a streamed response
              <------------------ Cancel      when the client needs no more pieces
       Reply ---------------------->          ends the batch; more follow until either side closes

@@ -203,7 +203,10 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
 
 
 class TakeFile(msgspec.Struct, tag="file", frozen=True):
-    """Carries the descriptor of the shared file, for each batch and reply with ``in_file``."""
+    """Carries the descriptor of the shared file, for each batch and reply with ``in_file``.
+
+    They are in the first half of the file and in the second in turn; see :class:`SharedFile`.
+    """
 
 
 class ExceptionReport(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from uncork_workers.wire.frames import FrameError, split_payload
 # A Unix socket buffers little more.
 _LEAST_BYTES = 128 * 1024
 MOST_BYTES = 32 * 2**20
-"""The largest payload in a shared file. The file keeps its memory, and writing blocks the sender."""
+"""The largest payload in half of a shared file. The file keeps its memory, and writing blocks the sender."""
 # From this average on, bodies are read one by one: a system call takes less time than copying them once more.
 _LARGE_BODY_BYTES = 16 * 1024
 # The most buffers in one system call.
@@ -26,7 +26,11 @@ _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 class SharedFile:
-    """Holds one payload at a time: the sender must not write before the receiver has read the previous one.
+    """Holds two payloads, one in each half, for the two batches that a worker can have.
+
+    Batches use the halves in turn, each for its requests and then for its replies. By the time that a half is
+    used again, everything in it has been read: the gateway sends a batch when it has read the reply to the
+    last but one, and the worker writes its replies when it has read the requests.
 
     Args:
         descriptor: the file's descriptor; :meth:`close` closes it.
@@ -47,26 +51,20 @@ class SharedFile:
             raise OSError(errno.ENOSYS, "this Python has no memfd_create")
         return cls(os.memfd_create("uncork-payload"))  # type: ignore[attr-defined,unused-ignore]
 
-    @staticmethod
-    def takes(bodies: Sequence[bytes]) -> bool:
-        """Whether a payload, given in parts, is neither too small for the file nor too large."""
-        return _LEAST_BYTES <= sum(map(len, bodies)) <= MOST_BYTES
+    def write(self, bodies: Sequence[bytes], half: int) -> bool:
+        """Write a payload, given in parts, into half 0 or 1; return False if the socket must take it.
 
-    def write(self, bodies: Sequence[bytes]) -> bool:
-        """Write a payload, given in parts; return False if it must go through the socket instead.
-
-        That is so if the file does not take it, or if there is not enough memory.
+        That is so if it is small or too large, or if there is not enough memory.
         """
-        if not self.takes(bodies):
+        if not _LEAST_BYTES <= sum(map(len, bodies)) <= MOST_BYTES:
             return False
         try:
-            self._write_all(bodies)
+            self._write_all(bodies, half * MOST_BYTES)
         except OSError:
             return False
         return True
 
-    def _write_all(self, bodies: Sequence[bytes]) -> None:
-        at = 0
+    def _write_all(self, bodies: Sequence[bytes], at: int) -> None:
         for first in range(0, len(bodies), _MOST_BUFFERS):
             parts = bodies[first : first + _MOST_BUFFERS]
             size = sum(map(len, parts))
@@ -74,8 +72,8 @@ class SharedFile:
                 raise OSError(errno.ENOSPC, "the shared file is full")
             at += size
 
-    def read(self, lengths: Sequence[int]) -> list[bytes]:
-        """Read the bodies of a payload, given the bytes in each.
+    def read(self, lengths: Sequence[int], half: int) -> list[bytes]:
+        """Read the bodies of the payload in half 0 or 1, given the bytes in each.
 
         Raises:
             FrameError: if the file is shorter, or cannot hold as much.
@@ -84,11 +82,10 @@ class SharedFile:
         if size > MOST_BYTES or min(lengths, default=0) < 0:
             raise FrameError(f"a shared file has at most {MOST_BYTES} bytes, not lengths {list(lengths)[:8]}")
         if size < _LARGE_BODY_BYTES * len(lengths):
-            return split_payload(self._read(size, 0), lengths)
+            return split_payload(self._read(size, half * MOST_BYTES), lengths)
         # This saves a copy of each body.
-        return [
-            self._read(length, end - length) for length, end in zip(lengths, accumulate(lengths), strict=True)
-        ]
+        ends = accumulate(lengths, initial=half * MOST_BYTES)
+        return [self._read(length, at) for length, at in zip(lengths, ends, strict=False)]
 
     def _read(self, count: int, at: int) -> bytes:
         data = os.pread(self.descriptor, count, at)
