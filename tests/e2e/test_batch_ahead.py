@@ -2,9 +2,11 @@
 
 import asyncio
 import itertools
+import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -25,7 +27,7 @@ def ahead(server: Server, api: str) -> float:
 def more_ahead(server: Server, api: str = "double", count: int = 5) -> None:
     """Wait until more batches have been sent ahead."""
     before = ahead(server, api)
-    eventually(lambda: ahead(server, api) >= before + count)
+    eventually(lambda: ahead(server, api) >= before + count, within_s=30)
 
 
 def more_full(server: Server, api: str, count: int = 10) -> None:
@@ -86,16 +88,25 @@ def test_nothing_that_must_not_run_twice_does_when_its_worker_is_killed(
         assert {reply.status for reply in failed} == {502}
 
 
+def is_double(body: bytes, row: np.ndarray[Any, Any]) -> bool:
+    """Whether a body is twice a row; one that mixes several replies need not be JSON."""
+    try:
+        return np.array_equal(json.loads(body), 2 * row)
+    except ValueError:
+        return False
+
+
 @pytest.mark.parametrize("kills", [0, 2])
 def test_large_batches_arrive_whole(kills: int) -> None:
-    """They go through the shared file, which holds one at a time, also while workers are killed."""
+    """They go through the shared file, also while workers are killed."""
+
+    are_right: list[bool] = []
 
     async def client(http: httpx.AsyncClient, number: int, stop: asyncio.Event) -> None:
         for step in itertools.count():
             row = np.arange(12_000.0) + number * 1000 + step
             reply = await http.post("/large", json=row.tolist())
-            assert reply.status_code == 200
-            assert np.array_equal(reply.json(), 2 * row)
+            are_right.append(reply.status_code == 200 and is_double(reply.content, row))
             if stop.is_set():
                 return
 
@@ -115,4 +126,5 @@ def test_large_batches_arrive_whole(kills: int) -> None:
 
     with serving(DOUBLER) as server:
         asyncio.run(load(server))
+        assert all(are_right)
         assert bool(lost(server, "large")) == bool(kills)

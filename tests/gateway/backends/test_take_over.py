@@ -160,28 +160,6 @@ async def test_batches_ahead_wait_for_all_earlier_workers_of_a_number(tmp_path: 
         assert [await on.news(), await on.news()] == [("retired", 1), ("ready", number)]
 
 
-async def test_a_number_takes_none_ahead_while_any_worker_that_had_it_is_busy(tmp_path: Path) -> None:
-    """Also after a second take-over, in which the worker that is replaced is idle and leaves at once."""
-    async with stage(tmp_path) as on:
-        old, number = await on.ready()
-        running = on.execute(number)
-        await old.batch()
-        middle = await on.standby(launch=2)
-        on.pool.take_over([2])
-        assert await on.news() == ("ready, but takes none ahead", number)
-        new = await on.standby(launch=3)
-        on.pool.take_over([3])
-        await middle.dropped()
-        await turns(50)
-        reported = {on.listener.news.get_nowait() for _ in range(on.listener.news.qsize())}
-        assert reported == {("ready, but takes none ahead", number), ("retired", 2)}
-
-        old.answer(BATCH, [b"old", b""])
-        assert (await running).bodies == [b"old", b""]
-        assert [await on.news(), await on.news()] == [("retired", 1), ("ready", number)]
-        assert await answered(on, new, number, b"new")
-
-
 async def test_a_worker_that_dies_in_its_last_batch_does_not_take_its_heir_along(tmp_path: Path) -> None:
     """The batch is lost with its number, which becomes ready again."""
     async with stage(tmp_path) as on:
