@@ -84,7 +84,7 @@ async def test_an_idle_worker_is_let_go_at_once(tmp_path: Path) -> None:
 
 
 async def test_the_host_of_an_heir_is_reported_at_once_if_it_is_another(tmp_path: Path) -> None:
-    """The old worker is idle, so the number goes on taking batches ahead."""
+    """The old worker is idle, so the number still takes batches ahead."""
     async with stage(tmp_path) as on:
         old, number = await on.ready()
         new = await FakeWorker.connect(on.standby_path)
