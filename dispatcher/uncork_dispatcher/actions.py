@@ -17,8 +17,8 @@ class Start(NamedTuple):
     """Run these requests as one batch on this worker.
 
     ``rows`` is the number of rows, or their total cost; ``padded`` is that cost if every row were as long as
-    the longest. ``deadlines`` is when each request should be done at the worker. ``ahead_s``: if the
-    worker still runs another batch, the predicted seconds until it starts this one.
+    the longest. ``deadlines`` is when each request should be done at the worker. ``ahead_s`` is None unless
+    the worker still runs another batch: then it is the predicted seconds until this one starts.
     """
 
     batch: int

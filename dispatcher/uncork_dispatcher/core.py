@@ -7,7 +7,8 @@ number and imports no clock and no event loop; the gateway and the simulator run
 seconds on any clock that never goes back.
 
 The outbound semaphore is the set of idle workers: a release takes one, and :meth:`Dispatcher.batch_done` or
-:meth:`Dispatcher.worker_ready` gives it back. A batch ahead goes to a busy worker, and takes its place later.
+:meth:`Dispatcher.worker_ready` gives it back. A batch ahead takes none: it is sent to a busy worker,
+which runs it next.
 
 States of a request (:class:`RequestState`)::
 
@@ -185,8 +186,9 @@ class Dispatcher:
         """Add a worker that has started, or is usable again.
 
         If :meth:`worker_expected` was called for ``launch``, the core learns how long a start takes. The
-        workers of one ``host`` may be lost together. A worker that ``takes_ahead`` runs its batches one after
-        another, and may get the next one while it runs one. Of a worker that is known, only these two change.
+        workers of one ``host`` may be lost together. With ``takes_ahead``, the worker runs its batches in
+        order, and may get the next one early, while it runs another. For a known worker, only these two
+        change.
         """
         self._advance(now)
         self._slots.launches.ready(launch, now=now)
@@ -259,7 +261,7 @@ class Dispatcher:
         self._tick(now)
         if now < self._wakeup:
             return []
-        # If no worker waits for its next batch, there is no reason to put it off.
+        # While no worker is idle, nothing is gained by learning later.
         if self._may_learn or not self._slots.idle:
             self._learn()
         actions: list[Action] = []
@@ -310,7 +312,7 @@ class Dispatcher:
     def running_since(self, batch: int) -> float | None:
         """Return when a batch started; None if the core has given it up, or its worker.
 
-        Of a batch ahead this is when it should start.
+        For a batch ahead, this is when it should start.
         """
         return self._slots.running_since(batch)
 

@@ -19,8 +19,8 @@ from uncork_dispatcher.requests.running import Running
 from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.stats import ApiStats, Holding
 
-# A batch ahead is sent this many times the usual transport time before its worker should be idle: for half of
-# the batches once is too short.
+# A batch ahead is sent this many times the usual transport before its worker should be idle. That is an
+# average, so once would be too late for every other batch.
 _LEAD = 2.0
 
 
@@ -66,7 +66,7 @@ class Scheduler:
     def next_at(self, entry: Entry, now: float) -> float:
         """Return when to schedule again after a request has been queued, if nothing else happens.
 
-        ``now``: the request may change what the last schedule decided.
+        This is ``now`` if the request may change what the last schedule decided.
         """
         queue = entry.queue
         if queue.most_urgent is entry:
@@ -156,10 +156,10 @@ class Scheduler:
         return math.inf
 
     def _ahead(self, queue: RequestQueue, now: float) -> tuple[float, Running | None]:
-        """Return when a batch of this queue may be sent ahead, and behind which one; never: infinity, None.
+        """Return when a batch of this queue may be sent ahead, and behind which; infinity and None: never.
 
-        Only a full one, as waiting for the worker could not make it larger. Both must be idempotent: if the
-        worker is lost, nobody knows which of them has started.
+        Only a full batch may, because waiting could not make it larger. The APIs of both batches must be
+        idempotent: if the worker dies, it is not known which of them had started.
         """
         behind = self._slots.next_ahead(now)
         if behind is None or not (
@@ -171,7 +171,7 @@ class Scheduler:
         return max(now, behind.finish - _LEAD * behind.transport_s), behind
 
     def _is_surely_full(self, queue: RequestQueue) -> bool:
-        """Whether a queue fills a batch, whatever its policy sees."""
+        """Whether a queue fills a batch, so that its policy need not be asked."""
         api = self._apis[queue.api]
         return not (self.draining or queue.retry) and api.fills_batch(queue) and api.has_earned
 
@@ -220,7 +220,7 @@ class Scheduler:
         worker: int,
         behind: Running | None = None,
     ) -> Running:
-        """Take a batch from a queue for a worker, which may have to end another one before, and return it."""
+        """Take the next batch for a worker, which may still run the one ``behind`` which it is sent."""
         api = self._apis[queue.api]
         starts = now if behind is None else max(now, behind.finish)
         slowdown, measures = api.model.slowdown(worker), api.model.measures

@@ -26,6 +26,7 @@ class ServiceModel:
         self.smallest_s = 0.0
         """Predicted seconds of a batch of that request."""
         self._transports = 0
+        """How many batches have shown their transport."""
         self.transport_s = 0.0
         """Average seconds on the way to the worker and back."""
         self.allowance_s = 0.0
@@ -102,8 +103,8 @@ class ServiceModel:
         """Learn from a batch of this size that took ``seconds``.
 
         ``chunks`` gives (rows, seconds) of each call at the worker, if known: the rest is transport.
-        ``smallest`` is the size of the smallest request in the batch. Of a batch that ``was_ahead``, most of
-        the way to the worker is not part of ``seconds``.
+        ``smallest`` is the size of the smallest request in the batch. For a batch that ``was_ahead``,
+        ``seconds`` does not include most of its way to the worker, so it shows no transport.
         """
         self._smallest = BatchSize(*[min(pair) for pair in zip(self._smallest, smallest, strict=True)])
         transport_s = seconds
@@ -143,10 +144,11 @@ class ServiceModel:
         return needed_s if self._out_of_reach else None
 
     def _observe_transport(self, seconds: float) -> None:
+        """Learn from a batch that was on the way for so long."""
         # A stall of this process must not count for long.
         seconds = max(0.0, min(seconds, 4 * self.transport_s + _SHORT_TRANSPORT_S))
         self._transports += 1
-        # The first ones count equally: batches ahead teach nothing, and soon there may be no others.
+        # The first few count equally: under load most batches may soon go ahead, and show nothing.
         self.transport_s += max(_FRESH_TRANSPORT, 1 / self._transports) * (seconds - self.transport_s)
 
     def _observe_speed(self, worker: int, size: float, seconds: float) -> None:

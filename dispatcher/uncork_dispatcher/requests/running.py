@@ -15,7 +15,7 @@ class Running:
     start: Start
     entries: list[Entry]
     started: float
-    """Of a batch ahead: when it should start. When it does, this becomes the actual time."""
+    """For a batch ahead, this is the predicted time until it has started."""
     timeout_s: float
     """How long it may run."""
     transport_s: float = 0.0

@@ -37,7 +37,7 @@ class Slots:
         self._running: dict[int, Running] = {}
         """By batch."""
         self._batches: dict[int, list[Running]] = {}
-        """Of each busy worker the batch that it runs and the one ahead, if any."""
+        """For each busy worker, the batch that it runs, then the one ahead if there is one."""
         self._takes_ahead: set[int] = set()
         """Workers to which a batch may be sent while they run another."""
         self._retried: set[int] = set()
@@ -74,7 +74,7 @@ class Slots:
         return len(self._running)
 
     def add(self, worker: int, host: Hashable = None, *, takes_ahead: bool = False) -> None:
-        """Add a worker; of one that is known, only the other arguments change."""
+        """Add a worker, or change the host and ``takes_ahead`` of a known one."""
         if worker not in self._workers:
             self.changes += 1
             if worker in self._retired:
@@ -95,18 +95,15 @@ class Slots:
         """
         self.changes += 1
         if worker in self._workers:
-            self._avoided[self._workers.pop(worker)] = now + _AVOIDED_S
-        self._idle.pop(worker, None)
-        self._takes_ahead.discard(worker)
+            self._avoided[self._workers[worker]] = now + _AVOIDED_S
+        self._leave(worker)
         return self._remove_all(worker)
 
     def retire(self, worker: int) -> None:
         """Give a worker no more batches; it finishes those that it has. Ignore a worker that is unknown."""
         if worker in self._workers:
             self.changes += 1
-            del self._workers[worker]
-            self._idle.pop(worker, None)
-            self._takes_ahead.discard(worker)
+            self._leave(worker)
             if worker in self._batches:
                 self._retired.add(worker)
                 self._outlook.remove(self._batches[worker][-1])
@@ -151,10 +148,10 @@ class Slots:
         self._limit_time(running)
 
     def next_ahead(self, now: float) -> Running | None:
-        """Return the batch that should end next, of those that are not late, if another may follow it.
+        """Return the batch that should end next, late ones aside, if another may be sent behind it.
 
-        None may follow a batch that runs again, because it may kill its worker once more. With several
-        workers, none may follow one whose end is uncertain: another worker may be idle before.
+        Nothing is sent behind a batch that runs again, because it may kill this worker too. With several
+        workers, nothing is sent behind one whose end is uncertain: another worker may be idle first.
         """
         if not self._takes_ahead:
             return None
@@ -228,8 +225,7 @@ class Slots:
             first = self._timeouts.top()
             assert first is not None
             self.changes += 1
-            self._workers.pop(first.start.worker, None)
-            self._takes_ahead.discard(first.start.worker)
+            self._leave(first.start.worker)
             _, *behind = self._remove_all(first.start.worker)
             overdue.append(first)
             ahead += behind
@@ -266,8 +262,14 @@ class Slots:
         ]
         return WorkStats(self.workers, self.idle, running)
 
+    def _leave(self, worker: int) -> None:
+        """Give a worker no more batches."""
+        self._workers.pop(worker, None)
+        self._idle.pop(worker, None)
+        self._takes_ahead.discard(worker)
+
     def _limit_time(self, running: Running) -> None:
-        """Let a batch that starts time out."""
+        """Begin the timeout of a batch that starts."""
         gives_up_at = running.gives_up_at
         self._timeouts.push(gives_up_at, running.start.batch)
         if gives_up_at < self.next_timeout:

@@ -43,7 +43,7 @@ class Cell:
         clients: closed loop: clients that each wait for their answer before they send again.
         round_trip_ms: closed loop: from an answer leaving to the next request arriving, half of it jitter.
         think_ms: closed loop: the client's time in between, half of it jitter.
-        transport_ms: a batch's way to its worker and its reply's way back, together.
+        transport_ms: how long a batch and its reply are on the way to the worker and back, together.
         sources: what the gateway knows of the client of a request.
         lengths: how long rows are, see :func:`~uncork_dispatcher.simulator.lengths.row_lengths`; None: all
             rows cost the same.

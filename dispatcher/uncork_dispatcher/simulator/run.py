@@ -60,9 +60,9 @@ class LostBatch(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """A batch on its way to a worker, there, or its reply on the way back.
+    """A batch that the core has sent and whose reply has not arrived.
 
-    ``known_rows`` is its size as the core knows it.
+    ``known_rows`` is its size as the core knows it; it runs for ``seconds`` from ``begins`` on.
     """
 
     start: Start

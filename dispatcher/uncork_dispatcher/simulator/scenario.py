@@ -43,7 +43,7 @@ class Scenario:
             have the same lengths under every policy.
         known: what the core knows of the lengths.
         sources: what the core knows of the client of a request.
-        transport_s: how long a batch is on the way to its worker and its reply on the way back, together.
+        transport_s: how long a batch and its reply are on the way to the worker and back, together.
         timer_quantum_s: timers fire at multiples of this, as coarse ones do; 0 for exact ones.
         losses: deaths of workers.
         seed: of all randomness in the run, apart from arrivals given as times.

@@ -199,11 +199,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield self._requests()
-        text = "Batches released to a worker while it ran another one."
-        ahead = CounterMetricFamily("uncork_batches_ahead", text, labels=["api"])
-        for api, tally in self._apis.items():
-            ahead.add_metric([api], tally.ahead)
-        yield ahead
+        yield self._batches_ahead()
         for name, text, label, counts in _COUNTERS:
             counter = CounterMetricFamily(name, text, labels=["api", label])
             for api, tally in self._apis.items():
@@ -224,6 +220,13 @@ class Metrics(Collector):
                 for status, count in statuses.items():
                     requests.add_metric([api, protocol, str(status)], count)
         return requests
+
+    def _batches_ahead(self) -> Metric:
+        text = "Batches released to a worker while it ran another one."
+        ahead = CounterMetricFamily("uncork_batches_ahead", text, labels=["api"])
+        for api, tally in self._apis.items():
+            ahead.add_metric([api], tally.ahead)
+        return ahead
 
 
 _COUNTS = (

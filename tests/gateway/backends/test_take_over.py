@@ -1,6 +1,8 @@
 """Workers that take over from others, on real sockets."""
 
+import asyncio
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -8,6 +10,7 @@ from tests.gateway.backends.pool_stage import BATCH, Stage, stage
 from tests.gateway.fake_worker import FakeWorker, service
 from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
+from uncork_gateway.backends.worker_replies import Executed
 from uncork_workers.wire.messages import Failed, Hello, Ready
 
 
@@ -17,6 +20,26 @@ async def answered(on: Stage, worker: FakeWorker, number: int, body: bytes) -> b
     await worker.batch()
     worker.answer(BATCH, [body, b""])
     return (await executing).bodies[0] == body
+
+
+class TakenOver(NamedTuple):
+    """A worker that runs a batch, and the one that has taken over from it."""
+
+    old: FakeWorker
+    new: FakeWorker
+    number: int
+    running: asyncio.Future[Executed]
+
+
+async def taken_over(on: Stage) -> TakenOver:
+    """Let a worker take over from a busy one; until that is gone, their number takes no batch ahead."""
+    old, number = await on.ready()
+    running = on.execute(number)
+    await old.batch()
+    new = await on.standby()
+    assert on.pool.take_over([2]) == {1}
+    assert await on.news() == ("ready, but takes none ahead", number)
+    return TakenOver(old, new, number, running)
 
 
 async def test_a_worker_that_stands_by_gets_nothing(tmp_path: Path) -> None:
@@ -104,12 +127,7 @@ async def test_the_host_of_an_heir_is_reported_at_once_if_it_is_another(tmp_path
 async def test_a_busy_worker_ends_its_batch_and_gets_no_other(tmp_path: Path) -> None:
     """Until then, its number takes no batch ahead: that would go to the new worker, which is idle."""
     async with stage(tmp_path) as on:
-        old, number = await on.ready()
-        running = on.execute(number)
-        await old.batch()
-        new = await on.standby()
-        assert on.pool.take_over([2]) == {1}
-        assert await on.news() == ("ready, but takes none ahead", number)
+        old, new, number, running = await taken_over(on)
         assert on.listener.news.empty()
         assert sorted(on.pool.states()) == ["busy", "idle"]
         assert await answered(on, new, number, b"new")
@@ -126,12 +144,7 @@ async def test_a_busy_worker_ends_its_batch_and_gets_no_other(tmp_path: Path) ->
 
 async def test_an_heir_that_is_busy_takes_batches_ahead_when_the_old_worker_is_gone(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
-        old, number = await on.ready()
-        running = on.execute(number)
-        await old.batch()
-        new = await on.standby()
-        on.pool.take_over([2])
-        await on.news()
+        old, new, number, running = await taken_over(on)
         following = on.execute(number)
         await new.batch()
         old.answer(BATCH, [b"old", b""])
@@ -145,13 +158,10 @@ async def test_an_heir_that_is_busy_takes_batches_ahead_when_the_old_worker_is_g
 async def test_batches_ahead_wait_for_all_earlier_workers_of_a_number(tmp_path: Path) -> None:
     """Also after a second take-over, whose first heir is idle and goes at once."""
     async with stage(tmp_path) as on:
-        old, number = await on.ready()
-        running = on.execute(number)
-        await old.batch()
-        for launch in (2, 3):
-            await on.standby(launch=launch)
-            on.pool.take_over([launch])
-            assert await on.news() == ("ready, but takes none ahead", number)
+        old, _, number, running = await taken_over(on)
+        await on.standby(launch=3)
+        on.pool.take_over([3])
+        assert await on.news() == ("ready, but takes none ahead", number)
         assert await on.news() == ("retired", 2)
         assert await on.news() == ("ready, but takes none ahead", number)
 
@@ -163,12 +173,7 @@ async def test_batches_ahead_wait_for_all_earlier_workers_of_a_number(tmp_path: 
 async def test_a_worker_that_dies_in_its_last_batch_does_not_take_its_heir_along(tmp_path: Path) -> None:
     """The batch is lost with its number, which becomes ready again."""
     async with stage(tmp_path) as on:
-        old, number = await on.ready()
-        running = on.execute(number)
-        await old.batch()
-        new = await on.standby()
-        on.pool.take_over([2])
-        assert await on.news() == ("ready, but takes none ahead", number)
+        old, new, number, running = await taken_over(on)
         old.close()
 
         with pytest.raises(WorkerLost):
@@ -180,12 +185,7 @@ async def test_a_worker_that_dies_in_its_last_batch_does_not_take_its_heir_along
 async def test_an_heir_that_dies_is_a_worker_lost(tmp_path: Path) -> None:
     """The batch of the old worker is given up with the number; nothing limits its time any more."""
     async with stage(tmp_path) as on:
-        old, number = await on.ready()
-        on.execute(number)
-        await old.batch()
-        new = await on.standby()
-        on.pool.take_over([2])
-        assert await on.news() == ("ready, but takes none ahead", number)
+        old, new, number, _ = await taken_over(on)
         new.close()
         assert await on.news() == ("lost", number)
         assert (on.pool.states(), on.pool.ready()) == (["busy"], set())
@@ -268,12 +268,7 @@ async def test_one_that_has_not_said_its_index_goes_when_nobody_stays(tmp_path: 
 async def test_closing_lets_all_kinds_of_workers_go(tmp_path: Path) -> None:
     """Those in service, on standby, and running their last batch."""
     async with stage(tmp_path) as on:
-        old, number = await on.ready()
-        running = on.execute(number)
-        await old.batch()
-        new = await on.standby()
-        on.pool.take_over([2])
-        await on.news()
+        old, new, _, running = await taken_over(on)
         next_one = await on.standby(launch=3)
         await on.pool.close()
 

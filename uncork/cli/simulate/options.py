@@ -84,7 +84,8 @@ class SimulateOptions:
     noise: float = option(0.1, "Coefficient of variation of batch times.")
     workers: int = option(1, "Number of workers.", min=1)
     transport_ms: float = option(
-        0.0, "Milliseconds that a batch spends on the way to its worker and back, as over a network."
+        0.0,
+        "Milliseconds that a batch and its reply are on the way to the worker and back, as over a network.",
     )
     max_batch_size: int | None = option(
         None,

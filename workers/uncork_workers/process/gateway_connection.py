@@ -55,7 +55,7 @@ class GatewayConnection:
         self._is_local = connection.family == socket.AF_UNIX and not isinstance(connection, ssl.SSLSocket)
         self._file: SharedFile | None = None
         self._half = 1
-        """The half of the file that the last batch may use, and its reply."""
+        """The half of the file for the current batch and its reply."""
 
     def batches(self) -> Iterator[tuple[Batch, list[bytes]]]:
         """Yield each batch and its bodies until the gateway closes the connection.

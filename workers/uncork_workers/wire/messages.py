@@ -205,7 +205,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
 class TakeFile(msgspec.Struct, tag="file", frozen=True):
     """Carries the descriptor of the shared file, for each batch and reply with ``in_file``.
 
-    They are in the first half of the file and in the second in turn; see :class:`SharedFile`.
+    Batches use the two halves of the file in turn; see :mod:`uncork_workers.wire.shared_file`.
     """
 
 

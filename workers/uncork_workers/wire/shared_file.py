@@ -28,9 +28,9 @@ _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 class SharedFile:
     """Holds two payloads, one in each half, for the two batches that a worker can have.
 
-    Batches use the halves in turn, each for its requests and then for its replies. By the time that a half is
-    used again, everything in it has been read: the gateway sends a batch when it has read the reply to the
-    last but one, and the worker writes its replies when it has read the requests.
+    Batches use the halves in turn, first for the requests and then for the reply. Nothing is overwritten
+    before it has been read: the gateway sends a batch only after it has read the reply to the last batch in
+    the same half, and the worker writes a reply only after it has read the requests.
 
     Args:
         descriptor: the file's descriptor; :meth:`close` closes it.
