@@ -129,6 +129,32 @@ def transport_cells() -> list[Cell]:
     return cells
 
 
+def turns_cells() -> list[Cell]:
+    """Return closed loops in which each request takes the gateway and its client 10 or 25 us."""
+    return [
+        Cell(
+            intercept_ms=intercept,
+            slope_ms=slope,
+            noise_cv=noise,
+            workers=workers,
+            clients=clients * workers,
+            goal_ms=_NO_GOAL_MS,
+            limit_rows=256,
+            round_trip_ms=round_trip,
+            request_ms=request,
+            transport_ms=0.5,
+        )
+        for (intercept, slope), noise, workers, clients, round_trip, request in product(
+            ((0.3, 0.01), (1.0, 0.02), (5.0, 0.1)),
+            (0.1, 0.3),
+            (1, 2, 4),
+            (16, 64, 256),
+            (0.3, 3.0),
+            (0.01, 0.025),
+        )
+    ]
+
+
 def tight_cells() -> list[Cell]:
     """Return cells with a goal that binds, several workers, and a load that is no overload."""
     return [
@@ -149,6 +175,7 @@ MATRICES: dict[str, Callable[[], list[Cell]]] = {
     "pool": pool_cells,
     "mixed": mixed_cells,
     "transport": transport_cells,
+    "turns": turns_cells,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from uncork_dispatcher.policies.base import Release, View, register
+from uncork_dispatcher.policies.base import ClosedLoop, Release, View, register
 from uncork_dispatcher.policies.cork import NO_WAIT, CorkPolicy, Horizons, Load, Wait
 from uncork_dispatcher.simulator.cells import Cell
 
@@ -104,6 +104,14 @@ class WithoutSpeeds(CorkPolicy):
 @without("ahead", applies=lambda cell: cell.transport_ms > 0)
 class WithoutAhead(CorkPolicy):
     """No batch is sent to a worker that runs one; see :func:`benchmarks.ablation.run`."""
+
+
+@without("turns", applies=returning)
+class WithoutTurns(CorkPolicy):
+    """The clients of a closed loop never take turns in two groups."""
+
+    def plan(self, loop: ClosedLoop | None) -> None:
+        self.complete_rows = math.inf
 
 
 @without("returns", applies=returning)

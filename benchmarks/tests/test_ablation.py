@@ -29,6 +29,7 @@ CELLS = (
     ALONE,
     POOL,
     replace(ALONE, clients=128, transport_ms=5),
+    replace(ALONE, clients=64, request_ms=0.03),
     replace(POOL, workers=4),
     replace(OPEN, workers=1),
 )

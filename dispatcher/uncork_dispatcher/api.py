@@ -78,13 +78,15 @@ class Api:
         return queue.rows >= self.limit_rows or queue.size_bytes >= self.rules.max_batch_bytes
 
     def fills_batch(self, queue: RequestQueue) -> bool:
-        """Whether a queue holds as much as the rules allow in a batch, and the policy allows as much."""
+        """Whether a queue holds a complete batch, or as much as both rules and policy allow in one."""
         # Without a call, because busy gateways ask for each request.
-        rules = self.rules
+        rules, policy = self.rules, self.policy
+        if queue.rows >= policy.complete_rows:
+            return True
         return (
             queue.rows * self.model.measures.limit_ratio >= rules.max_batch_rows
             or queue.size_bytes >= rules.max_batch_bytes
-        ) and self.policy.limit_rows >= rules.max_batch_rows
+        ) and policy.limit_rows >= rules.max_batch_rows
 
     @property
     def limit_rows(self) -> float:

@@ -43,6 +43,7 @@ from collections.abc import Hashable, Sequence
 from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed, Start
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
+from uncork_dispatcher.closed_loop import closed_loop
 from uncork_dispatcher.requests.queue import Entry
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.running import Running
@@ -52,8 +53,11 @@ from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.scheduler import Scheduler
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 
+# After smaller batches, policies do not plan anew: it would cost each request too much.
+_SEVERAL = 4
+
 _Ended = tuple[Running, BatchStatus, float, float, Sequence[tuple[float, float]]]
-"""A batch that has ended; status, time, seconds and chunks as for :meth:`Dispatcher.batch_done`."""
+"""A batch that has ended; status, its end, seconds and chunks as for :meth:`Dispatcher.batch_done`."""
 
 
 class Dispatcher:
@@ -232,8 +236,13 @@ class Dispatcher:
         if running is None:
             return False
         self._queues.end(running.entries, RequestState.ANSWERED)
-        seconds = max(0.0, now - running.started) if seconds is None else seconds
-        self._unseen = self._unlearned = running, status, now, seconds, chunks
+        ended = now
+        if seconds is None:
+            seconds = max(0.0, now - running.started)
+        else:
+            # The driver may have answered the callers first; clients are away from the end of the batch on.
+            ended = min(now, running.started + seconds)
+        self._unseen = self._unlearned = running, status, ended, seconds, chunks
         if not (self._queues or self._pending_actions):
             self._wakeup = self._slots.next_timeout
         return True
@@ -270,7 +279,7 @@ class Dispatcher:
             self._queues.end(running.entries, RequestState.TIMED_OUT)
             actions.append(Abandon(running.start.batch, running.start.worker, running.start.requests))
         self._retry(ahead, now)
-        if self._unseen is not None and self._scheduler.start_full(actions, now):
+        if self._unseen is not None and self._scheduler.start_complete(actions, now):
             self._may_learn = True
             return actions
         self._see_end()
@@ -351,10 +360,12 @@ class Dispatcher:
     def _see_end(self) -> None:
         """Show the batch that has ended, if there is one, to its API."""
         if self._unseen is not None:
-            running, status, now, seconds, _ = self._unseen
+            running, status, ended, seconds, _ = self._unseen
             self._unseen = None
             api = self._apis[running.start.api]
-            api.batch_ended(running, status, now, seconds)
+            api.batch_ended(running, status, ended, seconds)
+            if len(running.entries) >= _SEVERAL:
+                api.policy.plan(closed_loop(api, self._queues, self._slots, ended))
             if not api.has_earned:
                 self._learn()
 

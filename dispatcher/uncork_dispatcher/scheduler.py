@@ -54,12 +54,12 @@ class Scheduler:
             expires_at = self._shed_expired(actions, now)
         return min(next_at, expires_at)
 
-    def start_full(self, actions: list[Action], now: float) -> bool:
-        """Start full batches while they are the most urgent; return whether there was one."""
+    def start_complete(self, actions: list[Action], now: float) -> bool:
+        """Start complete batches while they are the most urgent; return whether there was one."""
         started = False
         self._shed_expired(actions, now)
-        while self._slots.idle and (queues := self._queues.by_urgency()) and self._is_surely_full(queues[0]):
-            self._start(queues[0], self._full(queues[0]), actions, now)
+        while self._slots.idle and (queues := self._queues.by_urgency()) and self._is_complete(queues[0]):
+            self._start(queues[0], self._complete(queues[0]), actions, now)
             started = True
         return started
 
@@ -146,37 +146,40 @@ class Scheduler:
         return math.inf
 
     def _send_ahead(self, actions: list[Action], now: float) -> float:
-        """Send full batches to workers that are about to be idle; return when the next may be sent."""
+        """Send complete batches to workers that are about to be idle; return when the next may be sent."""
         while not self._slots.idle and (queues := self._queues.by_urgency()):
             at, behind = self._ahead(queues[0], now)
             if behind is None or at > now:
                 return at
-            worker, release = behind.start.worker, self._full(queues[0])
+            worker, release = behind.start.worker, self._complete(queues[0])
             self._slots.put_ahead(self._take(queues[0], release, actions, now, worker=worker, behind=behind))
         return math.inf
 
     def _ahead(self, queue: RequestQueue, now: float) -> tuple[float, Running | None]:
         """Return when a batch of this queue may be sent ahead, and behind which; infinity and None: never.
 
-        Only a full batch may, because waiting could not make it larger. The APIs of both batches must be
-        idempotent: if the worker dies, it is not known which of them had started.
+        Only a complete batch may: it is full, or its policy would not add to it. The APIs of both batches
+        must be idempotent: if the worker dies, it is not known which of them had started.
         """
         behind = self._slots.next_ahead(now)
         if behind is None or not (
-            self._is_surely_full(queue)
+            self._is_complete(queue)
             and self._apis[queue.api].rules.idempotent
             and self._apis[behind.start.api].rules.idempotent
         ):
             return math.inf, None
         return max(now, behind.finish - _LEAD * behind.transport_s), behind
 
-    def _is_surely_full(self, queue: RequestQueue) -> bool:
-        """Whether a queue fills a batch, so that its policy need not be asked."""
+    def _is_complete(self, queue: RequestQueue) -> bool:
+        """Whether a queue holds a complete batch, so that its policy need not be asked."""
         api = self._apis[queue.api]
         return not (self.draining or queue.retry) and api.fills_batch(queue) and api.has_earned
 
-    def _full(self, queue: RequestQueue) -> Release:
-        return Release(self._apis[queue.api].policy.limit_rows, "full")
+    def _complete(self, queue: RequestQueue) -> Release:
+        policy = self._apis[queue.api].policy
+        if policy.complete_rows < policy.limit_rows:
+            return Release(policy.complete_rows, "not_worth_waiting")
+        return Release(policy.limit_rows, "full")
 
     def decide(self, queue: RequestQueue, now: float) -> Release | Hold:
         if queue.retry is not None:

@@ -12,11 +12,16 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
+from uncork_dispatcher.learning.group_times import GroupTimes
 from uncork_dispatcher.learning.return_delays import GONE_S, ReturnDelays
 
 # Most clients that are remembered, and most groups of clients answered together that a forecast looks at.
 _MOST_SOURCES = 50_000
 _MOST_GROUPS = 6
+# Smaller groups do not show how long a group stays away.
+_FEWEST_CLIENTS = 4
+# A group is back when no more than this share of its clients is missing.
+_STRAGGLERS = 0.02
 
 
 @dataclass(slots=True, eq=False)
@@ -27,6 +32,10 @@ class _Group:
     clients: dict[Hashable, float]
     """The rows of each client's last request, by source."""
     rows: float
+    all_rows: float = 0.0
+    """The rows of the whole group."""
+    stragglers: int = -1
+    """The group is back when so many clients are missing; -1 if nothing is learned from it."""
 
 
 class ReturnForecast:
@@ -35,11 +44,14 @@ class ReturnForecast:
     Its figures are computed when a policy asks for them: most decisions need few.
     """
 
-    __slots__ = ("_delays", "_due", "_groups", "_now")
+    __slots__ = ("_delays", "_due", "_group_times", "_groups", "_now")
 
-    def __init__(self, groups: OrderedDict[_Group, None], delays: ReturnDelays, now: float) -> None:
+    def __init__(
+        self, groups: OrderedDict[_Group, None], delays: ReturnDelays, group_times: GroupTimes, now: float
+    ) -> None:
         self._groups = groups
         self._delays = delays
+        self._group_times = group_times
         self._now = now
         self._due: list[tuple[float, float, float]] | None = None
 
@@ -56,6 +68,26 @@ class ReturnForecast:
             return []
         usual = self._delays.usual()
         return [usual - age for age, _, _ in self._due_groups() if age < usual]
+
+    def group_s(self, rows: float) -> tuple[float, float]:
+        """Return the seconds until a group of clients with ``rows`` rows is back, and until half of it is.
+
+        Zeros while no such group has been seen. 2 % of the clients may still be away.
+        """
+        return self._group_times.whole_and_half(rows)
+
+    def away_rows(self) -> float:
+        """Return the rows of the clients that were answered a moment ago, and are not back yet.
+
+        A moment is twice the time of the last group that was back.
+        """
+        since = self._now - 2 * self._group_times.latest_s
+        rows = 0.0
+        for group in reversed(self._groups):
+            if group.answered_at < since:
+                break
+            rows += group.rows
+        return rows
 
     def return_probability(self) -> float:
         """Return the share of the answered clients that return at all."""
@@ -86,6 +118,7 @@ class Returns:
         # Groups with clients still missing, oldest first. An OrderedDict finds both ends at once; a dict
         # would scan past deleted entries.
         self._groups: OrderedDict[_Group, None] = OrderedDict()
+        self._group_times = GroupTimes()
 
     @property
     def clients(self) -> int:
@@ -104,6 +137,8 @@ class Returns:
             group.rows += rows
         if group.clients:
             self._groups[group] = None
+            if len(group.clients) >= _FEWEST_CLIENTS:
+                group.all_rows, group.stragglers = group.rows, int(_STRAGGLERS * len(group.clients))
         self._give_up(now)
 
     def arrived(self, source: Hashable, now: float) -> bool:
@@ -111,12 +146,15 @@ class Returns:
         group = self._leave(source)
         if group is None:
             return False
-        self._delays.observe(now - group.answered_at)
+        delay_s = now - group.answered_at
+        self._delays.observe(delay_s)
+        if len(group.clients) == group.stragglers:
+            self._group_times.observe(group.all_rows, delay_s)
         return True
 
     def forecast(self, *, now: float) -> ReturnForecast:
         """Return what to expect from the latest groups."""
-        return ReturnForecast(self._groups, self._delays, now)
+        return ReturnForecast(self._groups, self._delays, self._group_times, now)
 
     def _leave(self, source: Hashable) -> _Group | None:
         """Take a client out of the group in which it is expected back."""

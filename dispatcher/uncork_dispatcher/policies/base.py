@@ -6,6 +6,7 @@ queue, so every policy is correct and only better or worse. It is deterministic:
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Literal, NamedTuple, Protocol, Self
@@ -21,6 +22,11 @@ HoldReason = Literal["balance", "returns", "goal", "next", "window", "quarantine
 return, to use the goal to the last moment, for one more request, or until a fixed time has passed. The core
 holds quarantined requests while one of them is retried, and a lost batch until a worker of another host is
 idle."""
+
+
+MOST_SPREAD = 3.0
+"""With several workers, no batch is sent ahead if the standard deviation of the time of the batch before it
+is more than this many times the transport. In simulations, 5 and more made the tail of latencies longer."""
 
 
 class Numbers(Protocol):
@@ -96,6 +102,27 @@ class BatchDone(NamedTuple):
     seconds: float
 
 
+class ClosedLoop(NamedTuple):
+    """The clients of an API that wait for their answers, when a batch has just ended."""
+
+    rows: float
+    """Rows (or their cost) that are queued, at workers, or expected from clients answered a moment ago."""
+    workers: int
+    """Healthy workers; at least 1."""
+    estimate: Estimate
+    """Of an average worker."""
+    transport_s: float
+    """How long a batch usually is on the way to the worker and back."""
+    sends_ahead: bool
+    """Whether a batch may be sent while its worker runs another, if the end of that one is certain."""
+    new_client_rate: float
+    """As of :class:`View`."""
+    load_rate: float
+    """As of :class:`View`."""
+    returns: ReturnForecast
+    """Which answered clients are expected back, and when."""
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Policy(ABC):
     """Decides when to release. One object serves one API."""
@@ -112,6 +139,8 @@ class Policy(ABC):
     def __init__(self, *, limit_rows: int) -> None:
         self.limit_rows = limit_rows
         """The most rows that the policy puts into one batch of several requests; may change."""
+        self.complete_rows = math.inf
+        """So many queued rows are a batch: the policy is not asked, and no more are added; may change."""
 
     @classmethod
     def from_arguments(cls, arguments: Sequence[str], *, limit_rows: int) -> Self | None:
@@ -124,6 +153,13 @@ class Policy(ABC):
 
     def observe(self, done: BatchDone) -> None:  # noqa: B027
         """Learn from a finished batch."""
+
+    def plan(self, loop: ClosedLoop | None) -> None:  # noqa: B027
+        """Set :attr:`complete_rows` for the clients that wait for their answers.
+
+        Called after a batch of several requests. None: requests of other APIs use the workers as well, or
+        the core does not follow these clients.
+        """
 
 
 REGISTERED: dict[str, type[Policy]] = {}

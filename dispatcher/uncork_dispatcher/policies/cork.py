@@ -38,7 +38,7 @@ rho))`` the smallest average batch with which they keep up.
    clients stay away: 1 and more for a pool, far below 1 for clients in a closed loop.
 
    With one worker two groups may alternate for ever, each too late for the other; merging them pays while
-   ``d < a``.
+   ``d < a``, unless they should take turns (5).
 
 3. Share. When more is queued than one worker should take, release only its share: with ``T_j`` the times at
    which batches can start (idle workers, then ``F_k``, at least the steady gap ``(a + b * n*) / W`` apart as
@@ -52,13 +52,17 @@ last. 3 adds workers in steps that grow likewise, and halves the steps where the
 4. Goal. Never hold beyond the moment from which the earliest deadline is met with margin. When the goal is
    about to bind (the predicted 99th percentile is above 0.6 of it) and a worker is busy, hold until then.
 
+5. Turns. Clients that return together leave the workers idle until they are back. Where that takes longer
+   than the fixed part of another batch, they take turns in two groups for each worker (``turns.py``): a
+   batch is complete with the rows of one group.
+
 Arrivals. An arrival changes all of these sums a little, and hardly ever ends a hold. So a hold names the rows
 with which it would end at once. In 1, with the release gap that counts, that is when ``rate * gap`` rows are
 queued; in 2, ``(n + x) * g / (1 + g)`` rows with ``g = (gap - d) / h``, because every row that comes back is
-queued and no longer missing; in 3, the share; in 4, when the deadline allows no larger batch.
+queued and no longer missing; in 3, the share; in 4, when the deadline allows no larger batch; in 5, a group.
 
-Sources: 1 is headway control of buses (Daganzo 2009) for batch servers, with our price of idle time; 2 and 3
-are ours; 4 is deferred batch scheduling (Symphony, arXiv 2308.07470) where it pays.
+Sources: 1 is headway control of buses (Daganzo 2009) for batch servers, with our price of idle time; 2, 3 and
+5 are ours; 4 is deferred batch scheduling (Symphony, arXiv 2308.07470) where it pays.
 ``docs/explanation/dispatcher.md`` explains and measures all of it.
 """
 
@@ -70,7 +74,8 @@ from typing import ClassVar, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
-from uncork_dispatcher.policies.base import Hold, HoldReason, Policy, Release, View, register
+from uncork_dispatcher.policies.base import ClosedLoop, Hold, HoldReason, Policy, Release, View, register
+from uncork_dispatcher.policies.turns import group_rows
 
 Horizons = list[tuple[float, int]]
 """Seconds until busy workers are free, and the releases from now to then if one is made now."""
@@ -122,6 +127,8 @@ class CorkPolicy(Policy):
 
     def decide(self, view: View) -> Release | Hold:
         """Release when full, due, or not worth waiting; else hold until the first of these."""
+        if view.rows >= self.complete_rows:
+            return Release(self.complete_rows, "not_worth_waiting")
         if view.full:
             return Release(self.limit_rows, "full")
         load = _load(view)
@@ -148,8 +155,16 @@ class CorkPolicy(Policy):
             until, reason = latest, "goal"
         return Hold(until, reason, self._most_rows(view, rows, share, latest, until))
 
+    def plan(self, loop: ClosedLoop | None) -> None:
+        """Let clients take turns if that pays."""
+        take_turns = self.complete_rows < math.inf
+        self.complete_rows = (
+            group_rows(loop, limit_rows=self.limit_rows, take_turns=take_turns) if loop else math.inf
+        )
+
     def _most_rows(self, view: View, rows: float, share: float, latest: float, until: float) -> float:
         """Return how many queued rows end a hold: ``rows``, the share, or the deadline's, if that is less."""
+        rows = min(rows, self.complete_rows)
         slope_s, left_s = view.estimate.slope_s, until - view.now
         if share < math.inf:
             # The share may fall as busy workers come closer to being free, but by no more than this.
@@ -232,7 +247,7 @@ class CorkPolicy(Policy):
         ratio = (gap - delay_s) / self._mean_hold(delay_s, expected)
         if load.workers == 1:
             expected -= independent_rate * delay_s
-            if ratio < 1 and delay_s < view.estimate.intercept_s:
+            if ratio < 1 and delay_s < view.estimate.intercept_s and self.complete_rows == math.inf:
                 ratio = 1 / ratio
         return (view.rows + expected) * ratio / (1 + ratio)
 

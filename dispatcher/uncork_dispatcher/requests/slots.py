@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import islice
 
-from uncork_dispatcher.policies.base import Numbers
+from uncork_dispatcher.policies.base import MOST_SPREAD, Numbers
 from uncork_dispatcher.requests.launches import Launches
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.requests.outlook import Outlook
@@ -22,9 +22,6 @@ _AVOIDED_S = 2.0
 _COMPARED = 16
 # If more batches than this are late, the predicted ends of others are worth little.
 _MOST_LATE = 15
-# The end of a batch is uncertain if the standard deviation of its time is above this many times the
-# transport, which a batch ahead saves. In simulations, 5 and more made the tail of latencies longer.
-_UNSURE = 3.0
 
 
 class Slots:
@@ -72,6 +69,11 @@ class Slots:
     def running(self) -> int:
         """How many batches are at workers."""
         return len(self._running)
+
+    @property
+    def takes_ahead(self) -> bool:
+        """Whether there is a worker that may get a batch while it runs another."""
+        return bool(self._takes_ahead)
 
     def add(self, worker: int, host: Hashable = None, *, takes_ahead: bool = False) -> None:
         """Add a worker, or change the host and ``takes_ahead`` of a known one."""
@@ -162,7 +164,7 @@ class Slots:
                     worker in self._takes_ahead
                     and len(self._batches[worker]) == 1
                     and running.entries[0].queue.retry is None
-                    and (len(self._workers) == 1 or running.spread_s <= _UNSURE * running.transport_s)
+                    and (len(self._workers) == 1 or running.spread_s <= MOST_SPREAD * running.transport_s)
                 )
                 return running if may_follow else None
         return None

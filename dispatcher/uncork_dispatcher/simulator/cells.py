@@ -43,6 +43,7 @@ class Cell:
         clients: closed loop: clients that each wait for their answer before they send again.
         round_trip_ms: closed loop: from an answer leaving to the next request arriving, half of it jitter.
         think_ms: closed loop: the client's time in between, half of it jitter.
+        request_ms: closed loop: the work of gateway and clients on each request, one after the other.
         transport_ms: how long a batch and its reply are on the way to the worker and back, together.
         sources: what the gateway knows of the client of a request.
         lengths: how long rows are, see :func:`~uncork_dispatcher.simulator.lengths.row_lengths`; None: all
@@ -66,6 +67,7 @@ class Cell:
     clients: int | None = None
     round_trip_ms: float = 0.5
     think_ms: float = 0.0
+    request_ms: float = 0.0
     transport_ms: float = 0.0
     sources: Sources = "clients"
     lengths: str | None = None
@@ -74,7 +76,8 @@ class Cell:
     truncated_at: float = math.inf
 
     def __post_init__(self) -> None:
-        for name in ("intercept_ms", "slope_ms", "noise_cv", "round_trip_ms", "think_ms", "transport_ms"):
+        times = ("intercept_ms", "slope_ms", "round_trip_ms", "think_ms", "request_ms", "transport_ms")
+        for name in (*times, "noise_cv"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise SettingError(name, says=f" must be 0 or more, got {getattr(self, name):g}")
         if self.intercept_ms + self.slope_ms == 0:
@@ -104,6 +107,7 @@ class Cell:
             traffic = f"{self.arrivals} {self.load:.3g}"
         else:
             traffic = plural(self.clients, "client") + (f" think {self.think_ms:g}" if self.think_ms else "")
+            traffic += f" work {self.request_ms:g}" if self.request_ms else ""
         sources = "" if self.sources == "clients" else f" sources {self.sources}"
         lengths = f" {self.lengths} padding {self.padding:g}" if self.lengths is not None else ""
         lengths += f" truncated at {self.truncated_at:g}" if self.truncated_at < math.inf else ""

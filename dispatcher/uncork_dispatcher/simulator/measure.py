@@ -115,7 +115,10 @@ def _traffic(cell: Cell, seed: int, count: int, warm_up: int) -> Clients | list[
     """Return the clients of a closed loop, or the arrivals of an open one, warm-up and measured."""
     if cell.clients is not None:
         return Clients(
-            count=cell.clients, round_trip_s=cell.round_trip_ms / 1000, think_s=cell.think_ms / 1000
+            count=cell.clients,
+            round_trip_s=cell.round_trip_ms / 1000,
+            think_s=cell.think_ms / 1000,
+            request_s=cell.request_ms / 1000,
         )
     # Text as a seed gives the same numbers in every process, unlike the hash of a tuple.
     name = f"{cell.arrivals} {cell.rate!r} {seed}"

@@ -233,13 +233,13 @@ class _Simulation:
         self._connections[request] = self._free.pop() if self._free else len(self._connections)
         return self._connections[request]
 
-    def _ended(self, request: int, now: float) -> Answered:
+    def _ended(self, request: int, now: float, place: int = 0) -> Answered:
         """End a request, let its client send the next one, and return it as if it had been answered."""
         client = self._clients.pop(request)
         if request in self._connections:
             self._free.append(self._connections.pop(request))
         if self._closed:
-            self._at(now + self._closed.pause(self._random), self._send, client)
+            self._at(now + self._closed.pause(self._random, place), self._send, client)
         return Answered(self._arrivals.pop(request), now, self._lengths.pop(request, 1.0))
 
     def _refuse(self, shed: Shed, now: float) -> None:
@@ -298,8 +298,8 @@ class _Simulation:
             self._execute(self._core.poll(now), now)
         self._to_poll = self._core.next_wakeup() <= now
         answered = self._result.answered
-        for request in start.requests:
-            answered.append(self._ended(request, now))
+        for place, request in enumerate(start.requests):
+            answered.append(self._ended(request, now, place))
         self._result.batches.append(
             SimulatedBatch(
                 start.worker,

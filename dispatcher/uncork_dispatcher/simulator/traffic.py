@@ -39,6 +39,8 @@ class Clients:
         round_trip_s: from an answer leaving to the next request arriving, without thinking.
         think_s: the client's time in between.
         jitter: both vary uniformly by this share, up and down.
+        request_s: the work of gateway and clients on each request, one after the other: of the requests of a
+            batch, the second returns so much later than the first, the third twice as much, and so on.
 
     Raises:
         ValueError: if one of them is out of range.
@@ -48,18 +50,19 @@ class Clients:
     round_trip_s: float = 0.0005
     think_s: float = 0.0
     jitter: float = 0.5
+    request_s: float = 0.0
 
     def __post_init__(self) -> None:
-        times = (self.round_trip_s, self.think_s)
+        times = (self.round_trip_s, self.think_s, self.request_s)
         if self.count < 1 or not 0 <= self.jitter <= 1 or not all(0 <= time < math.inf for time in times):
             raise ValueError(
                 f"clients require a count, times of at least 0 s and a jitter from 0 to 1, got {self}"
             )
 
-    def pause(self, random_: random.Random) -> float:
-        """Draw the seconds from an answer to the next request of the same client."""
+    def pause(self, random_: random.Random, place: int = 0) -> float:
+        """Draw the seconds from the end of a batch to the next request of the client at ``place`` in it."""
         spread = self.jitter
-        pause = self.round_trip_s * random_.uniform(1 - spread, 1 + spread)
+        pause = self.round_trip_s * random_.uniform(1 - spread, 1 + spread) + place * self.request_s
         if self.think_s:
             pause += self.think_s * random_.uniform(1 - spread, 1 + spread)
         return pause

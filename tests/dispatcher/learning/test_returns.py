@@ -349,3 +349,51 @@ def test_after_a_silence_nobody_is_expected(happened: list[Step]) -> None:
 
     assert returns.forecast(now=now).expected_rows(math.inf) == 0.0
     assert returns.forecast(now=now).return_times() == []
+
+
+# Groups
+
+
+def back(returns: Returns, clients: int, *, after_s: float, now: float = NOW) -> None:
+    """The first clients of the group that was answered at ``now`` are back."""
+    for client in range(clients):
+        returns.arrived((now, client), now=now + after_s)
+
+
+def test_a_group_is_back_when_no_more_than_a_straggler_is_missing() -> None:
+    returns = group(Returns(), clients=60)
+    back(returns, 58, after_s=0.3)
+    assert returns.forecast(now=NOW).group_s(60) == (0.0, 0.0)
+
+    returns.arrived((NOW, 58), now=NOW + 0.4)
+    returns.arrived((NOW, 59), now=NOW + 1.9)
+    assert returns.forecast(now=NOW).group_s(60) == pytest.approx((0.4, 0.4))
+
+
+def test_the_size_of_a_group_is_its_rows() -> None:
+    """Those that it had when it was answered."""
+    returns = group(Returns(), clients=10, rows=6.0)
+    back(returns, 10, after_s=0.3)
+
+    assert returns.forecast(now=NOW).group_s(60) == pytest.approx((0.3, 0.3))
+
+
+def test_very_few_clients_are_no_group() -> None:
+    returns = group(Returns(), clients=3, rows=20.0)
+    back(returns, 3, after_s=0.3)
+
+    assert returns.forecast(now=NOW).group_s(60) == (0.0, 0.0)
+
+
+def test_only_clients_answered_a_moment_ago_are_away() -> None:
+    """Clients that have gone are counted for no more than twice the time of a group."""
+    returns = group(Returns(), clients=20)
+    assert returns.forecast(now=NOW).away_rows() == 20
+    back(returns, 20, after_s=0.1)
+    assert returns.forecast(now=NOW).away_rows() == 0
+
+    group(returns, clients=8, rows=2.0, now=NOW + 1.0)
+    group(returns, clients=6, rows=2.0, now=NOW + 1.15)
+    back(returns, 1, after_s=0.01, now=NOW + 1.15)
+    assert returns.forecast(now=NOW + 1.19).away_rows() == 26
+    assert returns.forecast(now=NOW + 1.21).away_rows() == 10

@@ -56,6 +56,7 @@ def test_milliseconds_become_seconds() -> None:
         (CLOSED, "40+1n W=4 16 clients"),
         (dataclasses.replace(CLOSED, think_ms=5), "40+1n W=4 16 clients think 5"),
         (dataclasses.replace(OPEN, transport_ms=5), "40+1n W=4 poisson 0.5 transport 5"),
+        (Cell(intercept_ms=1, slope_ms=1, clients=9, request_ms=0.1), "1+1n W=1 9 clients work 0.1"),
         (dataclasses.replace(OPEN, sources="pool"), "40+1n W=4 poisson 0.5 sources pool"),
     ],
 )
@@ -81,6 +82,7 @@ def test_its_name_says_what_it_is(cell: Cell, name: str) -> None:
         ({"clients": 4}, r"either load \(open loop\) or clients \(closed loop\)"),
         ({"load": None, "clients": 0}, "clients must be 1 or more, got 0"),
         ({"transport_ms": -1}, "transport_ms must be 0 or more, got -1"),
+        ({"request_ms": -1}, "request_ms must be 0 or more, got -1"),
         ({"load": None, "clients": 4, "think_ms": -1}, "think_ms must be 0 or more, got -1"),
         ({"load": None, "clients": 4, "round_trip_ms": math.nan}, "round_trip_ms must be 0 or more, got nan"),
     ],

@@ -150,13 +150,13 @@ def test_the_options_of_a_closed_loop_reach_the_cell() -> None:
     (cell,) = figures(
         *("--clients", "3,3", "--round-trip-ms", 2, "--think-ms", 4, "--workers", 2, "--goal-ms", 200),
         *("--intercept-ms", 7, "--slope-ms", 0.5, "--noise", 0, "--max-batch-size", 8),
-        *("--transport-ms", 3),
+        *("--transport-ms", 3, "--request-ms", 0.5),
         *("--policy", "fixed:0", "--seeds", 1),
     )["cells"]
 
     assert (cell["clients"], cell["round_trip_ms"], cell["think_ms"], cell["workers"]) == (3, 2, 4, 2)
     assert (cell["intercept_ms"], cell["slope_ms"], cell["noise_cv"], cell["limit_rows"]) == (7, 0.5, 0, 8)
-    assert (cell["goal_ms"], cell["load"], cell["transport_ms"]) == (200, None, 3)
+    assert (cell["goal_ms"], cell["load"], cell["transport_ms"], cell["request_ms"]) == (200, None, 3, 0.5)
 
 
 def test_lengths_reach_the_cell_and_add_columns() -> None:
@@ -216,6 +216,8 @@ def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None
             "--clients runs a closed loop and cannot be combined with --arrivals",
         ),
         (["--think-ms", "4"], "to use --think-ms, set --clients"),
+        (["--request-ms", "0.1"], "to use --request-ms, set --clients"),
+        (["--clients", "4", "--request-ms", "-1"], "--request-ms must be 0 or more, got -1"),
         (["--padding", "1"], "to use --padding, set --lengths"),
         (["--lengths", "constant:9", "--padding", "2"], "--padding must be a share from 0 to 1, got 2"),
         (["--lengths", "lognormal:64"], "--lengths must be one of lognormal:MEAN:CV, bimodal:"),

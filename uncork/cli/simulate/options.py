@@ -30,7 +30,7 @@ from uncork_loadtests.traffic.plan import REPLAY
 from uncork_workers.supervision.processes import usable_cores
 
 _OF_OPEN = flags("load", "arrivals")
-_OF_CLOSED = flags("clients", "round_trip_ms", "think_ms")
+_OF_CLOSED = flags("clients", "round_trip_ms", "think_ms", "request_ms")
 # These describe one cell; a matrix declares its own.
 _OF_MODEL = flags(
     "intercept_ms",
@@ -118,6 +118,11 @@ class SimulateOptions:
         0.5, "Closed loop: milliseconds from a response to the client's next request."
     )
     think_ms: float = option(0.0, "Closed loop: milliseconds that a client pauses in addition.")
+    request_ms: float = option(
+        0.0,
+        "Closed loop: milliseconds of work on each request, by gateway and clients. The clients of a batch "
+        "return this much apart.",
+    )
     matrix: str | None = option(
         None,
         f"Simulate a predefined matrix of models and loads: {', '.join(MATRICES)}.",
@@ -182,7 +187,13 @@ class SimulateOptions:
         }
         if self.clients is None:
             return open_cells(model, self.load, self.arrivals)
-        return closed_cells(model, self.clients, round_trip_ms=self.round_trip_ms, think_ms=self.think_ms)
+        return closed_cells(
+            model,
+            self.clients,
+            round_trip_ms=self.round_trip_ms,
+            think_ms=self.think_ms,
+            request_ms=self.request_ms,
+        )
 
     def _refuse_contradictions(self) -> None:
         given = self.given

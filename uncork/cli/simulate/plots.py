@@ -228,4 +228,5 @@ def _arrivals(cell: Cell) -> str:
 
 def _pauses(cell: Cell) -> str:
     think = f", think {cell.think_ms:g} ms" if cell.think_ms else ""
-    return f"round trip {cell.round_trip_ms:g} ms{think}"
+    work = f", {cell.request_ms:g} ms of work on each request" if cell.request_ms else ""
+    return f"round trip {cell.round_trip_ms:g} ms{think}{work}"

@@ -22,7 +22,7 @@ FULL_ROWS = 64
 # Errors of a cell name its fields.
 _OPTIONS = {
     **flags("intercept_ms", "slope_ms", "workers", "goal_ms", "load", "clients", "round_trip_ms", "think_ms"),
-    **flags("lengths", "padding", "transport_ms"),
+    **flags("lengths", "padding", "transport_ms", "request_ms"),
     "noise_cv": "--noise",
     "limit_rows": "--max-batch-size",
 }
@@ -49,16 +49,14 @@ def full_batch(lengths: str | None) -> int:
         raise in_options(error, _OPTIONS) from None
 
 
-def closed_cells(model: dict[str, Any], clients: str, *, round_trip_ms: float, think_ms: float) -> list[Cell]:
-    """Return one cell for each number of clients.
+def closed_cells(model: dict[str, Any], clients: str, **times_ms: float) -> list[Cell]:
+    """Return one cell for each number of clients; ``times_ms`` are fields of :class:`Cell`.
 
     Raises:
         WrongUsage: if a number is malformed or out of range.
     """
     numbers = _numbers("--clients", clients, int, like="4,64")
-    return [
-        _cell(**model, clients=number, round_trip_ms=round_trip_ms, think_ms=think_ms) for number in numbers
-    ]
+    return [_cell(**model, clients=number, **times_ms) for number in numbers]
 
 
 def open_cells(model: dict[str, Any], load: str | None, arrivals: str) -> list[Cell]:

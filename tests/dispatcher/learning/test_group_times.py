@@ -1,0 +1,77 @@
+"""How long groups of clients stay away, by their size."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_dispatcher.learning.group_times import GroupTimes
+
+PROPERTY = settings(max_examples=200, derandomize=True, database=None)
+
+
+def learned(*groups: tuple[float, float]) -> GroupTimes:
+    """Groups of so many rows were back within so many seconds."""
+    times = GroupTimes()
+    for rows, seconds in groups:
+        times.observe(rows, seconds)
+    return times
+
+
+def test_nothing_is_known_of_groups_that_are_far_from_those_seen() -> None:
+    assert learned().whole_and_half(64) == (0.0, 0.0)
+    assert learned((8, 0.1)).whole_and_half(64) == (0.0, 0.0)
+
+
+def test_both_sizes_have_been_seen() -> None:
+    assert learned((64, 0.3), (32, 0.2)).whole_and_half(64) == pytest.approx((0.3, 0.2))
+
+
+def test_a_half_that_has_not_been_seen_may_take_as_long_as_the_whole() -> None:
+    assert learned((64, 0.3)).whole_and_half(64) == pytest.approx((0.3, 0.3))
+
+
+def test_a_whole_that_has_not_been_seen_may_take_twice_as_long_as_a_half() -> None:
+    assert learned((32, 0.2)).whole_and_half(64) == pytest.approx((0.4, 0.2))
+
+
+def test_old_times_give_way_to_what_the_other_size_shows() -> None:
+    """Groups take turns in halves for long: what is known of the whole may be wrong by now."""
+    assert learned((64, 0.9), (32, 0.2)).whole_and_half(64) == pytest.approx((0.4, 0.2))
+    assert learned((32, 0.9), (64, 0.2)).whole_and_half(64) == pytest.approx((0.2, 0.2))
+
+
+@pytest.mark.parametrize("rows", [48, 60, 80])
+def test_a_size_near_one_that_was_seen_takes_time_in_proportion(rows: float) -> None:
+    whole_s, _ = learned((64, 0.64)).whole_and_half(rows)
+
+    assert whole_s == pytest.approx(rows / 100, rel=0.05)
+
+
+def test_one_group_hardly_moves_the_mean() -> None:
+    """A mean follows the last ten or so groups, and none counts for more than twice the mean."""
+    times = learned(*[(64, 0.1)] * 50, (64, 9.0))
+    assert times.whole_and_half(64)[0] == pytest.approx(0.11)
+
+    for _ in range(30):
+        times.observe(64, 0.2)
+    assert times.whole_and_half(64)[0] == pytest.approx(0.2, rel=0.05)
+
+
+def test_the_latest_time_is_that_of_the_last_group() -> None:
+    assert learned().latest_s == 0
+    assert learned((64, 0.1), (8, 0.4)).latest_s == 0.4
+
+
+@PROPERTY
+@given(
+    groups=st.lists(st.tuples(st.floats(0.01, 1e6), st.floats(0, 2)), max_size=30),
+    rows=st.floats(0.01, 1e6),
+)
+def test_a_half_takes_at_most_as_long_and_the_whole_at_most_twice_as_long(
+    groups: list[tuple[float, float]], rows: float
+) -> None:
+    whole_s, half_s = learned(*groups).whole_and_half(rows)
+
+    assert 0 <= half_s <= whole_s <= 2 * half_s

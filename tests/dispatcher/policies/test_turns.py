@@ -1,0 +1,183 @@
+"""Whether the clients of a closed loop take turns in two groups."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.dispatcher.policies.views import view
+from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.learning.returns import ReturnForecast, Returns
+from uncork_dispatcher.policies.base import ClosedLoop, Hold, Release
+from uncork_dispatcher.policies.cork import CorkPolicy
+from uncork_dispatcher.policies.turns import group_rows
+
+ROWS = 40.0
+LINE = Estimate(intercept_s=0.010, slope_s=0.001, spread=0.0, earned_rows=100.0)
+"""40 rows take 50 ms, half of them 30 ms."""
+
+
+def away(*groups: tuple[int, float], scattered: bool = False) -> ReturnForecast:
+    """Groups of so many clients of one row were back after so many seconds, all at once or ``scattered``."""
+    returns = Returns()
+    for number, (clients, seconds) in enumerate(groups):
+        now = number * 3.0
+        returns.answered([(client, 1.0) for client in range(clients)], now=now)
+        for client in range(clients):
+            early = scattered and client < clients - 2
+            returns.arrived(client, now=now + (seconds / 1000 if early else seconds))
+    return returns.forecast(now=len(groups) * 3.0)
+
+
+def loop(returns: ReturnForecast, **changes: object) -> ClosedLoop:
+    """One worker and clients with 40 rows altogether, but for ``changes``."""
+    plain = ClosedLoop(
+        rows=ROWS,
+        workers=1,
+        estimate=LINE,
+        transport_s=0.0,
+        sends_ahead=True,
+        new_client_rate=0.0,
+        load_rate=100.0,
+        returns=returns,
+    )
+    return plain._replace(**changes)  # type: ignore[arg-type]
+
+
+def turns(
+    returns: ReturnForecast, *, limit_rows: float = 100, take_turns: bool = False, **changes: object
+) -> float:
+    return group_rows(loop(returns, **changes), limit_rows=limit_rows, take_turns=take_turns)
+
+
+def test_clients_that_are_away_for_longer_than_another_batch_costs_take_turns() -> None:
+    """Together, 50 ms of work and 20 ms without; in turns, 60 ms of work."""
+    assert turns(away((40, 0.020))) == 20
+
+
+def test_clients_that_return_soon_stay_together() -> None:
+    """Another batch costs 10 ms, and the gain must be a few percent."""
+    assert turns(away((40, 0.013))) == math.inf
+
+
+def test_clients_that_take_turns_go_on_while_that_gains_a_little() -> None:
+    """Otherwise groups would form and dissolve."""
+    assert turns(away((40, 0.013)), take_turns=True) == 20
+    assert turns(away((40, 0.011)), take_turns=True) == math.inf
+
+
+def test_the_way_to_the_worker_counts_as_well() -> None:
+    """A batch ahead is there when its worker becomes idle; together, none can be sent ahead."""
+    returns = away((40, 0.012))
+
+    assert turns(returns, transport_s=0.010) == 20
+    assert turns(returns, transport_s=0.010, sends_ahead=False) == math.inf
+
+
+@pytest.mark.parametrize(("spread", "workers", "expected"), [(0.9, 2, 20), (1.1, 2, math.inf), (1.1, 1, 20)])
+def test_batches_that_end_at_uncertain_times_are_not_sent_ahead_of_others(
+    spread: float, workers: int, expected: float
+) -> None:
+    """With several workers: half of the clients take 30 ms, and 3 times the transport is 30 ms."""
+    returns, line = away((40, 0.012)), LINE._replace(spread=spread)
+
+    rows = turns(returns, rows=40 * workers, workers=workers, estimate=line, transport_s=0.010)
+    assert rows == expected
+
+
+def test_half_of_the_clients_must_be_back_in_time() -> None:
+    """Half of them are away for as long as all: together 50 + 90 ms, in turns 30 + 90 ms."""
+    assert turns(away((40, 0.090))) == 20
+    assert turns(away((40, 0.400))) == math.inf
+    assert turns(away((40, 0.400), (20, 0.200))) == 20
+
+
+@pytest.mark.parametrize(("rows", "workers", "expected"), [(41, 1, 21), (120, 3, 20), (121, 3, 21)])
+def test_each_worker_has_two_groups(rows: float, workers: int, expected: float) -> None:
+    assert turns(away((40, 0.020)), rows=rows, workers=workers) == expected
+
+
+def test_more_clients_than_fit_into_a_batch_take_turns_anyway() -> None:
+    returns = away((40, 0.020))
+
+    assert turns(returns, limit_rows=40) == 20
+    assert turns(returns, limit_rows=39) == math.inf
+
+
+def test_a_few_clients_stay_together() -> None:
+    returns = away((7, 0.5))
+
+    assert turns(returns, rows=7) == math.inf
+
+
+def test_nothing_is_known_yet() -> None:
+    assert turns(away()) == math.inf
+
+
+def test_traffic_with_new_clients_is_no_closed_loop() -> None:
+    returns = away((40, 0.020))
+
+    assert turns(returns, new_client_rate=4.0) == 20
+    assert turns(returns, new_client_rate=6.0) == math.inf
+
+
+def test_clients_that_return_one_by_one_do_not_take_turns() -> None:
+    """As the connections of a pool do."""
+    assert turns(away((40, 0.020), scattered=True)) == math.inf
+
+
+# The policy
+
+
+def policy(*, takes_turns: bool = True) -> CorkPolicy:
+    made = CorkPolicy(limit_rows=100)
+    made.plan(loop(away((40, 0.020 if takes_turns else 0.001))))
+    return made
+
+
+def test_a_group_is_released_and_no_more() -> None:
+    assert policy().decide(view(rows=30, requests=30)) == Release(20, "not_worth_waiting")
+
+
+def test_a_plan_ends_when_clients_should_be_together_or_are_not_alone() -> None:
+    made = policy()
+    assert made.complete_rows == 20
+    made.plan(loop(away((40, 0.001))))
+    assert made.complete_rows == math.inf
+
+    made = policy()
+    made.plan(None)
+    assert made.complete_rows == math.inf
+
+
+def returning(*, missing: int, usual_s: float) -> ReturnForecast:
+    """Clients that usually come back after ``usual_s`` were answered now, at 10 s."""
+    returns = Returns()
+    for number in range(50):
+        returns.answered([((number, client), 1.0) for client in range(4)], now=0.0)
+        for client in range(4):
+            returns.arrived((number, client), now=usual_s)
+    returns.answered([(client, 1.0) for client in range(missing)], now=10.0)
+    return returns.forecast(now=10.0)
+
+
+def test_a_hold_ends_when_the_group_is_complete() -> None:
+    """Nobody else has to come back for that."""
+    back = returning(missing=30, usual_s=0.005)
+    hold = policy().decide(view(rows=10, requests=10, estimate=LINE, returns=back))
+    together = policy(takes_turns=False).decide(view(rows=10, requests=10, estimate=LINE, returns=back))
+
+    assert isinstance(hold, Hold)
+    assert isinstance(together, Hold)
+    assert hold.rows == 20 < together.rows
+
+
+def test_groups_that_take_turns_are_not_merged() -> None:
+    """The others would be back before another batch pays, so without turns they are waited for."""
+    line = LINE._replace(intercept_s=0.030, slope_s=0.0001)
+    back = returning(missing=19, usual_s=0.025)
+    seen = view(rows=19, requests=19, estimate=line, returns=back)
+
+    assert isinstance(policy(takes_turns=False).decide(seen), Hold)
+    assert policy().decide(seen) == Release(100, "idle")
