@@ -14,11 +14,15 @@ _MOST_WORKERS = 8
 def closed_loop(api: Api, queues: RequestQueues, slots: Slots, now: float) -> ClosedLoop | None:
     """Return what a policy sees when a batch of its API has ended.
 
-    None if requests of other APIs use the workers too, if lengths decide which requests share a batch, and
-    for more than eight workers.
+    None if its clients return so soon that workers are hardly idle, if requests of other APIs use the workers
+    too, if lengths decide which requests share a batch, and for more than eight workers.
     """
+    model, returns = api.model, api.traffic.returns
+    # At most twice the last group may be away together. This comes first because most traffic ends here.
+    if 2 * returns.group_times.latest_s + model.transport_s < model.estimate.intercept_s:
+        return None
     name, workers = api.rules.name, slots.workers
-    if not 0 < workers <= _MOST_WORKERS or api.model.measures.separates:
+    if not 0 < workers <= _MOST_WORKERS or model.measures.separates:
         return None
     rows = api.backlog.rows
     for running in slots:
@@ -28,15 +32,14 @@ def closed_loop(api: Api, queues: RequestQueues, slots: Slots, now: float) -> Cl
     for queue in queues:
         if queue.api != name:
             return None
-    traffic = api.traffic
-    returns = traffic.returns.forecast(now=now)
+    forecast = returns.forecast(now=now)
     return ClosedLoop(
-        rows + returns.away_rows(),
+        rows + forecast.away_rows(),
         workers,
-        api.model.estimate,
-        api.model.transport_s,
+        model.estimate,
+        model.transport_s,
         slots.takes_ahead and api.rules.idempotent,
-        traffic.new_clients.per_second(now=now),
-        traffic.load_rate(now),
-        returns,
+        api.traffic.new_clients.per_second(now=now),
+        api.traffic.load_rate(now),
+        forecast,
     )

@@ -117,6 +117,21 @@ def test_policies_plan_after_a_batch_of_several_requests(
     assert len(stage.loops) == (requests == 4)
 
 
+def test_workers_that_are_hardly_idle_have_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fixed part of a batch takes longer than twice the time in which its clients are back.
+
+    After the first batch, neither is known.
+    """
+    stage = Stage(monkeypatch)
+    for away_s in (0.05, 0.05, 0.5, 0.5):
+        stage.submit(5)
+        stage.done(stage.start())
+        stage.poll()
+        stage.now += away_s
+
+    assert [loop is not None for loop in stage.loops[1:]] == [False, False, True]
+
+
 def test_the_requests_of_another_api_end_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queued or at a worker: while the clients of one API are away, the worker is not idle."""
     queued = Stage(monkeypatch)

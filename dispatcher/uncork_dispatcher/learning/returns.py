@@ -118,7 +118,8 @@ class Returns:
         # Groups with clients still missing, oldest first. An OrderedDict finds both ends at once; a dict
         # would scan past deleted entries.
         self._groups: OrderedDict[_Group, None] = OrderedDict()
-        self._group_times = GroupTimes()
+        self.group_times = GroupTimes()
+        """How long groups of clients that were answered together stay away."""
 
     @property
     def clients(self) -> int:
@@ -149,12 +150,12 @@ class Returns:
         delay_s = now - group.answered_at
         self._delays.observe(delay_s)
         if len(group.clients) == group.stragglers:
-            self._group_times.observe(group.all_rows, delay_s)
+            self.group_times.observe(group.all_rows, delay_s)
         return True
 
     def forecast(self, *, now: float) -> ReturnForecast:
         """Return what to expect from the latest groups."""
-        return ReturnForecast(self._groups, self._delays, self._group_times, now)
+        return ReturnForecast(self._groups, self._delays, self.group_times, now)
 
     def _leave(self, source: Hashable) -> _Group | None:
         """Take a client out of the group in which it is expected back."""
