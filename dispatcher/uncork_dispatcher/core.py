@@ -53,7 +53,7 @@ from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.scheduler import Scheduler
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 
-# After smaller batches, policies do not plan anew: it would cost each request too much.
+# A policy plans anew after batches of so many requests: for a lone client, that would cost too much.
 _SEVERAL = 4
 
 _Ended = tuple[Running, BatchStatus, float, float, Sequence[tuple[float, float]]]
@@ -364,8 +364,10 @@ class Dispatcher:
             self._unseen = None
             api = self._apis[running.start.api]
             api.batch_ended(running, status, ended, seconds)
-            if len(running.entries) >= _SEVERAL:
-                api.policy.plan(closed_loop(api, self._queues, self._slots, ended))
+            policy = api.policy
+            if policy.plans and (len(running.entries) >= _SEVERAL or policy.complete_rows < math.inf):
+                key = running.start.key
+                policy.plan(closed_loop(api, key, self._queues, self._slots, self._now))
             if not api.has_earned:
                 self._learn()
 

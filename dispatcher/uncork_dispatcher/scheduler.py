@@ -177,7 +177,7 @@ class Scheduler:
 
     def _complete(self, queue: RequestQueue) -> Release:
         policy = self._apis[queue.api].policy
-        if policy.complete_rows < policy.limit_rows:
+        if policy.complete_rows <= queue.rows:
             return Release(policy.complete_rows, "not_worth_waiting")
         return Release(policy.limit_rows, "full")
 

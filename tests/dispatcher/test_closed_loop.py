@@ -18,6 +18,7 @@ from uncork_dispatcher.simulator.measure import measure
 class Planner(Policy):
     """Releases when free; keeps the loops that it has seen, and takes ``complete`` rows for a batch."""
 
+    plans = True
     loops: list[ClosedLoop | None]
     complete = math.inf
 
@@ -69,7 +70,7 @@ class Stage:
         """Clients with these numbers send a request each."""
         for client in range(first, first + clients):
             self.requests += 1
-            self.core.submit(self.requests, api=api, now=self.now, source=(api, client), **size)  # type: ignore[arg-type]
+            self.core.submit(self.requests, api=api, now=self.now, source=client, **size)  # type: ignore[arg-type]
 
     def start(self) -> Start:
         [start] = starts(poll_all(self.core, self.now))
@@ -85,71 +86,124 @@ class Stage:
         self.core.stats(now=self.now)  # if nothing is queued, policies see an end only before the next input
         return started
 
+    def settle(self, clients: int, *, away_s: float = 0.5, rounds: int = 20, rows: int = 1) -> None:
+        """All clients send, are answered together, and are away for so long: nobody is new any more."""
+        for _ in range(rounds):
+            self.submit(clients, rows=rows)
+            self.done(self.start())
+            self.poll()
+            self.now += away_s
+
+    def loop_after(self, clients: int) -> ClosedLoop | None:
+        """What the policy sees after a batch with the requests of so many clients."""
+        self.submit(clients)
+        self.done(self.start())
+        self.poll()
+        return self.loops[-1]
+
 
 def test_a_loop_is_all_the_rows_of_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queued, at the other worker, and of the clients that have just been answered."""
+    """Queued, at the other worker, and of clients that have just been answered or should be back."""
     stage = Stage(monkeypatch, workers=2)
+    stage.settle(20, rows=2)
     stage.submit(5, rows=2)
     first = stage.start()
-    stage.submit(4, first=10)
+    stage.submit(4, first=5, rows=2)
     stage.start()
-    stage.submit(3, first=20)
+    stage.submit(3, first=9, rows=2)
     stage.done(first)
     stage.poll()
 
-    [loop] = stage.loops
+    loop = stage.loops[-1]
     assert loop is not None
-    assert loop.rows == 10 + 4 + 3
+    assert loop.rows == 40
     assert (loop.workers, loop.sends_ahead) == (2, True)
-    assert loop.load_rate > 0
-    assert loop.returns.away_rows() == 10
+    assert loop.mean_rows == pytest.approx(2)
+    assert loop.returns.away_rows() == 10 + 16
 
 
-@pytest.mark.parametrize("requests", [3, 4])
+@pytest.mark.parametrize(("requests", "complete", "plans"), [(3, math.inf, 0), (4, math.inf, 1), (3, 99, 1)])
 def test_policies_plan_after_a_batch_of_several_requests(
-    monkeypatch: pytest.MonkeyPatch, requests: int
+    monkeypatch: pytest.MonkeyPatch, requests: int, complete: float, plans: int
 ) -> None:
-    stage = Stage(monkeypatch)
-    stage.submit(requests, rows=10)
-    stage.done(stage.start())
-    stage.poll()
+    """After each batch, while a plan is in force that may have to end."""
+    stage = Stage(monkeypatch, complete=complete)
+    stage.settle(8)
+    before = len(stage.loops)
+    stage.loop_after(requests)
 
-    assert len(stage.loops) == (requests == 4)
+    assert len(stage.loops) == before + plans
 
 
 def test_workers_that_are_hardly_idle_have_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fixed part of a batch takes longer than twice the time in which its clients are back.
-
-    After the first batch, neither is known.
-    """
+    """The fixed part of a batch takes longer than twice the time in which its clients are back."""
     stage = Stage(monkeypatch)
-    for away_s in (0.05, 0.05, 0.5, 0.5):
-        stage.submit(5)
-        stage.done(stage.start())
+    stage.settle(8, away_s=0.05)
+    assert stage.loop_after(8) is None
+
+    stage.settle(8, away_s=0.2)
+    assert stage.loop_after(8) is not None
+
+
+def test_while_clients_take_turns_one_fast_group_does_not_end_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage(monkeypatch, complete=99)
+    stage.settle(8, away_s=0.05)
+
+    assert stage.loop_after(8) is not None
+
+
+def test_new_clients_end_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are more than a twentieth of the traffic."""
+    stage = Stage(monkeypatch)
+    stage.settle(40)
+    assert stage.loop_after(40) is not None
+    stage.now += 0.5
+
+    assert stage.loop_after(60) is None
+
+
+def test_clients_that_return_one_by_one_are_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the connections of a pool do."""
+    stage = Stage(monkeypatch)
+    stage.settle(40)
+    for _ in range(40):
+        stage.submit(36)
+        early = stage.start()
+        stage.now += 0.9
+        stage.submit(4, first=36)
+        stage.done(early)
+        stage.done(stage.start(), took_s=0.01)
         stage.poll()
-        stage.now += away_s
+        stage.now += 0.001
 
-    assert [loop is not None for loop in stage.loops[1:]] == [False, False, True]
+    assert stage.loops[-1] is None
 
 
-def test_the_requests_of_another_api_end_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queued or at a worker: while the clients of one API are away, the worker is not idle."""
+@pytest.mark.parametrize("other", [{"api": "b"}, {"key": "other"}])
+def test_requests_that_cannot_share_the_batch_end_the_loop(
+    monkeypatch: pytest.MonkeyPatch, other: dict[str, str]
+) -> None:
+    """Queued or at a worker: while the clients are away, the worker is not idle."""
     queued = Stage(monkeypatch)
-    queued.submit(5)
+    queued.settle(8)
+    queued.submit(7)
     first = queued.start()
-    queued.submit(1, api="b")
+    queued.submit(1, first=7, **other)  # type: ignore[arg-type]
     queued.done(first)
     queued.poll()
-    assert queued.loops == [None]
+    assert queued.loops[-1] is None
 
     at_worker = Stage(monkeypatch, workers=2)
-    at_worker.submit(5)
+    at_worker.settle(8)
+    at_worker.submit(7)
     first = at_worker.start()
-    at_worker.submit(1, api="b")
+    at_worker.submit(1, first=7, **other)  # type: ignore[arg-type]
     at_worker.start()
     at_worker.done(first)
     at_worker.poll()
-    assert at_worker.loops == [None]
+    assert at_worker.loops[-1] is None
 
 
 @pytest.mark.parametrize(("workers", "follows"), [(8, True), (9, False)])
@@ -157,38 +211,63 @@ def test_of_many_workers_loops_are_not_followed(
     monkeypatch: pytest.MonkeyPatch, workers: int, follows: bool
 ) -> None:
     stage = Stage(monkeypatch, workers=workers)
-    stage.submit(5)
-    stage.done(stage.start())
+    stage.settle(8)
+
+    assert (stage.loop_after(8) is not None) == follows
+
+
+def test_without_a_worker_there_is_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one was to be replaced after this batch."""
+    stage = Stage(monkeypatch)
+    stage.settle(8)
+    stage.submit(8)
+    last = stage.start()
+    stage.core.worker_retired(0, now=stage.now)
+    stage.done(last)
     stage.poll()
 
-    assert [loop is not None for loop in stage.loops] == [follows]
+    assert stage.loops[-1] is None
 
 
-def test_an_api_that_may_not_run_again_sends_nothing_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(monkeypatch, idempotent=False)
-    stage.submit(5)
-    stage.done(stage.start())
-    stage.poll()
+@pytest.mark.parametrize(("idempotent", "takes_ahead"), [(False, True), (True, False)])
+def test_batches_are_not_sent_ahead(
+    monkeypatch: pytest.MonkeyPatch, idempotent: bool, takes_ahead: bool
+) -> None:
+    """Of an API that may not run again, or to workers that run all their batches at once."""
+    stage = Stage(monkeypatch, idempotent=idempotent)
+    stage.core.worker_ready(0, now=0.0, takes_ahead=takes_ahead)
+    stage.settle(8)
+    loop = stage.loop_after(8)
 
-    [loop] = stage.loops
     assert loop is not None
     assert not loop.sends_ahead
+
+
+def test_rows_whose_lengths_decide_who_shares_a_batch_are_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch)
+    for short_first in [True, False] * 20:
+        for client in range(8):
+            length = 1.0 if (client < 4) == short_first else 20.0
+            stage.submit(1, first=client, rows=length, count=1, longest=length)
+        while started := stage.poll():
+            stage.done(started[0], took_s=0.01 * started[0].padded)
+        stage.now += 1.0
+
+    assert stage.loops[-1] is None
 
 
 def test_clients_are_away_from_the_end_of_the_batch_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver may report the end after it has answered them: that is part of the time."""
     stage = Stage(monkeypatch)
-    stage.submit(8)
-    stage.done(stage.start(), late_s=0.5)
-    stage.poll()
-    stage.now += 0.25
-    stage.submit(8)
-    stage.done(stage.start())
-    stage.poll()
+    for _ in range(20):
+        stage.submit(8)
+        stage.done(stage.start(), late_s=0.5)
+        stage.poll()
+        stage.now += 0.25
 
-    last = stage.loops[-1]
-    assert last is not None
-    assert last.returns.group_s(8) == pytest.approx((0.75, 0.75))
+    loop = stage.loop_after(8)
+    assert loop is not None
+    assert loop.returns.group_s(8) == pytest.approx((0.75, 0.75))
 
 
 def test_a_complete_batch_starts_without_asking_the_policy_and_takes_no_more(
@@ -237,6 +316,24 @@ def test_clients_whose_requests_take_the_gateway_long_take_turns() -> None:
 
     assert in_turns.batch_rows == pytest.approx(32, rel=0.1)
     assert in_turns.rows_per_s > 1.1 * at_once.rows_per_s
+
+
+@pytest.mark.parametrize("clients", [63, 65, 130])
+def test_an_odd_number_of_clients_takes_turns_too(clients: int) -> None:
+    """The one that is left over goes with the next group."""
+    cell = Cell(
+        intercept_ms=1,
+        slope_ms=0.02,
+        clients=clients,
+        limit_rows=200,
+        goal_ms=1e6,
+        request_ms=0.03,
+        transport_ms=0.4,
+    )
+    run = measure(cell, "cork", 1, requests=8_000)
+
+    assert run.batch_rows == pytest.approx(clients / 2, rel=0.1)
+    assert run.utilisation > 0.8
 
 
 def test_clients_of_a_slow_model_stay_together() -> None:

@@ -1,8 +1,8 @@
 """How long groups of clients that were answered together stay away, by the size of the group.
 
-A group is away until its answers are written, and its requests are sent and read. Part of that is work for
-one request after the other, so large groups take longer. How much is learned for each size; for a size that
-has not been seen, the time of a group half or twice as large gives a bound.
+A group is away until its answers are written, and its next requests are sent and read. Part of that is work
+on one request after the other, so large groups take longer. Each size has its own mean. A size that has not
+been seen is bounded by the time of groups half or twice as large.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class GroupTimes:
 
     def __init__(self) -> None:
         self._means: dict[int, tuple[float, int]] = {}
-        """By size: the mean, and of how many groups."""
+        """By size: the mean, and the number of groups behind it."""
         self.latest_s = 0.0
         """How long the group away last took; 0 before the first."""
 

@@ -18,6 +18,8 @@ from uncork_dispatcher.learning.return_delays import GONE_S, ReturnDelays
 # Most clients that are remembered, and most groups of clients answered together that a forecast looks at.
 _MOST_SOURCES = 50_000
 _MOST_GROUPS = 6
+# Most groups that may be away at one moment: two for each of eight workers, and some with stragglers.
+_MOST_AWAY = 20
 # Smaller groups do not show how long a group stays away.
 _FEWEST_CLIENTS = 4
 # A group is back when no more than this share of its clients is missing.
@@ -35,7 +37,7 @@ class _Group:
     all_rows: float = 0.0
     """The rows of the whole group."""
     stragglers: int = -1
-    """The group is back when so many clients are missing; -1 if nothing is learned from it."""
+    """The group is back when this many clients are missing; -1 if nothing is learned from it."""
 
 
 class ReturnForecast:
@@ -83,7 +85,7 @@ class ReturnForecast:
         """
         since = self._now - 2 * self._group_times.latest_s
         rows = 0.0
-        for group in reversed(self._groups):
+        for group in islice(reversed(self._groups), _MOST_AWAY):
             if group.answered_at < since:
                 break
             rows += group.rows

@@ -103,10 +103,15 @@ class BatchDone(NamedTuple):
 
 
 class ClosedLoop(NamedTuple):
-    """The clients of an API that wait for their answers, when a batch has just ended."""
+    """The clients of an API that wait for their answers, when a batch has just ended.
+
+    Their requests are all that the workers get, and may share batches.
+    """
 
     rows: float
     """Rows (or their cost) that are queued, at workers, or expected from clients answered a moment ago."""
+    mean_rows: float
+    """As of :class:`View`."""
     workers: int
     """Healthy workers; at least 1."""
     estimate: Estimate
@@ -115,10 +120,6 @@ class ClosedLoop(NamedTuple):
     """How long a batch usually is on the way to the worker and back."""
     sends_ahead: bool
     """Whether a batch may be sent while its worker runs another, if the end of that one is certain."""
-    new_client_rate: float
-    """As of :class:`View`."""
-    load_rate: float
-    """As of :class:`View`."""
     returns: ReturnForecast
     """Which answered clients are expected back, and when."""
 
@@ -133,6 +134,8 @@ class Policy(ABC):
     """The forms of its name with arguments, for the error message about an unknown policy."""
     warm_up_s: ClassVar[float] = 0.0
     """Seconds of traffic that it needs before it can be measured."""
+    plans: ClassVar[bool] = False
+    """Whether :meth:`plan` is called."""
     keeps_goal: ClassVar[bool] = True
     """Whether its batches are small enough to end within the goal, by the estimate."""
 
@@ -140,7 +143,7 @@ class Policy(ABC):
         self.limit_rows = limit_rows
         """The most rows that the policy puts into one batch of several requests; may change."""
         self.complete_rows = math.inf
-        """So many queued rows are a batch: the policy is not asked, and no more are added; may change."""
+        """A queue with this many rows is released at once, in batches of this size; may change."""
 
     @classmethod
     def from_arguments(cls, arguments: Sequence[str], *, limit_rows: int) -> Self | None:
@@ -155,10 +158,10 @@ class Policy(ABC):
         """Learn from a finished batch."""
 
     def plan(self, loop: ClosedLoop | None) -> None:  # noqa: B027
-        """Set :attr:`complete_rows` for the clients that wait for their answers.
+        """Set :attr:`complete_rows` for clients that wait for their answers.
 
-        Called after a batch of several requests. None: requests of other APIs use the workers as well, or
-        the core does not follow these clients.
+        Called after a batch of several requests, and after each batch while ``complete_rows`` is set. None:
+        there is no such loop, or the workers are hardly idle; see :func:`~uncork_dispatcher.closed_loop`.
         """
 
 

@@ -111,6 +111,7 @@ class CorkPolicy(Policy):
     """The adaptive rule described at the top of this file. ``benchmarks/ablation.py`` varies its parts."""
 
     rank = 0
+    plans = True
 
     # Balance: capacity is scarce above this rho; and a queue of this multiple of n* is never held.
     scarce_rho: ClassVar[float] = 0.6

@@ -3,13 +3,13 @@
 Clients that wait for their answers return together, and until they are back, the worker is idle. In two
 groups that take turns, the worker runs the batch of one group while the other is away, and the next batch can
 be sent ahead. The price is the fixed part of one more batch. With ``n`` rows of clients for each worker,
-batches that take ``a + b * n``, and ``T(n)`` until a group of ``n`` rows is back, each client is answered
-once in::
+batches that take ``s(n) = a + b * n``, ``t`` for transport, and ``T(n)`` until a group of ``n`` rows is back,
+each client is answered once in::
 
-    together:  a + b * n + transport + T(n)
-    in turns:  a + b * n / 2 + max(a + b * n / 2, T(n / 2))     if batches are sent ahead
+    together:  s(n) + t + T(n)
+    in turns:  max(2 * s(n / 2), s(n / 2) + t + T(n / 2))
 
-If they are not, ``2 * transport`` is added to the second. Source: ours.
+If batches cannot be sent ahead, ``2 * t`` more passes between the batches of two groups. Source: ours.
 """
 
 from __future__ import annotations
@@ -18,36 +18,31 @@ import math
 
 from uncork_dispatcher.policies.base import MOST_SPREAD, ClosedLoop
 
-# Clients take turns if that should save this share of the time, and go on while it saves the second: groups
-# that form and dissolve again and again gain nothing.
-_GAIN = 0.07
-_GAIN_LEFT = 0.02
-# Fewer rows for each worker are not worth two batches.
-_FEWEST_ROWS = 8.0
-# Clients do not return together if the squared coefficient of variation of their time away is above this, and
-# new clients do not wait for answers: they may be no more than this share of the traffic.
-_IRREGULAR = 0.5
-_NEW_CLIENTS = 0.05
+# Clients begin to take turns if that should save this share of the time, and go on while it saves the smaller
+# share: groups that form and dissolve again and again gain nothing.
+_GAIN_TO_BEGIN = 0.07
+_GAIN_TO_GO_ON = 0.02
+# Fewer requests in a group are not worth a batch of their own.
+_FEWEST_REQUESTS = 4
+# Sums of costs are not exact.
+_ROUNDING = 1e-6
 
 
 def group_rows(loop: ClosedLoop, *, limit_rows: float, take_turns: bool) -> float:
     """Return the rows of a group if clients should take turns; infinity if not.
 
-    ``take_turns`` says whether they do so now.
+    ``take_turns`` says whether they do so now. A group has whole requests of average size; if their number
+    is odd, one is left over for the next group.
     """
     rows = loop.rows / loop.workers
-    if not _FEWEST_ROWS <= rows <= limit_rows:
+    requests = math.floor(rows / loop.mean_rows / 2 + _ROUNDING)
+    away_s, half_away_s = loop.returns.group_s(rows) if rows > 0 else (0.0, 0.0)
+    if not away_s or rows > limit_rows or requests < _FEWEST_REQUESTS:
         return math.inf
-    away_s, half_away_s = loop.returns.group_s(rows)
-    half_rows = math.ceil(rows / 2)
-    half_s = loop.estimate.seconds(half_rows)
-    together_s = loop.estimate.seconds(rows) + loop.transport_s + away_s
-    in_turns_s = half_s + max(half_s, half_away_s)
-    is_certain = loop.workers == 1 or loop.estimate.spread * half_s <= MOST_SPREAD * loop.transport_s
-    if not (loop.sends_ahead and is_certain):
-        in_turns_s += 2 * loop.transport_s
-    if not away_s or in_turns_s >= (1 - (_GAIN_LEFT if take_turns else _GAIN)) * together_s:
-        return math.inf
-    if loop.new_client_rate > _NEW_CLIENTS * loop.load_rate or loop.returns.squared_variation() > _IRREGULAR:
-        return math.inf
-    return half_rows
+    half_s, transport_s = loop.estimate.seconds(rows / 2), loop.transport_s
+    together_s = loop.estimate.seconds(rows) + transport_s + away_s
+    is_certain = loop.workers == 1 or loop.estimate.spread * half_s <= MOST_SPREAD * transport_s
+    between_s = 0.0 if loop.sends_ahead and is_certain else transport_s
+    in_turns_s = max(2 * (half_s + between_s), half_s + transport_s + half_away_s)
+    gain = _GAIN_TO_GO_ON if take_turns else _GAIN_TO_BEGIN
+    return requests * loop.mean_rows if in_turns_s < (1 - gain) * together_s else math.inf

@@ -126,6 +126,8 @@ class _Simulation:
         self._sent: dict[int, _Sent] = {}
         self._busy_until = [0.0] * scenario.workers
         """When each worker has executed all its batches."""
+        self._gateway_busy_until = 0.0
+        """When the work on all requests of a closed loop that have been answered is done."""
         self._result = Run()
         self._closed = scenario.arrivals if isinstance(scenario.arrivals, Clients) else None
         self._times = () if isinstance(scenario.arrivals, Clients) else scenario.arrivals
@@ -233,13 +235,15 @@ class _Simulation:
         self._connections[request] = self._free.pop() if self._free else len(self._connections)
         return self._connections[request]
 
-    def _ended(self, request: int, now: float, place: int = 0) -> Answered:
+    def _ended(self, request: int, now: float) -> Answered:
         """End a request, let its client send the next one, and return it as if it had been answered."""
         client = self._clients.pop(request)
         if request in self._connections:
             self._free.append(self._connections.pop(request))
         if self._closed:
-            self._at(now + self._closed.pause(self._random, place), self._send, client)
+            answered_at = max(now, self._gateway_busy_until)
+            self._gateway_busy_until = answered_at + self._closed.request_s
+            self._at(answered_at + self._closed.pause(self._random), self._send, client)
         return Answered(self._arrivals.pop(request), now, self._lengths.pop(request, 1.0))
 
     def _refuse(self, shed: Shed, now: float) -> None:
@@ -298,8 +302,8 @@ class _Simulation:
             self._execute(self._core.poll(now), now)
         self._to_poll = self._core.next_wakeup() <= now
         answered = self._result.answered
-        for place, request in enumerate(start.requests):
-            answered.append(self._ended(request, now, place))
+        for request in start.requests:
+            answered.append(self._ended(request, now))
         self._result.batches.append(
             SimulatedBatch(
                 start.worker,

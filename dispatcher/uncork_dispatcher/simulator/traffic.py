@@ -39,8 +39,8 @@ class Clients:
         round_trip_s: from an answer leaving to the next request arriving, without thinking.
         think_s: the client's time in between.
         jitter: both vary uniformly by this share, up and down.
-        request_s: the work of gateway and clients on each request, one after the other: of the requests of a
-            batch, the second returns so much later than the first, the third twice as much, and so on.
+        request_s: the work of gateway and clients on each request, one after the other: answers leave at
+            least this far apart.
 
     Raises:
         ValueError: if one of them is out of range.
@@ -59,10 +59,10 @@ class Clients:
                 f"clients require a count, times of at least 0 s and a jitter from 0 to 1, got {self}"
             )
 
-    def pause(self, random_: random.Random, place: int = 0) -> float:
-        """Draw the seconds from the end of a batch to the next request of the client at ``place`` in it."""
+    def pause(self, random_: random.Random) -> float:
+        """Draw the seconds from an answer to the next request of the same client, without ``request_s``."""
         spread = self.jitter
-        pause = self.round_trip_s * random_.uniform(1 - spread, 1 + spread) + place * self.request_s
+        pause = self.round_trip_s * random_.uniform(1 - spread, 1 + spread)
         if self.think_s:
             pause += self.think_s * random_.uniform(1 - spread, 1 + spread)
         return pause

@@ -18,15 +18,14 @@ LINE = Estimate(intercept_s=0.010, slope_s=0.001, spread=0.0, earned_rows=100.0)
 """40 rows take 50 ms, half of them 30 ms."""
 
 
-def away(*groups: tuple[int, float], scattered: bool = False) -> ReturnForecast:
-    """Groups of so many clients of one row were back after so many seconds, all at once or ``scattered``."""
+def away(*groups: tuple[int, float]) -> ReturnForecast:
+    """Groups of so many clients of one row were back after so many seconds."""
     returns = Returns()
     for number, (clients, seconds) in enumerate(groups):
         now = number * 3.0
         returns.answered([(client, 1.0) for client in range(clients)], now=now)
         for client in range(clients):
-            early = scattered and client < clients - 2
-            returns.arrived(client, now=now + (seconds / 1000 if early else seconds))
+            returns.arrived(client, now=now + seconds)
     return returns.forecast(now=len(groups) * 3.0)
 
 
@@ -34,12 +33,11 @@ def loop(returns: ReturnForecast, **changes: object) -> ClosedLoop:
     """One worker and clients with 40 rows altogether, but for ``changes``."""
     plain = ClosedLoop(
         rows=ROWS,
+        mean_rows=1.0,
         workers=1,
         estimate=LINE,
         transport_s=0.0,
         sends_ahead=True,
-        new_client_rate=0.0,
-        load_rate=100.0,
         returns=returns,
     )
     return plain._replace(**changes)  # type: ignore[arg-type]
@@ -75,6 +73,14 @@ def test_the_way_to_the_worker_counts_as_well() -> None:
     assert turns(returns, transport_s=0.010, sends_ahead=False) == math.inf
 
 
+def test_a_group_that_is_back_late_waits_for_its_way_to_the_worker_too() -> None:
+    """Together 50 + 10 + 90 ms, in turns 30 + 10 + 90 ms; with a way of 200 ms, 280 and 320 ms."""
+    returns = away((40, 0.090))
+
+    assert turns(returns, transport_s=0.010) == 20
+    assert turns(returns, transport_s=0.200) == math.inf
+
+
 @pytest.mark.parametrize(("spread", "workers", "expected"), [(0.9, 2, 20), (1.1, 2, math.inf), (1.1, 1, 20)])
 def test_batches_that_end_at_uncertain_times_are_not_sent_ahead_of_others(
     spread: float, workers: int, expected: float
@@ -93,9 +99,24 @@ def test_half_of_the_clients_must_be_back_in_time() -> None:
     assert turns(away((40, 0.400), (20, 0.200))) == 20
 
 
-@pytest.mark.parametrize(("rows", "workers", "expected"), [(41, 1, 21), (120, 3, 20), (121, 3, 21)])
-def test_each_worker_has_two_groups(rows: float, workers: int, expected: float) -> None:
-    assert turns(away((40, 0.020)), rows=rows, workers=workers) == expected
+@pytest.mark.parametrize(
+    ("rows", "mean_rows", "workers", "expected"),
+    [
+        (41, 1, 1, 20),
+        (120, 1, 3, 20),
+        (126, 1, 3, 21),
+        (42, 4, 1, 20),
+        (54, 6, 1, 24),
+        (40 * (1 - 1e-12), 0.4, 1, 20),
+    ],
+)
+def test_each_worker_has_two_groups_of_whole_requests(
+    rows: float, mean_rows: float, workers: int, expected: float
+) -> None:
+    """The one that is left over goes with the next group: no group waits for a client of the other."""
+    complete = turns(away((40, 0.020)), rows=rows, mean_rows=mean_rows, workers=workers)
+
+    assert complete == pytest.approx(expected)
 
 
 def test_more_clients_than_fit_into_a_batch_take_turns_anyway() -> None:
@@ -106,25 +127,16 @@ def test_more_clients_than_fit_into_a_batch_take_turns_anyway() -> None:
 
 
 def test_a_few_clients_stay_together() -> None:
-    returns = away((7, 0.5))
-
-    assert turns(returns, rows=7) == math.inf
+    """Four requests at least are worth a batch, however many rows they have."""
+    assert turns(away((8, 0.020)), rows=8) == 4
+    assert turns(away((7, 0.020)), rows=7) == math.inf
+    assert turns(away((40, 0.020)), mean_rows=5.0) == 20
+    assert turns(away((40, 0.020)), mean_rows=6.0) == math.inf
 
 
 def test_nothing_is_known_yet() -> None:
-    assert turns(away()) == math.inf
-
-
-def test_traffic_with_new_clients_is_no_closed_loop() -> None:
-    returns = away((40, 0.020))
-
-    assert turns(returns, new_client_rate=4.0) == 20
-    assert turns(returns, new_client_rate=6.0) == math.inf
-
-
-def test_clients_that_return_one_by_one_do_not_take_turns() -> None:
-    """As the connections of a pool do."""
-    assert turns(away((40, 0.020), scattered=True)) == math.inf
+    assert turns(away(), transport_s=0.1) == math.inf
+    assert turns(away(), rows=0.0) == math.inf
 
 
 # The policy

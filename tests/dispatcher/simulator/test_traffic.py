@@ -236,12 +236,6 @@ def test_a_pause_is_a_round_trip_and_a_think_time(
     assert pause == pytest.approx(mean, abs=jitter * mean + 1e-12)
 
 
-def test_the_clients_of_a_batch_return_one_after_the_other() -> None:
-    clients = Clients(count=3, round_trip_s=0.2, jitter=0.0, request_s=0.01)
-
-    assert [clients.pause(random.Random(1), place) for place in range(3)] == pytest.approx([0.2, 0.21, 0.22])
-
-
 def test_pauses_vary_evenly() -> None:
     """By half of themselves either way; the deviation of an even distribution is width/sqrt(12)."""
     random_ = random.Random(1)
