@@ -173,7 +173,7 @@ def test_clients_that_return_one_by_one_are_no_loop(monkeypatch: pytest.MonkeyPa
         early = stage.start()
         stage.now += 0.9
         stage.submit(4, first=36)
-        stage.done(early)
+        stage.core.batch_done(early.batch, status="worked", now=stage.now)
         stage.done(stage.start(), took_s=0.01)
         stage.poll()
         stage.now += 0.001

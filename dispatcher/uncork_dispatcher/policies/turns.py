@@ -20,7 +20,7 @@ from uncork_dispatcher.policies.base import MOST_SPREAD, ClosedLoop
 
 # Clients begin to take turns if that should save this share of the time, and go on while it saves the smaller
 # share: groups that form and dissolve again and again gain nothing.
-_GAIN_TO_BEGIN = 0.07
+_GAIN_TO_BEGIN = 0.05
 _GAIN_TO_GO_ON = 0.02
 # Fewer requests in a group are not worth a batch of their own.
 _FEWEST_REQUESTS = 4

@@ -74,11 +74,11 @@ def test_the_way_to_the_worker_counts_as_well() -> None:
 
 
 def test_a_group_that_is_back_late_waits_for_its_way_to_the_worker_too() -> None:
-    """Together 50 + 10 + 90 ms, in turns 30 + 10 + 90 ms; with a way of 200 ms, 280 and 320 ms."""
+    """Together 50 + 10 + 90 ms, in turns 30 + 10 + 90 ms; with a way of 300 ms, 440 and 420 ms."""
     returns = away((40, 0.090))
 
     assert turns(returns, transport_s=0.010) == 20
-    assert turns(returns, transport_s=0.200) == math.inf
+    assert turns(returns, transport_s=0.300) == math.inf
 
 
 @pytest.mark.parametrize(("spread", "workers", "expected"), [(0.9, 2, 20), (1.1, 2, math.inf), (1.1, 1, 20)])
