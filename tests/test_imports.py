@@ -43,6 +43,7 @@ LAYERS = {
         "requests",
         "api",
         "admission",
+        "closed_loop",
         "scheduler",
         "core",
         "jobs",
