@@ -1,4 +1,4 @@
-"""What a policy sees of the clients that wait for their answers, if they are all the traffic there is."""
+"""The view of a closed loop of clients with which a policy plans."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_workers_that_are_hardly_idle_have_no_loop(monkeypatch: pytest.MonkeyPat
     stage.settle(8, away_s=0.05)
     assert stage.loop_after(8) is None
 
-    stage.settle(8, away_s=0.2)
+    stage.settle(8, away_s=0.1)
     assert stage.loop_after(8) is not None
 
 
@@ -285,6 +285,18 @@ def test_a_complete_batch_starts_without_asking_the_policy_and_takes_no_more(
 
     start = stage.start()
     assert (start.rows, start.reason) == (6, "not_worth_waiting")
+
+
+def test_a_batch_that_is_full_by_bytes_is_not_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, complete=6, max_batch_bytes=100)
+    stage.settle(5)
+    stage.submit(5)
+    running = stage.start()
+    stage.submit(2, first=10, size_bytes=50)
+    stage.done(running)
+
+    start = stage.start()
+    assert (start.rows, start.reason) == (2, "full")
 
 
 def test_a_complete_batch_is_sent_ahead(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 A group is away until its answers are written, and its next requests are sent and read. Part of that is work
 on one request after the other, so large groups take longer. Each size has its own mean. A size that has not
-been seen is bounded by the time of groups half or twice as large.
+been seen takes the time of the nearest size, in proportion; if none is near, that of half or twice the size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class GroupTimes:
         self._means: dict[int, tuple[float, int]] = {}
         """By size: the mean, and the number of groups behind it."""
         self.latest_s = 0.0
-        """How long the group away last took; 0 before the first."""
+        """Seconds until the latest group was back; 0 before the first."""
 
     def observe(self, rows: float, seconds: float) -> None:
         """Learn that a group of ``rows`` rows was back within ``seconds``."""

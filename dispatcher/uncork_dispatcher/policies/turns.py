@@ -9,7 +9,7 @@ each client is answered once in::
     together:  s(n) + t + T(n)
     in turns:  max(2 * s(n / 2), s(n / 2) + t + T(n / 2))
 
-If batches cannot be sent ahead, ``2 * t`` more passes between the batches of two groups. Source: ours.
+If batches cannot be sent ahead, ``t`` more passes before each of the two batches. Source: ours.
 """
 
 from __future__ import annotations

@@ -397,3 +397,13 @@ def test_only_clients_answered_a_moment_ago_are_away() -> None:
     back(returns, 1, after_s=0.01, now=NOW + 1.15)
     assert returns.forecast(now=NOW + 1.19).away_rows() == 26
     assert returns.forecast(now=NOW + 1.21).away_rows() == 10
+
+
+def test_of_very_many_groups_that_are_away_only_the_latest_count() -> None:
+    """Two for each of eight workers, and a few more: the rest would only take time."""
+    returns = group(Returns(), clients=8, now=NOW)
+    back(returns, 8, after_s=1.0)
+    for number in range(30):
+        group(returns, clients=1, now=NOW + 1.0 + number / 100)
+
+    assert returns.forecast(now=NOW + 1.5).away_rows() == 20

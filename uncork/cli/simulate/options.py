@@ -120,8 +120,8 @@ class SimulateOptions:
     think_ms: float = option(0.0, "Closed loop: milliseconds that a client pauses in addition.")
     request_ms: float = option(
         0.0,
-        "Closed loop: milliseconds of work on each request, by gateway and clients. The clients of a batch "
-        "return this much apart.",
+        "Closed loop: milliseconds that gateway and clients work on each request. Answers leave at least "
+        "this far apart.",
     )
     matrix: str | None = option(
         None,
