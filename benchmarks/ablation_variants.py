@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from uncork_dispatcher.policies.base import ClosedLoop, Release, View, register
+from uncork_dispatcher.policies.base import Release, View, register
 from uncork_dispatcher.policies.cork import NO_WAIT, CorkPolicy, Horizons, Load, Wait
 from uncork_dispatcher.simulator.cells import Cell
 
@@ -110,8 +110,7 @@ class WithoutAhead(CorkPolicy):
 class WithoutTurns(CorkPolicy):
     """The clients of a closed loop never take turns in two groups."""
 
-    def plan(self, loop: ClosedLoop | None) -> None:
-        self.complete_rows = math.inf
+    plans = False
 
 
 @without("returns", applies=returning)

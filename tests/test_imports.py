@@ -43,7 +43,6 @@ LAYERS = {
         "requests",
         "api",
         "admission",
-        "closed_loop",
         "scheduler",
         "core",
         "jobs",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import islice
 
 from uncork_dispatcher.actions import BatchStatus, GoalOutOfReach
@@ -11,17 +11,25 @@ from uncork_dispatcher.learning.arrivals import Traffic
 from uncork_dispatcher.learning.measures import BatchSize, Rows
 from uncork_dispatcher.learning.service_model import ServiceModel
 from uncork_dispatcher.policies import make_policy
-from uncork_dispatcher.policies.base import BatchDone, View
+from uncork_dispatcher.policies.base import BatchDone, ClosedLoop, View
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.lengths import Lengths, RowLengths, padded_count, row_lengths
 from uncork_dispatcher.requests.mixable_lengths import SAMPLE, mixable_lengths
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
-from uncork_dispatcher.requests.queues import Backlog
+from uncork_dispatcher.requests.queues import Backlog, RequestQueues
 from uncork_dispatcher.requests.running import Running
 from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, Holding
 
+# A policy plans anew after batches of so many requests: for a lone client, that would cost too much.
+_SEVERAL = 4
+# The rows at workers are added up for each plan, so the number of workers must be small.
+_MOST_WORKERS = 8
+# New clients do not wait for answers: they may be no more than this share of the traffic. And clients do not
+# return together if the squared coefficient of variation of their time away is above this.
+_NEW_CLIENTS = 0.05
+_IRREGULAR = 0.5
 # The padding in a batch may cost this share of the fixed part of another batch.
 _SPARE = 0.5
 
@@ -71,6 +79,54 @@ class Api:
             traffic.load_rate(now),
             traffic.returns.forecast(now=now),
             traffic.mean_rows,
+        )
+
+    def plan(self, ended: Running, queues: RequestQueues, slots: Slots, now: float) -> None:
+        """Let the policy plan after a batch of several requests, and after each while a plan is in force."""
+        policy = self.policy
+        if policy.plans and (len(ended.entries) >= _SEVERAL or policy.complete_rows < math.inf):
+            policy.plan(self._closed_loop(ended.start.key, queues, slots, now))
+
+    def _closed_loop(
+        self, key: Hashable, queues: RequestQueues, slots: Slots, now: float
+    ) -> ClosedLoop | None:
+        """Return what the policy sees after a batch with this batch key.
+
+        None if
+
+        * the clients return so soon that workers are hardly idle;
+        * new clients, other APIs, or other batch keys have requests too;
+        * answered clients do not return together;
+        * lengths decide which requests share a batch;
+        * there are more than eight workers, or none.
+        """
+        model, traffic, name = self.model, self.traffic, self.rules.name
+        # Most traffic ends here. At most twice the last group may be away together.
+        most_idle_s = 2 * traffic.returns.group_times.latest_s + model.transport_s
+        if self.policy.complete_rows == math.inf and most_idle_s < model.estimate.intercept_s:
+            return None
+        if not 0 < slots.workers <= _MOST_WORKERS or model.measures.separates:
+            return None
+        rows = self.backlog.rows
+        for running in slots:
+            if (running.start.api, running.start.key) != (name, key):
+                return None
+            rows += running.start.rows
+        for queue in queues:
+            if (queue.api, queue.key) != (name, key):
+                return None
+        returns = traffic.returns.forecast(now=now)
+        new_rate, load_rate = traffic.new_clients.per_second(now=now), traffic.load_rate(now)
+        if new_rate > _NEW_CLIENTS * load_rate or returns.squared_variation() > _IRREGULAR:
+            return None
+        return ClosedLoop(
+            rows + returns.away_rows(),
+            traffic.mean_rows,
+            slots.workers,
+            model.estimate,
+            model.transport_s,
+            slots.takes_ahead and self.rules.idempotent,
+            returns,
         )
 
     def is_full(self, queue: RequestQueue) -> bool:

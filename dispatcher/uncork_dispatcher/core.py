@@ -43,7 +43,6 @@ from collections.abc import Hashable, Sequence
 from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed, Start
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.closed_loop import closed_loop
 from uncork_dispatcher.requests.queue import Entry
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.running import Running
@@ -52,9 +51,6 @@ from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.scheduler import Scheduler
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
-
-# A policy plans anew after batches of so many requests: for a lone client, that would cost too much.
-_SEVERAL = 4
 
 _Ended = tuple[Running, BatchStatus, float, float, Sequence[tuple[float, float]]]
 """A batch that has ended; status, its end, seconds and chunks as for :meth:`Dispatcher.batch_done`."""
@@ -364,10 +360,7 @@ class Dispatcher:
             self._unseen = None
             api = self._apis[running.start.api]
             api.batch_ended(running, status, ended, seconds)
-            policy = api.policy
-            if policy.plans and (len(running.entries) >= _SEVERAL or policy.complete_rows < math.inf):
-                key = running.start.key
-                policy.plan(closed_loop(api, key, self._queues, self._slots, self._now))
+            api.plan(running, self._queues, self._slots, self._now)
             if not api.has_earned:
                 self._learn()
 

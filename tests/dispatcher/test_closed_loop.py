@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import pytest
 
@@ -19,12 +20,8 @@ class Planner(Policy):
     """Releases when free; keeps the loops that it has seen, and takes ``complete`` rows for a batch."""
 
     plans = True
-    loops: list[ClosedLoop | None]
-    complete = math.inf
-
-    def __init__(self, *, limit_rows: int) -> None:
-        super().__init__(limit_rows=limit_rows)
-        self.loops = []
+    complete: ClassVar[float]
+    loops: ClassVar[list[ClosedLoop | None]]
 
     def decide(self, view: View) -> Release | Hold:
         return Release(self.limit_rows, "idle")
@@ -45,15 +42,9 @@ class Stage:
         workers: int = 1,
         **rules: object,
     ) -> None:
-        self.planners: list[Planner] = []
-
-        class Watched(Planner):
-            def __init__(planner, *, limit_rows: int) -> None:
-                super().__init__(limit_rows=limit_rows)
-                planner.complete = complete
-                self.planners.append(planner)
-
-        monkeypatch.setitem(REGISTERED, "planner", Watched)
+        self.loops: list[ClosedLoop | None] = []
+        planner = type("Watched", (Planner,), {"complete": complete, "loops": self.loops})
+        monkeypatch.setitem(REGISTERED, "planner", planner)
         self.core = Dispatcher()
         self.core.set_api(ApiRules(**{"name": "a", "policy": "planner", "goal_s": 9.0, **rules}))  # type: ignore[arg-type]
         self.core.set_api(ApiRules(name="b", goal_s=9.0))
@@ -61,10 +52,6 @@ class Stage:
         self.requests = 0
         for worker in range(workers):
             self.core.worker_ready(worker, now=0.0, takes_ahead=True)
-
-    @property
-    def loops(self) -> list[ClosedLoop | None]:
-        return [loop for planner in self.planners for loop in planner.loops]
 
     def submit(self, clients: int, *, api: str = "a", first: int = 0, **size: float) -> None:
         """Clients with these numbers send a request each."""

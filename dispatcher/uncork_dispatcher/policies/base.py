@@ -161,7 +161,7 @@ class Policy(ABC):
         """Set :attr:`complete_rows` for clients that wait for their answers.
 
         Called after a batch of several requests, and after each batch while ``complete_rows`` is set. None:
-        there is no such loop, or the workers are hardly idle; see :func:`~uncork_dispatcher.closed_loop`.
+        there are no such clients, others use the workers too, or the workers are hardly idle.
         """
 
 

@@ -18,10 +18,10 @@ import math
 
 from uncork_dispatcher.policies.base import MOST_SPREAD, ClosedLoop
 
-# Clients begin to take turns if that should save this share of the time, and go on while it saves the smaller
-# share: groups that form and dissolve again and again gain nothing.
+# Clients begin to take turns if that should save this share of the time, and continue while it saves the
+# smaller share: groups that form and dissolve again and again gain nothing.
 _GAIN_TO_BEGIN = 0.05
-_GAIN_TO_GO_ON = 0.02
+_GAIN_TO_CONTINUE = 0.02
 # Fewer requests in a group are not worth a batch of their own.
 _FEWEST_REQUESTS = 4
 # Sums of costs are not exact.
@@ -44,5 +44,5 @@ def group_rows(loop: ClosedLoop, *, limit_rows: float, take_turns: bool) -> floa
     is_certain = loop.workers == 1 or loop.estimate.spread * half_s <= MOST_SPREAD * transport_s
     between_s = 0.0 if loop.sends_ahead and is_certain else transport_s
     in_turns_s = max(2 * (half_s + between_s), half_s + transport_s + half_away_s)
-    gain = _GAIN_TO_GO_ON if take_turns else _GAIN_TO_BEGIN
+    gain = _GAIN_TO_CONTINUE if take_turns else _GAIN_TO_BEGIN
     return requests * loop.mean_rows if in_turns_s < (1 - gain) * together_s else math.inf
