@@ -4,15 +4,20 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import RealLoop, raise_problems
 
-# Tests assert no times, and any example may take long on a busy machine.
-settings.register_profile("uncork", deadline=None)
+# The same examples in every run, so that a change passes or fails for its own reasons. On a busy machine, any
+# of them may be slow.
+settings.register_profile(
+    "uncork", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+# Other examples in every run, for scripts/nightly; a failure prints how to see it again.
+settings.register_profile("fresh", settings.get_profile("uncork"), derandomize=False, print_blob=True)
 # For a quick look: pytest --hypothesis-profile quick
-settings.register_profile("quick", deadline=None, max_examples=10)
+settings.register_profile("quick", settings.get_profile("uncork"), max_examples=10)
 settings.load_profile("uncork")
 
 

@@ -207,7 +207,7 @@ def test_a_backlog_is_dealt_to_the_workers_in_turn(
     assert got == pytest.approx(finish)
 
 
-@settings(max_examples=200, derandomize=True, database=None)
+@settings(max_examples=200)
 @given(
     free_at=st.lists(st.floats(0, 10), min_size=1, max_size=4).map(sorted),
     requests=st.integers(1, 50),

@@ -186,7 +186,7 @@ def test_after_another_input_a_request_still_needs_a_poll() -> None:
     assert requests(core, 0.25) == [(1, 2)]
 
 
-@settings(max_examples=100, derandomize=True, database=None)
+@settings(max_examples=100)
 @given(
     policy=st.sampled_from(["fixed:0", "fixed:20", "fixed:20:4", "cork-classic", "none"]),
     steps=st.lists(

@@ -25,8 +25,6 @@ from uncork_dispatcher.stats import ApiStats
 SETTINGS = settings(
     max_examples=60,
     stateful_step_count=60,
-    derandomize=True,
-    database=None,
     report_multiple_bugs=False,
     phases=[Phase.generate],  # add Phase.shrink for the shortest way to a failure: it takes minutes
 )

@@ -269,7 +269,7 @@ def test_losing_an_idle_worker_runs_nothing_again() -> None:
     assert core.batch_done(1, status="worked", now=0.6)
 
 
-@settings(max_examples=150, derandomize=True, database=None)
+@settings(max_examples=150)
 @given(
     killers=st.sets(st.integers(0, 39), max_size=8),
     gaps=st.lists(st.sampled_from([0.0, 0.0, 0.0, 0.01, 0.2]), min_size=40, max_size=40),

@@ -36,7 +36,7 @@ from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients
 from uncork_dispatcher.tasks import TaskRunner
 
-PROPERTY = settings(max_examples=60, derandomize=True, database=None)
+PROPERTY = settings(max_examples=60)
 START = 8.0
 GRID = 2.0**-12
 FIXED = f"fixed:{15 * GRID * 1000}"

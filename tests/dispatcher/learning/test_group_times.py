@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from uncork_dispatcher.learning.group_times import GroupTimes
 
-PROPERTY = settings(max_examples=200, derandomize=True, database=None)
+PROPERTY = settings(max_examples=200)
 
 
 def learned(*groups: tuple[float, float]) -> GroupTimes:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from uncork_dispatcher.learning.returns import Returns
 
-PROPERTY = settings(max_examples=200, derandomize=True, database=None)
+PROPERTY = settings(max_examples=200)
 ROUNDING = 1e-9
 GONE_S = 2.0
 """After this long an answered client is not expected any more."""

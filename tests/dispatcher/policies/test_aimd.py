@@ -17,7 +17,7 @@ from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.theory import largest_batch_within
 from uncork_dispatcher.simulator.traffic import open_loop
 
-PROPERTY = settings(max_examples=200, derandomize=True, database=None)
+PROPERTY = settings(max_examples=200)
 GOAL_S = 1.0
 
 

@@ -141,7 +141,7 @@ def test_small_requests_are_enough_by_their_number() -> None:
     assert isinstance(POLICY.decide(seen._replace(mean_rows=1.9)), Hold)
 
 
-@settings(max_examples=200, derandomize=True, database=None)
+@settings(max_examples=200)
 @given(
     requests=st.integers(1, 31),
     cost=st.sampled_from([1.0, 3.0, 100.0, 0.1, 0.7]),
@@ -371,7 +371,7 @@ def test_batches_teach_it_nothing() -> None:
 positive = st.floats(0, 100)
 
 
-@settings(max_examples=300, derandomize=True, database=None)
+@settings(max_examples=300)
 @given(
     rows=st.integers(1, 31),
     idle=st.integers(1, 4),
@@ -472,7 +472,7 @@ def test_a_hold_ends_when_the_batch_becomes_too_large_for_the_deadline() -> None
     assert decision.rows == pytest.approx(1 + 0.08 / 0.05)
 
 
-@settings(max_examples=300, derandomize=True, database=None)
+@settings(max_examples=300)
 @given(
     rows=st.integers(1, 20),
     idle=st.integers(1, 3),

@@ -192,7 +192,7 @@ def test_nobody_displaces_in_vain() -> None:
     assert queue.displaced("a", Load(1, 1, 1), over=Load(1, 0, 0), limits=LIMITS) == []
 
 
-@settings(max_examples=200, derandomize=True, database=None)
+@settings(max_examples=200)
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from("aaart"), st.sampled_from("xyz"), st.integers(1, 4)), max_size=60

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from uncork_dispatcher.simulator.cells import MOST_REQUESTS, Cell, requests_to_measure
 from uncork_dispatcher.simulator.service import ServiceTime
 
-PROPERTY = settings(max_examples=300, derandomize=True, database=None)
+PROPERTY = settings(max_examples=300)
 OPEN = Cell(intercept_ms=40, slope_ms=1, workers=4, load=0.5)
 CLOSED = Cell(intercept_ms=40, slope_ms=1, workers=4, clients=16)
 ONE_CYCLE_S = 0.8

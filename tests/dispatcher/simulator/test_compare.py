@@ -16,7 +16,7 @@ from uncork_dispatcher.simulator.compare import Ratio, compared, ratio, student_
 from uncork_dispatcher.simulator.matrix import run_cells
 from uncork_dispatcher.simulator.measure import Measured, measure
 
-PROPERTY = settings(max_examples=300, derandomize=True, database=None)
+PROPERTY = settings(max_examples=300)
 CELL = Cell(intercept_ms=5, slope_ms=0.1, noise_cv=0.1, workers=4, load=0.5)
 SEEN = Measured(
     mean_ms=10.0,

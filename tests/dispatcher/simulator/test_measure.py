@@ -14,7 +14,7 @@ from tests.dispatcher.wrapped_core import note_sources
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.measure import measure
 
-PROPERTY = settings(max_examples=40, derandomize=True, database=None)
+PROPERTY = settings(max_examples=40)
 POLICIES = ["cork", "cork-classic", "fixed:0", "fixed:3", "aimd", "none"]
 FAR_MS = 1e6
 """A goal so far off that it decides nothing."""

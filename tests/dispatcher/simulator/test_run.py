@@ -22,7 +22,7 @@ from uncork_dispatcher.simulator.scenario import Loss, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients, Sources, open_loop
 
-PROPERTY = settings(max_examples=150, derandomize=True, database=None)
+PROPERTY = settings(max_examples=150)
 POLICIES = ["cork", "cork-classic", "fixed:0", "fixed:3", "aimd", "none"]
 SERVICE = ServiceTime(intercept_s=0.010, slope_s=0.001)
 FAR = 1e6

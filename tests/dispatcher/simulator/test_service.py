@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from uncork_dispatcher.simulator.service import ServiceTime
 
-PROPERTY = settings(max_examples=200, derandomize=True, database=None)
+PROPERTY = settings(max_examples=200)
 LINE = ServiceTime(intercept_s=0.010, slope_s=0.001)
 
 

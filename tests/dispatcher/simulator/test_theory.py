@@ -27,7 +27,7 @@ SERVICE = ServiceTime(intercept_s=1.0, slope_s=0.1)
 LIMIT = 64
 # How many standard errors a right simulation may be off: 3 of 1000 seeds are further off.
 SURE = 3.0
-PROPERTY = settings(max_examples=300, derandomize=True, database=None)
+PROPERTY = settings(max_examples=300)
 
 
 def rate_at(load: float, workers: int, service: ServiceTime = SERVICE) -> float:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from uncork_dispatcher.simulator.traffic import Clients, open_loop, open_loop_for, recorded_rate
 
-PROPERTY = settings(max_examples=100, derandomize=True, database=None)
+PROPERTY = settings(max_examples=100)
 KINDS = ["poisson", "gamma:0.5", "gamma:2", "onoff", "ramp", "step", "spike"]
 SHAPED = {"ramp", "step", "spike"}
 

@@ -65,7 +65,7 @@ def test_a_worker_with_few_clients_gets_no_batch_ahead() -> None:
         assert after.started >= before.started + before.seconds + 0.004 - 1e-9
 
 
-@settings(max_examples=60, derandomize=True, database=None)
+@settings(max_examples=60)
 @given(
     st.integers(1, 3),
     st.integers(1, 6),

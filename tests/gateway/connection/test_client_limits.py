@@ -331,7 +331,7 @@ async def test_large_bodies_are_bounded_together() -> None:
     assert server.listener.pool.used_bytes == 0
 
 
-@settings(max_examples=100, derandomize=True, database=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.sampled_from(["head", "piece", "rest", "end", "leave", "nonsense"])),

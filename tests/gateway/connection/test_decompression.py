@@ -45,7 +45,7 @@ def inflate(body: bytes, encoding: bytes = b"gzip", *, max_bytes: int = 10**6) -
 
 
 @pytest.mark.parametrize(("encoding", "pack"), EACH)
-@settings(max_examples=50, derandomize=True, database=None)
+@settings(max_examples=50)
 @example(data=bytes(16) + b"\1", times=419, step=1)  # zlib has output left after the last byte of input
 @given(st.binary(max_size=200), st.integers(1, 500), st.integers(1, 50))
 def test_what_was_compressed_comes_out(
@@ -58,7 +58,7 @@ def test_what_was_compressed_comes_out(
     assert all(len(piece) <= step * 1000 for piece in pieces)
 
 
-@settings(max_examples=300, derandomize=True, database=None)
+@settings(max_examples=300)
 @given(st.sampled_from(EACH), st.binary(max_size=60), st.data())
 def test_any_other_bytes_are_refused_or_inflated(
     how: tuple[bytes, Callable[[bytes], bytes]], data: bytes, draw: st.DataObject

@@ -322,7 +322,7 @@ def expected(kind: str, body: bytes, mark: bytes) -> tuple[str, bytes]:
     return "plain", b"GET /plain " if kind == "get" else b"POST /plain " + body
 
 
-@settings(max_examples=150, derandomize=True, database=None)
+@settings(max_examples=150)
 @given(REQUESTS, st.data())
 async def test_replies_come_in_order_however_requests_are_cut(
     requests: list[tuple[str, bytes, bytes]], data: st.DataObject

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.file_sizes import file_size_limit
@@ -29,7 +29,6 @@ def file() -> Iterator[SharedFile]:
 BODY = st.builds(lambda text, times: text * times, st.binary(max_size=20), st.integers(0, 8000))
 
 
-@settings(deadline=None)
 @given(payloads=st.lists(st.lists(BODY, max_size=8), max_size=4))
 def test_each_large_payload_is_read_as_it_was_written(payloads: list[list[bytes]]) -> None:
     """Also a short one after a long one; the file takes no small ones."""
@@ -57,7 +56,6 @@ def test_a_payload_beyond_the_limit_is_not_taken(file: SharedFile) -> None:
     assert not file.write([part, part, b"x"], 0)
 
 
-@settings(deadline=None)
 @given(first=BODY, second=BODY)
 def test_the_halves_are_apart(first: bytes, second: bytes) -> None:
     """Also if the first is full."""
