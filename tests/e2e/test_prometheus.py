@@ -39,7 +39,7 @@ def queries() -> list[str]:
 
 def filled_in(query: str) -> str:
     """A query as Grafana sends it, with all its variables at All."""
-    return re.sub(r"\$(job|instance|api)\b", ".*", query).replace("$__rate_interval", "10s")
+    return re.sub(r"\$(job|instance|service|api)\b", ".*", query).replace("$__rate_interval", "10s")
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_the_dashboard_shows_errors_and_the_goal(prometheus: Prometheus) -> None
 
 def test_the_dashboard_finds_what_there_is_to_choose(prometheus: Prometheus) -> None:
     variables = [one for one in DASHBOARD["templating"]["list"] if one["type"] == "query"]
-    assert [one["name"] for one in variables] == ["job", "instance", "api"]
+    assert [one["name"] for one in variables] == ["job", "instance", "service", "api"]
     for variable in variables:
         found = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["definition"])
         assert found is not None
@@ -221,18 +221,102 @@ def test_an_alert_fires_when_it_should(
     alert: str, given: list[dict[str, str]], summary: str, tmp_path: Path
 ) -> None:
     """After half an hour with 1000 requests a minute, of which some fail, are refused or are late."""
-    [rule] = [one for group in RULES_READ["groups"] for one in group["rules"] if one["alert"] == alert]
-    firing = {
-        "exp_labels": {"api": "predict", "job": "j", **rule["labels"]},
-        "exp_annotations": {**rule["annotations"], "summary": summary},
-    }
-    expected = {"alertname": alert, "eval_time": "30m", "exp_alerts": [firing] if summary else []}
-    test = {"interval": "1m", "input_series": given, "alert_rule_test": [expected]}
-    file = tmp_path / "test.yml"
-    file.write_text(json.dumps({"rule_files": [str(RULES)], "tests": [test]}))
+    assert_fires(alert, given, [{"api": "predict", "job": "j"}] if summary else [], summary, tmp_path)
 
+
+def assert_fires(
+    alert: str, given: list[dict[str, str]], labels: list[dict[str, str]], summary: str, folder: Path
+) -> None:
+    """Check that an alert fires for these labels only, with this summary."""
+    [rule] = [one for group in RULES_READ["groups"] for one in group["rules"] if one["alert"] == alert]
+    firing = [
+        {
+            "exp_labels": {**of_one, **rule["labels"]},
+            "exp_annotations": {**rule["annotations"], "summary": summary},
+        }
+        for of_one in labels
+    ]
+    expected = {"alertname": alert, "eval_time": "30m", "exp_alerts": firing}
+    run_promtool({"input_series": given, "alert_rule_test": [expected]}, folder)
+
+
+def run_promtool(test: dict[str, Any], folder: Path) -> None:
+    """Let promtool run one test, with samples a minute apart."""
+    file = folder / "test.yml"
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "tests": [{"interval": "1m", **test}]}))
     done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def durations(bound: str, **labels: str) -> list[dict[str, str]]:
+    """1000 requests a minute that all take between half of the bound and the bound, in seconds."""
+    name = "uncork_request_duration_seconds_bucket"
+    counts = {str(float(bound) / 2): "0x60", bound: "0+1000x60", "+Inf": "0+1000x60"}
+    return [series(name, counted, le=le, **labels) for le, counted in counts.items()]
+
+
+FAST, SLOW_ONE = {"service": "fast"}, {"service": "slow"}
+TWO_SERVICES = [
+    *durations("0.02", **FAST),
+    *durations("2", **SLOW_ONE),
+    series("uncork_goal_seconds", "0.3x60", **FAST),
+    series("uncork_goal_seconds", "1.5x60", **SLOW_ONE),
+    *(series("uncork_requests_total", "0+1000x60", status="200", **one) for one in (FAST, SLOW_ONE)),
+    series("uncork_errors_total", "0+500x60", status="500", **SLOW_ONE),
+]
+
+
+@pytest.mark.parametrize(
+    ("panel", "legend", "value"),
+    [
+        ("Latency against the goal", "p99", {"fast": 0.0199, "slow": 1.99}),
+        ("Latency against the goal", "goal", {"fast": 0.3, "slow": 1.5}),
+        ("p99 against the goal", "", {"fast": 0.0663, "slow": 1.3267}),
+        ("Errors", "", {"slow": 0.5}),
+    ],
+)
+def test_the_dashboard_keeps_services_with_an_api_of_one_name_apart(
+    panel: str, legend: str, value: dict[str, float], tmp_path: Path
+) -> None:
+    """Their latencies and goals differ by far, and only one of them fails."""
+    [query] = [
+        target["expr"]
+        for one in DASHBOARD["panels"]
+        if one["title"] == panel
+        for target in one["targets"]
+        if target["legendFormat"] == f"{{{{job}}}} {{{{service}}}} {{{{api}}}} {legend}".strip()
+    ]
+    # Rounded, because a quantile is interpolated in floating point.
+    asked = f"round({filled_in(query).replace('10s', '5m')}, 0.0001)"
+    samples = [
+        {"labels": f'{{api="predict", job="j", service="{service}"}}', "value": number}
+        for service, number in value.items()
+    ]
+    expected = {"expr": asked, "eval_time": "30m", "exp_samples": samples}
+    run_promtool({"input_series": TWO_SERVICES, "promql_expr_test": [expected]}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("alert", "summary"),
+    [
+        ("UncorkSlow", "slow predict: the slowest 1 % of requests take 1.99s, more than the goal"),
+        ("UncorkErrors", "slow predict: more than 1 % of requests end in an error"),
+    ],
+)
+def test_an_alert_names_the_service_it_is_about(alert: str, summary: str, tmp_path: Path) -> None:
+    assert_fires(alert, TWO_SERVICES, [{"api": "predict", "job": "j", "service": "slow"}], summary, tmp_path)
+
+
+def test_a_service_without_workers_beside_one_that_has_some(tmp_path: Path) -> None:
+    workers = [
+        {
+            "series": f'uncork_workers{{instance="i", job="j", service="{service}", state="idle"}}',
+            "values": values,
+        }
+        for service, values in (("fast", "1x60"), ("slow", "0x60"))
+    ]
+    labels = [{"instance": "i", "job": "j", "service": "slow"}]
+    assert_fires("UncorkNoWorkerReady", workers, labels, "i slow: no worker is ready", tmp_path)
 
 
 def test_promtool_finds_nothing_wrong(server: Server) -> None:
