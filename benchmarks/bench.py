@@ -27,6 +27,7 @@ from benchmarks.harness.sheets import Sheet, interval_text, median_known, output
 from benchmarks.harness.wrk import choose_generator
 from uncork_loadtests.intervals import Interval
 from uncork_loadtests.servers import BenchError, Server, serve
+from uncork_workers.extras import install_command
 
 _DIGITS = f"{EXAMPLES / 'digits' / 'service.py'}:Digits"
 # Above any queueing delay of 256 clients, so that the policy without batches sheds nothing.
@@ -255,7 +256,7 @@ def digit_bodies() -> list[bytes]:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise BenchError("digits needs scikit-learn: pip install 'uncork[examples]'") from error
+        raise BenchError(f"digits requires scikit-learn; run {install_command('examples')}") from error
     rows = load_digits().data[:_DIGITS_ROWS]
     return [json.dumps(row.tolist(), separators=(",", ":")).encode() for row in rows]
 

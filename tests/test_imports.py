@@ -21,10 +21,16 @@ ALLOWED = {
     "uncork_gateway": {
         "uncork_gateway",
         "uncork_dispatcher",
+        "uncork_workers.extras",
         "uncork_workers.wire",
     },
     # The alarm is the dispatcher's precise timer, which a generator needs as well.
-    "uncork_loadtests": {"uncork_loadtests", "uncork_dispatcher.simulator", "uncork_dispatcher.alarm"},
+    "uncork_loadtests": {
+        "uncork_loadtests",
+        "uncork_dispatcher.simulator",
+        "uncork_dispatcher.alarm",
+        "uncork_workers.extras",
+    },
     "uncork_workers": {"uncork_workers"},
     "uncork_dispatcher": {"uncork_dispatcher"},
     "benchmarks": set(ROOMS),
@@ -75,7 +81,17 @@ LAYERS = {
         "tuning",
         "locust",
     ],
-    "uncork_workers": ["plural", "memory", "wire", "definition", "process", "supervision", "ray", "__main__"],
+    "uncork_workers": [
+        "extras",
+        "plural",
+        "memory",
+        "wire",
+        "definition",
+        "process",
+        "supervision",
+        "ray",
+        "__main__",
+    ],
 }
 # What the dispatcher's core must do without. Its shell and @batched are not the core.
 IMPURE = {"asyncio", "time", "datetime", "random", "secrets", "logging", "threading", "socket", "http"}

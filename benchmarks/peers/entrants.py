@@ -23,6 +23,7 @@ from benchmarks.harness.rounds import Target, ask_alone, target
 from benchmarks.peers.catalogue import Peer, Row, read_number, write_row
 from benchmarks.peers.model_point import BATCH_CAP, ModelPoint
 from uncork_loadtests.servers import BenchError, Server, serve
+from uncork_workers.extras import install_command
 
 SERVERS = Path(__file__).parent / "servers"
 _EXAMPLE = EXAMPLES / "digits"
@@ -94,7 +95,7 @@ def digits_work() -> Work:
         BenchError: if scikit-learn is not installed or the forest is not trained.
     """
     if importlib.util.find_spec("sklearn") is None or importlib.util.find_spec("joblib") is None:
-        raise BenchError("digits needs scikit-learn: pip install 'uncork[examples]'")
+        raise BenchError(f"digits requires scikit-learn; run {install_command('examples')}")
     import joblib
     import sklearn
     from sklearn.datasets import load_digits

@@ -2,6 +2,8 @@
 
 import importlib
 
+from uncork_workers.extras import install_command
+
 
 class ExtraMissing(Exception):
     """A library is not installed; the message says how to install it."""
@@ -14,5 +16,5 @@ def require(module: str, *, wanted_by: str) -> None:
     except ImportError as error:
         library = module.partition(".")[0]
         raise ExtraMissing(
-            f'{wanted_by} requires {library}; run pip install "uncork[loadtest]" ({error})'
+            f"{wanted_by} requires {library}; run {install_command('loadtest')} ({error})"
         ) from None

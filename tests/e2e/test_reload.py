@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from tests.e2e.server import HTTP, Server, eventually, run_uncork, serving
 from tests.e2e.test_lifecycle import is_alive
 from uncork.cli.app import app
+from uncork_workers.extras import install_command
 
 SERVICE = """
 import time
@@ -178,7 +179,7 @@ def test_reloading_needs_watchfiles(monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(app, ["serve", "service.py:Echo", "--reload"])
 
     assert result.exit_code == 2
-    assert "--reload requires watchfiles; run pip install 'uncork[reload]'" in result.output
+    assert f"--reload requires watchfiles; run {install_command('reload')}" in result.output
 
 
 def test_gpus_that_are_none_are_a_usage_error() -> None:

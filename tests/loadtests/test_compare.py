@@ -31,6 +31,7 @@ from uncork_loadtests.compare import (
 )
 from uncork_loadtests.intervals import median_interval
 from uncork_loadtests.traffic.plan import Payload, Plan
+from uncork_workers.extras import install_command
 
 PLAN = Plan(url="http://service/", payload=Payload(bodies=(b"[1]",)), rate=10.0, seconds=2.0, goal_s=0.1)
 GOOD = Turn(
@@ -268,4 +269,4 @@ def test_a_library_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     done = CliRunner().invoke(app, ["compare", "m:S", "--rate", "5", "--shape", "2"])
 
     assert done.exit_code == 2
-    assert 'compare requires scipy; run pip install "uncork[loadtest]"' in done.stderr
+    assert f"compare requires scipy; run {install_command('loadtest')}" in done.stderr

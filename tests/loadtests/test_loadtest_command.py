@@ -25,6 +25,7 @@ from uncork_loadtests.generator.samples import LOST, UNANSWERED, Recorder
 from uncork_loadtests.targets import Estimate, Padding
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.traffic.random_rows import Numbers, RandomRows
+from uncork_workers.extras import install_command
 
 URL = "http://127.0.0.1:1/x"
 PLAN = Plan(
@@ -359,4 +360,4 @@ def test_a_library_that_is_missing_is_told(
     done = CliRunner().invoke(app, ["loadtest", URL, *arguments])
 
     assert done.exit_code == 2
-    assert f'{option} requires {module.partition(".")[0]}; run pip install "uncork[loadtest]"' in done.stderr
+    assert f"{option} requires {module.partition('.')[0]}; run {install_command('loadtest')}" in done.stderr

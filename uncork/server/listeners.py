@@ -15,6 +15,7 @@ import psutil
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import option
 from uncork_gateway.auth import ApiKeys, WrongKeys, read_keys
+from uncork_workers.extras import install_command
 
 # The system closes a connection whose client has read nothing of its reply for this time.
 _UNREAD_MS = 30_000
@@ -161,7 +162,7 @@ def require_grpc(what: str) -> None:
         for package in ("grpcio", "hpack", "protobuf"):
             version(package)
     except PackageNotFoundError as error:
-        raise WrongUsage(f"{what} requires {error.name}; run pip install 'uncork[grpc]'") from None
+        raise WrongUsage(f"{what} requires {error.name}; run {install_command('grpc')}") from None
 
 
 def _admin_socket(options: ListenerOptions, port: int) -> socket.socket:

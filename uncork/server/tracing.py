@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from uncork.config.errors import WrongUsage
+from uncork_workers.extras import install_command
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import Traces
@@ -84,4 +85,4 @@ def _check(exporters: list[str], environment: Mapping[str, str]) -> None:
         import opentelemetry.exporter.otlp.proto.http
         import opentelemetry.sdk.trace  # noqa: F401
     except ImportError:
-        raise WrongUsage("traces require OpenTelemetry; run pip install 'uncork[otel]'") from None
+        raise WrongUsage(f"traces require OpenTelemetry; run {install_command('otel')}") from None

@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from uncork_gateway.dialects.accept import choose
 from uncork_gateway.errors import problem
+from uncork_workers.extras import install_command
 
 _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -33,7 +34,7 @@ _POLICY = (
 )
 _NOSNIFF = {"x-content-type-options": "nosniff"}
 _HTML, _PROBLEM = "text/html", "application/problem+json"
-INSTALL_PAGES = "pip install 'uncork[pages]'"
+INSTALL_PAGES = install_command("pages")
 """The command that installs the packages whose files the pages load."""
 
 

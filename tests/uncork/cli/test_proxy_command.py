@@ -23,6 +23,7 @@ from uncork.cli.proxy import command
 from uncork.server import listeners
 from uncork.server.listeners import Listeners
 from uncork.server.serving import Drain
+from uncork_workers.extras import install_command
 
 URL = "http://127.0.0.1:1"
 OFF = {"max_batch_size": 0, "max_batch_time": 0.25}
@@ -258,7 +259,7 @@ def test_servers_that_speak_grpc_need_the_extra(missing: str, monkeypatch: pytes
     monkeypatch.setattr(listeners, "version", version)
     for arguments in (["grpc://127.0.0.1:1", "--grpc-port", 0], ["grpcs://127.0.0.1:1"]):
         assert refused(*arguments) == (
-            f"uncork proxy: a server of grpc:// requires {missing}; run pip install 'uncork[grpc]'\n"
+            f"uncork proxy: a server of grpc:// requires {missing}; run {install_command('grpc')}\n"
         )
     assert run(URL).exit_code == 0
 

@@ -18,6 +18,7 @@ from uncork.cli.simulate.figures import as_json, geometric_mean, staggered_share
 from uncork.cli.simulate.tables import tables
 from uncork_dispatcher.simulator import Cell, Comparison, Measured
 from uncork_dispatcher.simulator.compare import compared
+from uncork_workers.extras import install_command
 
 SMALL = ("--requests", "300", "--processes", "1")
 NAN = float("nan")
@@ -287,7 +288,7 @@ def test_a_trace_that_cannot_be_replayed_is_refused(
 def test_a_picture_without_matplotlib_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
 
-    assert 'pip install "uncork[loadtest]"' in refused(monkeypatch, "--plot", tmp_path / "a.png")
+    assert install_command("loadtest") in refused(monkeypatch, "--plot", tmp_path / "a.png")
 
 
 def test_a_pool_that_breaks_fails_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

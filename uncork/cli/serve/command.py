@@ -36,6 +36,7 @@ from uncork.server.tracing import tracing
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.services.worker_events import ServiceUnusable
+from uncork_workers.extras import install_command
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import Traces
@@ -57,7 +58,7 @@ def run(options: ServeOptions) -> int:
         OSError: if a port cannot be opened.
     """
     if options.reload and find_spec("watchfiles") is None:
-        raise WrongUsage("--reload requires watchfiles; run pip install 'uncork[reload]'")
+        raise WrongUsage(f"--reload requires watchfiles; run {install_command('reload')}")
     console = log_to_terminal(options.log_level, options.log_format.value)
     services = services_of(options)
     check_options(options, services)

@@ -11,6 +11,7 @@ from uncork.cli.serve.options import ServeOptions
 from uncork.cli.usage import flags
 from uncork.config.errors import WrongUsage
 from uncork_gateway.backends.worker_listener import WorkerPort
+from uncork_workers.extras import install_command
 from uncork_workers.supervision.launcher import Launcher, Starter, over_unix
 from uncork_workers.supervision.processes import LocalWorkers, Processes
 
@@ -54,7 +55,7 @@ def check_placement(options: ServeOptions) -> None:
             "--worker-tls-client-ca cannot be combined with --on ray: its workers have no certificate"
         )
     if find_spec("ray") is None:
-        raise WrongUsage("--on ray requires Ray; run pip install 'uncork[ray]'")
+        raise WrongUsage(f"--on ray requires Ray; run {install_command('ray')}")
 
 
 @asynccontextmanager

@@ -12,6 +12,8 @@ from typing import Any
 
 import psutil
 
+from uncork_workers.extras import install_command
+
 _CONNECT_S = 5.0
 _LONGEST_LINE = 200
 _CLIENT = "ray://"
@@ -37,7 +39,7 @@ def connect(address: str) -> tuple[str, list[str]]:
     try:
         import ray
     except ImportError as error:
-        raise CannotConnect(f"Ray cannot be imported ({error}); run pip install 'uncork[ray]'") from None
+        raise CannotConnect(f"Ray cannot be imported ({error}); run {install_command('ray')}") from None
     if address != AUTO:
         _require_reachable(address)
     try:

@@ -132,9 +132,8 @@ def _links(links: dict[str, str]) -> str:
     html = "".join(_link(*link) for link in links.items())
     missing = [name for name in links if name in _PACKAGES and package_folder(_PACKAGES[name]) is None]
     if missing:
-        html += (
-            f"<p>Not installed: {', '.join(missing)}. On the server, run: <code>{INSTALL_PAGES}</code></p>"
-        )
+        install = escape(INSTALL_PAGES, quote=False)
+        html += f"<p>Not installed: {', '.join(missing)}. On the server, run: <code>{install}</code></p>"
     return html
 
 

@@ -376,7 +376,9 @@ def test_without_pandas_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -
     fresh = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(fresh)
 
-    with pytest.raises(DefinitionError, match=r'^DataFrame needs pandas: pip install "uncork\[dataframe\]"$'):
+    with pytest.raises(
+        DefinitionError, match=r"^DataFrame requires pandas; run pip install 'pandas>=[\d.]+'$"
+    ):
         fresh.DataFrame()
 
 

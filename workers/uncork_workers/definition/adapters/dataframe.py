@@ -17,6 +17,7 @@ from uncork_workers.definition.adapters.base import (
     json_array,
     message_pieces,
 )
+from uncork_workers.extras import install_command
 from uncork_workers.plural import plural
 from uncork_workers.wire.messages import UNKNOWN_STEP, RowPath
 from uncork_workers.wire.schema import DefinitionError
@@ -77,7 +78,7 @@ class DataFrame(Adapter):
         try:
             import pandas  # noqa: F401
         except ImportError as error:
-            raise DefinitionError('DataFrame needs pandas: pip install "uncork[dataframe]"') from error
+            raise DefinitionError(f"DataFrame requires pandas; run {install_command('dataframe')}") from error
         self._columns = None if columns is None else _checked_columns(columns)
         self._dtypes = {} if dtypes is None else _checked_dtypes(dtypes, self._columns)
         self._texts = {name: "str" for name, dtype in self._dtypes.items() if dtype.kind == "U"}

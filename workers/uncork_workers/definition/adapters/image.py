@@ -12,6 +12,7 @@ import numpy as np
 from uncork_workers.definition.adapters.base import InvalidInput
 from uncork_workers.definition.adapters.requests import Request, RequestAdapter
 from uncork_workers.definition.adapters.uploads import MULTIPART, read_upload
+from uncork_workers.extras import install_command
 from uncork_workers.wire.schema import DefinitionError, is_count
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Image(RequestAdapter):
         try:
             import PIL.Image
         except ImportError as error:
-            raise DefinitionError('Image needs Pillow: pip install "uncork[image]"') from error
+            raise DefinitionError(f"Image requires Pillow; run {install_command('image')}") from error
         if not _is_mode(mode):
             raise DefinitionError(f"Image: mode must be a Pillow mode such as 'RGB' or 'L', got {mode!r}")
         most = PIL.Image.MAX_IMAGE_PIXELS
