@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, ClassVar, TypeVar
 
 T = TypeVar("T")
+HANG_S = 300.0
+"""Ends a test that hangs: far above any duration, also of processes that start on a busy machine."""
 
 
 class CheckedLoop(asyncio.SelectorEventLoop):
@@ -27,7 +29,7 @@ class CheckedLoop(asyncio.SelectorEventLoop):
 class RealLoop(CheckedLoop):
     """A checked loop on real time that stops when a test hangs."""
 
-    hang_s = 10.0
+    hang_s = HANG_S
 
     def run_until_complete(self, future: Awaitable[T] | Generator[Any, None, T]) -> T:
         timer = self.call_later(self.hang_s, self._give_up)
@@ -61,6 +63,12 @@ def raise_problems() -> None:
     problems = "; ".join(CheckedLoop.problems)
     CheckedLoop.problems.clear()
     assert not problems, f"logged by the loop: {problems}"
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until sockets, threads or processes make a condition true; the loop ends a test that hangs."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
 
 
 def other_tasks() -> list[asyncio.Task[Any]]:

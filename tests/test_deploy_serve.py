@@ -15,6 +15,7 @@ import pytest
 import typer
 import yaml
 
+from tests.loops import HANG_S
 from uncork.cli.app import app
 from uncork.server.servers import KEEP_ALIVE_S
 
@@ -97,7 +98,7 @@ def test_systemd_knows_all_of_the_unit(tmp_path: Path) -> None:
     there = tmp_path / UNIT.name
     there.write_text(re.sub(r"(?m)^ExecStart=\S+", f"ExecStart={program}", UNIT.read_text()))
     found = subprocess.run(
-        ["systemd-analyze", "verify", str(there)], capture_output=True, text=True, timeout=30, check=False
+        ["systemd-analyze", "verify", str(there)], capture_output=True, text=True, timeout=HANG_S, check=False
     )
 
     # It looks at other units of this machine as well.

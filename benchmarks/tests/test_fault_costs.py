@@ -27,6 +27,7 @@ from benchmarks.fault_costs.snapshots import Snapshot, at_times, growth, replace
 from benchmarks.harness.marks import at_least, at_most
 from benchmarks.harness.metrics import sum_of
 from tests.loadtests.fake_server import reply, serving
+from tests.loops import HANG_S
 from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.generator.loops import ClosedLoop
 from uncork_loadtests.generator.samples import LOST, UNANSWERED, Recorder
@@ -112,7 +113,7 @@ async def test_refusals_that_do_not_say_when_to_come_back_are_counted() -> None:
     async def refuse(body: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(answers.popleft())
 
-    async with serving(refuse) as url, asyncio.timeout(30):
+    async with serving(refuse) as url, asyncio.timeout(HANG_S):
         traffic = ClosedLoop(replace(PLAN, url=url, rate=None, clients=1, limit=2))
         try:
             await traffic.reach()
@@ -264,7 +265,7 @@ def tried(kind: Kind, *, spoilt: int = 0, batches: int = 1) -> Trial:
             writer.write(reply(msgspec.json.encode(right_answer(row))))
 
     async def run() -> Trial:
-        async with serving(handle) as url, asyncio.timeout(30):
+        async with serving(handle) as url, asyncio.timeout(HANG_S):
             port = urlsplit(url).port
             assert port is not None
             server = Server(name="fake", command=(), port=port, pid=0)

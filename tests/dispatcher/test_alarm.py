@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from tests.loops import HANG_S
 from uncork_dispatcher.alarm import Alarm, FileAlarm, LoopAlarm, make_alarm
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has timers that are files")
@@ -41,7 +42,7 @@ class Bell:
 
     async def heard(self) -> None:
         """Wait until it rings."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             await self._heard.wait()
         self._heard.clear()
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import httpx
 
 from tests.e2e.server import Server
+from tests.loops import HANG_S
 
 
 def statuses_while(
@@ -39,7 +40,7 @@ def statuses_while(
     async def run() -> Counter[int]:
         stop, statuses = asyncio.Event(), Counter[int]()
         async with httpx.AsyncClient(
-            base_url=server.base, timeout=30, verify=False, headers=dict(headers)
+            base_url=server.base, timeout=HANG_S, verify=False, headers=dict(headers)
         ) as http:
             running = [asyncio.create_task(client(http, stop, statuses)) for _ in range(clients)]
             await asyncio.to_thread(act)
@@ -66,8 +67,6 @@ class Reply(NamedTuple):
     is_right: bool
 
 
-# A request whose worker was lost is answered when there is a worker again.
-_PATIENCE_S = 300.0
 # Between a refusal and the next request of the same client.
 _PAUSE_S = 0.1
 
@@ -96,7 +95,7 @@ def doubling(server: Server, *, path: str, clients: int) -> Iterator[list[Reply]
                 await asyncio.sleep(_PAUSE_S)
 
     async def run() -> None:
-        async with httpx.AsyncClient(base_url=server.base, timeout=_PATIENCE_S, verify=False) as http:
+        async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S, verify=False) as http:
             await asyncio.gather(*(client(http) for _ in range(clients)))
 
     thread = threading.Thread(target=lambda: asyncio.run(run()))

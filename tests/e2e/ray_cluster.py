@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.e2e.server import ROOT
+from tests.loops import HANG_S
 
 CPUS = 4
 _STORE_BYTES = 100_000_000
@@ -35,7 +36,11 @@ class RayCluster(NamedTuple):
     def actors(self) -> int:
         """Return the number of detached actors that have not ended."""
         asked = subprocess.run(
-            [sys.executable, "-c", _ACTORS, self.head], capture_output=True, text=True, check=True, timeout=60
+            [sys.executable, "-c", _ACTORS, self.head],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=HANG_S,
         )
         return int(asked.stdout)
 
@@ -62,7 +67,7 @@ def ray_cluster(log: Path) -> Iterator[RayCluster]:
         assert found is not None, log.read_text()
         yield RayCluster(found[1], found[2])
     finally:
-        process.communicate("", timeout=60)
+        process.communicate("", timeout=HANG_S)
 
 
 def main() -> None:

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.e2e.server import HTTP, PROBE, ROOT, Server, eventually, running
+from tests.loops import HANG_S
 
 TOKEN = "a token for these tests"
-_BOUND_S = 30.0
 
 
 class RemoteWorker:
@@ -37,7 +37,7 @@ class RemoteWorker:
     def stop(self) -> int:
         """Send SIGTERM, and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(_BOUND_S)
+        return self.process.wait(HANG_S)
 
 
 class Remotes:
@@ -89,7 +89,7 @@ class Remotes:
         """Kill the workers that are left."""
         for worker in self.workers:
             worker.process.kill()
-            worker.process.wait(_BOUND_S)
+            worker.process.wait(HANG_S)
 
 
 @contextmanager
@@ -129,5 +129,5 @@ def free_port() -> int:
 
 def pid_of(server: Server) -> int:
     """Return the process that answers."""
-    pid: int = HTTP.post(f"{server.base}/sleep", json=0, timeout=_BOUND_S).json()
+    pid: int = HTTP.post(f"{server.base}/sleep", json=0).json()
     return pid

@@ -16,28 +16,28 @@ from pathlib import Path
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.loops import HANG_S
+
 SERVICES = Path(__file__).parent / "services"
 PROBE = f"{SERVICES / 'probe.py'}:Probe"
 ROOT = Path(__file__).parent.parent.parent
-# A command that takes longer than this hangs. ``uncork tune`` takes 20 s, and longer beside other tests.
-_BOUND_S = 120.0
 OVER_TCP = os.environ.get("E2E_WORKERS") == "tcp"
 """Whether workers connect to ``uncork serve`` over TCP, like those on other machines; see scripts/nightly."""
 
 # For requests without a client of their own. httpx.get and httpx.post read the system's certificates for each
 # request, which takes 20 ms of the processor: polls then slow down the server that they wait for.
-HTTP = httpx.Client(verify=False, limits=httpx.Limits(max_keepalive_connections=0))
+HTTP = httpx.Client(verify=False, timeout=HANG_S, limits=httpx.Limits(max_keepalive_connections=0))
 
 
-def eventually(condition: Callable[[], bool], *, within_s: float = _BOUND_S) -> None:
+def eventually(condition: Callable[[], bool]) -> None:
     """Wait until something is so.
 
     Raises:
-        AssertionError: if it is not so in time.
+        AssertionError: if the test hangs.
     """
-    gives_up_at = time.monotonic() + within_s
+    gives_up_at = time.monotonic() + HANG_S
     while not condition():
-        assert time.monotonic() < gives_up_at, f"not so within {within_s} s"
+        assert time.monotonic() < gives_up_at, f"not so within {HANG_S} s"
         time.sleep(0.01)
 
 
@@ -64,7 +64,7 @@ class Server:
     def wait_until_ready(self) -> None:
         """Wait until a worker takes batches."""
         self.wait_for_address()
-        eventually(lambda: self.ready(), within_s=_BOUND_S)
+        eventually(self.ready)
 
     @property
     def grpc(self) -> str:
@@ -99,7 +99,7 @@ class Server:
 
     def exit_code(self) -> int:
         """Wait for its end."""
-        return self.process.wait(_BOUND_S)
+        return self.process.wait(HANG_S)
 
     def _address(self) -> str | None:
         found = re.search(r"(?:GET |see) +(http://[^/\s]+)/(?:readyz|status)", self.output)
@@ -138,7 +138,7 @@ def running(
             if process.poll() is None:
                 server.terminate()
                 try:
-                    process.wait(_BOUND_S)
+                    process.wait(HANG_S)
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
@@ -164,7 +164,7 @@ def run_uncork(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "uncork", *arguments],
         capture_output=True,
         text=True,
-        timeout=_BOUND_S,
+        timeout=HANG_S,
         cwd=ROOT,
         check=False,
     )

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.e2e.server import HTTP, PROBE, ROOT, Server, eventually, serving
+from tests.loops import HANG_S
 
 DIGITS = ROOT / "examples/digits"
 
@@ -26,14 +27,14 @@ def probe() -> Iterator[Server]:
 async def post_all(server: Server, path: str, bodies: list[bytes]) -> list[httpx.Response]:
     """Send all bodies at once, each on a connection of its own."""
     limits = httpx.Limits(max_connections=len(bodies))
-    async with httpx.AsyncClient(base_url=server.base, limits=limits, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=server.base, limits=limits, timeout=HANG_S) as client:
         headers = {"content-type": "application/json"}
         return await asyncio.gather(*[client.post(path, content=body, headers=headers) for body in bodies])
 
 
 def post(server: Server, path: str, body: object, **headers: str) -> httpx.Response:
     """Send one JSON body."""
-    return HTTP.post(f"{server.base}{path}", json=body, headers=headers, timeout=30)
+    return HTTP.post(f"{server.base}{path}", json=body, headers=headers)
 
 
 def test_the_digits_example_answers_as_the_model_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +159,7 @@ def test_a_client_that_gives_up_early_gets_504(probe: Server) -> None:
     """X-Request-Timeout-Ms brings the deadline of a held request forward."""
 
     async def run() -> tuple[list[httpx.Response], httpx.Response]:
-        async with httpx.AsyncClient(base_url=probe.base, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=probe.base, timeout=HANG_S) as client:
             busy = [asyncio.create_task(client.post("/sleep", json=0.6)) for _ in range(2)]
             await asyncio.to_thread(eventually, lambda: probe.metric("uncork_workers", state="busy") >= 1)
             blocking = asyncio.create_task(client.post("/sleep_once", json=0.6))

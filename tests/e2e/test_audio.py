@@ -61,7 +61,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def post(server: Server, content: bytes, **headers: str) -> httpx.Response:
-    return HTTP.post(server.base + PATH, content=content, headers=WAV | headers, timeout=60)
+    return HTTP.post(server.base + PATH, content=content, headers=WAV | headers)
 
 
 @pytest.mark.parametrize(

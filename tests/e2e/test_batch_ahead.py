@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.load import doubling
 from tests.e2e.server import SERVICES, Server, eventually, serving
+from tests.loops import HANG_S
 
 DOUBLER = f"{SERVICES / 'ahead.py'}:Doubler"
 CLIENTS = 16
@@ -27,7 +28,7 @@ def ahead(server: Server, api: str) -> float:
 def more_ahead(server: Server, api: str = "double", count: int = 5) -> None:
     """Wait until more batches have been sent ahead."""
     before = ahead(server, api)
-    eventually(lambda: ahead(server, api) >= before + count, within_s=30)
+    eventually(lambda: ahead(server, api) >= before + count)
 
 
 def more_full(server: Server, api: str, count: int = 10) -> None:
@@ -118,7 +119,7 @@ def test_large_batches_arrive_whole(kills: int) -> None:
 
     async def load(server: Server) -> None:
         stop = asyncio.Event()
-        async with httpx.AsyncClient(base_url=server.base, timeout=60, verify=False) as http:
+        async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S, verify=False) as http:
             clients = [asyncio.create_task(client(http, number, stop)) for number in range(CLIENTS)]
             await asyncio.to_thread(act, server)
             stop.set()

@@ -16,6 +16,7 @@ from tests.e2e.load import statuses_while
 from tests.e2e.remote import remotes, wait_for, worker_port
 from tests.e2e.server import HTTP, PROBE, ROOT, Server, eventually, run_uncork, serving
 from tests.e2e.test_replacing import port
+from tests.loops import HANG_S
 
 KEY, OTHER = "a-key-of-the-tests", "another-key-of-the-tests"
 AT_ONCE = [
@@ -212,7 +213,7 @@ def test_two_reloads_at_once(file: Path) -> None:
         first, second = (
             subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)
         )
-        told = sorted(process.communicate(timeout=30)[0] for process in (first, second))
+        told = sorted(process.communicate(timeout=HANG_S)[0] for process in (first, second))
         assert (first.returncode, second.returncode) == (0, 0)
         assert ["settings changed: mb_max_latency" in one for one in told].count(True) == 1
         assert status(server)["apis"][0]["goal_ms"] == 1000

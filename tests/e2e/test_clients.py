@@ -8,16 +8,15 @@ import socket
 import pytest
 
 from tests.e2e.server import PROBE, Server, eventually, serving
+from tests.loops import HANG_S
 from uncork.server import listeners
 from uncork.server.listeners import listening_socket
-
-_BOUND_S = 30
 
 
 def connect(server: Server) -> socket.socket:
     """A connection to a server."""
     host, _, port = server.base.removeprefix("http://").partition(":")
-    return socket.create_connection((host, int(port)), timeout=_BOUND_S)
+    return socket.create_connection((host, int(port)), timeout=HANG_S)
 
 
 def post(path: str, body: bytes, *, length: int | None = None) -> bytes:
@@ -102,7 +101,7 @@ def test_a_client_that_reads_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch)
         with listening_socket("127.0.0.1", 0, option="--port") as listener, socket.socket() as client:
             server = await loop.create_server(Talker, sock=listener)
             client.connect(listener.getsockname())
-            async with server, asyncio.timeout(_BOUND_S):
+            async with server, asyncio.timeout(HANG_S):
                 return await lost
 
     assert isinstance(asyncio.run(scenario()), OSError)

@@ -80,9 +80,7 @@ def in_force(*arguments: str) -> Any:
 def answers(base: str) -> set[tuple[int, str, int]]:
     """Status, rows of the batch and version, for some clients at once."""
     with ThreadPoolExecutor(_CLIENTS) as pool:
-        replies = list(
-            pool.map(lambda n: HTTP.post(f"{base}/elsewhere", json=n, timeout=20), range(_CLIENTS))
-        )
+        replies = list(pool.map(lambda n: HTTP.post(f"{base}/elsewhere", json=n), range(_CLIENTS)))
     return {(reply.status_code, reply.headers["x-batch-size"], reply.json()) for reply in replies}
 
 

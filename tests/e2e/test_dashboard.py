@@ -22,6 +22,7 @@ from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually, proxying
 from tests.e2e.test_home import run_curl
 from tests.e2e.test_protocols import MODELS, ROWS
 from tests.e2e.test_services import write
+from tests.loops import HANG_S
 
 __all__ = ["browser"]
 
@@ -44,7 +45,7 @@ def server() -> Iterator[Server]:
 
 def ask(server: Server, count: int, path: str = "/add", body: Any = (1, 2), *, status: int = 200) -> None:
     """Send requests, eight at a time; each is answered."""
-    with httpx.Client(base_url=server.base) as client, ThreadPoolExecutor(8) as pool:
+    with httpx.Client(base_url=server.base, timeout=HANG_S) as client, ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(lambda _: client.post(path, json=body), range(count)))
     assert {reply.status_code for reply in replies} == {status}
 
@@ -152,7 +153,7 @@ def test_a_service_that_fails_looks_broken(browser: Browser) -> None:
 def test_refusals_have_reasons_and_are_no_failures(browser: Browser) -> None:
     """A request whose own deadline passes gets 504; no row has that status beside the refusal."""
     with serving(PROBE) as server, ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(httpx.post, f"{server.base}/sleep", json=1, timeout=30)
+        slow = pool.submit(httpx.post, f"{server.base}/sleep", json=1, timeout=HANG_S)
         eventually(lambda: "running 1 row" in HTTP.get(f"{server.base}/status").text)
         late = HTTP.post(f"{server.base}/sleep", json=0, headers={"x-request-timeout-ms": "20"})
         assert (late.status_code, slow.result().status_code) == (504, 200)
@@ -200,7 +201,7 @@ def test_padding_has_a_chart_where_there_is_any(browser: Browser) -> None:
     })"""
     width = "document.querySelector('[data-chart=rates]').clientWidth"
     with serving(f"{SERVICES / 'staged.py'}:Staged") as server:
-        with httpx.Client(base_url=server.base) as client, ThreadPoolExecutor(8) as pool:
+        with httpx.Client(base_url=server.base, timeout=HANG_S) as client, ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda length: client.post("/padded", json="x" * length), [10, 100] * 60))
         ask(server, 20, "/capped", 1)
         with looking(browser, server, api="padded") as page:

@@ -34,8 +34,6 @@ EXAMPLES = {
     "wine": "Wine",
 }
 KEY = "a-key-for-the-tests"
-# torch, which one of them has, takes its time.
-LOADING_S = 120.0
 # How long an answer may take, and how often a form is filled in that the page may just have built again.
 LOST_MS = 2000
 TRIES = 10
@@ -67,7 +65,7 @@ def ready(servers: dict[str, Server], name: str) -> Server:
     if name not in servers:
         pytest.skip("the model of examples/sentences is not installed: see its README.md")
     servers[name].wait_for_address()
-    eventually(servers[name].ready, within_s=LOADING_S)
+    eventually(servers[name].ready)
     return servers[name]
 
 

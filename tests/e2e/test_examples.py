@@ -21,12 +21,13 @@ from sklearn.model_selection import train_test_split
 
 from tests.e2e.models import EXAMPLES, make_model
 from tests.e2e.server import HTTP, Server, eventually, serving
+from tests.loops import HANG_S
 
 
 def post(server: Server, path: str, body: bytes, **headers: str) -> httpx.Response:
     """Send a body."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return HTTP.post(server.base + path, content=body, headers=named, timeout=30)
+    return HTTP.post(server.base + path, content=body, headers=named)
 
 
 def test_wine_reads_tables_and_writes_tables() -> None:
@@ -109,10 +110,10 @@ def test_a_story_is_told_word_by_word() -> None:
         for path in ("/tell", "/events"):
             # To its end, this would take longer than anybody waits.
             endless = {"words": 10**9, "pause_s": 0.01}
-            with httpx.stream("POST", server.base + path, json=endless, timeout=30) as reply:
+            with httpx.stream("POST", server.base + path, json=endless, timeout=HANG_S) as reply:
                 heard = "".join(piece for piece, _ in zip(reply.iter_text(), range(3), strict=False))
                 assert "Once" in heard
-        with httpx.stream("POST", f"{server.base}/events", json=options, timeout=30) as reply:
+        with httpx.stream("POST", f"{server.base}/events", json=options, timeout=HANG_S) as reply:
             events = [line.removeprefix("data: ") for line in reply.iter_lines() if line]
         wrong = HTTP.post(f"{server.base}/events", json={"words": 0})
         left = server.metric("uncork_requests_total", status="499")
@@ -194,7 +195,7 @@ def test_a_booster_answers_as_it_does_in_process() -> None:
     wrong = [rows[0] | {"bmi": "thin"}, {"bmi": 30.0}, rows[0] | {"sex": 1}]
 
     def ask(row: Any) -> httpx.Response:
-        return HTTP.post(f"{server.base}/progression", json=row, timeout=30)
+        return HTTP.post(f"{server.base}/progression", json=row)
 
     with serving(f"{EXAMPLES / 'lightgbm/service.py'}:Diabetes", "--mb-max-latency", "10000") as server:
         alone = [ask(row) for row in rows[:9]]

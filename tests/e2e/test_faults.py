@@ -11,13 +11,14 @@ import httpx
 import pytest
 
 from tests.e2e.server import HTTP, PROBE, Server, eventually, serving
+from tests.loops import HANG_S
 
 
 def test_killing_workers_under_load_loses_nothing() -> None:
     """Every request gets one answer, right or an honest error, while workers are killed again and again."""
 
     async def client(server: Server, number: int, stop: asyncio.Event, statuses: Counter[int]) -> None:
-        async with httpx.AsyncClient(base_url=server.base, timeout=30, verify=False) as http:
+        async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S, verify=False) as http:
             n = 0
             while not stop.is_set():
                 n += 1
@@ -53,7 +54,7 @@ def test_a_batch_whose_worker_was_killed_is_run_again_elsewhere() -> None:
     """The client of an idempotent api does not notice; the other worker answers."""
 
     async def run(server: Server) -> tuple[httpx.Response, list[int]]:
-        async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http:
             before = server.workers()
             waiting = asyncio.create_task(http.post("/sleep", json=0.5))
             await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
@@ -74,13 +75,13 @@ def test_a_batch_whose_worker_was_killed_is_run_again_elsewhere() -> None:
 def test_what_kills_three_workers_gets_502() -> None:
     """It runs twice more, then fails; the service keeps running."""
     with serving(PROBE, "--workers", "2") as server:
-        reply = HTTP.post(f"{server.base}/die", json=1, timeout=30)
+        reply = HTTP.post(f"{server.base}/die", json=1)
         assert reply.status_code == 502
         assert "worker died" in reply.json()["detail"]
         assert server.metric("uncork_batches_total", api="die", outcome="lost") == 3
 
         eventually(server.ready)
-        assert HTTP.post(f"{server.base}/add", json=[1, 2], timeout=30).json() == 3
+        assert HTTP.post(f"{server.base}/add", json=[1, 2]).json() == 3
 
 
 @pytest.mark.slow
@@ -89,8 +90,8 @@ def test_requests_wait_for_the_next_worker_if_it_will_be_in_time() -> None:
     with serving(PROBE) as server:
         os.kill(server.workers()[0], signal.SIGKILL)
         eventually(lambda: not server.ready())
-        refused = HTTP.post(f"{server.base}/hasty", json=1, timeout=30)
-        queued = HTTP.post(f"{server.base}/add", json=[1, 2], timeout=30)
+        refused = HTTP.post(f"{server.base}/hasty", json=1)
+        queued = HTTP.post(f"{server.base}/add", json=[1, 2])
 
         assert (refused.status_code, int(refused.headers["retry-after"]) >= 1) == (503, True)
         assert (queued.status_code, queued.json()) == (200, 3)
@@ -99,7 +100,7 @@ def test_requests_wait_for_the_next_worker_if_it_will_be_in_time() -> None:
 
 def test_what_must_not_run_twice_gets_502_at_once() -> None:
     async def run(server: Server) -> httpx.Response:
-        async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http:
             waiting = asyncio.create_task(http.post("/sleep_once", json=20))
             await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
             os.kill(server.workers()[0], signal.SIGKILL)
@@ -114,11 +115,11 @@ def test_a_hung_worker_is_replaced() -> None:
     with serving(PROBE) as server:
         before = server.workers()
 
-        reply = HTTP.post(f"{server.base}/hang", json=60, timeout=30)
+        reply = HTTP.post(f"{server.base}/hang", json=60)
 
         assert reply.status_code == 504
         eventually(server.ready)
-        assert HTTP.post(f"{server.base}/hang", json=0, timeout=30).json() not in before
+        assert HTTP.post(f"{server.base}/hang", json=0).json() not in before
 
 
 def test_a_stopped_worker_is_replaced() -> None:
@@ -127,14 +128,14 @@ def test_a_stopped_worker_is_replaced() -> None:
         [before] = server.workers()
         os.kill(before, signal.SIGSTOP)
 
-        assert HTTP.post(f"{server.base}/hang", json=0, timeout=30).status_code == 504
+        assert HTTP.post(f"{server.base}/hang", json=0).status_code == 504
         eventually(server.ready)
-        assert HTTP.post(f"{server.base}/hang", json=0, timeout=30).json() != before
+        assert HTTP.post(f"{server.base}/hang", json=0).json() != before
 
 
 def test_a_client_that_leaves_is_taken_out_of_the_queue() -> None:
     async def run(server: Server) -> list[httpx.Response]:
-        async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http:
             busy = asyncio.create_task(http.post("/sleep", json=3))
             await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
             first = asyncio.create_task(http.post("/remember", json="first"))

@@ -51,7 +51,7 @@ def test_a_worker_gets_the_gpu_that_a_uuid_names() -> None:
 
 def test_captured_graphs_answer_as_the_model_does(server: Server) -> None:
     """Three rows run in the graph of four; the answers equal those of predict."""
-    expected = [HTTP.post(f"{server.base}/predict", json=row, timeout=60).json() for row in ROWS]
+    expected = [HTTP.post(f"{server.base}/predict", json=row).json() for row in ROWS]
 
     for rows in range(1, 5):
         replies = at_once(server, "/replay", ROWS[:rows])
@@ -86,7 +86,7 @@ def test_neighbours_of_a_cuda_error_are_answered(server: Server) -> None:
     assert [reply.status_code for reply in replies] == [200, 200, 502, 200]
     assert [reply.json() for reply in replies if reply.status_code == 200] == [1, 2, 3]
     eventually(lambda: idle(server, 1))
-    assert HTTP.post(f"{server.base}/predict", json=ROWS[0], timeout=60).status_code == 200
+    assert HTTP.post(f"{server.base}/predict", json=ROWS[0]).status_code == 200
 
 
 def test_a_reload_loads_the_new_workers_beside_the_old(server: Server) -> None:
@@ -123,7 +123,7 @@ def test_the_service_of_the_guide_answers(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", save_model, str(tmp_path / "model.pt")], check=True)
 
     with serving(f"{tmp_path / 'service.py'}:Classifier", "--gpus", "1") as server:
-        reply = HTTP.post(f"{server.base}/predict", json=[0.5] * 768, timeout=60)
+        reply = HTTP.post(f"{server.base}/predict", json=[0.5] * 768)
 
     assert reply.status_code == 200
     assert len(reply.json()) == 3
@@ -132,4 +132,4 @@ def test_the_service_of_the_guide_answers(tmp_path: Path) -> None:
 def at_once(server: Server, path: str, bodies: Sequence[object]) -> list[httpx.Response]:
     """Send requests together; policies of the service hold them until all are there."""
     with ThreadPoolExecutor(len(bodies)) as pool:
-        return list(pool.map(lambda body: HTTP.post(f"{server.base}{path}", json=body, timeout=120), bodies))
+        return list(pool.map(lambda body: HTTP.post(f"{server.base}{path}", json=body), bodies))

@@ -25,10 +25,10 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from tests.e2e.server import PROBE, SERVICES, Server, eventually, serving
 from tests.e2e.services.models import POISON
 from tests.e2e.test_protocols import DOUBLED, MODELS, ROWS, question, told
+from tests.loops import HANG_S
 from uncork_gateway.protocols.grpc_messages import message
 
 STREAMS = f"{SERVICES / 'streams.py'}:Streams"
-_BOUND_S = 30
 PredictRequest, PredictResponse = (
     message(f"tensorflow.serving.Predict{kind}") for kind in ("Request", "Response")
 )
@@ -76,13 +76,13 @@ def predict(channel: Any, rows: list[list[float]], **options: Any) -> Any:
     tensor.tensor_shape.dim.add(size=len(rows))
     tensor.tensor_shape.dim.add(size=3)
     tensor.tensor_content = np.array(rows, np.float32).tobytes()
-    return method(request, timeout=_BOUND_S, **options)
+    return method(request, timeout=HANG_S, **options)
 
 
 def is_serving(channel: Any, service: str) -> bool:
     """What the standard health service says."""
     stub: Any = health_pb2_grpc.HealthStub(channel)
-    reply = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=_BOUND_S)
+    reply = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=HANG_S)
     return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
 
 
@@ -108,7 +108,7 @@ def test_tritons_asynchronous_clients_are_answered(
     answers: queue.Queue[tuple[Any, Any]] = queue.Queue()
     for row in ROWS[:8]:
         client.async_infer("models", [floats([row])], lambda result, error: answers.put((result, error)))
-    found = [answers.get(timeout=_BOUND_S) for _ in ROWS[:8]]
+    found = [answers.get(timeout=HANG_S) for _ in ROWS[:8]]
     assert [error for _, error in found if error is not None] == []
     assert sorted(result.as_numpy("output-0")[0].tolist() for result, _ in found) == DOUBLED[:8]
 
@@ -127,7 +127,7 @@ def test_answers_of_a_stream_come_in_order_and_errors_in_their_place(
     for number in range(100):
         model = "nothing" if number == 50 else "models"
         client.async_stream_infer(model, [floats([ROWS[number % 24]])], request_id=str(number))
-    found = [answers.get(timeout=_BOUND_S) for _ in range(100)]
+    found = [answers.get(timeout=HANG_S) for _ in range(100)]
     client.stop_stream()
 
     _, failure = found.pop(50)
@@ -146,7 +146,7 @@ def test_an_api_that_streams_answers_piece_by_piece() -> None:
         numbers.set_data_from_numpy(np.array([[7, 8, 9]]))
         client.start_stream(lambda result, error: answers.put((result, error)))
         client.async_stream_infer("streams", [numbers], enable_empty_final_response=True)
-        found = [answers.get(timeout=_BOUND_S) for _ in range(4)]
+        found = [answers.get(timeout=HANG_S) for _ in range(4)]
         client.stop_stream()
 
         assert [error for _, error in found if error is not None] == []
@@ -190,7 +190,7 @@ def test_clients_of_all_protocols_share_a_batch(server: Server) -> None:
             )
             request = message("inference.ModelInferRequest")(model_name="models")
             request.inputs.add(name="rows", datatype="FP32", shape=[1, 3]).contents.fp32_contents.extend(row)
-            call = method(request, timeout=_BOUND_S)
+            call = method(request, timeout=HANG_S)
             response = await call
             trailers = dict(iter(await call.trailing_metadata()))
             return list(response.outputs[0].contents.fp32_contents), str(trailers["x-batch-id"])
@@ -208,7 +208,7 @@ def test_clients_of_all_protocols_share_a_batch(server: Server) -> None:
         return told(kind, reply), reply.headers["x-batch-id"]
 
     async def ask_all() -> list[tuple[list[float], str]]:
-        async with httpx.AsyncClient(base_url=server.base, timeout=_BOUND_S) as http:
+        async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http:
             asked = [ask(http, *one) for one in zip(kinds, rows[: len(kinds)], strict=True)]
             return await asyncio.gather(*asked, infer(rows[-2]), ask_tensorflow(rows[-1]))
 
@@ -240,7 +240,7 @@ def test_of_many_callers_only_the_bad_one_the_late_one_and_the_one_that_leaves_a
     async def run() -> list[Any]:
         async with (
             triton_aio.InferenceServerClient(server.grpc) as one,
-            httpx.AsyncClient(base_url=server.base, timeout=_BOUND_S) as http,
+            httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http,
         ):
             good = [over_http(http, item) for item in items[::2]] + [
                 over_grpc(one, item) for item in items[1::2]
@@ -335,7 +335,7 @@ def test_a_server_that_stops_answers_what_it_has(server: Server) -> None:
         with pytest.raises(triton.InferenceServerException) as caught:
             client.infer("probe.sleep", [seconds])
         assert code(caught.value) == "UNAVAILABLE"
-        assert running.result(_BOUND_S).as_numpy("output-0").shape == (1,)
+        assert running.result(HANG_S).as_numpy("output-0").shape == (1,)
         assert stopping.exit_code() == 0
 
 
@@ -354,4 +354,4 @@ def test_a_killed_worker_loses_no_call(server: Server) -> None:
         before = killing.workers()
         for worker in before[:1]:
             os.kill(worker, signal.SIGKILL)
-        assert running.result(_BOUND_S).as_numpy("output-0")[0] in before[1:]
+        assert running.result(HANG_S).as_numpy("output-0")[0] in before[1:]

@@ -17,8 +17,7 @@ import trustme
 from tests.e2e.server import HTTP, Server, eventually, proxying, running, serving
 from tests.e2e.test_grpc import code, floats
 from tests.e2e.test_protocols import DOUBLED, MODELS, ROWS
-
-_BOUND_S = 30
+from tests.loops import HANG_S
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,7 @@ def test_other_methods_and_streams_pass_through(proxy: Server) -> None:
         client.start_stream(lambda result, error: answers.put((result, error)))
         for row in ROWS[:3]:
             client.async_stream_infer("models", [floats([row])])
-        found = [answers.get(timeout=_BOUND_S) for _ in range(3)]
+        found = [answers.get(timeout=HANG_S) for _ in range(3)]
         client.stop_stream()
         assert [result.as_numpy("output-0")[0].tolist() for result, _ in found] == DOUBLED[:3]
 

@@ -23,7 +23,7 @@ def run_curl(command: str) -> httpx.Response:
     headers = dict(value.split(": ") for option, value in given if option == "-H")
     [body] = [value for option, value in given if option == "-d"]
     assert (name, len(given)) == ("curl", len(headers) + 1)
-    return HTTP.post(url, content=body.encode(), headers=headers, timeout=30)
+    return HTTP.post(url, content=body.encode(), headers=headers)
 
 
 @needs_chromium

@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually, run_uncork, serving
+from tests.loops import HANG_S
 from uncork.cli.app import app
 from uncork_dispatcher import CORE_IS_COMPILED
 
@@ -172,7 +173,7 @@ def test_a_terminal_has_colours(tmp_path: Path) -> None:
 
 async def drain(server: Server, number: int) -> list[httpx.Response]:
     """Stop a server with one batch running and one request held; return all answers."""
-    async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
+    async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http:
         running = asyncio.create_task(http.post("/sleep", json=2))
         await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
         held = asyncio.create_task(http.post("/remember", json="held"))
@@ -213,7 +214,7 @@ def test_ctrl_c_reaches_only_the_gateway() -> None:
 
 def test_a_second_signal_ends_the_wait() -> None:
     async def run(server: Server) -> int:
-        async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http:
             slow = asyncio.create_task(http.post("/sleep", json=25))
             await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
             server.terminate()
@@ -247,7 +248,10 @@ def test_a_second_signal_ends_the_delay(second: int) -> None:
 
 def test_a_drain_follows_its_delay() -> None:
     """Not ready at once, then refusing; connections that are idle are closed."""
-    with serving(PROBE, "--drain-delay", "0.5") as server, httpx.Client(base_url=server.base) as idle:
+    with (
+        serving(PROBE, "--drain-delay", "0.5") as server,
+        httpx.Client(base_url=server.base, timeout=HANG_S) as idle,
+    ):
         assert idle.get("/livez").status_code == 200
         server.terminate()
         assert server.exit_code() == 0
@@ -258,7 +262,7 @@ def test_a_drain_follows_its_delay() -> None:
 def test_a_drain_is_bounded() -> None:
     with serving(PROBE, "--drain-timeout", "0.5") as server, ThreadPoolExecutor(1) as pool:
         workers = server.workers()
-        slow = pool.submit(HTTP.post, f"{server.base}/sleep", json=25, timeout=30)
+        slow = pool.submit(HTTP.post, f"{server.base}/sleep", json=25)
         eventually(lambda: server.metric("uncork_workers", state="busy") == 1)
         server.terminate()
 
@@ -286,13 +290,13 @@ def test_workers_do_not_outlive_a_gateway_that_was_killed() -> None:
     with serving(PROBE, "--workers", "2") as server, ThreadPoolExecutor(1) as pool:
         workers = server.workers()
         assert len(workers) == 2
-        slow = pool.submit(HTTP.post, f"{server.base}/sleep", json=600, timeout=600)
+        slow = pool.submit(HTTP.post, f"{server.base}/sleep", json=600)
         eventually(lambda: server.metric("uncork_workers", state="busy") == 1)
 
         server.process.kill()
         server.process.wait()
 
-        eventually(lambda: not any(is_alive(worker) for worker in workers), within_s=5)
+        eventually(lambda: not any(is_alive(worker) for worker in workers))
         assert isinstance(slow.exception(), httpx.TransportError)
 
 

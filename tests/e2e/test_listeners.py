@@ -13,6 +13,7 @@ import pytest
 import trustme
 
 from tests.e2e.server import PROBE, ROOT, serving
+from tests.loops import HANG_S
 
 KEY = "a-key-of-the-tests"
 
@@ -34,13 +35,16 @@ def test_only_who_has_certificate_and_key_is_answered(tmp_path: Path) -> None:
     with serving(PROBE, *arguments) as server:
         found = re.search(r"POST (https://[^/\s]+)/recall", server.output)
         assert found is not None, server.output
-        with httpx.Client(base_url=found[1], verify=known) as client:
+        with httpx.Client(base_url=found[1], verify=known, timeout=HANG_S) as client:
             answers = [
                 client.post("/recall", json=[1], headers={"x-api-key": key}) for key in (KEY, KEY, "no key")
             ]
             assert [answer.status_code for answer in answers] == [200, 200, 401]
             assert client.get("/metrics", headers={"x-api-key": KEY}).status_code == 404
-        with httpx.Client(base_url=found[1], verify=unknown) as client, pytest.raises(httpx.TransportError):
+        with (
+            httpx.Client(base_url=found[1], verify=unknown, timeout=HANG_S) as client,
+            pytest.raises(httpx.TransportError),
+        ):
             client.get("/livez")
         assert server.metric("uncork_requests_total", status="200") == 2
     assert server.exit_code() == 0

@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.server import HTTP, PROBE, ROOT, SERVICES, eventually, run_uncork, serving
 from tests.e2e.test_simulate import children, is_gone
+from tests.loops import HANG_S
 from uncork_loadtests.generator.fleet import run
 from uncork_loadtests.traffic.plan import Payload, Plan
 
@@ -256,7 +257,7 @@ def test_ctrl_c_shows_what_was_seen_and_ends_everything() -> None:
         eventually(lambda: any(answers_of(pid) > 10 for pid in children(process.pid)))
         below = children(process.pid)
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=HANG_S)
         assert process.returncode == 130, err
         assert "offered" in out
         assert "Traceback" not in err

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.server import PROBE, ROOT, serving
+from tests.loops import HANG_S
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def run(base: str, *arguments: str) -> tuple[subprocess.CompletedProcess[str], d
     """Run locust without a page; the outcome, and its figures about /add."""
     common = ("--host", base, "--path", "/add", "--headless", "--json", "--shape", "2")
     done = subprocess.run(
-        locust(*common, *arguments), capture_output=True, text=True, timeout=120, cwd=ROOT, check=False
+        locust(*common, *arguments), capture_output=True, text=True, timeout=HANG_S, cwd=ROOT, check=False
     )
     rows = {row["name"]: row for row in json.loads(done.stdout)}
     return done, rows["/add"]
@@ -95,7 +96,7 @@ def test_locust_workers_share_one_schedule(base: str) -> None:
     finally:
         for worker in workers:
             worker.terminate()
-            worker.wait(15)
+            worker.wait(HANG_S)
 
 
 def test_wrong_options_end_it_at_once(base: str) -> None:
@@ -104,7 +105,7 @@ def test_wrong_options_end_it_at_once(base: str) -> None:
         locust("--host", base, "--headless", "--rate", "5", "--shape", "x"),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=HANG_S,
         cwd=ROOT,
         check=False,
     )

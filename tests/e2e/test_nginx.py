@@ -20,12 +20,12 @@ import tritonclient.grpc.aio as triton_aio
 from tests.e2e.server import PROBE, ROOT, eventually, serving
 from tests.e2e.test_grpc import code, floats, is_serving
 from tests.e2e.test_protocols import DOUBLED, MODELS, ROWS
+from tests.loops import HANG_S
 from uncork_loadtests.servers import free_port
 
 NGINX = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed: Debian's nginx-light")
 
-_BOUND_S = 30
 _TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
@@ -49,7 +49,7 @@ def nginx(folder: Path, behind: str) -> Iterator[str]:
     with subprocess.Popen(command) as process:
         try:
             with grpc.insecure_channel(own) as channel:
-                grpc.channel_ready_future(channel).result(timeout=_BOUND_S)
+                grpc.channel_ready_future(channel).result(timeout=HANG_S)
             yield own
         finally:
             process.terminate()
@@ -77,7 +77,7 @@ def test_calls_and_streams_go_through_nginx(tmp_path: Path) -> None:
         client.start_stream(lambda result, error: pieces.put((result, error)))
         for number in range(100):
             client.async_stream_infer("models", [floats(ROWS[:1])], request_id=str(number))
-        found = [pieces.get(timeout=_BOUND_S)[0] for _ in range(100)]
+        found = [pieces.get(timeout=HANG_S)[0] for _ in range(100)]
         client.stop_stream()
         assert [int(result.get_response().id) for result in found] == list(range(100))
 

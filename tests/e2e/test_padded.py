@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.e2e.server import HTTP, ROOT, Server, serving
+from tests.loops import HANG_S
 
 PADDED = f"{ROOT / 'tests/e2e/services/padded.py'}:Padded"
 SHORT, LONG = 20, 2000
@@ -37,7 +38,7 @@ async def separated(server: Server, api: str) -> list[list[int]]:
     """
     random_, seen = random.Random(1), list[list[int]]()
     limits = httpx.Limits(max_connections=_CLIENTS)
-    async with httpx.AsyncClient(base_url=server.base, limits=limits, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=server.base, limits=limits, timeout=HANG_S) as client:
 
         async def ask() -> list[int]:
             length = SHORT if random_.random() < 0.7 else LONG

@@ -13,21 +13,21 @@ import pytest
 
 from tests.e2e.remote import remotes
 from tests.e2e.server import eventually
+from tests.loops import HANG_S
 from tests.namespaces import network
 
 pytestmark = pytest.mark.slow
-_NOTICED_S = 12.0
 _PORT = "7000"
-# Runs beside the gateway: eight clients until its input ends, then their times and statuses as JSON.
+# Runs beside the gateway: eight clients until its input ends, then times and status of each request as JSON.
 _LOAD = """
 import json, sys, threading, time, httpx
 ends, seen = threading.Event(), []
 def client():
-    with httpx.Client(base_url="http://127.0.0.1:3000", timeout=60) as http:
+    with httpx.Client(base_url="http://127.0.0.1:3000", timeout=300) as http:
         while not ends.is_set():
             began = time.monotonic()
             reply = http.post("/add", json=[1, 2])
-            seen.append((began, time.monotonic() - began, reply.status_code))
+            seen.append((began, time.monotonic(), reply.status_code))
 threads = [threading.Thread(target=client) for _ in range(8)]
 [thread.start() for thread in threads]
 sys.stdin.read()
@@ -63,23 +63,20 @@ def test_a_partition_is_noticed_and_loses_nothing(tmp_path: Path) -> None:
                 time.sleep(1.0)
                 parted_at = time.monotonic()
                 net.part("far")
-                eventually(lambda: "on far has disconnected" in server.output, within_s=_NOTICED_S)
-                eventually(lambda: "is gone" in workers["far"].output, within_s=_NOTICED_S)
-                healed_at = time.monotonic()
+                eventually(lambda: "on far has disconnected" in server.output)
+                noticed_at = time.monotonic()
+                eventually(lambda: "is gone" in workers["far"].output)
                 net.heal("far")
                 eventually(lambda: server.output.count("is ready") == 3)
                 time.sleep(1.0)
             finally:
-                printed, _ = load.communicate("", timeout=60)
+                printed, _ = load.communicate("", timeout=HANG_S)
             requests = [tuple(one) for one in json.loads(printed)]
             asked = subprocess.run(
                 [*inside, sys.executable, "-c", _CONNECTIONS], capture_output=True, check=True
             )
 
     assert Counter(status for *_, status in requests).keys() == {200}
-    # The late ones are those that ran on the far worker when it was cut off: at most one batch of eight.
-    late = [one for one in requests if one[1] > 2.0]
-    assert 1 <= len(late) <= 8
-    assert all(began <= parted_at + 1.0 for began, *_ in late)
-    assert sum(parted_at + 1.0 < began < healed_at for began, *_ in requests) > 100
+    # The clients would all wait if the gateway went on sending batches to the far worker.
+    assert sum(parted_at < began and ended < noticed_at for began, ended, _ in requests) > 5 * 8
     assert int(asked.stdout) == 2, "half-open connections are left"

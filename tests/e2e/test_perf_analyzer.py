@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.e2e.server import ROOT, SERVICES, Server, serving
+from tests.loops import HANG_S
 
 pytestmark = pytest.mark.slow
 
 COMMAND = str(ROOT / "scripts/perf-analyzer")
 # The first run installs it.
 INSTALL_S = 300
-BOUND_S = 60
 # perf_analyzer stops at the first request that is refused, and a busy machine may miss any goal.
 PATIENT = ("--mb-max-latency", "30000")
 # Short windows. How much they differ says something of this machine, nothing of the server.
@@ -47,7 +47,7 @@ def measure(server: Server, model: str, *arguments: str, protocol: str = "http")
     """What it prints about a model, once it has ended without complaint."""
     address = server.grpc if protocol == "grpc" else server.base.removeprefix("http://")
     command = [COMMAND, "-m", model, "-i", protocol, "-u", address, *QUICKLY, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     return done.stdout
 

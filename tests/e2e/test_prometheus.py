@@ -18,6 +18,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.server import HTTP, PROBE, ROOT, Server, eventually, serving
+from tests.loops import HANG_S
 
 DASHBOARD = json.loads((ROOT / "deploy/grafana/uncork.json").read_text())
 RULES = ROOT / "deploy/prometheus/rules.yml"
@@ -52,7 +53,7 @@ def server() -> Iterator[Server]:
 
 def ask(server: Server) -> None:
     """Send some requests at once, some of which the handler fails on."""
-    with ThreadPoolExecutor(4) as threads, httpx.Client() as http:
+    with ThreadPoolExecutor(4) as threads, httpx.Client(timeout=HANG_S) as http:
         for path, status in (("sleep", 200), ("fail", 500)):
             replies = threads.map(lambda _, path=path: http.post(f"{server.base}/{path}", json=0), range(8))
             assert {reply.status_code for reply in replies} == {status}
@@ -115,7 +116,7 @@ def prometheus(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as http:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANG_S) as http:
             running = Prometheus(http)
             eventually(lambda: running.is_up("uncork_build_info"))
             ask(server)
@@ -123,7 +124,7 @@ def prometheus(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iter
             yield running
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(HANG_S)
 
 
 def test_every_query_of_the_dashboard_is_answered(prometheus: Prometheus) -> None:

@@ -19,6 +19,7 @@ from tritonclient.utils import triton_to_np_dtype
 
 from tests.e2e.server import HTTP, ROOT, SERVICES, Server, serving
 from tests.e2e.services.models import POISON
+from tests.loops import HANG_S
 
 MODELS = f"{SERVICES / 'models.py'}:Models"
 ROWS = [[float(number), number + 0.5, -number] for number in range(24)]
@@ -47,7 +48,7 @@ def infer(server: Server, rows: list[list[float]], *, binary: bool) -> np.ndarra
 
 def post(server: Server, path: str, body: object) -> httpx.Response:
     """Send JSON."""
-    return HTTP.post(server.base + path, json=body, timeout=30)
+    return HTTP.post(server.base + path, json=body)
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -72,9 +73,9 @@ def test_values_that_json_has_no_word_for_come_back_in_bytes(server: Server) -> 
     row = [math.inf, math.nan, -math.inf]
 
     np.testing.assert_array_equal(infer(server, [row], binary=True), [row])
-    reply = HTTP.post(**{**question("npy", row), "url": f"{server.base}/predict"}, timeout=30)
+    reply = HTTP.post(**{**question("npy", row), "url": f"{server.base}/predict"})
     np.testing.assert_array_equal(told("npy", reply), row)
-    as_json = HTTP.post(f"{server.base}/predict", content=npy(row), headers={"content-type": NPY}, timeout=30)
+    as_json = HTTP.post(f"{server.base}/predict", content=npy(row), headers={"content-type": NPY})
     assert as_json.json() == [None] * 3
 
 
@@ -129,7 +130,7 @@ def test_tritons_client_sees_configuration_statistics_and_index(server: Server) 
 def test_kserves_clients_are_answered(server: Server) -> None:
     """All their calls, over V1, V2 and gRPC."""
     command = [str(ROOT / "scripts/kserve-client"), server.base, "models", server.grpc]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(done.stdout.splitlines()) == 13
@@ -144,7 +145,7 @@ def test_kserves_clients_are_answered(server: Server) -> None:
 def test_ovmsclient_is_answered(server: Server) -> None:
     """A client of TensorFlow Serving's gRPC, with definitions of its own."""
     command = [str(ROOT / "scripts/ovms-client"), server.grpc, "models"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "predict: [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]\n" in done.stdout
@@ -230,7 +231,7 @@ def test_clients_of_all_protocols_share_batches(server: Server) -> None:
     rows = ROWS[: 3 * len(kinds)]
 
     async def ask_all() -> list[httpx.Response]:
-        async with httpx.AsyncClient(base_url=server.base, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as client:
             asked = [question(kind, row) for kind, row in zip(kinds * 3, rows, strict=True)]
             return await asyncio.gather(*[client.post(**one) for one in asked])
 

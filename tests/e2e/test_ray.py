@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray; scripts/nightly installs it"),
 ]
-_START_S = 90.0
 _SERVICE = """
 import os
 from uncork import Service, api
@@ -65,13 +64,13 @@ def serving(target: str, on: str, *options: str, workers: int = 2) -> Iterator[S
 
 def all_ready(server: Server, workers: int) -> None:
     """Wait until so many workers take batches; Ray starts one within seconds, later on a busy machine."""
-    eventually(lambda: "/readyz" in server.output, within_s=_START_S)
+    eventually(lambda: "/readyz" in server.output)
     server.wait_until_ready()
-    eventually(lambda: server.metric("uncork_workers", state="idle") == workers, within_s=_START_S)
+    eventually(lambda: server.metric("uncork_workers", state="idle") == workers)
 
 
 def who(server: Server) -> dict[str, Any]:
-    reply = HTTP.post(f"{server.base}/who", json=0, timeout=30)
+    reply = HTTP.post(f"{server.base}/who", json=0)
     assert reply.status_code == 200, reply.text
     answer: dict[str, Any] = reply.json()
     return answer
@@ -153,7 +152,7 @@ def test_missing_resources_are_reported(cluster: RayCluster, target: str) -> Non
     """In the log and by /readyz. The gateway keeps waiting, as a node may join."""
     port = "3971"
     with serving(target, cluster.head, "--worker-gpus", "1", "--port", port) as server:
-        eventually(lambda: "waiting for Ray" in server.output, within_s=60)
+        eventually(lambda: "waiting for Ray" in server.output)
         why = "each needs 1 CPU and 1 GPU, the Ray cluster has 8 of 8 CPU and 0 of 0 GPU free, and no single"
         reply = HTTP.get(f"http://127.0.0.1:{port}/readyz")
 
@@ -213,8 +212,8 @@ def test_no_request_is_lost_with_a_node(cluster: RayCluster, target: str) -> Non
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
             eventually(lambda: lost not in hosts(server))
-            eventually(lambda: len(hosts(server)) == 2, within_s=_START_S)
-            eventually(lambda: server.metric("uncork_workers", state="starting") == 0, within_s=_START_S)
+            eventually(lambda: len(hosts(server)) == 2)
+            eventually(lambda: server.metric("uncork_workers", state="starting") == 0)
 
         statuses = statuses_while(server, kill)
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from tests.e2e.server import HTTP, Server, eventually, run_uncork, serving
 from tests.e2e.test_lifecycle import is_alive
+from tests.loops import HANG_S
 from uncork.cli.app import app
 from uncork_workers.extras import install_command
 
@@ -76,7 +77,7 @@ class Load:
                 thread.join()
 
     def _ask(self, number: int) -> None:
-        with httpx.Client(timeout=30, verify=False) as http:
+        with httpx.Client(timeout=HANG_S, verify=False) as http:
             count = 0
             while not self._stop.is_set():
                 count += 1

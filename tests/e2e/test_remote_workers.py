@@ -14,6 +14,7 @@ import trustme
 from tests.e2e import load
 from tests.e2e.remote import Remotes, free_port, idle, pid_of, remotes, wait_for, worker_port
 from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually
+from tests.loops import HANG_S
 
 OTHER = f"{SERVICES / 'probe.py'}:Warm"
 
@@ -82,7 +83,7 @@ def test_a_worker_keeps_its_model_while_the_gateway_restarts(on: Remotes, tmp_pa
     with on.gateway("--worker-port", str(port)) as server:
         wait_for(server, 1)
         assert ready.exists()
-        assert HTTP.post(f"{server.base}/remember", json="kept", timeout=30).json() == "kept"
+        assert HTTP.post(f"{server.base}/remember", json="kept").json() == "kept"
         server.process.kill()
         server.process.wait()
     eventually(lambda: "is gone" in worker.output)
@@ -90,7 +91,7 @@ def test_a_worker_keeps_its_model_while_the_gateway_restarts(on: Remotes, tmp_pa
     with on.gateway("--worker-port", str(port)) as server:
         wait_for(server, 1)
 
-        assert HTTP.post(f"{server.base}/recall", json=0, timeout=30).json() == ["kept"]
+        assert HTTP.post(f"{server.base}/recall", json=0).json() == ["kept"]
         assert ready.exists()
         assert worker.stop() == 0
     assert not ready.exists()
@@ -105,7 +106,7 @@ def test_a_worker_that_leaks_leaves_and_says_so(on: Remotes) -> None:
         wait_for(server, 2)
 
         def leak() -> None:
-            assert leaking.process.wait(60) == 1
+            assert leaking.process.wait(HANG_S) == 1
 
         statuses = load.statuses_while(server, leak, path="/remember", body="x" * 1_000_000, clients=2)
         assert statuses.keys() == {200}
@@ -132,27 +133,27 @@ def test_a_new_version_takes_over_when_it_is_as_strong_as_the_old_one(on: Remote
         wait_for(server, 2)
         new = [on.start(worker_port(server), target=OTHER)]
         eventually(lambda: "stands by" in HTTP.get(f"{server.base}/status").text)
-        assert HTTP.post(f"{server.base}/add", json=[1, 2], timeout=30).status_code == 200
+        assert HTTP.post(f"{server.base}/add", json=[1, 2]).status_code == 200
 
         new.append(on.start(worker_port(server), target=OTHER))
 
-        eventually(lambda: HTTP.post(f"{server.base}/echo", json=1, timeout=30).status_code == 200)
-        assert HTTP.post(f"{server.base}/add", json=[1, 2], timeout=30).status_code == 404
+        eventually(lambda: HTTP.post(f"{server.base}/echo", json=1).status_code == 200)
+        assert HTTP.post(f"{server.base}/add", json=[1, 2]).status_code == 404
         assert "the workers with another version of the service take over" in server.output
         # The old workers come back, stand by, and return when all new ones have gone.
         eventually(lambda: all(worker.output.count("connected to gateway") == 2 for worker in old))
         for worker in old:
             assert "workers with another version of the service have taken over; dialing" in worker.output
             assert "is gone" not in worker.output
-        assert HTTP.post(f"{server.base}/echo", json=1, timeout=30).status_code == 200
+        assert HTTP.post(f"{server.base}/echo", json=1).status_code == 200
         for worker in new:
             assert worker.stop() == 0
-        eventually(lambda: HTTP.post(f"{server.base}/add", json=[1, 2], timeout=30).status_code == 200)
+        eventually(lambda: HTTP.post(f"{server.base}/add", json=[1, 2]).status_code == 200)
 
 
 def test_workers_here_and_elsewhere_share_the_load(on: Remotes) -> None:
     async def both(server: Server) -> set[int]:
-        async with httpx.AsyncClient(base_url=server.base, timeout=30, verify=False) as http:
+        async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S, verify=False) as http:
             replies = await asyncio.gather(*[http.post("/sleep_once", json=0.3) for _ in range(2)])
         return {reply.json() for reply in replies}
 
@@ -186,9 +187,9 @@ def test_tls_protects_both_sides(on: Remotes, tmp_path: Path) -> None:
         wait_for(server, 1)
 
         assert pid_of(server) == worker.pid
-        assert stranger.process.wait(30) == 2
+        assert stranger.process.wait(HANG_S) == 2
         assert "unable to get local issuer certificate" in stranger.output
-        assert nameless.process.wait(30) == 2
+        assert nameless.process.wait(HANG_S) == 2
         assert "this gateway requires a certificate of the worker; give --tls-cert" in nameless.output
         assert server.metric("uncork_worker_connections_refused_total", reason="tls") >= 2
 
@@ -198,7 +199,7 @@ def test_a_worker_with_another_token_is_refused(on: Remotes) -> None:
         on.token_file.write_text("another token for these tests")
         worker = on.start(worker_port(server))
 
-        assert worker.process.wait(30) == 2
+        assert worker.process.wait(HANG_S) == 2
         assert "the worker's token differs from the gateway's" in worker.output
         assert server.metric("uncork_worker_connections_refused_total", reason="token") == 1
 
@@ -210,8 +211,8 @@ def test_a_worker_that_hangs_ends_itself(on: Remotes) -> None:
         worker = on.start(worker_port(server))
         wait_for(server, 1)
 
-        assert HTTP.post(f"{server.base}/hang", json=60, timeout=30).status_code == 504
-        assert worker.process.wait(30) == 1
+        assert HTTP.post(f"{server.base}/hang", json=60).status_code == 504
+        assert worker.process.wait(HANG_S) == 1
         assert "a batch exceeds its timeout" in worker.output
 
 
@@ -219,9 +220,9 @@ def test_a_service_that_cannot_be_set_up_ends_the_worker(on: Remotes) -> None:
     with on.gateway() as server:
         worker = on.start(worker_port(server), target=f"{SERVICES / 'probe.py'}:NoSetup")
 
-        assert worker.process.wait(30) == 1
+        assert worker.process.wait(HANG_S) == 1
         assert "setup failed: RuntimeError: no weights here" in worker.output
         eventually(lambda: "no weights here" in server.output)
     missing = on.start("127.0.0.1:1", target=PROBE.replace("Probe", "Prob"))
-    assert missing.process.wait(30) == 2
+    assert missing.process.wait(HANG_S) == 2
     assert "Probe" in missing.output

@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.server import ROOT, Server, eventually, run_uncork, serving
 from tests.e2e.test_lifecycle import is_alive
 from tests.e2e.test_reload import Load, has_workers, write
+from tests.loops import HANG_S
 
 
 def port(server: Server) -> str:
@@ -80,7 +81,7 @@ def test_a_server_can_be_stopped_while_somebody_waits_for_a_reload(tmp_path: Pat
             workers = server.workers()
             server.terminate()
             assert server.exit_code() == 0
-            _, told = reload.communicate(timeout=30)
+            _, told = reload.communicate(timeout=HANG_S)
 
         assert (reload.returncode, told) == (
             1,

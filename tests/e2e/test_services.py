@@ -21,6 +21,7 @@ import pytest
 from tests.e2e.load import statuses_while
 from tests.e2e.server import HTTP, ROOT, Server, eventually, run_uncork, running, serving
 from tests.e2e.test_replacing import port
+from tests.loops import HANG_S
 
 KEY = "a-key-of-the-tests"
 _SOURCE = """
@@ -224,7 +225,7 @@ def summary_while(
         eventually(lambda: server.metric("uncork_requests_total", **answered) > 10)
         act()
         os.killpg(process.pid, signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=HANG_S)
     finally:
         process.kill()
         process.wait()

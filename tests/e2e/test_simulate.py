@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.server import ROOT, eventually
+from tests.loops import HANG_S
 
 SIMULATE = ("simulate", "--matrix", "open", "--processes", "2")
 # The same command, which is interrupted where it would leave a lock behind.
@@ -70,7 +71,7 @@ def test_ctrl_c_ends_the_command_and_its_processes() -> None:
         # Two that simulate, and Python's own that keeps track of what they share.
         eventually(lambda: len(children(process.pid)) == 3)
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=HANG_S)
         assert (process.returncode, out, err) == (130, "", "")
         eventually(lambda: is_gone(process.pid))
     finally:
@@ -85,7 +86,7 @@ def test_ctrl_c_while_it_waits_for_results(tmp_path: Path) -> None:
     script.write_text(INTERRUPTED_IN_WAIT)
     process = started(str(script))
     try:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=HANG_S)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

@@ -14,6 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.server import HTTP, SERVICES, Server, eventually, serving
+from tests.loops import HANG_S
 
 STAGED = f"{SERVICES / 'staged.py'}:Staged"
 Document = dict[str, Any]
@@ -45,14 +46,14 @@ def server() -> Iterator[Server]:
 
 def ask(server: Server, path: str, body: Any, *, times: int) -> None:
     """Ask several times, one after the other."""
-    with httpx.Client(base_url=server.base, timeout=30) as http:
+    with httpx.Client(base_url=server.base, timeout=HANG_S) as http:
         for _ in range(times):
             http.post(path, json=body)
 
 
 async def burst(server: Server, path: str, body: Any, *, times: int) -> int:
     """Ask several times at once; returns how many got 503."""
-    async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
+    async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http:
         replies = await asyncio.gather(*(http.post(path, json=body) for _ in range(times)))
     return sum(reply.status_code == 503 for reply in replies)
 

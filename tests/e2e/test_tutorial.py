@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.server import HTTP, serving
+from tests.loops import HANG_S
 from tests.markdown_pages import DOCS, blocks
 
 PAGE = DOCS / "tutorial.md"
@@ -45,7 +46,7 @@ def test_the_server_answers_as_the_page_says(folder: Path) -> None:
         clients = folder / "clients.py"
         clients.write_text(clients.read_text().replace(BASE, server.base).replace("960", "96"))
         run = subprocess.run(
-            [sys.executable, clients], capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, clients], capture_output=True, text=True, timeout=HANG_S, check=True
         )
 
     found = re.match(r"(\d+) answers per second, mean batch size (\d+)\n", run.stdout)

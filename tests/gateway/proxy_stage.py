@@ -19,6 +19,7 @@ from tests.gateway.backends.model_servers.fake_server import Reply as Answer
 from tests.gateway.client import JSON, Connection, Reply, Server, request
 from tests.gateway.protocols import v2_bodies
 from tests.gateway.running import turns
+from tests.loops import HANG_S
 from uncork_gateway import Gateway
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.protocols.wire import Content
@@ -140,7 +141,9 @@ class ProxyStage:
         self.port = port
         self.front = Front(proxy)
         self.ask = self.front.ask
-        self.http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, verify=False)
+        self.http = httpx.AsyncClient(
+            timeout=HANG_S, base_url=f"http://127.0.0.1:{port}", trust_env=False, verify=False
+        )
 
     async def replies(self, callers: Sequence[Caller]) -> list[Reply]:
         return [await caller.reply() for caller in callers]

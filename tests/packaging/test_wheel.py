@@ -12,13 +12,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
 import tritonclient.grpc as triton
 from PIL import Image
 
-from tests.e2e.server import ROOT, Server, running
+from tests.e2e.server import HTTP, ROOT, Server, running
 from tests.markdown_pages import blocks
 
 README = ROOT / "README.md"
@@ -69,7 +68,7 @@ def test_the_service_of_the_readme_as_pasted(install: Callable[[str], Environmen
     with environment.serving(*serve.removeprefix("uncork serve ").split()) as server:
         command = curl.replace("http://127.0.0.1:3000", server.base) + " --silent --fail"
         answer = subprocess.run(command, shell=True, check=True, capture_output=True, text=True).stdout
-        pages = [httpx.get(f"{server.base}{path}").status_code for path in ("/docs", "/dashboard", "/status")]
+        pages = [HTTP.get(f"{server.base}{path}").status_code for path in ("/docs", "/dashboard", "/status")]
 
     assert answer == reply[1]
     assert pages == [501, 501, 200]
@@ -107,7 +106,7 @@ def test_two_services_with_two_versions_of_scikit_learn(
 
     with gateway.serving("--config", str(config)) as server:
         answers = {
-            name: httpx.post(f"{server.base}/{name}/predict", json=[5.1, 3.5, 1.4, 0.2]).json()
+            name: HTTP.post(f"{server.base}/{name}/predict", json=[5.1, 3.5, 1.4, 0.2]).json()
             for name in versions
         }
 
@@ -117,13 +116,13 @@ def test_two_services_with_two_versions_of_scikit_learn(
 def test_extra_pages(install: Callable[[str], Environment]) -> None:
     with install("pages").serving("echo.py:Echo") as server:
         for path in ("/dashboard", "/docs"):
-            assert httpx.get(f"{server.base}{path}").status_code == 200
+            assert HTTP.get(f"{server.base}{path}").status_code == 200
 
 
 def test_extra_dataframe(install: Callable[[str], Environment]) -> None:
     with install("dataframe").serving("table.py:Table") as server:
         csv = {"content-type": "text/csv"}
-        assert httpx.post(f"{server.base}/total", content="a,b\n1,2\n3,4\n", headers=csv).json() == [3, 7]
+        assert HTTP.post(f"{server.base}/total", content="a,b\n1,2\n3,4\n", headers=csv).json() == [3, 7]
 
 
 def test_extra_image(install: Callable[[str], Environment]) -> None:
@@ -132,7 +131,7 @@ def test_extra_image(install: Callable[[str], Environment]) -> None:
 
     with install("image").serving("pictures.py:Pictures") as server:
         png = {"content-type": "image/png"}
-        assert httpx.post(f"{server.base}/widths", content=picture.getvalue(), headers=png).json() == 7
+        assert HTTP.post(f"{server.base}/widths", content=picture.getvalue(), headers=png).json() == 7
 
 
 def test_extra_loadtest(install: Callable[[str], Environment]) -> None:
@@ -148,7 +147,7 @@ def test_extra_loadtest(install: Callable[[str], Environment]) -> None:
 
 def test_extra_reload(install: Callable[[str], Environment]) -> None:
     with install("reload").serving("echo.py:Echo", "--reload") as server:
-        assert httpx.post(f"{server.base}/echo", json=[1]).json() == [1]
+        assert HTTP.post(f"{server.base}/echo", json=[1]).json() == [1]
 
 
 def test_extra_grpc(install: Callable[[str], Environment]) -> None:
@@ -165,4 +164,4 @@ def test_extra_otel(install: Callable[[str], Environment], monkeypatch: pytest.M
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
 
     with install("otel").serving("echo.py:Echo", "--traces") as server:
-        assert httpx.post(f"{server.base}/echo", json=[1]).json() == [1]
+        assert HTTP.post(f"{server.base}/echo", json=[1]).json() == [1]

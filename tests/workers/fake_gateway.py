@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import trustme
 
+from tests.loops import HANG_S
 from uncork_workers.wire.dialing import VERSION, Address
 from uncork_workers.wire.frames import Frame, FrameDecoder, encode_frame
 from uncork_workers.wire.handshake import (
@@ -34,14 +35,12 @@ T = TypeVar("T")
 TOKEN = b"0123456789abcdef"
 NONCE = bytes(range(NONCE_BYTES))
 CHALLENGE = Challenge(NONCE, PROTOCOL, VERSION)
-# Far above any duration; ends a test that hangs.
-_PATIENCE_S = 60
 
 
 class Connection:
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        self._socket.settimeout(_PATIENCE_S)
+        self._socket.settimeout(HANG_S)
         self._frames = self._receive()
 
     def next(self) -> Frame:
@@ -100,7 +99,7 @@ class FakeGateway:
 @contextlib.contextmanager
 def listening(path: Path) -> Iterator[FakeGateway]:
     with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as pool:
-        listener.settimeout(_PATIENCE_S)
+        listener.settimeout(HANG_S)
         listener.bind(str(path))
         listener.listen()
         yield FakeGateway(listener, pool)
@@ -118,7 +117,7 @@ class Newcomer:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        self._socket.settimeout(_PATIENCE_S)
+        self._socket.settimeout(HANG_S)
 
     def send(self, greeting: Greeting) -> None:
         self.send_bytes(encode_greeting(greeting))
@@ -188,7 +187,7 @@ class FakeTcpGateway:
 @contextlib.contextmanager
 def worker_port(tls: ssl.SSLContext | None = None) -> Iterator[FakeTcpGateway]:
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
-        listener.settimeout(_PATIENCE_S)
+        listener.settimeout(HANG_S)
         yield FakeTcpGateway(listener, pool, tls)
 
 

@@ -15,7 +15,7 @@ from benchmarks.chaos.questions import Row, ask, right_answer
 from benchmarks.chaos.streams import connected, fetch, read_reply
 from benchmarks.chaos.waiting import comes_true
 from tests.loadtests.fake_server import Handler, reply, serving
-from tests.loops import other_tasks
+from tests.loops import HANG_S, other_tasks
 
 JUNK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
@@ -35,7 +35,7 @@ def loaded(handler: Handler, *, until: int, poison: int = 0) -> Ledger:
 
     async def run() -> Ledger:
         ledger = Ledger(timeout_s=2.0)
-        async with serving(handler) as url, asyncio.timeout(30):
+        async with serving(handler) as url, asyncio.timeout(HANG_S):
             load = Load(ledger, port=port_of(url), rate=2000.0, seed=1, numbers=count(1))
             for _ in range(poison):
                 load.slip_in("raise", POISON)
@@ -113,7 +113,7 @@ async def test_an_answer_that_nobody_asked_for_is_found() -> None:
         await comes_true(lambda: not ledger.outstanding)
         writer.write(right(body))
 
-    async with serving(handle) as url, asyncio.timeout(30):
+    async with serving(handle) as url, asyncio.timeout(HANG_S):
         connection = Connection(ledger)
         await asyncio.get_running_loop().create_connection(lambda: connection, "127.0.0.1", port_of(url))
         connection.ask(ask(1))
@@ -132,7 +132,7 @@ async def test_those_who_leave_are_not_lost() -> None:
     async def handle(body: bytes, writer: asyncio.StreamWriter) -> None:
         """Answer nothing."""
 
-    async with serving(handle) as url, asyncio.timeout(30):
+    async with serving(handle) as url, asyncio.timeout(HANG_S):
         leavers = [Connection(ledger) for _ in range(3)]
         for number, leaver in enumerate(leavers):
             await asyncio.get_running_loop().create_connection(

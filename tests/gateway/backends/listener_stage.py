@@ -32,7 +32,7 @@ def run_on(loop: str, main: Coroutine[Any, Any, None]) -> None:
 
     async def watched() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
-        async with asyncio.timeout(loops.RealLoop.hang_s):
+        async with asyncio.timeout(loops.HANG_S):
             await main
 
     uvloop.run(watched())

@@ -11,6 +11,7 @@ from tests.gateway.backends.listener_stage import LOOPS, Certificates, PortStage
 from tests.gateway.fake_worker import service
 from tests.gateway.running import turns
 from tests.gateway.worker_peer import application
+from tests.loops import HANG_S
 from uncork_gateway.backends import worker_introduction
 from uncork_workers.wire.handshake import Refusal
 from uncork_workers.wire.messages import Hello, Ping, Ready
@@ -113,7 +114,7 @@ def test_a_refused_peer_cannot_keep_its_connection_open(loop: str, certificates:
                 tls, outgoing = await shake_hands(connection, certificates.client())
                 tls.write(bytes(800))
                 connection.sendall(outgoing.read())
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(HANG_S):
                     while await asyncio.get_running_loop().sock_recv(connection, 65536):
                         pass
             assert on.refusals == ["invalid"]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.gateway.client import Connection, Server, request
 from tests.gateway.running import turns
+from tests.loops import HANG_S
 from uncork_gateway import interfaces
 from uncork_gateway.connection import route_table
 from uncork_gateway.connection.protocol import HttpProtocol
@@ -501,7 +502,7 @@ async def test_replies_arrive_whole_over_a_real_connection(size: int) -> None:
     protocol = cast(Callable[[], asyncio.Protocol], server.protocol)
     listening = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
-    async with listening, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+    async with listening, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=HANG_S) as client:
         for path, before in (("/hot", b""), ("/plain", b"POST /plain "), ("/hot", b"")):
             reply = await client.post(path, content=b"x" * size)
             assert (reply.content, reply.headers["date"]) == (before + b"x" * size, "today")

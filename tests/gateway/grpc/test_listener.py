@@ -17,6 +17,7 @@ import trustme
 
 from tests.gateway.grpc.http2.peer import EchoCall, Server
 from tests.gateway.running import turns
+from tests.loops import HANG_S
 from uncork_gateway.grpc.http2.limits import GrpcLimits
 from uncork_gateway.grpc.listener import offer_http2
 
@@ -197,7 +198,7 @@ async def test_tls(tmp_path: Path) -> None:
 
 async def test_http_1_is_told_where_to_go() -> None:
     def work(address: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(address, timeout=5)
+        connection = http.client.HTTPConnection(address, timeout=HANG_S)
         connection.request("POST", "/predict", body=b"[1]")
         reply = connection.getresponse()
         return reply.status, reply.read()

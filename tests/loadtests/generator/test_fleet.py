@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.loops import HANG_S
 from uncork_loadtests.generator.fleet import LoadTestError, _Fleet
 from uncork_loadtests.generator.frames import Frame, encode
 from uncork_loadtests.generator.share import ShareResult
@@ -29,7 +30,7 @@ def read(*frames: Frame) -> Any:
     before = set(threading.enumerate())
     fleet = _Fleet([Ended(*frames)])  # type: ignore[list-item]
     for listener in set(threading.enumerate()) - before:
-        listener.join(10)
+        listener.join(HANG_S)
     return fleet
 
 

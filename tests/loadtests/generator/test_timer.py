@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests.loops import HANG_S
 from uncork_loadtests.generator.timer import Timer
 
 ALARMS = ["file", "loop"] if sys.platform == "linux" else ["loop"]
@@ -20,7 +21,7 @@ def run(scene: Callable[[Timer, Callable[[], None]], None]) -> None:
     async def play() -> None:
         timer, over = Timer(), asyncio.Event()
         scene(timer, over.set)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             await over.wait()
         timer.close()
 

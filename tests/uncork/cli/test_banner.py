@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from tests.e2e.server import SERVICES, running
+from tests.e2e.server import HTTP, SERVICES, running
 from tests.uncork.server.test_listeners import PLAIN
 from uncork.cli.serve import banner
 from uncork.cli.serve.options import ServeOptions
@@ -147,7 +146,7 @@ def test_the_command_that_it_shows_works() -> None:
         found = re.search(r"^  curl (\S+) -H 'content-type: (.*)' -d '(.*)'$", server.output, re.MULTILINE)
         assert found is not None, server.output
         url, media_type, body = found.groups()
-        reply = httpx.post(url, content=body, headers={"content-type": media_type})
+        reply = HTTP.post(url, content=body, headers={"content-type": media_type})
         server.terminate()
 
         assert (reply.status_code, reply.json()) == (200, [3.0])

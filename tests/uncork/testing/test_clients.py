@@ -17,6 +17,7 @@ import pytest
 import uvloop
 
 from tests.e2e.server import eventually
+from tests.loops import HANG_S
 from uncork import DefinitionError, Service, api
 from uncork.adapters import Json, NdArray
 from uncork.testing import Client, async_client, client
@@ -62,7 +63,7 @@ class Digits(Service):
     def wait(self, items: list[Any]) -> list[Any]:
         """Wait until the test lets go."""
         for item in items:
-            assert _gates[item].wait(10)
+            assert _gates[item].wait(HANG_S)
         return items
 
     @api(input=Json())
@@ -342,7 +343,7 @@ def test_the_end_of_the_block_answers_what_was_asked() -> None:
             asked = pool.submit(c.post, "/held", json=1)
             eventually(lambda: _ONE_IS_HELD in c.get("/metrics").text)
 
-        assert asked.result(10).json() == 1
+        assert asked.result(HANG_S).json() == 1
 
 
 class Broken(Service):

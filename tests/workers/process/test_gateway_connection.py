@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import trustme
 
+from tests.loops import HANG_S
 from tests.workers.fake_gateway import server_tls
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.wire.frames import Frame, FrameDecoder, FrameError, encode_frame
@@ -72,7 +73,7 @@ def ends(
             theirs = client.wrap_socket(theirs, server_hostname="127.0.0.1")
             ours = accepting.result()
     with ours, theirs:
-        ours.settimeout(10)
+        ours.settimeout(HANG_S)
         yield GatewayConnection(theirs), Gateway(ours)
 
 

@@ -9,6 +9,7 @@ import sys
 import psutil
 import pytest
 
+from tests.loops import HANG_S
 from uncork_workers.process.libc import keep_freed_memory
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="page faults are counted as Linux does")
@@ -30,7 +31,7 @@ def faults(**environment: str) -> list[int]:
     """Count the page faults of allocating 8 MB five times in a new process."""
     environment = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), **environment}
     command = [sys.executable, "-c", COUNT_FAULTS]
-    done = subprocess.run(command, env=environment, capture_output=True, check=True, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, check=True, timeout=HANG_S)
     counted: list[int] = json.loads(done.stdout)
     return counted
 
@@ -79,11 +80,11 @@ def test_a_process_dies_when_its_parent_is_killed(platform: str) -> None:
         assert parent.stdout is not None
         child = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
-        child.wait(timeout=60)
+        child.wait(timeout=HANG_S)
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_a_process_whose_parent_has_ended_already_goes_at_once(platform: str) -> None:
     command = [sys.executable, "-c", CHILD, "1", platform]
-    done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=HANG_S)
     assert done.stdout == ""

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.loops import HANG_S
 from tests.workers.fake_gateway import (
     CHALLENGE,
     TOKEN,
@@ -524,7 +525,7 @@ def test_an_overdue_batch_ends_the_process(gateway: FakeTcpGateway) -> None:
         admitted.worker.send(batch(1, "hang", b"0", timeout_s=0.0))
         assert admitted.worker.rest() == []
         admitted.worker.close()
-        _, errors = running.communicate(timeout=60)
+        _, errors = running.communicate(timeout=HANG_S)
 
     assert running.returncode == 1
     assert not Path("ready").exists()
@@ -540,7 +541,7 @@ def test_a_signal_in_the_teardown_ends_the_process(gateway: FakeTcpGateway) -> N
         running.send_signal(signal.SIGTERM)
         assert admitted.worker.next().message == Leaving()
         admitted.worker.close()
-        _, errors = running.communicate(timeout=60)
+        _, errors = running.communicate(timeout=HANG_S)
 
     assert running.returncode == -signal.SIGTERM
     assert errors == b""

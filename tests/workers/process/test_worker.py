@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.loops import HANG_S
 from tests.workers.fake_gateway import listening
 from uncork_workers.definition.outputs.media_types import DEFAULT_MEDIA_TYPES
 from uncork_workers.process.worker import EXIT_LOAD, EXIT_SETUP, main
@@ -370,7 +371,7 @@ def test_a_real_process_leaves_signals_to_the_gateway(place: Path) -> None:
         worker.send((BATCH, BODIES[:2]))
         reply = worker.next()
         worker.finish()
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=HANG_S)
         worker.close()
 
     assert isinstance(hello, Hello)
@@ -404,7 +405,7 @@ def test_what_a_handler_prints_is_seen_at_once(place: Path) -> None:
         os.set_blocking(process.stdout.fileno(), False)
         printed = process.stdout.read()
         worker.finish()
-        process.communicate(timeout=60)
+        process.communicate(timeout=HANG_S)
         worker.close()
 
     assert printed == b"loading\n"
@@ -425,7 +426,7 @@ def test_a_real_process_exits_with_the_code(place: Path) -> None:
             "--launch",
             "9",
         ]
-        done = subprocess.run(command, cwd=place, timeout=60, check=False)
+        done = subprocess.run(command, cwd=place, timeout=HANG_S, check=False)
 
     assert isinstance(said.result()[0].message, Failed)
     assert done.returncode == EXIT_LOAD

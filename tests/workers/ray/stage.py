@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.loops import HANG_S
 from uncork_workers.ray.code_shipping import Packer
 from uncork_workers.ray.launcher import RayLauncher, RayWorkers
 from uncork_workers.ray.messages import Command, Connect, Connected, Event, decode_command, encode
@@ -13,8 +14,6 @@ from uncork_workers.supervision.launcher import Dialing, over_tcp
 
 LAUNCH_SECRET = b"the secret"
 _FAKE = Path(__file__).with_name("fake_helper.py")
-# Far above any duration; ends a test that hangs.
-_PATIENCE_S = 60
 
 
 class Helper:
@@ -100,7 +99,7 @@ async def stage(
     *,
     gpus: float = 0.0,
     packer: Packer | None = None,
-    room_s: float = 2 * _PATIENCE_S,
+    room_s: float = 2 * HANG_S,
     command: Sequence[str] = (),
 ) -> AsyncIterator[Stage]:
     made = Stage(folder, gpus=gpus, packer=packer, room_s=room_s, command=command)
@@ -113,7 +112,7 @@ async def stage(
 
     server = await asyncio.start_unix_server(came, made.socket_path)
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(HANG_S):
             yield made
     finally:
         await made.launcher.close()

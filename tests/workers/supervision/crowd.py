@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.loops import HANG_S
 from uncork_workers.supervision.launcher import over_unix
 from uncork_workers.supervision.processes import LocalWorkers, Processes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
@@ -32,8 +33,6 @@ class Echo(Service):
     def setup(self):
         atexit.register(Path(f"{__file__}.{os.getpid()}").touch)
 """
-# Far above any duration; ends a test that hangs.
-PATIENCE_S = 60
 
 
 @dataclass
@@ -147,7 +146,7 @@ async def crowd(
     ]
     made.supervisor.start()
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(HANG_S):
             yield made
     finally:
         await made.supervisor.stop(grace_s=0)

@@ -6,10 +6,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
 
+from tests.loops import HANG_S
 from uncork_workers.supervision.file_watching import FileWatcher
-
-# Far above any duration; ends a test that hangs.
-PATIENCE_S = 60
 
 
 def test_a_change_is_seen_once(tmp_path: Path) -> None:
@@ -91,7 +89,7 @@ async def test_changes_are_told_as_they_come(tmp_path: Path) -> None:
     files = {str(one)}
 
     watch = FileWatcher(files)
-    async with asyncio.timeout(PATIENCE_S), aclosing(watch.changes()) as changes:
+    async with asyncio.timeout(HANG_S), aclosing(watch.changes()) as changes:
         assert await next_change(changes, one.touch) == [str(one)]
         two.parent.mkdir()
         two.write_text("")

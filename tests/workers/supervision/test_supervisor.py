@@ -12,7 +12,8 @@ import psutil
 import pytest
 import uvloop
 
-from tests.workers.supervision.crowd import PATIENCE_S, SERVICE, crowd, goes, left_in_peace
+from tests.loops import HANG_S
+from tests.workers.supervision.crowd import SERVICE, crowd, goes, left_in_peace
 from uncork_workers.supervision.processes import usable_cores
 from uncork_workers.supervision.standbys import ReplacementFailed
 
@@ -36,7 +37,7 @@ async def test_workers_are_started_and_let_go(tmp_path: Path, monkeypatch: pytes
         environment = json.loads(workers[0].hello.service.apis[0].doc)
         sessions = {worker.hello.pid: os.getsid(worker.hello.pid) for worker in workers.values()}
         all_of_them.hang_up()
-        await all_of_them.supervisor.stop(grace_s=10 * PATIENCE_S)
+        await all_of_them.supervisor.stop(grace_s=10 * HANG_S)
 
         assert sorted(workers) == [0, 1]
         assert all(pid == session for pid, session in sessions.items())  # Ctrl-C is not for them

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.supervision.crowd import PATIENCE_S, SERVICE, crowd, goes, left_in_peace, only_alive
+from tests.loops import HANG_S
+from tests.workers.supervision.crowd import SERVICE, crowd, goes, left_in_peace, only_alive
 from uncork_workers.supervision.standbys import ReplacementFailed
 
 
@@ -31,7 +32,7 @@ async def test_new_workers_take_over_together(tmp_path: Path) -> None:
         assert on.supervisor.restarts == 1
 
         on.hang_up()
-        await on.supervisor.stop(grace_s=10 * PATIENCE_S)
+        await on.supervisor.stop(grace_s=10 * HANG_S)
         assert on.exits.empty()
         assert left_in_peace(tmp_path) >= {worker.hello.pid for worker in old.values()}
         assert not any(worker.alive() for worker in (*old.values(), *new.values(), *again.values()))
@@ -196,7 +197,7 @@ async def test_hurry_ends_the_time_that_workers_are_given(tmp_path: Path) -> Non
     async with crowd(tmp_path, workers=1) as on:
         [worker] = (await on.workers(1)).values()
         hurry = asyncio.Event()
-        stopping = asyncio.create_task(on.supervisor.stop(grace_s=10 * PATIENCE_S, hurry=hurry))
+        stopping = asyncio.create_task(on.supervisor.stop(grace_s=10 * HANG_S, hurry=hurry))
         hurry.set()
         await stopping
         assert not worker.alive()

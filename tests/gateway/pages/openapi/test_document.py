@@ -14,6 +14,7 @@ from openapi_spec_validator import validate
 from tests.gateway.fake_worker import service
 from tests.gateway.gateway_stage import gateway, problem
 from tests.gateway.running import turns
+from tests.loops import HANG_S
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.errors import RefusalReason
 from uncork_gateway.pages.models.metadata import models_of
@@ -366,7 +367,7 @@ async def test_it_is_served_when_a_worker_has_said_what_there_is(tmp_path: Path)
         assert "no worker is ready" in problem(await on.http.get("/openapi.json"), 503)
         worker = await on.connect()
         worker.send(Hello(index=0, launch=1, service=describe_service(Flowers)))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             await on.service.events.described
         await turns()
         reply = await on.http.get("/openapi.json")
