@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.dialects.rest import SIGNATURE
+from uncork_gateway.dialects.rest import SIGNATURE, check_signature
 from uncork_gateway.dialects.tensors import (
     TensorDialect,
     chosen,
@@ -35,9 +35,7 @@ class Predict(TensorDialect):
         Raises:
             BadRequest: if it is malformed, or needs what Uncork does not have.
         """
-        signature = request.model_spec.signature_name or SIGNATURE
-        if signature != SIGNATURE:
-            raise BadRequest(f"unknown signature {signature!r}; this model has only {SIGNATURE!r}")
+        check_signature(request.model_spec.signature_name)
         try:
             asked = read_request(request)
         except Unmergeable as error:

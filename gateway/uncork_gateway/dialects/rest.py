@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
 from uncork_gateway.codecs import Codec, Marshalled
@@ -19,14 +20,21 @@ SIGNATURE = "serving_default"
 """The name of a model's only signature in TensorFlow Serving."""
 
 
+def check_signature(name: object) -> None:
+    """Raise BadRequest if a client names a signature that a model does not have."""
+    if name not in (SIGNATURE, "", None):
+        raise BadRequest(
+            f"unknown signature {name!r}; this model has only {SIGNATURE!r}: send that, or no signature_name"
+        )
+
+
 class Rest:
     """Rows in ``instances`` or ``inputs``, answered by a list with a result for each.
 
     Args:
         codec: reads the API's input.
         results: the name of that list, ``predictions`` or ``explanations``.
-        kserve: whether an answer carries message and batch id, as from KServe's batcher, and rows in
-            ``inputs`` are answered like ``instances``. For TensorFlow Serving they are columns.
+        kserve: whether an answer to ``instances`` carries message and batch id, as from KServe's batcher.
     """
 
     def __init__(self, codec: Codec, *, results: str = "predictions", kserve: bool) -> None:
@@ -44,22 +52,22 @@ class Rest:
             request = parse_rows(body)
         except Unmergeable as error:
             raise BadRequest(str(error)) from None
-        in_columns = request.names is not None or (request.member == "inputs" and not self._kserve)
+        others = dict(request.others)
+        if "signature_name" in others:
+            check_signature(msgspec.json.decode(others["signature_name"]))
         locate = _in_columns if request.names is not None else _IN_ROWS[request.member]
-        return replace(self._codec.marshal(as_rows(request)), note=in_columns, locate=locate)
+        return replace(self._codec.marshal(as_rows(request)), note=request.member, locate=locate)
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
-        """Answer columns with columns if all results are objects with the same names."""
+        """Answer ``inputs`` with columns if all results are objects with the same names."""
         require_rows(reply)
+        results = b"[%b]" % reply.body
+        if asked.note == "inputs":
+            return JSON, written({"outputs": columns_of(row_texts(reply.body)) or results})
         fields: dict[str, Parts] = {}
         if self._kserve:
             fields = {"message": quoted(""), "batchId": quoted(batch_id)}
-        results = b"[%b]" % reply.body
-        if asked.note:
-            fields["outputs"] = columns_of(row_texts(reply.body)) or results
-        else:
-            fields[self._results] = results
-        return JSON, written(fields)
+        return JSON, written({**fields, self._results: results})
 
     def error(self, error: GatewayError) -> Reply:
         return JSON, error_body(str(error))

@@ -38,7 +38,11 @@ def said(dialect: Rest, body: bytes, *results: bytes) -> Any:
     ("dialect", "body", "told"),
     [
         (KSERVE, b'{"instances": [1, "a"]}', {"message": "", "batchId": "g-1", "predictions": [1, "a"]}),
-        (KSERVE, b'{"inputs": [[1], 2]}', {"message": "", "batchId": "g-1", "predictions": [[1], 2]}),
+        (KSERVE, b'{"inputs": [[1], 2]}', {"outputs": [[1], 2]}),
+        (KSERVE, b'{"inputs": {"a": [1, 2]}}', {"outputs": {"a": [1, 2]}}),
+        (KSERVE, b'{"inputs": [{"a": 1}, {"a": 2}]}', {"outputs": {"a": [1, 2]}}),
+        (TF, b'{"instances": [1], "signature_name": ""}', {"predictions": [1]}),
+        (TF, b'{"inputs": [1], "signature_name": null}', {"outputs": [1]}),
         (EXPLAINS, b'{"instances": [1]}', {"message": "", "batchId": "g-1", "explanations": [1]}),
         (TF, b'{"instances": [1, 2], "signature_name": "serving_default"}', {"predictions": [1, 2]}),
         (TF, b'{"inputs": [1, 2]}', {"outputs": [1, 2]}),
@@ -47,8 +51,18 @@ def said(dialect: Rest, body: bytes, *results: bytes) -> Any:
     ],
 )
 def test_an_answer_has_the_form_of_its_request(dialect: Rest, body: bytes, told: Any) -> None:
-    """KServe's answers carry the batch id; columns are answered with columns."""
+    """KServe's answers carry the batch id; inputs are answered with outputs."""
     assert said(dialect, body) == told
+
+
+@pytest.mark.parametrize("dialect", [KSERVE, TF])
+@pytest.mark.parametrize("rows", [b'"instances": [1]', b'"inputs": [1]', b'"inputs": {"a": [1]}'])
+@pytest.mark.parametrize(("name", "said"), [(b'"x"', "'x'"), (b'"Serving_default"', "'S"), (b"3", "3")])
+def test_a_signature_that_does_not_exist_is_an_error(
+    dialect: Rest, rows: bytes, name: bytes, said: str
+) -> None:
+    with pytest.raises(BadRequest, match=f"^unknown signature {said}.* has only 'serving_default': send "):
+        dialect.read(b'{"signature_name": %b, %b}' % (name, rows), ())
 
 
 @pytest.mark.parametrize(
@@ -126,7 +140,7 @@ async def test_the_batch_is_named_in_body_and_headers() -> None:
     """All answers of a batch carry its id."""
     stage = Stage(dialect=KSERVE)
     replies = await asyncio.gather(
-        stage.reply(b'{"instances": [1, 2]}'), stage.reply(b'{"inputs": ["a"]}', headers=[])
+        stage.reply(b'{"instances": [1, 2]}'), stage.reply(b'{"instances": ["a"]}', headers=[])
     )
     again = await stage.reply(b'{"instances": [3]}')
 

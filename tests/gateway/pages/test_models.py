@@ -123,6 +123,9 @@ def tensor_info(name: str, dtype: str, *lengths: int) -> dict[str, Any]:
     return {"name": name, "dtype": dtype, "tensor_shape": {"dim": dims, "unknown_rank": False}}
 
 
+OPENAI = {"object": "model", "created": 0, "owned_by": "uncork"}
+
+
 async def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
     """Live at once, known after the first Hello, ready while a worker is."""
     paths = [
@@ -164,8 +167,25 @@ async def test_the_state_of_a_model_is_that_of_kserve_and_of_tensorflow_serving(
 
             ok = {"error_code": "OK", "error_message": ""}
             version = {"version": "1", "state": "AVAILABLE", "status": ok}
-            assert state == {"name": "fake", "ready": True, "model_version_status": [version]}
-        assert told(await on.http.get("/v1/models")) == {"models": ["fake", "fake.echo"]}
+            assert state == {
+                "name": "fake",
+                "ready": True,
+                "model_version_status": [version],
+                **OPENAI,
+                "id": "fake",
+            }
+        listed = told(await on.http.get("/v1/models"))
+        assert listed["models"] == ["fake", "fake.echo"]
+
+
+async def test_openais_client_finds_the_models(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as on:
+        await on.worker()
+        listed = told(await on.http.get("/v1/models"))
+        assert listed["object"] == "list"
+        assert listed["data"] == [{**OPENAI, "id": name} for name in ("fake", "fake.echo")]
+        one = told(await on.http.get("/v1/models/fake.echo"))
+        assert {name: one[name] for name in listed["data"][1]} == listed["data"][1]
 
 
 @pytest.mark.parametrize(
@@ -376,7 +396,7 @@ async def test_a_reload_may_change_the_models(tmp_path: Path) -> None:
         while "pair.two" not in (await on.http.get("/v1/models")).text:
             pass
 
-        assert told(await on.http.get("/v1/models")) == {"models": ["pair.one", "pair.two"]}
+        assert told(await on.http.get("/v1/models"))["models"] == ["pair.one", "pair.two"]
         assert error(await on.http.get("/v2/models/fake"), 404)
         assert error(await on.http.post("/v2/models/fake/infer", json={}), 404)
 
@@ -579,11 +599,11 @@ class Asked:
                 return self.rows
             case "lone":
                 return self.rows[0]
-            case "instances" | "inputs":
+            case "instances":
                 return {"message": "", "batchId": batch_id, "predictions": self.rows}
             case "tf":
                 return {"predictions": self.rows}
-            case "columns":
+            case "inputs" | "columns":
                 return {"outputs": self.rows}
         data = [value for row in self.rows for value in row]
         output = {"name": "output-0", "shape": [len(self.rows), 2], "datatype": "INT64", "data": data}

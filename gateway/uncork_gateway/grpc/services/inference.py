@@ -5,11 +5,12 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from uncork_gateway.errors import Unavailable
 from uncork_gateway.grpc.interfaces import UnaryMethod
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.pages.models.configuration import config_of
-from uncork_gateway.pages.models.metadata import metadata_of, server_of
+from uncork_gateway.pages.models.metadata import UnknownModel, metadata_of, server_of
 from uncork_gateway.pages.models.statistics import statistics_of
 from uncork_gateway.pages.models.triton import STATISTICS_MOVED, check_parameters, every_version, index_of
 from uncork_gateway.protocols.grpc_messages import make, message
@@ -78,8 +79,12 @@ class Inference:
         return make("inference.ServerReadyResponse", ready=not self._unready())
 
     def _model_ready(self, request: Any) -> Message:
-        model = self._models.find(request.name, request.version)
-        return make("inference.ModelReadyResponse", ready=not model.unready)
+        """Answer false for a model that is not there: clients poll this while they load and unload it."""
+        try:
+            ready = not self._models.find(request.name, request.version).unready
+        except (UnknownModel, Unavailable):
+            ready = False
+        return make("inference.ModelReadyResponse", ready=ready)
 
     def _server(self, request: Any) -> Message:
         return make("inference.ServerMetadataResponse", **server_of(statistics=self._has_statistics))

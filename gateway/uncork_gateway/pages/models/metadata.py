@@ -200,7 +200,10 @@ class ModelPages:
     # KServe V1 and TensorFlow Serving
 
     async def _list(self, request: Request) -> Response:
-        return JSONResponse({"models": sorted(self._models())})
+        names = sorted(self._models())
+        return JSONResponse(
+            {"models": names, "object": "list", "data": [_openai_model(name) for name in names]}
+        )
 
     async def _status(self, request: Request) -> Response:
         model = self._model(request)
@@ -283,9 +286,15 @@ def server_of(*, statistics: bool) -> dict[str, Any]:
 
 
 def status_of(model: Model, versions: Sequence[Model]) -> dict[str, Any]:
-    """Return the status of a model for KServe and TensorFlow Serving, which use the same path."""
+    """Return the status of a model for KServe, TensorFlow Serving and OpenAI, which use the same path."""
     statuses = [{**version_status_of(one), "version": one.version} for one in versions]
-    return {"name": model.name, "ready": not model.unready, "model_version_status": statuses}
+    ready = not model.unready
+    return {"name": model.name, "ready": ready, "model_version_status": statuses, **_openai_model(model.name)}
+
+
+def _openai_model(name: str) -> dict[str, Any]:
+    """Describe a model as OpenAI's API does, whose clients use the same paths."""
+    return {"id": name, "object": "model", "created": 0, "owned_by": PLATFORM}
 
 
 def version_status_of(model: Model) -> dict[str, Any]:

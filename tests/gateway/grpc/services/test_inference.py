@@ -20,7 +20,7 @@ from uncork_gateway.repository import NoRepository, RepositoryAccess
 from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
 from uncork_workers.wire.schema import ApiDescription, ApiSettings
 
-OF_MODELS = ("ModelReady", "ModelMetadata", "ModelConfig", "ModelStatistics")
+OF_MODELS = ("ModelMetadata", "ModelConfig", "ModelStatistics")
 
 
 def array_api(name: str = "echo", **settings: Any) -> ApiDescription:
@@ -124,6 +124,7 @@ async def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
         for method in OF_MODELS:
             text = on.refusal(f"{INFERENCE}{method}", Code.UNAVAILABLE, name="fake")
             assert text == "no worker is ready: workers are starting"
+        assert not on.ask(f"{INFERENCE}ModelReady", name="fake").ready
         assert not on.ask(f"{INFERENCE}RepositoryIndex").models
 
         (await on.on.connect()).send(Hello(index=0, launch=1, service=service()))
@@ -145,6 +146,14 @@ def test_clients_learn_when_to_retry_before_a_worker_is_there() -> None:
     with pytest.raises(Unavailable) as caught:
         models.find("fake")
     assert trailers_of(caught.value) == ((b"grpc-retry-pushback-ms", b"1000"),)
+
+
+@pytest.mark.parametrize("asked", [{"name": "fake.eho"}, {"name": "fake", "version": "2"}, {}])
+async def test_an_unknown_model_is_not_ready(tmp_path: Path, asked: dict[str, str]) -> None:
+    """As from Triton, whose clients poll this while they load and unload models."""
+    async with services(tmp_path) as on:
+        await on.on.worker()
+        assert not on.ask(f"{INFERENCE}ModelReady", **asked).ready
 
 
 @pytest.mark.parametrize("method", OF_MODELS)

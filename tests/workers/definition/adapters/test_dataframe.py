@@ -172,6 +172,16 @@ def test_csv_is_as_json(case: Case) -> None:
         assert outcomes[0] == outcomes[1]
 
 
+@given(texts=st.lists(st.text(min_size=1) | st.sampled_from(sorted(MISSING - {""})), min_size=1))
+def test_text_in_csv_is_as_in_json(texts: list[str]) -> None:
+    texts = [text for text in texts if text.isprintable()] or ["NA"]
+    adapter = DataFrame(dtypes={"a": "str"})
+    lines = [b'"%b",1\n' % text.replace('"', '""').encode() for text in texts]
+    table = adapter.merge_table(lines, "a,b", [1] * len(lines))
+    frame = adapter.merge([msgspec.json.encode({"a": text, "b": 1}) for text in texts])
+    assert table.a.tolist() == frame.a.tolist() == texts
+
+
 @given(rows=st.lists(st.lists(WORDS, min_size=2, max_size=2), min_size=1, max_size=5))
 @example(rows=[["True", "x"], ["", ""]])
 @example(rows=[["-0", "1"], ["-0.0", "1.5"]])
@@ -214,7 +224,21 @@ def test_text_stays_as_it_was_sent() -> None:
         "1e3",
         " x ",
     ]
-    assert adapter.merge_table([b"NA\n"], "zip", [1]).zip.dtype == adapter.merge([b'{"zip":null}']).zip.dtype
+    assert adapter.merge_table([b",\n"], "zip,b", [1]).zip.dtype == adapter.merge([b'{"zip":null}']).zip.dtype
+
+
+@pytest.mark.parametrize("text", sorted(MISSING - {""}))
+def test_only_an_empty_field_is_missing_in_a_column_of_text(text: str) -> None:
+    """The same text is the same value in CSV and JSON, whatever the other columns have."""
+    adapter = DataFrame(dtypes={"c": "str"})
+    lines = f"{text},{text}\n,9\n".encode()
+    for others in (b"DE,18446744073709551616\n", b"DE,1\n", b"DE,x\n"):
+        table = adapter.merge_table([lines, others], "c,n", [2, 1])
+        assert table.c.tolist()[::2] == [text, "DE"]
+        assert pd.isna(table.c[1])
+        assert pd.isna(table.n[0])
+    frame = adapter.merge([msgspec.json.encode({"c": text})])
+    assert frame.c.tolist() == [text]
 
 
 def test_columns_are_matched_by_name() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -48,6 +48,7 @@ class DataFrame(Adapter):
 
     The index counts from 0. Values are numbers, booleans, text or missing: null in JSON, and in CSV the
     texts that pandas reads as missing (an empty field, ``NA``, ``NaN`` and so on). Missing values are NaN.
+    In a column of dtype ``"str"`` only an empty field of CSV is missing: ``NA`` is text, as in JSON.
 
     ``dtypes`` sets the dtypes of columns; a value that does not fit gets 400. Other dtypes are inferred for
     each request alone, so no client's values depend on the rest of the batch:
@@ -148,11 +149,12 @@ class DataFrame(Adapter):
         # With a header above it, pandas cannot mistake the start of the first row for a byte order mark.
         document = b"".join((header.encode(), b"\n", *bodies))
         try:
-            frame = _read_csv(document, names, self._texts)
+            frame = _read_csv(document, names, self._texts, self._texts)
             # In a column with integers of more than 64 bits, pandas reads other texts as numbers too.
             mixed = [name for name in names if frame[name].dtype == "object"]
             if mixed:
-                frame = _read_csv(document, names, {**self._texts, **dict.fromkeys(mixed, "str")})
+                dtypes = {**self._texts, **dict.fromkeys(mixed, "str")}
+                frame = _read_csv(document, names, dtypes, self._texts)
         except (pd.errors.ParserError, UnicodeDecodeError) as error:
             raise InvalidInput(f"not valid CSV: {error}") from error
         if len(frame) != sum(rows):
@@ -200,8 +202,17 @@ def _is_value(text: msgspec.Raw) -> bool:
     return True
 
 
-def _read_csv(document: bytes, names: list[str], dtypes: Mapping[str, str]) -> pd.DataFrame:
-    """Read all lines below the header; ``dtypes`` are the columns whose dtype is not inferred."""
+def _read_csv(
+    document: bytes, names: list[str], dtypes: Mapping[str, str], texts: Collection[str]
+) -> pd.DataFrame:
+    """Read all lines below the header.
+
+    Args:
+        document: the header and the lines.
+        names: of the columns.
+        dtypes: of the columns whose dtype is not inferred.
+        texts: the columns of which only an empty field is missing.
+    """
     import pandas as pd
 
     from uncork_workers.definition.adapters.columns import MISSING
@@ -211,7 +222,7 @@ def _read_csv(document: bytes, names: list[str], dtypes: Mapping[str, str]) -> p
         header=0,
         names=names,
         dtype=dict(dtypes) or None,
-        na_values=list(MISSING),
+        na_values={name: [""] if name in texts else list(MISSING) for name in names},
         keep_default_na=False,
         index_col=False,
         engine="c",
