@@ -68,15 +68,17 @@ class _EchoHandler:
 
 
 class _EchoCall:
+    takes_one = True
+    max_message_bytes = _MAX_BYTES
+
     def __init__(self, stream: CallStream, head: CallHead) -> None:
         self._stream = stream
-        self._message = b""
 
     def message_received(self, message: bytes) -> None:
-        self._message = message
+        self._stream.reply(message, ())
 
     def end_received(self) -> None:
-        self._stream.reply(self._message, ())
+        """Do nothing: the message has been answered."""
 
     def reject(self, error: GatewayError) -> None:
         self._stream.finish(code_of(error), str(error))

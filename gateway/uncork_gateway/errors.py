@@ -161,6 +161,12 @@ def from_dispatcher(error: DispatchError, *, executor: str, timeout: str = TIMEO
             return HandlerFailed(str(error))
 
 
+def no_room() -> Unavailable:
+    """Return the error for a body or message that the pool has no space for."""
+    message = "overloaded: too many large bodies are being received"
+    return Unavailable(message, reason="no_room", retry_after_s=1)
+
+
 def unexpected(error: BaseException) -> GatewayError:
     """Log a fault of the gateway; the client gets the id of the log line."""
     error_id = secrets.token_hex(6)

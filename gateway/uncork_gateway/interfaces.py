@@ -14,6 +14,8 @@ from uncork_gateway.telemetry.access_log import AccessLog
 
 Head = TypeVar("Head")
 
+SMALL_BODY_BYTES = 64 * 1024
+"""Incomplete bodies and messages up to this size are accepted from every client, even if the pool is full."""
 _SMALLEST_POOL_BYTES = 64 * 2**20
 _BODIES_OF_LARGEST_SIZE = 4
 
@@ -53,6 +55,10 @@ class BodyPool:
 
     max_bytes: int
     used_bytes: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.used_bytes > self.max_bytes
 
     @classmethod
     def for_bodies(cls, max_body_bytes: int) -> BodyPool:

@@ -34,12 +34,12 @@ class Inflating:
         self.steps = len(begun)
         self.inflated = b"".join(begun) if self.steps < at_once else None
         self._pieces = chain(begun, steps)
-        self._size = len(body)
+        self._size = len(body) + sum([len(piece) for piece in begun])
 
     def finish_in_thread(self, pool: BodyPool, done: Callable[[asyncio.Future[bytes]], object]) -> None:
         """Make the other steps in a thread, and call ``done`` with the result or the error.
 
-        Until then, ``pool`` counts the compressed body.
+        Until then, ``pool`` counts the compressed body and the first steps.
         """
         pool.used_bytes += self._size
 

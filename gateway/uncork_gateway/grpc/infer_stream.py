@@ -6,6 +6,7 @@ come piece by piece when the handler yields them.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -31,6 +32,9 @@ _LINES = "application/x-ndjson"
 
 class InferStream:
     """One call of ModelStreamInfer."""
+
+    takes_one = False
+    max_message_bytes = sys.maxsize
 
     def __init__(self, stream: CallStream, head: CallHead, method: InferMethod) -> None:
         self.stream = stream

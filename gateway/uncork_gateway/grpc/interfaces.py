@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.headers import Header
-from uncork_gateway.interfaces import Observers
+from uncork_gateway.interfaces import BodyPool, Observers
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message  # missing without the extra
@@ -41,6 +41,8 @@ class CallConnection(Observers, Protocol):
 
     number: int
     """Identifies the connection; never used twice, not even by an HTTP connection."""
+    pool: BodyPool
+    """The memory that incomplete messages share."""
 
 
 class CallStream(Protocol):
@@ -89,7 +91,16 @@ class CallStream(Protocol):
 
 
 class Call(Protocol):
-    """One call. No method may raise."""
+    """One call. No method may raise.
+
+    Attributes:
+        takes_one: whether the client must send exactly one message. The stream then passes the message on
+            with the end of the client's side, and rejects the call if there is none, another, or no end.
+        max_message_bytes: size limit of each message, besides the listener's.
+    """
+
+    takes_one: bool
+    max_message_bytes: int
 
     def message_received(self, message: bytes) -> None:
         """Accept a complete message, decompressed."""

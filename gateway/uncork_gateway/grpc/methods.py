@@ -15,6 +15,9 @@ from uncork_gateway.protocols.grpc_messages import parse
 
 Method = UnaryMethod | StreamingMethod
 
+SMALL_MESSAGE_BYTES = 8 * 1024
+"""The largest message of a method that needs no dispatcher: these carry names, and some need no API key."""
+
 
 class Methods:
     """Opens the call of each stream.
@@ -68,6 +71,9 @@ def _failed(stream: CallStream, head: CallHead, error: GatewayError) -> Call:
 class PlainCall:
     """A call without a request in the dispatcher; it is logged when it ends."""
 
+    takes_one = False
+    max_message_bytes = SMALL_MESSAGE_BYTES
+
     def __init__(self, stream: CallStream, head: CallHead) -> None:
         self._arrived = time.perf_counter()
         self._stream = stream
@@ -79,7 +85,7 @@ class PlainCall:
         self._size += len(message)
 
     def end_received(self) -> None:
-        """Do nothing: the call has failed."""
+        """Do nothing: the call has failed, or its only message has been answered."""
 
     def reject(self, error: GatewayError) -> None:
         if not self._is_finished:
@@ -102,24 +108,16 @@ class PlainCall:
 class UnaryCall(PlainCall):
     """A call of a method that needs no dispatcher. If the client leaves, the method still completes."""
 
+    takes_one = True
+
     def __init__(self, stream: CallStream, head: CallHead, method: UnaryMethod) -> None:
         super().__init__(stream, head)
         self._method = method
-        self._messages: list[bytes] = []
 
     def message_received(self, message: bytes) -> None:
         super().message_received(message)
-        self._messages.append(message)
-        if len(self._messages) > 1:
-            self.reject(CallFailed("this method takes one message, got more", Code.INTERNAL))
-
-    def end_received(self) -> None:
-        if self._is_finished:
-            return
         try:
-            if not self._messages:
-                raise CallFailed("this method takes one message, got none", Code.INTERNAL)
-            answer = self._method.answer(parse(self._method.request, self._messages[0]))
+            answer = self._method.answer(parse(self._method.request, message))
             if isinstance(answer, Message):
                 self._reply(answer)
             else:

@@ -1,16 +1,18 @@
 """Unary calls whose only message is a request in the dispatcher."""
 
+import sys
 from abc import abstractmethod
 
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.grpc.answered_call import AnsweredCall
-from uncork_gateway.grpc.statuses import CallFailed, Code, code_of, trailers_of
+from uncork_gateway.grpc.statuses import code_of, trailers_of
 
 
 class UnaryRequest(AnsweredCall):
-    """Collects the message of a call, and ends the call with an error if it has not exactly one."""
+    """Submits the message of a call."""
 
-    _message: bytes | None = None
+    takes_one = True
+    max_message_bytes = sys.maxsize
 
     @abstractmethod
     def _dispatch(self, message: bytes) -> None:
@@ -19,21 +21,14 @@ class UnaryRequest(AnsweredCall):
     # Called by the stream
 
     def message_received(self, message: bytes) -> None:
-        if self._message is not None:
-            self.failed(CallFailed("this method takes one message, got more", Code.INTERNAL))
-        self._message = message
         self._size = len(message)
-
-    def end_received(self) -> None:
-        if self._is_answered:
-            return
         try:
-            if self._message is None:
-                raise CallFailed("this method takes one message, got none", Code.INTERNAL)
-            message, self._message = self._message, b""
             self._dispatch(message)
         except Exception as error:
             self.failed(error)
+
+    def end_received(self) -> None:
+        """Do nothing: the message has been submitted."""
 
     def reject(self, error: GatewayError) -> None:
         self._withdraw()

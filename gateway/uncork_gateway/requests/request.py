@@ -7,16 +7,13 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 from mypy_extensions import mypyc_attr
 
 from uncork_gateway.connection.inflating import STEPS_AT_ONCE, Inflating
-from uncork_gateway.errors import TIMEOUT_HEADER, BodyTooLarge, GatewayError, Unavailable
+from uncork_gateway.errors import TIMEOUT_HEADER, BodyTooLarge, GatewayError, no_room
 from uncork_gateway.headers import header_lines
-from uncork_gateway.interfaces import Connection
+from uncork_gateway.interfaces import SMALL_BODY_BYTES, Connection
 from uncork_gateway.requests.answered_request import AnsweredRequest
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.head import Head, too_large
 from uncork_gateway.telemetry.metrics import ApiTally
-
-# Incomplete bodies up to this size are accepted from every client, even if the pool is full.
-_SMALL_BODY_BYTES = 64 * 1024
 
 
 class Route(Protocol):
@@ -74,7 +71,7 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
         self._started = True
         if not self._is_whole and self._rejection is None and not self._fits_into_pool():
             self.keep_alive = False
-            self._rejection = pool_full()
+            self._rejection = no_room()
         if self._rejection is not None:
             if self._head.expects_continue and not self._is_whole:
                 self.keep_alive = False  # The client may send the body or not.
@@ -92,8 +89,8 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
             self._pieces.append(piece)
             pool = self._connection.pool
             pool.used_bytes += len(piece)
-            if pool.used_bytes > pool.max_bytes and self._size > _SMALL_BODY_BYTES:
-                self.reject(pool_full())
+            if pool.is_full and self._size > SMALL_BODY_BYTES:
+                self.reject(no_room())
 
     def reject(self, error: GatewayError) -> None:
         """Reply with an error once the request has started; drop the rest of the body."""
@@ -162,6 +159,8 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
         inflating = Inflating(body, self._head.encoding, max_bytes=limit_bytes, at_once=STEPS_AT_ONCE)
         if inflating.inflated is not None:
             self._dispatch(inflating.inflated)
+        elif self._connection.pool.is_full:
+            raise no_room()
         else:
             inflating.finish_in_thread(self._connection.pool, self._inflated)
 
@@ -176,7 +175,7 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
     def _fits_into_pool(self) -> bool:
         """Return whether the body is small, or the pool has space for the rest of it."""
         pool, length = self._connection.pool, self._head.length
-        return length <= _SMALL_BODY_BYTES or pool.used_bytes + length - self._size <= pool.max_bytes
+        return length <= SMALL_BODY_BYTES or pool.used_bytes + length - self._size <= pool.max_bytes
 
     def _take_body(self) -> bytes:
         body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
@@ -186,9 +185,3 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
     def _drop_body(self) -> None:
         self._connection.pool.used_bytes -= sum([len(piece) for piece in self._pieces])
         self._pieces = []
-
-
-def pool_full() -> Unavailable:
-    """Return the error for a body that the pool has no space for."""
-    message = "overloaded: too many large bodies are being received"
-    return Unavailable(message, reason="no_room", retry_after_s=1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from uncork_gateway.grpc.interfaces import CallConnection
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.headers import Header
-from uncork_gateway.interfaces import Tracing
+from uncork_gateway.interfaces import BodyPool, Tracing
 from uncork_gateway.telemetry.access_log import AccessLog
 
 
@@ -20,6 +20,7 @@ class FakeConnection:
     number: int = 1
     access_log: AccessLog | None = None
     traces: Tracing | None = None
+    pool: BodyPool = field(default_factory=lambda: BodyPool(10_000_000))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -79,8 +79,6 @@ async def test_calls_share_batches_with_http(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("messages", "code", "text"),
     [
-        ([], Code.INTERNAL, "got none"),
-        ([numbers(1), numbers(2)], Code.INTERNAL, "got more"),
         ([b"\xff"], Code.INVALID_ARGUMENT, "not a valid inference.ModelInferRequest"),
         ([numbers(1, model="fakes")], Code.NOT_FOUND, "did you mean fake"),
         ([numbers(1, model_version="3")], Code.NOT_FOUND, "version '3'"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.grpc.call_stage import INFER, calls, numbers
+from tests.gateway.grpc.call_stage import INFER, PREDICT, calls, numbers
 from tests.gateway.grpc.fake_stream import FakeConnection
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.errors import BadRequest
@@ -16,6 +16,7 @@ from uncork_gateway.protocols.grpc_messages import message
 from uncork_gateway.telemetry.access_log import AccessLog
 
 LIVE = b"/inference.GRPCInferenceService/ServerLive"
+REFLECTION = b"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 METADATA = b"/inference.GRPCInferenceService/ServerMetadata"
 
 
@@ -52,25 +53,28 @@ async def test_keys_are_required_but_for_health(tmp_path: Path) -> None:
         assert stream.code is Code.OK
 
 
-@pytest.mark.parametrize(
-    ("messages", "code"),
-    [
-        ([], Code.INTERNAL),
-        ([b"", b""], Code.INTERNAL),
-        ([b"\xff"], Code.INVALID_ARGUMENT),
-        ([b""], Code.OK),
-    ],
-)
-async def test_methods_that_answer_at_once_take_one_message(
-    tmp_path: Path, messages: list[bytes], code: Code
-) -> None:
+async def test_methods_that_answer_at_once(tmp_path: Path) -> None:
     async with calls(tmp_path) as stage:
-        _, stream = stage.ask(*messages, path=METADATA)
+        _, wrong = stage.ask(b"\xff", path=METADATA)
+        _, stream = stage.ask(b"", path=METADATA)
 
-        assert stream.code is code
-        if code is Code.OK:
-            metadata = message("inference.ServerMetadataResponse").FromString(stream.messages[0])
-            assert metadata.name == "uncork"
+        assert (wrong.code, stream.code) == (Code.INVALID_ARGUMENT, Code.OK)
+        metadata = message("inference.ServerMetadataResponse").FromString(stream.messages[0])
+        assert metadata.name == "uncork"
+
+
+async def test_which_methods_take_one_message_and_how_large(tmp_path: Path) -> None:
+    """A stream keeps what these calls have not taken yet; only requests for a batch may be large."""
+    async with calls(tmp_path, max_body_bytes=1_000_000) as stage:
+        for path in (INFER, PREDICT):
+            call, _ = stage.open(path)
+            assert (call.takes_one, call.max_message_bytes > 1_000_000) == (True, True)
+        for path in (LIVE, METADATA, b"/grpc.health.v1.Health/Check"):
+            call, _ = stage.open(path)
+            assert (call.takes_one, call.max_message_bytes) == (True, 8192)
+        for path in (b"/grpc.health.v1.Health/Watch", REFLECTION):
+            call, _ = stage.open(path)
+            assert (call.takes_one, call.max_message_bytes) == (False, 8192)
 
 
 async def test_every_call_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

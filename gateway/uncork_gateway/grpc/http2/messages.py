@@ -6,23 +6,24 @@ from collections import deque
 from typing import Protocol
 
 from uncork_gateway.connection.inflating import Inflating
-from uncork_gateway.errors import BadRequest, BodyTooLarge, GatewayError, Unavailable
+from uncork_gateway.errors import BadRequest, BodyTooLarge, GatewayError, no_room
 from uncork_gateway.grpc.statuses import CallFailed, Code
-from uncork_gateway.interfaces import BodyPool
+from uncork_gateway.interfaces import SMALL_BODY_BYTES, BodyPool
 
 PREFIX = struct.Struct(">BI")
 """Whether the message is compressed, and its length."""
 PREFIX_BYTES = PREFIX.size
 _COMPRESSED = 1
 _IN_PREFIX = -1
-# Incomplete messages up to this size are accepted from every client, whatever the pool holds.
-_SMALL_BYTES = 64 * 1024
 # Windows are not given back while the pool is full; this is for those that clients have already.
 _OVERFULL = 2
 
 
 class Receiver(Protocol):
     """The stream, as its :class:`MessageReader` sees it."""
+
+    is_paused: bool
+    """Whether messages have to wait."""
 
     @property
     def inflate_steps(self) -> int:
@@ -41,8 +42,14 @@ class Receiver(Protocol):
 class MessageReader:
     """Cuts the DATA of a stream into messages, and decompresses them in order.
 
+    Later DATA waits unread, as the client sent it, while a message is inflated or the receiver is paused.
+
+    Args:
+        takes_one: whether there must be exactly one message. It stays as the client sent it until the stream
+            ends, so that a call that never ends costs no more than its bytes.
+
     Attributes:
-        is_inflating: whether a thread inflates a message; later DATA waits unread.
+        is_inflating: whether a thread inflates a message.
     """
 
     __slots__ = (
@@ -51,17 +58,24 @@ class MessageReader:
         "_has_ended",
         "_have",
         "_is_closed",
+        "_is_held",
         "_max_bytes",
         "_need",
         "_pieces",
         "_pool",
         "_receiver",
+        "_takes_one",
         "_waiting",
         "is_inflating",
     )
 
-    def __init__(self, receiver: Receiver, pool: BodyPool, *, encoding: bytes, max_bytes: int) -> None:
+    def __init__(
+        self, receiver: Receiver, pool: BodyPool, *, encoding: bytes, max_bytes: int, takes_one: bool
+    ) -> None:
         self._receiver = receiver
+        self._takes_one = takes_one
+        self._is_held = False
+        """Whether the only message is complete, and waits for the end of the stream."""
         self._pool = pool
         self._encoding = encoding
         self._max_bytes = max_bytes
@@ -89,8 +103,12 @@ class MessageReader:
             self._pool.used_bytes -= len(data)
         self._waiting.clear()
 
+    @property
+    def _must_wait(self) -> bool:
+        return self.is_inflating or self._receiver.is_paused
+
     def feed(self, data: bytes) -> None:
-        if self.is_inflating:
+        if self._must_wait:
             self._waiting.append(data)
             self._pool.used_bytes += len(data)
         else:
@@ -99,19 +117,28 @@ class MessageReader:
     def end(self) -> None:
         """Accept the end of the stream."""
         self._has_ended = True
-        if self.is_inflating or self._is_closed:
+        if self._must_wait or self._is_closed:
             return
-        if not self.is_incomplete:
+        if self._is_held:
+            self._is_held = self._takes_one = False
+            self._pass_on(self._flag, self._take())
+            self.end()
+        elif self.is_incomplete:
+            part = "its prefix" if self._flag == _IN_PREFIX else "a message"
+            end = f"the stream ended after {self._have} of {self._need} bytes of {part}"
+            self._give_up(CallFailed(end, Code.INTERNAL))
+        elif self._takes_one:
+            self._give_up(CallFailed("this method takes one message, got none", Code.INTERNAL))
+        else:
             self._receiver.messages_end()
-            return
-        part = "its prefix" if self._flag == _IN_PREFIX else "a message"
-        end = f"the stream ended after {self._have} of {self._need} bytes of {part}"
-        self._give_up(CallFailed(end, Code.INTERNAL))
 
     def _read(self, data: bytes) -> None:
         at = 0
         while at < len(data) and not self._is_closed:
-            if self.is_inflating:
+            if self._is_held:
+                self._give_up(CallFailed("this method takes one message, got more", Code.INTERNAL))
+                return
+            if self._must_wait:
                 self._waiting.appendleft(data[at:])
                 self._pool.used_bytes += len(data) - at
                 return
@@ -126,23 +153,26 @@ class MessageReader:
                 self._check_pool()
 
     def _check_pool(self) -> None:
-        if self._have > _SMALL_BYTES and self._pool.used_bytes > _OVERFULL * self._pool.max_bytes:
-            message = "overloaded: too many large messages are being received"
-            self._give_up(Unavailable(message, reason="no_room", retry_after_s=1))
+        if self._have > SMALL_BODY_BYTES and self._pool.used_bytes > _OVERFULL * self._pool.max_bytes:
+            self._give_up(no_room())
 
     def _complete(self) -> None:
         """Read a complete prefix, or pass on a complete message."""
-        flag, whole = self._flag, self._take()
-        if flag == _IN_PREFIX:
-            flag, length = PREFIX.unpack(whole)
+        if self._flag == _IN_PREFIX:
+            flag, length = PREFIX.unpack(self._take())
             error = self._wrong_prefix(flag, length)
             if error is not None:
                 self._give_up(error)
                 return
+            self._flag, self._need = flag, length
             if length:
-                self._flag, self._need = flag, length
                 return
-            whole = b""
+        if self._takes_one:
+            self._is_held = True
+        else:
+            self._pass_on(self._flag, self._take())
+
+    def _pass_on(self, flag: int, whole: bytes) -> None:
         if flag:
             self._inflate(whole)
         else:
@@ -180,6 +210,8 @@ class MessageReader:
         self._receiver.use_inflate_steps(inflating.steps)
         if inflating.inflated is not None:
             self._receiver.message_complete(inflating.inflated)
+        elif self._pool.is_full:
+            self._give_up(no_room())
         else:
             self.is_inflating = True
             inflating.finish_in_thread(self._pool, self._inflated)
@@ -194,16 +226,17 @@ class MessageReader:
             return
         if not self._is_closed:
             self._receiver.message_complete(message)
-            self._read_waiting()
+            self.go_on()
 
-    def _read_waiting(self) -> None:
-        while self._waiting and not self.is_inflating:
+    def go_on(self) -> None:
+        """Read what waits, unless it has to wait longer."""
+        while self._waiting and not self._must_wait:
             data = self._waiting.popleft()
             self._pool.used_bytes -= len(data)
             self._read(data)
         if self._has_ended:
             self.end()
-        elif not (self.is_inflating or self._is_closed):
+        elif not (self._must_wait or self._is_closed):
             self._receiver.has_progressed()
 
 

@@ -27,6 +27,9 @@ class StreamConnection(SendingConnection, Protocol):
 class _Nobody:
     """Stands for the call of a stream whose call has ended: a reference cycle would keep both in memory."""
 
+    takes_one = False
+    max_message_bytes = 0
+
     def message_received(self, message: bytes) -> None: ...
     def end_received(self) -> None: ...
     def reject(self, error: GatewayError) -> None: ...
@@ -45,14 +48,15 @@ class Stream(Outgoing):
         reader: has begun to read messages; None while each has come in a frame of its own.
         received_bytes: of all DATA.
         is_half_closed: whether the client has ended its side.
+        is_paused: whether messages wait until the call can take more.
     """
 
     __slots__ = (
         "_head",
-        "_is_paused",
         "_is_rejected",
         "call",
         "is_half_closed",
+        "is_paused",
         "lane",
         "reader",
         "receive_window",
@@ -71,7 +75,7 @@ class Stream(Outgoing):
         self.is_half_closed = False
         self.received_bytes = 0
         self._head = head
-        self._is_rejected = self._is_paused = False
+        self._is_rejected = self.is_paused = False
 
     def data_received(self, data: bytes, *, ends: bool) -> None:
         """Accept DATA.
@@ -85,18 +89,16 @@ class Stream(Outgoing):
             self._check_length(ends=ends)
         if ends:
             self.is_half_closed = True
-        elif self.receive_window < _LOW_WINDOW_BYTES and not self._is_paused:
+        elif self.receive_window < _LOW_WINDOW_BYTES and not self.is_paused:
             self.connection.widen(self)
         if not self.is_open or self._is_rejected:
             return
-        if self.reader is None and size >= PREFIX_BYTES:
+        call = self.call
+        must_wait = self.is_paused or (call.takes_one and not ends)
+        if self.reader is None and size >= PREFIX_BYTES and not must_wait:
             flag, length = PREFIX.unpack_from(data)
-            if (
-                not flag
-                and length == size - PREFIX_BYTES
-                and length <= self.connection.limits.max_message_bytes
-            ):
-                self.call.message_received(data[PREFIX_BYTES:])
+            if not flag and length == size - PREFIX_BYTES and length <= self._max_message_bytes:
+                call.message_received(data[PREFIX_BYTES:])
                 if ends and self.is_open:
                     self.call.end_received()
                 return
@@ -113,20 +115,24 @@ class Stream(Outgoing):
     def _read(self, data: bytes, *, ends: bool) -> None:
         reader = self.reader
         if reader is None:
-            if not data:
+            if not (data or self.call.takes_one or self.is_paused):
                 if ends:
                     self.call.end_received()
                 return
-            connection = self.connection
             reader = self.reader = MessageReader(
                 self,
-                connection.pool,
+                self.connection.pool,
                 encoding=self._head.call.encoding,
-                max_bytes=connection.limits.max_message_bytes,
+                max_bytes=self._max_message_bytes,
+                takes_one=self.call.takes_one,
             )
         reader.feed(data)
         if ends:
             reader.end()
+
+    @property
+    def _max_message_bytes(self) -> int:
+        return min(self.connection.limits.max_message_bytes, self.call.max_message_bytes)
 
     def _check_length(self, *, ends: bool) -> None:
         declared, received = self._head.length, self.received_bytes
@@ -135,8 +141,12 @@ class Stream(Outgoing):
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether a message has begun and the client has to send the rest."""
-        return self.reader is not None and self.reader.is_incomplete and not self._is_paused
+        """Whether the client has to send the rest of a message, or the end of a call that takes one."""
+        if self.is_paused:
+            return False
+        if self.call.takes_one:
+            return not self.is_half_closed
+        return self.reader is not None and self.reader.is_incomplete
 
     @property
     def is_inflating(self) -> bool:
@@ -146,7 +156,7 @@ class Stream(Outgoing):
     def is_narrow(self) -> bool:
         """Whether the client needs a larger window to go on."""
         is_low = self.receive_window < _LOW_WINDOW_BYTES and not self.is_half_closed
-        return is_low and not (self.is_inflating or self._is_paused)
+        return is_low and not (self.is_inflating or self.is_paused)
 
     def message_complete(self, message: bytes) -> None:
         if self.is_open:
@@ -176,11 +186,13 @@ class Stream(Outgoing):
         self.connection.inflate_steps -= steps
 
     def pause(self) -> None:
-        self._is_paused = True
+        self.is_paused = True
 
     def resume(self) -> None:
-        if self._is_paused:
-            self._is_paused = False
+        if self.is_paused:
+            self.is_paused = False
+            if self.reader is not None:
+                self.reader.go_on()
             self.has_progressed()
 
     def _stop_reading(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from uncork_gateway.auth import REFUSAL, AcceptedKeys
 from uncork_gateway.errors import BadRequest, GatewayError
 from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, OpenCall, StreamingMethod
-from uncork_gateway.grpc.methods import PlainCall, UnaryCall
+from uncork_gateway.grpc.methods import SMALL_MESSAGE_BYTES, PlainCall, UnaryCall
 from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
 from uncork_gateway.grpc.services.health import Health
 from uncork_gateway.grpc.statuses import CallFailed, Code
@@ -38,11 +38,13 @@ class HealthByName:
             path: lambda stream, head, method=method: UnaryCall(stream, head, method)  # type: ignore[misc]
             for path, method in self._own.unary().items()
         }
-        openers |= {path: method.open for path, method in self._own.streaming().items()}
-        return {path: self._by_name(opener) for path, opener in openers.items()}
+        watch = {path: self._by_name(method.open) for path, method in self._own.streaming().items()}
+        return {**watch, **{path: self._by_name(opener, takes_one=True) for path, opener in openers.items()}}
 
-    def _by_name(self, own: OpenCall) -> StreamingMethod:
-        return StreamingMethod(lambda stream, head: _CallByName(stream, head, own, self._relay), free=True)
+    def _by_name(self, own: OpenCall, *, takes_one: bool = False) -> StreamingMethod:
+        return StreamingMethod(
+            lambda stream, head: _CallByName(stream, head, own, self._relay, takes_one=takes_one), free=True
+        )
 
     def _relay(self, stream: CallStream, head: CallHead) -> Call:
         keys = self._keys()
@@ -56,7 +58,12 @@ class HealthByName:
 class _CallByName:
     """A call that the first message gives to one of two others."""
 
-    def __init__(self, stream: CallStream, head: CallHead, own: OpenCall, other: OpenCall) -> None:
+    max_message_bytes = SMALL_MESSAGE_BYTES
+
+    def __init__(
+        self, stream: CallStream, head: CallHead, own: OpenCall, other: OpenCall, *, takes_one: bool
+    ) -> None:
+        self.takes_one = takes_one
         self._stream = stream
         self._head = head
         self._own = own

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections import deque
 from typing import TYPE_CHECKING
 
 from uncork_gateway.backends.model_servers.server import ConnectionLost, NoAnswerInTime, ServerResponse
 from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.connection.listener_context import ListenerContext
-from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, draining, unexpected
+from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, draining, no_room, unexpected
 from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream
 from uncork_gateway.grpc.methods import PlainCall
 from uncork_gateway.grpc.statuses import Code, status_of
 from uncork_gateway.headers import Header
+from uncork_gateway.interfaces import SMALL_BODY_BYTES
 from uncork_gateway.protocols.wire import Content
 
 if TYPE_CHECKING:
@@ -55,9 +57,12 @@ class GrpcPassThrough:
         """Relay a unary call whose message is complete; return the complete answer.
 
         Raises:
-            GatewayError: the server gave no answer.
+            GatewayError: the server gave no answer, or too many large messages are being relayed.
         """
-        server, content = self._server(), Content(message, metadata)
+        server, content, pool = self._server(), Content(message, metadata), self._listener.pool
+        if pool.is_full and len(message) > SMALL_BODY_BYTES:
+            raise no_room()
+        pool.used_bytes += len(message)
         try:
             return await server.exchange(
                 path,
@@ -70,6 +75,8 @@ class GrpcPassThrough:
             raise TimedOut(f"the server did not respond before the timeout: {error}") from error
         except ConnectionLost as error:
             raise BadGateway(f"the server did not respond: {error}") from error
+        finally:
+            pool.used_bytes -= len(message)
 
     async def close(self) -> None:
         """End all calls: the connections to the servers are about to close."""
@@ -86,6 +93,8 @@ class GrpcPassThrough:
 
 class PassThroughCall(PlainCall):
     """One call. Each side is read only as fast as the other takes its messages."""
+
+    max_message_bytes = sys.maxsize
 
     def __init__(self, stream: CallStream, head: CallHead, calls: set[PassThroughCall]) -> None:
         super().__init__(stream, head)
@@ -110,9 +119,14 @@ class PassThroughCall(PlainCall):
 
     def message_received(self, message: bytes) -> None:
         super().message_received(message)
+        if self._is_finished:
+            return
+        pool = self._stream.connection.pool
         self._waiting.append(message)
-        self._waiting_bytes += len(message)
-        if self._waiting_bytes > _MOST_WAITING_BYTES:
+        self._count_waiting(len(message))
+        if self._waiting_bytes > SMALL_BODY_BYTES and pool.is_full:
+            self.reject(no_room())
+        elif self._waiting_bytes > _MOST_WAITING_BYTES:
             self._stream.pause()
         self._arrived_more.set()
 
@@ -120,8 +134,14 @@ class PassThroughCall(PlainCall):
         self._has_ended = True
         self._arrived_more.set()
 
+    def _count_waiting(self, size: int) -> None:
+        self._waiting_bytes += size
+        self._stream.connection.pool.used_bytes += size
+
     def _finished(self, status: int, code: Code = Code.OK) -> None:
         super()._finished(status, code)
+        self._waiting.clear()
+        self._count_waiting(-self._waiting_bytes)
         if self._task is not None:
             self._task.cancel()
 
@@ -148,7 +168,9 @@ class PassThroughCall(PlainCall):
                 continue
             message = self._waiting.popleft()
             await server.send(message)
-            self._waiting_bytes -= len(message)
+            if self._is_finished:
+                return
+            self._count_waiting(-len(message))
             if self._waiting_bytes <= _MOST_WAITING_BYTES:
                 self._stream.resume()
         await server.end_sending()

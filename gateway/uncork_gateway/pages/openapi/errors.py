@@ -20,13 +20,13 @@ from uncork_gateway.errors import (
     Refused,
     UnsupportedMediaType,
     from_dispatcher,
+    no_room,
     problem,
 )
 from uncork_gateway.headers import Header
 from uncork_gateway.pages.openapi.bodies import Schema
 from uncork_gateway.pages.openapi.replies import header
 from uncork_gateway.requests.head import read_head, too_large
-from uncork_gateway.requests.request import pool_full
 from uncork_gateway.settings import ServerSettings
 
 PROBLEM_JSON = "application/problem+json"
@@ -148,7 +148,7 @@ def _errors(api: str, dialect: Dialect, settings: ServerSettings) -> Iterator[tu
     yield "worker", _dispatched(WorkerLost())
     for name, reason in _SHED.items():
         yield name, _dispatched(RequestShed(reason, retry_after_s=1))
-    yield "large bodies", pool_full()
+    yield "large bodies", no_room()
     yield "timeout", _dispatched(BatchTimedOut())
     yield "client's timeout", _dispatched(RequestShed("client_deadline", retry_after_s=1))
 

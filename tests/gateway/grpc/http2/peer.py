@@ -6,6 +6,7 @@ The connection is a real :class:`GrpcConnection` over a transport that keeps wha
 from __future__ import annotations
 
 import asyncio
+import sys
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -58,12 +59,15 @@ def headers(path: bytes = b"/t.T/Echo", *more: Header) -> list[Header]:
 class EchoCall:
     """A call that answers a unary method with its message, and ``/t.T/Stream`` with each of its messages.
 
-    ``/t.T/Hang`` is not answered, and ``/t.T/None`` at once, with an error.
+    ``/t.T/Hang`` is not answered, and ``/t.T/None`` at once, with an error. ``/t.T/One`` takes one message.
     """
+
+    max_message_bytes = sys.maxsize
 
     def __init__(self, stream: CallStream, head: CallHead) -> None:
         self.stream = stream
         self.head = head
+        self.takes_one = head.path == b"/t.T/One"
         self.events: list[Any] = []
         self._message = b""
         if head.rejection is not None:

@@ -168,3 +168,116 @@ async def test_the_limit_changes_on_an_open_connection() -> None:
     limits.max_message_bytes = 100
     assert peer.ask(bytes(500)).status == 8
     assert peer.ask(bytes(100)).status == 0
+
+
+ONE = b"/t.T/One"
+
+
+async def test_the_only_message_stays_as_it_came_until_the_call_ends() -> None:
+    """Otherwise, a call that never ends would keep a message thousands of times as large as what was sent."""
+    server = Server()
+    peer = Peer(server)
+    sent = gzipped(bytes(900_000))
+    number = peer.call(None, path=ONE, more=[GZIP])
+    for cut in (3, 100, len(sent)):
+        peer.upload(number, sent[peer_sent(server) : cut])
+        assert server.calls[0].events == []
+    assert server.pool.used_bytes == len(sent) - 5
+
+    peer.h2.end_stream(number)
+    peer.sync()
+    await ended(server.calls[0])
+    assert server.calls[0].events == [bytes(900_000), "end"]
+    assert server.pool.used_bytes == 0
+
+
+def peer_sent(server: Server) -> int:
+    """How many bytes of DATA the server has of the first stream."""
+    [connection] = server.listener._connections
+    return connection.session.streams[1].received_bytes
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("body", [b"", b"hello", b"x" * 100_000])
+@pytest.mark.parametrize("ends", ["with the message", "later"])
+async def test_calls_that_take_one_message_get_it(packed: bool, body: bytes, ends: str) -> None:
+    peer = Peer(Server())
+    number = peer.call(None, path=ONE, more=[GZIP])
+    data = gzipped(body) if packed else message(body)
+    peer.upload(number, data, ends=ends == "with the message")
+    if ends == "later":
+        assert peer.server.calls[0].events == []
+        peer.h2.end_stream(number)
+        peer.sync()
+    await ended(peer.server.calls[0])
+    peer.sync()
+    assert peer.server.calls[0].events == [body, "end"]
+    assert peer.answer(number).messages == [body]
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize(
+    ("bodies", "text"), [([], "got none"), ([b"1", b"2"], "got more"), ([b"", b""], "got more")]
+)
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_calls_that_take_one_message_reject_any_other_number(
+    packed: bool, bodies: list[bytes], text: str, at_once: bool
+) -> None:
+    peer = Peer(Server())
+    number = peer.call(None, path=ONE, more=[GZIP])
+    written = [gzipped(body) if packed else message(body) for body in bodies]
+    for data in [b"".join(written)] if at_once else written:
+        peer.upload(number, data)
+    if not bodies:
+        peer.h2.end_stream(number)
+        peer.sync()
+    assert peer.server.calls[0].events == [f"this method takes one message, {text}"]
+    assert peer.answer(number).status == Code.INTERNAL
+    assert peer.server.pool.used_bytes == 0
+
+
+class SmallCall(EchoCall):
+    max_message_bytes = 100
+
+
+@pytest.mark.parametrize("path", [ONE, b"/t.T/Stream"])
+@pytest.mark.parametrize("data", [message(bytes(101)), gzipped(bytes(101)), message(bytes(101))[:20]])
+async def test_the_limit_of_a_method(path: bytes, data: bytes) -> None:
+    peer = Peer(Server(make_call=SmallCall))
+    number = peer.call(None, path=path, more=[GZIP])
+    peer.upload(number, data, ends=len(data) > 20)
+    await ended(peer.server.calls[0])
+    peer.sync()
+    assert peer.answer(number).status == Code.RESOURCE_EXHAUSTED
+    assert "100 bytes" in peer.answer(number).text
+
+
+async def test_messages_wait_while_the_call_is_paused() -> None:
+    """They wait as they came: a window of compressed messages would be a thousand times as large."""
+    server = Server()
+    peer = Peer(server)
+    number = peer.call(None, path=b"/t.T/Hang", more=[GZIP])
+    call = server.calls[0]
+    call.stream.pause()
+    sent = message(b"1") + gzipped(bytes(900_000)) + message(b"3")
+    peer.upload(number, sent[:6])
+    peer.upload(number, sent[6:], ends=True)
+    assert call.events == []
+    assert server.pool.used_bytes == len(sent)
+
+    call.stream.resume()
+    await ended(call)
+    assert call.events == [b"1", bytes(900_000), b"3", "end"]
+    assert server.pool.used_bytes == 0
+
+
+async def test_no_thread_inflates_while_the_pool_is_full() -> None:
+    """What waits for a thread is already larger than what the client sent."""
+    server = Server(pool_bytes=1000)
+    peer = Peer(server)
+    server.pool.used_bytes += 1001
+    number = peer.call(None, path=ONE, more=[GZIP])
+    peer.upload(number, gzipped(bytes(900_000)), ends=True)
+    assert peer.answer(number).status == Code.UNAVAILABLE
+    assert server.pool.used_bytes == 1001
+    assert peer.ask().messages == [b"hello"]

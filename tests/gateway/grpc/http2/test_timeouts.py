@@ -150,6 +150,25 @@ async def test_a_client_that_gets_no_window_is_not_blamed() -> None:
     assert peer.answer(numbers[1]).messages == [bytes(200_000)]
 
 
+@pytest.mark.parametrize("sent", [b"", message(b""), message(b"hello"), message(bytes(100_000))])
+async def test_a_call_that_takes_one_message_must_end(sent: bytes) -> None:
+    """Its message waits for the end, so the client must not keep it open; a stream may stay open."""
+    server = serving()
+    peer = Peer(server)
+    number = peer.call(None, path=b"/t.T/One")
+    stream = peer.call(None, path=b"/t.T/Stream")
+    assert not peer.upload(number, sent)
+    await asyncio.sleep(25)
+    peer.sync()
+    assert not peer.answer(number).is_ended
+    await asyncio.sleep(80)
+    peer.sync()
+    assert peer.answer(number).status == Code.DEADLINE_EXCEEDED
+    assert "too slow" in peer.answer(number).text
+    assert server.pool.used_bytes == 0
+    assert not peer.answer(stream).is_ended
+
+
 async def test_the_first_that_waits_is_the_next_to_go_on() -> None:
     """The pool is full of messages that wait for each other, and all become complete."""
     server = serving()
@@ -174,7 +193,7 @@ async def test_far_too_many_large_messages_are_refused() -> None:
         peer.upload(number, message(bytes(900_000))[:70_000])
     refused = [peer.answer(number) for number in numbers if peer.answer(number).is_ended]
     assert [answer.status for answer in refused] == [Code.UNAVAILABLE]
-    assert refused[0].text == "overloaded: too many large messages are being received"
+    assert refused[0].text == "overloaded: too many large bodies are being received"
     assert refused[0].head[b"grpc-retry-pushback-ms"] == b"1000"
     assert peer.ask().status == 0
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.gateway.backends.model_servers.servers_stage import Slots
-from tests.gateway.grpc.fake_stream import FakeStream
+from tests.gateway.grpc.fake_stream import FakeConnection, FakeStream
 from tests.gateway.grpc.proxy.fake_grpc_server import FakeGrpcServer, Reply, fake_grpc_server, ok
 from tests.gateway.running import turns
 from uncork_gateway.backends.model_servers.addresses import read_addresses
@@ -42,7 +42,7 @@ class Stage:
         self, *metadata: tuple[bytes, bytes], timeout_s: float = math.inf
     ) -> tuple[FakeStream, ClientCall]:
         """Begin a call."""
-        stream = FakeStream()
+        stream = FakeStream(connection=FakeConnection(pool=self.listener.pool))
         return stream, self.passing.open(stream, CallHead(PATH, timeout_s=timeout_s, metadata=metadata))
 
 
@@ -144,6 +144,28 @@ async def test_a_server_that_reads_nothing_pauses_the_client() -> None:
         while len(fake.calls[0].messages) < sent:
             await fake.news()
         assert fake.calls[0].messages == [b"x" * 100_000] * sent
+
+
+async def test_what_waits_for_a_server_is_counted() -> None:
+    """Messages that a server does not read fill the pool, and then no other large one is accepted."""
+    async with fake_grpc_server(lambda call: None) as fake, stage(fake) as on:
+        fake.reads = asyncio.Event()
+        stream, call = on.open()
+        other, late = on.open()
+        pool = on.listener.pool
+        while not stream.is_paused:
+            call.message_received(b"x" * 100_000)
+            await fake.called(1)
+            await turns()
+        assert pool.used_bytes > 200_000
+        pool.used_bytes += pool.max_bytes
+        late.message_received(b"x" * 1000)
+        assert not other.is_finished
+        late.message_received(b"x" * 100_000)
+        assert other.code is Code.UNAVAILABLE
+        call.cancelled()
+        await turns()
+        assert pool.used_bytes == pool.max_bytes
 
 
 async def test_a_client_that_reads_nothing_pauses_the_server() -> None:
