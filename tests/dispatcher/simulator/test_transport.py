@@ -82,7 +82,11 @@ def test_every_request_has_one_end(
     random_ = random.Random(seed)
     rate = load * SERVICE.capacity(workers=workers, limit_rows=limit_rows)
     times = open_loop("poisson", rate=rate, count=150, random_=random_)
-    losses = tuple(Loss(random_.randrange(workers), at, at + 0.02) for at in random_.sample(times, 3))
+    losses: list[Loss] = []
+    for at in sorted(random_.sample(times, 3)):
+        loss = Loss(random_.randrange(workers), at, at + 0.02)
+        if all(one.worker != loss.worker or one.back_at <= at for one in losses):
+            losses.append(loss)
     run = simulate(
         Scenario(
             service=dataclasses.replace(SERVICE, noise_cv=0.3),
@@ -92,7 +96,7 @@ def test_every_request_has_one_end(
             goal_s=goal_s,
             policy=policy,
             transport_s=transport_s,
-            losses=losses,
+            losses=tuple(losses),
             seed=seed,
         )
     )
