@@ -44,6 +44,20 @@ class RealLoop(CheckedLoop):
         self.stop()
 
 
+class SteppedLoop(CheckedLoop):
+    """A loop with sockets whose clock stands still until a test advances it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+
+    def time(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+
+
 def _stack(task: asyncio.Task[Any]) -> str:
     """Describe where a task waits; its own print_stack shows the outermost frame only."""
     lines = [repr(task.get_coro())]

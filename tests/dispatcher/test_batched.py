@@ -1,10 +1,9 @@
-"""The dispatcher behind a decorator. Its clock is the real one; its timers and sleeps are virtual."""
+"""The dispatcher behind a decorator."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -17,12 +16,6 @@ from uncork_dispatcher.batched import batched
 from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WorkerLost, WrongResultCount
 
 pytestmark = pytest.mark.virtual_time
-
-
-@pytest.fixture(autouse=True)
-def timers_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Virtual time has no files that become readable."""
-    monkeypatch.setattr(sys, "platform", "elsewhere")
 
 
 class Squares:

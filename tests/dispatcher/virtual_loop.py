@@ -6,14 +6,20 @@ For code that waits only for futures and timers; sockets and threads need the re
 from __future__ import annotations
 
 import selectors
+from typing import Any, NoReturn
 
 from tests.loops import CheckedLoop
 
 
 class _VirtualSelector(selectors.SelectSelector):
-    """Advances its clock instead of waiting."""
+    """Advances its clock instead of waiting. Takes no sockets: they may be slower than this clock."""
 
     now = 0.0
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        if self.get_map():  # the first is the loop's own, which wakes it up
+            raise RuntimeError("a loop on virtual time takes no sockets")
+        return super().register(fileobj, events, data)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
@@ -33,3 +39,6 @@ class VirtualLoop(CheckedLoop):
 
     def time(self) -> float:
         return self._virtual.now
+
+    def run_in_executor(self, *arguments: object) -> NoReturn:
+        raise RuntimeError("a loop on virtual time takes no threads")

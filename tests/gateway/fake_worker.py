@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import termios
 from collections.abc import AsyncIterator, Sequence
 from typing import cast
 
+from tests.loops import until
 from uncork_workers.wire.frames import Frame, FrameDecoder, encode_frame
 from uncork_workers.wire.messages import Batch, Goodbye, Hello, Message, Ready, Reply, RowsForm, TakeFile
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
@@ -86,6 +89,11 @@ class FakeWorker:
             forms=tuple(forms),
         )
         self.send(reply, bodies)
+
+    async def delivered(self) -> None:
+        """Wait until all that was sent can be read at the other end, which TCP may delay."""
+        connection = self._writer.get_extra_info("socket")
+        await until(lambda: fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)) == bytes(4))
 
     def stop_reading(self) -> None:
         """Read nothing more, like a process behind a broken network."""

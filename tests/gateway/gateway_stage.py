@@ -12,6 +12,7 @@ import uvicorn
 
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.running import turns
+from tests.loops import HANG_S
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.services.served_service import ServedService
 from uncork_gateway.services.worker_events import SupervisorActions
@@ -32,7 +33,7 @@ class GatewayStage:
         self.service = self._add(settings, name)
         # Without TLS it need not read the system's certificates, which takes 20 ms.
         transport = httpx.AsyncHTTPTransport(uds=self._http_path, verify=False)
-        self.http = httpx.AsyncClient(transport=transport, base_url="http://gateway")
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=HANG_S)
         self._workers: list[FakeWorker] = []
         self._asking: list[asyncio.Task[httpx.Response]] = []
 

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.gateway.backends.listener_stage import LOOPS, run_on, worker_port
 from tests.gateway.fake_worker import service
 from tests.gateway.running import turns
 from tests.gateway.worker_peer import NONCE, TOKEN, application, token_of
-from tests.loops import run
+from tests.loops import SteppedLoop, run, until
 from uncork_gateway.version import VERSION
 from uncork_workers.wire.frames import encode_frame
 from uncork_workers.wire.handshake import (
@@ -161,25 +160,31 @@ async def test_a_worker_must_wait_for_its_welcome() -> None:
         assert (on.refusals, on.pool.states()) == (["invalid"], [])
 
 
+def advance(seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SteppedLoop)
+    loop.advance(seconds)
+
+
 def test_a_silent_peer_is_refused() -> None:
     """Also one that sends a byte now and then."""
 
     async def scenario() -> None:
-        loop = asyncio.get_running_loop()
         async with worker_port() as on:
-            began = loop.time()
             silent, slow = await on.peer(), await on.peer()
             await slow.challenge()
             await silent.challenge()
             for _ in range(2):
                 slow.send_bytes(b"\0")
-                await asyncio.sleep(2)
+                advance(2.4)
+                await turns(20)
+            assert on.refusals == []
+            advance(0.3)
             refusal = Refusal(reason="timeout", message="no handshake within 5 s")
             assert await silent.refusal() == await slow.refusal() == refusal
-            assert loop.time() - began == pytest.approx(5)
             assert on.refusals == ["timeout"] * 2
 
-    run(scenario(), loop_factory=VirtualLoop)
+    run(scenario(), loop_factory=SteppedLoop)
 
 
 def test_a_worker_that_was_accepted_may_be_silent() -> None:
@@ -188,12 +193,13 @@ def test_a_worker_that_was_accepted_may_be_silent() -> None:
     async def scenario() -> None:
         async with worker_port() as on:
             worker, index = await on.dial()
-            await asyncio.sleep(1000)
+            advance(1000)
+            await turns(20)
             worker.send(Hello(index=index, service=service()))
             assert await on.news.news.get() == ("joining", None)
             assert on.refusals == []
 
-    run(scenario(), loop_factory=VirtualLoop)
+    run(scenario(), loop_factory=SteppedLoop)
 
 
 async def test_a_worker_with_another_protocol_is_refused_with_both_numbers(
@@ -249,7 +255,7 @@ async def test_the_oldest_of_too_many_handshakes_makes_room() -> None:
         assert await peers[0].refusal() == Refusal(reason="too_many", message=message)
         assert on.refusals == ["too_many"]
         peers[1].close()
-        await turns(20)
+        await until(lambda: len(on.listener.introductions) == 63)
         assert await on.accepts_workers()
         assert on.refusals == ["too_many"]
         for _ in range(100):
@@ -374,7 +380,11 @@ def test_a_failure_to_accept_is_logged_and_not_the_end(caplog: pytest.LogCapture
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         async with worker_port(listening=listening) as on:
-            assert await on.accepts_workers()
+            accepts = asyncio.create_task(on.accepts_workers())
+            while not caplog.messages:
+                await turns(1)
+            advance(1)
+            assert await accepts
 
-    run(scenario(), loop_factory=VirtualLoop)
+    run(scenario(), loop_factory=SteppedLoop)
     assert caplog.messages == ["cannot accept workers at present: Too many open files"]

@@ -11,7 +11,7 @@ from tests.gateway.backends.listener_stage import LOOPS, Certificates, PortStage
 from tests.gateway.fake_worker import service
 from tests.gateway.running import turns
 from tests.gateway.worker_peer import application
-from tests.loops import HANG_S
+from tests.loops import HANG_S, until
 from uncork_gateway.backends import worker_introduction
 from uncork_workers.wire.handshake import Refusal
 from uncork_workers.wire.messages import Hello, Ping, Ready
@@ -143,8 +143,7 @@ def test_handshakes_of_tls_that_fail_leave_nothing(
         async with worker_port(tls=certificates.server()) as on:
             for _ in range(3):
                 await fails(on)
-            await turns(20)
-            assert not on.listener.introductions
+            await until(lambda: not on.listener.introductions)
             assert on.refusals == ["tls"] * 3
             assert await on.accepts_workers(certificates.client())
 

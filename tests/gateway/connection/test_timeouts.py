@@ -145,7 +145,7 @@ async def test_a_client_is_not_blamed_for_what_we_do_not_read(part: bytes) -> No
 
 
 async def test_a_slow_body_is_counted_as_408() -> None:
-    stage = Stage()
+    stage = Stage(clock=asyncio.get_running_loop().time)
     connection = Connection(stage.server)
     connection.send(request(b"1" * 50)[:-10])
     await asyncio.sleep(100)

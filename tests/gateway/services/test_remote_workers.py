@@ -16,6 +16,7 @@ from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, problem
 from tests.gateway.running import turns
 from tests.gateway.worker_peer import TOKEN, Peer, application, dial
+from tests.loops import until
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.backends.worker_connection import WorkerConnection
 from uncork_gateway.backends.worker_listener import WorkerPort
@@ -132,6 +133,7 @@ class Remote(GatewayStage):
         worker, welcome = await dial(self.address, instance=instance)
         self._workers.append(worker)
         worker.send(Hello(index=welcome.index, service=serves, host=instance))
+        await worker.delivered()
         await turns(20)
         return worker
 
@@ -139,6 +141,7 @@ class Remote(GatewayStage):
         """Connect a ready worker."""
         worker = await self.starting(instance, serves)
         worker.send(Ready())
+        await worker.delivered()
         await turns(20)
         return worker
 
@@ -208,8 +211,7 @@ async def test_another_version_takes_over_when_it_is_complete(tmp_path: Path) ->
             one.answer(batch, [payload])
             assert (await asking[0]).status_code == 200
             one.close()
-            await turns(20)
-        assert on.in_force == "A"
+        await until(lambda: on.in_force == "A")
 
 
 async def test_an_old_worker_answers_what_it_runs_and_a_new_one_what_is_queued(tmp_path: Path) -> None:
@@ -253,14 +255,12 @@ async def test_old_code_that_is_started_again_stays_behind(tmp_path: Path) -> No
         again = [await on.remote(name) for name in ("a2", "a3")]
         assert on.in_force == "B"
         new.close()
-        await turns(20)
-        assert on.in_force == "A"
+        await until(lambda: on.in_force == "A")
 
         await on.remote("b1", B)
         assert on.in_force == "A"
         again.pop().close()
-        await turns(20)
-        assert on.in_force == "B"
+        await until(lambda: on.in_force == "B")
 
 
 async def test_new_code_that_is_started_while_the_old_one_is_not_ready_is_no_older_for_it(
@@ -298,9 +298,7 @@ async def test_a_worker_that_goes_in_its_setup_is_forgotten(tmp_path: Path) -> N
         starting = await on.starting("a")
         assert on.service.starts().keys() == {0}
         starting.close()
-        await turns(20)
-
-        assert on.service.starts() == {}
+        await until(lambda: not on.service.starts())
         assert on.service.view.slots() == []
 
 
@@ -312,7 +310,7 @@ async def test_a_worker_that_fails_is_a_reason(tmp_path: Path, serves: ServiceDe
         failing = await on.starting("b", serves)
         failing.send(Failed(1, "setup", "no model"))
         failing.close()
-        await turns(20)
+        await until(lambda: {slot.index for slot in on.service.view.slots()} == {0})
         assert "worker 1 failed in setup: no model" in problem(await on.ready(), 503)
         await on.remote("c")
         assert (await on.ready()).status_code == 200
