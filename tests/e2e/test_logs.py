@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.e2e.server import HTTP, PROBE, eventually, serving
+from tests.e2e.server import HTTP, PROBE, eventually, running, serving
+
+INFER = {"inputs": [{"name": "input-0", "shape": [1, 2], "datatype": "FP64", "data": [1, 2]}]}
 
 
 def lines(output: str) -> list[dict[str, Any]]:
-    """The lines of the log; what else is printed is the banner."""
-    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    """The lines of the log in JSON. The last one may still be incomplete."""
+    return [json.loads(line) for line in output.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def test_all_processes_log_json() -> None:
@@ -34,6 +36,35 @@ def test_all_processes_log_json() -> None:
     assert batch["actual_ms"] > 0
     assert batch["process"] == "gateway"
     assert "Traceback" in error["exception"]
+
+
+def test_the_banner_is_logged_if_logs_are_json() -> None:
+    """A collector of logs gets nothing but JSON objects."""
+    with serving(PROBE, "--log-format", "json") as server:
+        eventually(lambda: any(line["message"].startswith("ready after ") for line in lines(server.output)))
+        server.terminate()
+        assert server.exit_code() == 0
+        messages = [line["message"] for line in lines(server.output)]
+
+    assert any(message.startswith("uncork ") for message in messages)
+    assert any(message.startswith(f"POST {server.base}/sleep   goal ") for message in messages)
+    assert f"GET  {server.base}/status" in messages
+
+
+def test_a_proxy_logs_no_line_for_each_call_of_a_server() -> None:
+    """Neither for batches, nor for requests that it passes through, nor for health checks."""
+    with (
+        serving(PROBE) as server,
+        running("proxy", server.base, "--protocol", "v2", "--log-format", "json") as proxy,
+    ):
+        proxy.wait_until_ready()
+        assert HTTP.get(f"{proxy.base}/v2/models/probe").status_code == 404
+        assert HTTP.post(f"{proxy.base}/v2/models/probe.add/infer", json=INFER).status_code == 200
+        proxy.terminate()
+        assert proxy.exit_code() == 0
+        loggers = {line["logger"] for line in lines(proxy.output)}
+
+    assert loggers == {"uncork.gateway"}
 
 
 def test_nothing_is_logged_of_requests_by_default() -> None:

@@ -231,7 +231,7 @@ class Reloader:
         log.info("%s: starting new workers", reason)
         await revision.replace(renewed)
         message = f"reloaded after {time.monotonic() - started:.1f} s"
-        print(f"{message}: {reason}", flush=True)
+        log.info("%s: %s", reason, message)
         return message
 
     async def close(self) -> None:

@@ -163,6 +163,8 @@ def log_to_terminal(level: str, log_format: LogFormat, *, again: bool = False) -
     # JSON must not be mixed with anything else, even on a terminal.
     console = Console(stderr=True, force_terminal=False if log_format == "json" else None)
     log_to_stderr(level, "gateway", log_format=log_format, console=console, again=again)
+    # It logs a line at level info for each request that the gateway sends.
+    logging.getLogger("httpx").setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
     return console
 
 

@@ -159,12 +159,12 @@ def test_on_a_terminal_what_is_told_has_lines_of_its_own(
     listeners: Listeners, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = banner.address("POST", "http://h/a", "first", "second")
-    banner.print_lines([line])
+    banner.print_lines([line], "text")
     assert capsys.readouterr().out == "  POST http://h/a   first; second\n"
 
     for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "NO_COLOR": "1"}.items():
         monkeypatch.setenv(name, value)
-    banner.print_lines([line])
+    banner.print_lines([line], "text")
     plain = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     assert plain == "  POST http://h/a\n       first\n       second\n"
 

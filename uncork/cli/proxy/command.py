@@ -17,11 +17,12 @@ from uncork.cli.usage import exit_code, in_options
 from uncork.server.control_socket import COMMANDS, Outcome, listening
 from uncork.server.listeners import Listeners, open_listeners
 from uncork.server.servers import Servers
-from uncork.server.serving import Drain, log_to_terminal, serve_until_signal
+from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
 from uncork_dispatcher.plural import plural
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.proxy import Proxy, ProxySettings
+from uncork_workers.process.logs import LogFormat
 
 log = logging.getLogger("uncork.gateway")
 
@@ -45,7 +46,7 @@ def _run(options: ProxyOptions) -> int:
     log_to_terminal(options.log_level, options.log_format.value)
     with open_listeners(options) as listeners, tracing(options.traces, os.environ) as traces:
         settings = replace(settings, traces=traces)
-        return uvloop.run(_serve(servers, settings, listeners, imported, drain=options.drain))
+        return uvloop.run(_serve(servers, settings, listeners, imported, options))
 
 
 async def _serve(
@@ -53,8 +54,7 @@ async def _serve(
     settings: ProxySettings,
     listeners: Listeners,
     imported: Imported | None,
-    *,
-    drain: Drain,
+    options: ProxyOptions,
 ) -> int:
     try:
         settings = replace(
@@ -71,8 +71,10 @@ async def _serve(
         return await serve_until_signal(
             proxy.front_end,
             Servers(proxy.front_end, listeners),
-            announcing=_announce(proxy.front_end, _banner(urls, settings, listeners, imported)),
-            drain=lambda: drain,
+            announcing=_announce(
+                proxy.front_end, _banner(urls, settings, listeners, imported), options.log_format.value
+            ),
+            drain=lambda: options.drain,
             close=lambda hurry: proxy.close(),
             reload=lambda: log.warning("SIGHUP ignored: %s", _NOTHING_TO_RELOAD),
         )
@@ -82,12 +84,12 @@ async def _refuse_reload() -> Outcome:
     return Outcome(2, _NOTHING_TO_RELOAD)
 
 
-async def _announce(front: FrontEnd, lines: Sequence[banner.Line]) -> None:
+async def _announce(front: FrontEnd, lines: Sequence[banner.Line], log_format: LogFormat) -> None:
     """Print what is served, and when a server is available."""
     started = time.monotonic()
-    banner.print_lines(lines)
+    banner.print_lines(lines, log_format)
     await front.ready.wait()
-    banner.print_ready(time.monotonic() - started)
+    banner.print_ready(time.monotonic() - started, log_format)
 
 
 def _banner(

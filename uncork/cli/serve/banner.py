@@ -1,6 +1,7 @@
 """The lines that a server prints when it starts: its service, settings and addresses."""
 
 import errno
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -15,8 +16,10 @@ from uncork.server.listeners import Listeners
 from uncork_dispatcher.plural import plural
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_gateway.pages.curl import curl, has_short_example
-from uncork_workers.process.logs import is_watched
+from uncork_workers.process.logs import LogFormat, is_watched
 from uncork_workers.wire.schema import CSV, JSON, NPY, ApiDescription, ServiceDescription
+
+log = logging.getLogger("uncork.gateway")
 
 _EVERY_ADDRESS = ("0.0.0.0", "::")
 _NAMES = {JSON: "JSON", CSV: "CSV", NPY: "npy"}
@@ -29,8 +32,15 @@ class Line(NamedTuple):
     details: tuple[str, ...] = ()
 
 
-def print_lines(lines: Iterable[Line]) -> None:
-    """Print lines on stdout without wrapping them, so that commands can be copied."""
+def print_lines(lines: Iterable[Line], log_format: LogFormat) -> None:
+    """Print lines on stdout, or log them if logs are JSON.
+
+    They are not wrapped, so that commands can be copied.
+    """
+    if log_format == "json":
+        for text, details in lines:
+            log.info("%s", "   ".join([text.plain.strip(), *(["; ".join(details)] if details else [])]))
+        return
     console = Console(highlight=False)
     with _terminal_may_close():
         for text, details in lines:
@@ -44,8 +54,11 @@ def print_lines(lines: Iterable[Line]) -> None:
         console.file.flush()
 
 
-def print_ready(after_s: float) -> None:
-    """Print that the server is ready."""
+def print_ready(after_s: float, log_format: LogFormat) -> None:
+    """Print that the server is ready; log it if logs are JSON."""
+    if log_format == "json":
+        log.info("ready after %.1f s", after_s)
+        return
     with _terminal_may_close():
         print(f"ready after {after_s:.1f} s; press Ctrl-C to stop", flush=True)
 

@@ -37,6 +37,7 @@ from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.services.worker_events import ServiceUnusable
 from uncork_workers.extras import install_command
+from uncork_workers.process.logs import LogFormat
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import Traces
@@ -164,6 +165,7 @@ async def _announce(
     started = time.monotonic()
     watching = asyncio.create_task(progress.run())
     services = list(running.services.values())
+    log_format: LogFormat = running.options.log_format.value
     try:
         described = await asyncio.gather(*(one.served.events.described for one in services))
         lines = banner.of_services(
@@ -174,10 +176,10 @@ async def _announce(
             listeners=running.place.listeners,
         )
         progress.hide()
-        banner.print_lines(lines)
+        banner.print_lines(lines, log_format)
         await running.place.gateway.front_end.ready.wait()
         progress.hide()
-        banner.print_ready(time.monotonic() - started)
+        banner.print_ready(time.monotonic() - started, log_format)
         await asyncio.gather(watching, running.place.failed, *background)
     finally:
         watching.cancel()
