@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -350,6 +351,62 @@ def test_numbers_as_people_read_them(browser: Browser, server: Server) -> None:
     assert shown == ["0", "0", "0.00012", "23", "12,000"]
     assert exact == ["12,345", "2.3"]
     assert shares == ["0 %", "0.04 %", "8.3 %", "over 99 %", "100 %"]
+
+
+def test_an_api_with_a_cost_is_shown_in_units_of_cost(browser: Browser, server: Server) -> None:
+    """Its rates, queue and batch sizes are sums of costs, whatever the number of rows."""
+    ask(server, 60, "/weigh", {"text": "x" * 40})
+    with looking(browser, server, api="weigh") as page:
+        expect(points(page, "times")).not_to_have_count(0)
+        for name, unit in (("rate", "cost/s"), ("queued", "cost"), ("batch", "cost")):
+            expect(field(page, name)).to_have_text(re.compile(rf"^[\d.,]+ {unit}$"))
+        expect(field(page, "saturationSub")).to_have_text(re.compile(r"^of (at least )?[\d.,]+ cost/s$"))
+        expect(field(page, "ratesText")).to_have_text(
+            re.compile(
+                r"^[\d.,]+ units of cost/s arrived; .* [\d.,]+ units of cost/s(, far above this chart)?\.$"
+            )
+        )
+        for chart, unit in (("rates", "cost/s"), ("queue", "cost")):
+            axis = f"document.querySelector('[data-chart={chart}]').layout.yaxis.title.text"
+            assert page.evaluate(axis) == unit
+        apis = [{"counts": "cost"}, {"counts": "rows"}]
+        amounts = call(page, "format", "inUnits", [[api, value] for api in apis for value in (1, 1200)])
+    assert amounts == ["1 unit of cost", "1,200 units of cost", "1 row", "1,200 rows"]
+
+
+def test_a_degraded_service_counts_as_ready(browser: Browser, server: Server) -> None:
+    """The summary agrees with the list of services and with /status."""
+    states = (["ready", "degraded", "failing"], ["ready", "starting", "not_ready"], ["ready", "ready"])
+    cases = [
+        [
+            {
+                "state": "degraded",
+                "sentence": "",
+                "services": [
+                    {"name": name, "state": state} for name, state in zip("abc", of_one, strict=False)
+                ],
+            }
+        ]
+        for of_one in states
+    ]
+    with looking(browser, server) as page:
+        assert call(page, "services", "summary", cases) == [
+            "All 3 services ready; failing: c; degraded: b.",
+            "1 of 3 services ready; not ready: c; starting: b.",
+            "All 2 services ready.",
+        ]
+
+
+@pytest.mark.slow
+def test_batches_of_the_warm_up_do_not_stretch_the_chart(browser: Browser) -> None:
+    """It ran batches of up to a thousand rows, and the traffic makes batches of one."""
+    with serving(f"{SERVICES / 'adapters.py'}:Adapters") as warm:
+        ask(warm, 1, "/value")
+        with looking(browser, warm, api="value") as page:
+            expect(points(page, "times")).not_to_have_count(0)
+            expect(field(page, "timesText")).to_contain_text("sizes from 1 to 1,000")
+            axis = page.evaluate("document.querySelector('[data-chart=times]').layout.xaxis.range")
+    assert axis[1] < 10
 
 
 def test_labels_at_the_ends_of_lines_do_not_overlap(browser: Browser, server: Server) -> None:

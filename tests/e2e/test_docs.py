@@ -115,6 +115,20 @@ class Docs:
             self.complaints.append(f"asked for {request.url}")
 
 
+def wrapped_arrows(page: Page) -> list[str]:
+    """The operations whose arrow is not at the right end of their line, on the screen of a phone."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    found: list[str] = page.evaluate(
+        """() => [...document.querySelectorAll(".opblock-summary-control")].filter((control) => {
+            const all = control.getBoundingClientRect();
+            const arrow = control.querySelector(".arrow").getBoundingClientRect();
+            const isCentered = Math.abs(arrow.top + arrow.bottom - all.top - all.bottom) <= 2;
+            return all.right - arrow.right > 2 || !isCentered;
+        }).map((control) => control.innerText)"""
+    )
+    return found
+
+
 def press(button: Locator) -> None:
     """Click without the wait of a usual click until nothing moves: the page builds much at a time."""
     button.dispatch_event("click")
@@ -240,6 +254,7 @@ def test_everything_can_be_read(browser: Browser, servers: dict[str, Server], na
         press(example)
 
     assert faults_of(docs.page) == []
+    assert wrapped_arrows(docs.page) == []
     docs.page.close()
 
 

@@ -1,7 +1,7 @@
 // The charts, drawn by Plotly once it has loaded, and their captions.
 
 import { keep, put } from "./dom.js";
-import { count, counted, msExact, msText, number, percent } from "./format.js";
+import { count, counted, inUnits, msExact, msText, number, percent, unitOf } from "./format.js";
 import { BATCHES_S } from "./history.js";
 import { CONFIG, endLabels, layout, level, line, logAxis, palette, timeAxis, upTo } from "./plot.js";
 import { RELEASES } from "./words.js";
@@ -105,11 +105,12 @@ function rates({ api, series, span, width, height, colors }) {
   // A capacity far above the arrivals would flatten their line.
   const isFar = capacity !== null && capacity > 4 * highest;
   const tops = isFar ? [highest] : [highest, ...series.capacity_rows];
-  const yaxis = upTo(Math.max(...tops), "rows/s");
-  const arrived = api.rate_rows === null ? "Too few requests in the last 30 s" : `${number(api.rate_rows)} rows/s arrived`;
-  const able = capacity === null ? "too few batches to know the capacity" : `the workers can answer ${api.capacity_is_least ? "at least " : ""}${number(capacity)} rows/s`;
-  const data = [line(series.ago, series.rate_rows, colors("--rate"), { name: "arrivals", unit: "rows/s", fill: colors("--rate-fill") })];
-  if (!isFar) data.push(line(series.ago, series.capacity_rows, colors("--goal"), { name: "capacity", unit: "rows/s", dash: "dash" }));
+  const unit = `${unitOf(api)}/s`;
+  const yaxis = upTo(Math.max(...tops), unit);
+  const arrived = api.rate_rows === null ? "Too few requests in the last 30 s" : `${inUnits(api, api.rate_rows, number(api.rate_rows))}/s arrived`;
+  const able = capacity === null ? "too few batches to know the capacity" : `the workers can answer ${api.capacity_is_least ? "at least " : ""}${inUnits(api, capacity, number(capacity))}/s`;
+  const data = [line(series.ago, series.rate_rows, colors("--rate"), { name: "arrivals", unit, fill: colors("--rate-fill") })];
+  if (!isFar) data.push(line(series.ago, series.capacity_rows, colors("--goal"), { name: "capacity", unit, dash: "dash" }));
   const labels = [
     { y: series.rate_rows.at(-1), text: "arrivals", color: colors("--rate") },
     { y: isFar ? NaN : capacity ?? NaN, text: "capacity", color: colors("--goal") },
@@ -121,11 +122,11 @@ function rates({ api, series, span, width, height, colors }) {
 }
 
 function queue({ api, series, span, width, colors }) {
-  const now = `${counted(api.queued_requests, "request")} with ${counted(api.queued_rows, "row")} queued, the oldest for ${msText(api.oldest_ms)}.`;
+  const now = `${counted(api.queued_requests, "request")} with ${inUnits(api, api.queued_rows)} queued, the oldest for ${msText(api.oldest_ms)}.`;
   return {
     text: api.queued_requests ? now : "Nothing is queued now.",
-    data: [line(series.ago, series.queued_rows, colors("--queue"), { name: "queued", unit: "rows", fill: colors("--queue-fill") })],
-    xaxis: timeAxis(span, width), yaxis: upTo(Math.max(4, ...series.queued_rows), "rows"),
+    data: [line(series.ago, series.queued_rows, colors("--queue"), { name: "queued", unit: unitOf(api), fill: colors("--queue-fill") })],
+    xaxis: timeAxis(span, width), yaxis: upTo(Math.max(4, ...series.queued_rows), unitOf(api)),
   };
 }
 
@@ -162,7 +163,8 @@ function padding({ api, series, span, width, colors }) {
 function times({ api, batches, colors }) {
   if (!batches.length && !api.estimate) return { text: "One point per batch.", empty: "Too few batches to say" };
   const { intercept_ms, slope_ms, spread, rows } = api.estimate ?? { intercept_ms: 0, slope_ms: 0, spread: 0, rows: null };
-  const most = 1.05 * Math.max(4, rows?.[1] ?? 0, ...batches.map(({ cost }) => cost));
+  // A warm-up may have run far larger batches than the traffic makes: the points need the room.
+  const most = 1.05 * Math.max(4, ...(batches.length ? batches.map(({ cost }) => cost) : [rows?.[1] ?? 0]));
   const at = (size) => intercept_ms + slope_ms * size;
   const marks = (worked, name, symbol, color) => {
     const these = batches.filter((batch) => batch.worked === worked);
@@ -185,7 +187,7 @@ function times({ api, batches, colors }) {
     text: rows
       ? `Estimate: ${msText(intercept_ms)} + ${msText(slope_ms)} per ${unit} (±${number(Math.max(1, 100 * spread))} %). ${seen(rows)}`
       : "Too few batches have succeeded to estimate the time of one.",
-    data, xaxis: { title: { text: api.counts === "cost" ? "cost" : "rows", standoff: 4 }, range: [0, most], nticks: 6 },
+    data, xaxis: { title: { text: unitOf(api), standoff: 4 }, range: [0, most], nticks: 6 },
     yaxis: upTo(highest, "ms"), margin: { b: 44 },
   };
 }

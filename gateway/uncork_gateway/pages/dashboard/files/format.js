@@ -14,6 +14,13 @@ export const count = (value) => (Number.isInteger(value) ? WHOLE.format(value) :
 
 export const counted = (value, what) => `${count(value)} ${what}${value === 1 ? "" : "s"}`;
 
+/** The unit of the rates, queue and batch sizes of an API; `cost` is short for units of cost. */
+export const unitOf = ({ counts }) => (counts === "cost" ? "cost" : "rows");
+
+/** A number of rows, or of units of cost, in a sentence. */
+export const inUnits = (api, value, text = count(value)) =>
+  `${text} ${api.counts === "cost" ? "unit" : "row"}${text === "1" ? "" : "s"}${api.counts === "cost" ? " of cost" : ""}`;
+
 /** A time and its unit, separate so that the unit can be smaller. */
 export const ms = (value) => (value >= 10_000 ? [number(value / 1000), "s"] : [number(value), "ms"]);
 

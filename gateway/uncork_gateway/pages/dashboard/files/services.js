@@ -1,7 +1,7 @@
 // What the reader can choose from: the APIs, and the services that they belong to if there are several.
 
 import { build, keep, put } from "./dom.js";
-import { count, number } from "./format.js";
+import { count, number, unitOf } from "./format.js";
 import { CALM, STATES } from "./words.js";
 
 // Names of services in one state that the summary lists.
@@ -71,14 +71,14 @@ function showApis(parent, apis, shown) {
     link.dataset.tone = api.state === "failing" ? "bad" : isAdvised ? "warn" : "";
     link.title = api.state === "ok" ? "" : api.state;
     put(link.firstChild, api.name);
-    put(link.lastChild, api.rate_rows === null ? "" : ` ${number(api.rate_rows)} rows/s`);
+    put(link.lastChild, api.rate_rows === null ? "" : ` ${number(api.rate_rows)} ${unitOf(api)}/s`);
   });
 }
 
 /** The state as a whole. That of several services is in the list, in full. */
 export function summary({ state, sentence, services }) {
   if (services.length < 2 || state === "draining") return sentence;
-  const ready = services.filter((service) => service.state === "ready");
+  const ready = services.filter((service) => !["starting", "not_ready"].includes(service.state));
   const troubled = TROUBLED.map((each) => [each, services.filter((service) => service.state === each)]);
   const parts = troubled.filter(([, some]) => some.length).map(([each, some]) => `${STATES[each][0]}: ${listed(some)}`);
   const all = `${ready.length === services.length ? "All" : `${count(ready.length)} of`} ${count(services.length)} services ready`;

@@ -1,7 +1,7 @@
 // The part of the page about one API, besides its charts.
 
 import { build, keep, put } from "./dom.js";
-import { bytes, count, counted, duration, ms, msExact, msText, number, percent, sum } from "./format.js";
+import { bytes, count, counted, duration, ms, msExact, msText, number, percent, sum, unitOf } from "./format.js";
 import { serviceOf, workersOf } from "./services.js";
 import { CALM, GRAVE, RELEASES, SHEDS, verdict } from "./words.js";
 
@@ -59,7 +59,7 @@ export class ApiView {
 
     const few = sum(api.requests) ? "too few requests to say" : "no request in the last 30 s";
     const rate = api.rate_rows;
-    this.#tile("rate", rate === null ? null : [number(rate), "rows/s"], rate === null ? few : `${number(api.answered / api.window_s)} requests/s`);
+    this.#tile("rate", rate === null ? null : [number(rate), `${unitOf(api)}/s`], rate === null ? few : `${number(api.answered / api.window_s)} requests/s`);
 
     const p99 = api.latency?.p99_ms ?? null;
     const goal = api.goal_ms;
@@ -73,7 +73,7 @@ export class ApiView {
 
     const load = api.capacity_rows && rate !== null ? rate / api.capacity_rows : null;
     const loadTone = load > 1 ? "bad" : load > NEARLY_FULL ? "warn" : "good";
-    const capacity = api.capacity_rows === null ? "too few batches to say" : `of ${api.capacity_is_least ? "at least " : ""}${number(api.capacity_rows)} rows/s`;
+    const capacity = api.capacity_rows === null ? "too few batches to say" : `of ${api.capacity_is_least ? "at least " : ""}${number(api.capacity_rows)} ${unitOf(api)}/s`;
     this.#tile("saturation", load === null ? null : [percent(load), ""], capacity, loadTone === "good" ? "muted" : loadTone);
     this.#meter("saturationMeter", load, loadTone);
   }
@@ -92,10 +92,10 @@ export class ApiView {
     const busy = workers.filter(({ state }) => state === "busy").length;
     this.#tile("utilization", utilization === null ? null : [percent(utilization), ""], `${busy} of ${workers.length} busy now`);
 
-    this.#tile("queued", [count(api.queued_rows), "rows"], api.queued_requests ? `${counted(api.queued_requests, "request")}, ${bytes(api.queued_bytes)}` : "empty");
+    this.#tile("queued", [count(api.queued_rows), unitOf(api)], api.queued_requests ? `${counted(api.queued_requests, "request")}, ${bytes(api.queued_bytes)}` : "empty");
 
     const balanced = api.balanced_rows === null ? "too few batches to say" : `workers keep up at ${number(api.balanced_rows)}`;
-    this.#tile("batch", api.mean_batch_rows === null ? null : [number(api.mean_batch_rows), "rows"], balanced);
+    this.#tile("batch", api.mean_batch_rows === null ? null : [number(api.mean_batch_rows), unitOf(api)], balanced);
   }
 
   /** `value` is a number and its unit, or null if it is unknown. */
