@@ -16,12 +16,22 @@ from typing import Generic, TypeVar, Unpack, assert_never
 
 from mypy_extensions import mypyc_attr
 
-from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed, Start
+from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Shed, Start
 from uncork_dispatcher.alarm import Timer
-from uncork_dispatcher.callers import Call, CallOptions, Calls, FutureWaiter, NoBursts, notify
+from uncork_dispatcher.callers import Call, CallOptions, Calls, FutureWaiter, NoBursts, Observers, notify
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
-from uncork_dispatcher.jobs import BatchFacts, BatchResult, Bursts, Observer, RequestResult, Runner, Waiter
+from uncork_dispatcher.jobs import (
+    BatchFacts,
+    BatchResult,
+    Bursts,
+    Job,
+    Observer,
+    RequestResult,
+    Runner,
+    Waiter,
+    checked,
+)
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 
@@ -53,7 +63,7 @@ class AsyncDispatcher(Generic[P, R]):
     ) -> None:
         self._core = Dispatcher()
         self._runner = runner
-        self._observers = observers
+        self._observers = Observers(observers)
         self._bursts = bursts or NoBursts()
         self._timer = Timer(self._changed, clock=clock)
         self._now = self._timer.now
@@ -62,9 +72,9 @@ class AsyncDispatcher(Generic[P, R]):
         self._calls: Calls[P, R] = Calls()
         self._running: dict[int, BatchFacts] = {}
         """Batches that have not ended; their duration is not known yet."""
-        self._started: list[tuple[Start, int, list[float]]] = []
-        """Batches whose start the observers do not know yet, with rows and seconds in the queue."""
         self._turn_due = False
+        self._is_sending = False
+        """Whether the runner is given the batches of a poll."""
         self._idle = asyncio.Event()
         self._awaiting_turn: list[asyncio.Future[None]] = []
 
@@ -160,7 +170,7 @@ class AsyncDispatcher(Generic[P, R]):
             flow=flow,
         )
         if shed is not None:
-            raise self._shed(shed)
+            raise self._observers.shed(shed)
         self._calls[number] = Call(payload, rows, weight, now, waiter)
         self._poll_when_due(now)
         return number
@@ -246,7 +256,7 @@ class AsyncDispatcher(Generic[P, R]):
         while actions := self._core.poll(now := self._now()):
             self._execute(actions, now)
         self._timer.set(self._core.next_wakeup(), now)
-        self._notify_started()
+        self._observers.notify_started()
         self._wake_waiting()
 
     def _wake_waiting(self) -> None:
@@ -259,17 +269,33 @@ class AsyncDispatcher(Generic[P, R]):
         self._awaiting_turn.clear()
 
     def _execute(self, actions: Sequence[Action], now: float) -> None:
+        self._send(actions, now)
+        self._report(actions, now)
+
+    def _send(self, actions: Sequence[Action], now: float) -> None:
+        """Give the runner all batches of a poll.
+
+        Before anyone is notified: a waiter or an observer may cancel a request of one of these batches.
+        """
+        jobs = [self._job(action, now) for action in actions if isinstance(action, Start)]
+        if jobs:
+            self._is_sending = True
+            try:
+                for job in jobs:
+                    self._start(job)
+            finally:
+                self._is_sending = False
+
+    def _report(self, actions: Sequence[Action], now: float) -> None:
+        """Notify runner, observers and waiters of the actions of a poll whose batches have been sent."""
         for action in actions:
             match action:
                 case Start():
-                    self._start(action, now)
+                    pass
                 case Shed(request):
-                    self._calls.fail(request, self._shed(action))
-                case Abandon(number, worker):
-                    notify("the runner", self._runner.abandon, number, worker)
-                    batch = self._running.pop(number).ended_at(now)
-                    self._notify_ended(batch, "timed_out")
-                    self._calls.settle(batch, BatchTimedOut("the batch exceeded its timeout"))
+                    self._calls.fail(request, self._observers.shed(action))
+                case Abandon(number, worker, requests):
+                    self._abandon(number, worker, requests, now)
                 case Lost(request):
                     self._calls.fail(request, WorkerLost("the worker died while running the batch"))
                 case GoalOutOfReach(api, goal_s, needed_s):
@@ -283,68 +309,67 @@ class AsyncDispatcher(Generic[P, R]):
 
     # Batches
 
-    def _start(self, start: Start, now: float) -> None:
+    def _job(self, start: Start, now: float) -> Job[P]:
+        """Note that a batch starts, and return its job."""
         job = self._calls.job(start, now)
-        queued_s = [now - self._calls[request].arrival for request in start.requests]
-        rows = sum(job.rows)
+        rows, queued_s = sum(job.rows), [now - self._calls[request].arrival for request in start.requests]
         self._running[start.batch] = BatchFacts(start, rows, now, 0.0, max(queued_s))
+        self._observers.batch_starts(start, rows, queued_s)
+        return job
+
+    def _start(self, job: Job[P]) -> None:
+        start = job.start
         try:
             self._runner.start(job, lambda outcome: self._on_end(start, outcome))
         except Exception as error:
-            # In the next turn: the actions after this one must be executed first.
-            self._loop.call_soon(self._on_end, start, error)
-        self._started.append((start, rows, queued_s))
+            self._on_end(start, error)
+
+    def _abandon(self, number: int, worker: int, requests: Sequence[int], now: float) -> None:
+        """End a batch that ran past its timeout; it may have ended since the core gave it up."""
+        running = self._running.pop(number, None)
+        if running is not None:
+            notify("the runner", self._runner.abandon, number, worker)
+            self._observers.batch_ended(running.ended_at(now), "timed_out")
+        error = BatchTimedOut("the batch exceeded its timeout")
+        for request in requests:
+            self._calls.fail(request, error)
 
     def _on_end(self, start: Start, outcome: BatchResult[R] | Exception) -> None:
-        running = self._running.pop(start.batch, None)
-        is_lost = isinstance(outcome, WorkerLost)
-        started = self._core.running_since(start.batch)
-        if running is None or is_lost or started is None:
-            # The core may have given up the batch, or its worker, and retry its requests elsewhere.
-            if running is not None:
-                self._notify_ended(running.ended_at(self._now()), "lost")
-            if is_lost:
-                self.worker_lost(start.worker)
+        if self._is_sending:
+            # In the next turn: the other batches of this poll must be sent first.
+            self._loop.call_soon(self._on_end, start, outcome)
             return
         now = self._now()
-        batch = running._replace(started=min(started, now)).ended_at(now)
         self._bursts.submit_waiting()
-        settled = outcome if isinstance(outcome, Exception) else outcome.fault(start) or outcome
+        running = self._running.pop(start.batch, None)
+        started = self._core.running_since(start.batch)
+        if running is None or started is None or isinstance(outcome, WorkerLost):
+            self._on_loss(start, running, outcome)
+            return
+        batch = running._replace(started=min(started, now)).ended_at(now)
+        settled = checked(outcome, start)
         ran = BatchResult[R]((), "failed") if isinstance(settled, Exception) else settled
-        # Queued requests wait for the worker: it gets its next batch before the callers get their results.
-        # Observers come last, because no caller waits for them.
-        if self._core.has_queued:
-            self._done(batch, ran)
-            self._execute(self._core.poll(now := self._now()), now)
-            self._settle(batch, settled)
-        else:
-            self._settle(batch, settled)
-            self._done(batch, ran)
-        self._notify_ended(batch, ran.status)
-        self._notify_started()
+        # The slot returns first, whatever the waiters do. Queued requests wait for it: the worker gets its
+        # next batch before the callers get their results. Observers come last: no caller waits for them.
+        self._core.batch_done(
+            start.batch, status=ran.status, seconds=batch.seconds, chunks=ran.chunks, now=self._now()
+        )
+        actions = self._core.poll(now := self._now()) if self._core.has_queued else []
+        self._send(actions, now)
+        with self._bursts:
+            self._calls.settle(batch, settled)
+        self._report(actions, now)
+        self._observers.batch_ended(batch, ran.status)
+        self._observers.notify_started()
         self._poll_when_due(self._now())
         self._wake_waiting()
 
-    def _settle(self, batch: BatchFacts, outcome: BatchResult[R] | Exception) -> None:
-        with self._bursts:
-            self._calls.settle(batch, outcome)
+    def _on_loss(self, start: Start, running: BatchFacts | None, outcome: BatchResult[R] | Exception) -> None:
+        """Accept the end of a batch whose worker died, or that the core has given up.
 
-    def _done(self, batch: BatchFacts, ran: BatchResult[R]) -> None:
-        number, seconds = batch.start.batch, batch.seconds
-        self._core.batch_done(number, status=ran.status, seconds=seconds, chunks=ran.chunks, now=self._now())
-
-    def _notify_started(self) -> None:
-        started, self._started = self._started, []
-        for start, rows, queued_s in started:
-            for observer in self._observers:
-                notify("an observer", observer.batch_started, start, rows, queued_s)
-
-    def _notify_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
-        for observer in self._observers:
-            notify("an observer", observer.batch_ended, batch, status)
-
-    def _shed(self, shed: Shed) -> RequestShed:
-        """Notify the observers of a shed request; return the error for its waiter."""
-        for observer in self._observers:
-            notify("an observer", observer.request_shed, shed.api, shed.reason)
-        return RequestShed(shed.reason, shed.retry_after_s)
+        The core may have given up its worker, and retry its requests elsewhere.
+        """
+        if isinstance(outcome, WorkerLost):
+            self.worker_lost(start.worker)
+        if running is not None:
+            self._observers.batch_ended(running.ended_at(self._now()), "lost")

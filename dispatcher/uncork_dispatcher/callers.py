@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypedDict, TypeVar, TypeVarTuple
 
-from uncork_dispatcher.actions import Start
-from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, RequestResult, Waiter
+from uncork_dispatcher.actions import BatchStatus, Shed, Start
+from uncork_dispatcher.errors import RequestShed
+from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, Observer, RequestResult, Waiter
 
 log = logging.getLogger("uncork.dispatcher")
 
@@ -75,8 +76,37 @@ def notify(who: str, callback: Callable[[*Args], object], *args: *Args) -> None:
     """Call ``callback`` and log an exception: other requests, batches and slots depend on the next steps."""
     try:
         callback(*args)
-    except Exception:
+    except (Exception, asyncio.CancelledError):
         log.exception("%s raised", who)
+
+
+class Observers:
+    """Notifies the observers of a dispatcher."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+        self._started: list[tuple[Start, int, list[float]]] = []
+        """Batches whose start they do not know yet, with rows and seconds in the queue."""
+
+    def batch_starts(self, start: Start, rows: int, queued_s: list[float]) -> None:
+        """Note the start of a batch for the next :meth:`notify_started`."""
+        self._started.append((start, rows, queued_s))
+
+    def notify_started(self) -> None:
+        started, self._started = self._started, []
+        for start, rows, queued_s in started:
+            for observer in self._observers:
+                notify("an observer", observer.batch_started, start, rows, queued_s)
+
+    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
+        for observer in self._observers:
+            notify("an observer", observer.batch_ended, batch, status)
+
+    def shed(self, shed: Shed) -> RequestShed:
+        """Notify of a shed request; return the error for its waiter."""
+        for observer in self._observers:
+            notify("an observer", observer.request_shed, shed.api, shed.reason)
+        return RequestShed(shed.reason, shed.retry_after_s)
 
 
 class Calls(dict[int, Call[P, R]]):

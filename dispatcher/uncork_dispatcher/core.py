@@ -236,7 +236,7 @@ class Dispatcher:
         if seconds is None:
             seconds = max(0.0, now - running.started)
         else:
-            # The driver may have answered the callers first; clients are away from the end of the batch on.
+            # The driver may report the end later; clients are away from the end of the batch on.
             ended = min(now, running.started + seconds)
         self._unseen = self._unlearned = running, status, ended, seconds, chunks
         if not (self._queues or self._pending_actions):

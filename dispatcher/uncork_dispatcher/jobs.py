@@ -57,6 +57,21 @@ class BatchResult(NamedTuple, Generic[R]):
         return None
 
 
+def checked(outcome: BatchResult[R] | Exception, start: Start) -> BatchResult[R] | Exception:
+    """Return the outcome of a batch, or an error if it cannot be the outcome of ``start``."""
+    if isinstance(outcome, Exception):
+        return outcome
+    try:
+        fault = outcome.fault(start)
+        if fault is not None or isinstance(outcome.results, list):
+            return fault or outcome
+        # A collection of the user's may raise while it is read, or have more results than it says.
+        listed = outcome._replace(results=list(outcome.results))
+        return listed.fault(start) or listed
+    except Exception as error:
+        return error
+
+
 class BatchFacts(NamedTuple):
     """A batch that has run. Times in seconds; ``rows`` are rows, not their cost.
 
@@ -87,7 +102,10 @@ class RequestResult(Generic[R]):
 
 
 class Waiter(Protocol[R]):
-    """Waits for the answer to a request; notified exactly once, unless it has left. Exceptions are logged."""
+    """Waits for the answer to a request; notified exactly once, unless it has left.
+
+    It may submit and cancel requests meanwhile. Exceptions are logged.
+    """
 
     def answered(self, answer: RequestResult[R]) -> None:
         """Take the result of the request."""
@@ -104,7 +122,7 @@ class Runner(Protocol[P, R]):
     """Executes batches."""
 
     def start(self, job: Job[P], ended: OnBatchEnd[R]) -> None:
-        """Execute a job on the worker that it names, and call ``ended`` once, after this has returned.
+        """Execute a job on the worker that it names, and call ``ended`` once.
 
         If this raises, the batch ends with that exception; ``ended`` must not be called then.
         """
@@ -130,7 +148,7 @@ class Bursts(Protocol):
 
 
 class Observer(Protocol):
-    """Notified of events, for metrics and logs. Must be quick. Exceptions are logged."""
+    """Notified of events, for metrics and logs. Must be quick. It may do the same as a waiter."""
 
     def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """A batch of ``rows`` rows was released; ``queued_s`` is how long each of its requests was queued."""

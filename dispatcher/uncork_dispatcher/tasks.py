@@ -28,8 +28,10 @@ class TaskRunner(Generic[P, R]):
         task.add_done_callback(lambda _: self._tasks.pop(batch, None))
 
     def abandon(self, batch: int, worker: int) -> None:
-        """Cancel the task; ignore what it still returns."""
-        self._tasks[batch].cancel()
+        """Cancel the task, if it still runs; ignore what it still returns."""
+        task = self._tasks.get(batch)
+        if task is not None:
+            task.cancel()
 
     async def close(self) -> None:
         """Cancel all tasks and wait for them."""

@@ -202,9 +202,9 @@ class RequestInParts(AnsweredRequest):
             self._relaying.cancel()
 
     def failed(self, error: Exception) -> None:
-        """Answer with an error, and cancel the other parts."""
-        super().failed(error)
+        """Cancel the other parts, and answer with an error."""
         self._withdraw()
+        super().failed(error)
 
 
 class _PartWaiter(NamedTuple):

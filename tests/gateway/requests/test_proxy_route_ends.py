@@ -273,3 +273,19 @@ async def test_a_request_that_expires_while_it_is_queued_is_504() -> None:
             error(late, 504) == "the timeout in X-Request-Timeout-Ms expired before the request was executed"
         )
         assert sizes(model) == [1]
+
+
+async def test_a_part_that_is_refused_as_another_starts_leaves_the_slot_to_others() -> None:
+    """The request is withdrawn while its first part is sent; every request after it is answered."""
+    flow = (b"x-flow", b"y")
+    async with merging(fair_by=b"x-flow", max_batch_rows=2, max_queue_rows=4, concurrency=2) as (
+        on,
+        model,
+    ):
+        split, other = on.ask(rows_body(1, 2, 3, 4)), on.ask(rows_body(5), V1, flow)
+
+        assert error(await split.reply(), 503)
+        assert predictions(await other.reply()) == [10]
+        assert sorted(sizes(model)) == [1, 2]
+        for _ in range(5):
+            assert predictions(await on.ask(rows_body(6)).reply()) == [12]
