@@ -113,9 +113,14 @@ class WorkerConnection(asyncio.Protocol):
         return None if self.identity is None else self.identity.index
 
     @property
+    def launch(self) -> int | None:
+        """The launch of the supervisor that started the process, once the worker has sent it."""
+        return None if self.hello is None else self.hello.launch
+
+    @property
     def is_launched(self) -> bool:
         """Whether the supervisor started the process, which can therefore kill and replace it."""
-        return self.hello is not None and self.hello.launch is not None
+        return self.launch is not None
 
     @property
     def is_ready(self) -> bool:

@@ -113,10 +113,16 @@ class WorkerPool:
     def retire_launch(self, launch: int) -> bool:
         """Retire the worker of a launch; return False if it is not in service."""
         for connection in self._connections.values():
-            if connection.hello is not None and connection.hello.launch == launch:
+            if connection.launch == launch:
                 self.retire(connection)
                 return True
         return False
+
+    def drop_launch(self, launch: int) -> None:
+        """Close the connection of a launch whose process has ended; another process may hold it open."""
+        for connection in self._all():
+            if connection.launch == launch:
+                connection.abort()
 
     def abandon(self, batch: int) -> int | None:
         """Drop the worker that runs a batch; return its index, or None if no worker runs it."""

@@ -129,6 +129,10 @@ class ServedService:
         """Let a process of the supervisor finish its batch and exit; return False if it is not connected."""
         return self._pool.retire_launch(launch)
 
+    def drop(self, launch: int) -> None:
+        """Close the connection of a process of the supervisor that has ended, if it is still open."""
+        self._pool.drop_launch(launch)
+
     def follow_traffic(
         self,
         *,

@@ -150,6 +150,7 @@ async def crowd(
             yield made
     finally:
         await made.supervisor.stop(grace_s=0)
+        await made.processes.close()
         made.hang_up()
         for server in servers:
             server.close()

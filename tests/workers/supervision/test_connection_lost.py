@@ -58,3 +58,19 @@ async def test_a_process_that_lost_its_connection_is_replaced_soon() -> None:
     assert launcher.killed == [first.launch]
     assert set(launcher.running) == {third.launch}
     await supervisor.stop(grace_s=0)
+
+
+async def test_the_connection_of_an_ended_process_is_dropped_soon() -> None:
+    """Another process may hold it open. A last reply is read before."""
+    launcher, dropped = FarLauncher(), list[int]()
+    supervisor = Supervisor(
+        launcher, workers=1, on_exit=lambda end: None, take_over=lambda launches: [], drop=dropped.append
+    )
+    supervisor.start()
+    first = await launcher.launched.get()
+    launcher.end(first.launch, "was killed")
+    await asyncio.sleep(1.9)
+    assert dropped == []
+    await asyncio.sleep(0.2)
+    assert dropped == [first.launch]
+    await supervisor.stop(grace_s=0)

@@ -92,6 +92,7 @@ async def measure(
         hurry = asyncio.Event()
         hurry.set()
         await supervisor.stop(hurry=hurry)
+        await processes.close()
 
 
 def _in_force(name: str, described: ServiceDescription, options: ServeOptions) -> ServiceDescription:

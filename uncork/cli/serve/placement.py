@@ -78,7 +78,10 @@ async def launching(
     if options.ray_address is None:
         dialing = over_unix(str(folder / WORKERS_SOCKET), str(folder / STANDBYS_SOCKET))
         processes = Processes(local_workers(options), dialing=dialing)
-        yield processes, lambda others: processes.starter(local_workers(others))
+        try:
+            yield processes, lambda others: processes.starter(local_workers(others))
+        finally:
+            await processes.close()
         return
     assert worker_port is not None
     # Only with Ray: it unpacks archives and talks to a helper process, which other servers do not.

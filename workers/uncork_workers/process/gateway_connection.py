@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from uncork_workers.process.children import close_in_forks
 from uncork_workers.wire.frames import Frame, FrameDecoder, FrameError, encode_frame, split_payload
 from uncork_workers.wire.messages import (
     AnswerHead,
@@ -56,6 +57,7 @@ class GatewayConnection:
         self._file: SharedFile | None = None
         self._half = 1
         """The half of the file for the current batch and its reply."""
+        close_in_forks(self)
 
     def batches(self) -> Iterator[tuple[Batch, list[bytes]]]:
         """Yield each batch and its bodies until the gateway closes the connection.

@@ -14,6 +14,7 @@ from uncork_workers.definition.loading import load_service, service_files
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.batches.streaming import PieceSink
+from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.warmup import WarmupFailed, examples_of, warm_up
 from uncork_workers.wire.messages import AnswerHead, Failed, Hello, Ready, Stage, WarmUp
@@ -50,7 +51,8 @@ class HostedService(PieceSink):
     def __init__(self, target: str) -> None:
         self.due_at = math.inf
         self._target = target
-        self._class = load_service(target)
+        with WorkerCode():
+            self._class = load_service(target)
         self._service: Service | None = None
         self._executor: Executor | None = None
         self._gateway: GatewayConnection | None = None
@@ -82,7 +84,8 @@ class HostedService(PieceSink):
         for message, bodies in gateway.batches():
             self.due_at = time.monotonic() + message.timeout_s
             try:
-                reply, results = executor.run(message, bodies)
+                with WorkerCode():
+                    reply, results = executor.run(message, bodies)
             finally:
                 self.due_at = math.inf
             gateway.reply(reply, results)
@@ -94,7 +97,7 @@ class HostedService(PieceSink):
         if self._service is None:
             return
         try:
-            with AddingHints(self._service):
+            with WorkerCode(), AddingHints(self._service):
                 self._service.teardown()
         except Exception:
             log.exception("teardown of %s failed; the worker exits anyway", type(self._service).__name__)
@@ -110,10 +113,11 @@ class HostedService(PieceSink):
     def _set_up(self, index: int) -> Executor:
         if self._executor is None:
             try:
-                service = self._class()
-                service.worker_index = index
-                with AddingHints(service):
-                    service.setup()
+                with WorkerCode():
+                    service = self._class()
+                    service.worker_index = index
+                    with AddingHints(service):
+                        service.setup()
             except (Exception, SystemExit) as error:
                 raise StageFailed(
                     failed(index, "setup", f"{type(error).__name__}: {error}", error)
@@ -131,13 +135,14 @@ class HostedService(PieceSink):
         if self._warmed_up is not None and self._warmed_up[0] == settings:
             return self._warmed_up[1]
         try:
-            examples = examples_of(self._class, settings.overrides) if settings.warmup_seconds else []
-            results = warm_up(
-                executor,
-                examples,
-                seconds=settings.warmup_seconds,
-                on_size=lambda api, rows: gateway.send(WarmUp(api=api, rows=rows)),
-            )
+            with WorkerCode():
+                examples = examples_of(self._class, settings.overrides) if settings.warmup_seconds else []
+                results = warm_up(
+                    executor,
+                    examples,
+                    seconds=settings.warmup_seconds,
+                    on_size=lambda api, rows: gateway.send(WarmUp(api=api, rows=rows)),
+                )
         except WarmupFailed as error:
             raise StageFailed(failed(index, "warmup", str(error), error.__cause__)) from error
         _freeze_objects()

@@ -31,16 +31,17 @@ def keep_freed_memory() -> None:
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-def die_with(parent: int) -> None:
+def die_with(parent: int, *, by: signal.Signals = signal.SIGKILL) -> None:
     """End this process at once when the process that started it ends, even inside a handler.
 
     A gateway that stops in order closes the sockets of its workers; this is for a gateway that is killed.
-    On Linux the kernel sends the signal when the thread that started the worker ends, which is the thread of
-    the gateway's event loop. Elsewhere a thread polls, which cannot run while a handler holds the GIL.
+    On Linux the kernel sends the signal ``by`` when the thread that started the worker ends, which is the
+    thread of the gateway's event loop. Elsewhere a thread polls, which cannot run while a handler holds the
+    GIL.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
-        if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        if libc.prctl(_PR_SET_PDEATHSIG, by, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "prctl: " + os.strerror(ctypes.get_errno()))
     else:
         threading.Thread(target=_watch, args=(parent,), name="uncork parent", daemon=True).start()

@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from types import FrameType
 from typing import Any
 
+from uncork_workers.process.children import handle_signals
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.hosted_service import HostedService, Settings, StageFailed
 from uncork_workers.process.memory_limit import MemoryLimit
@@ -81,15 +82,15 @@ class RemoteWorker:
             StageFailed: if the service cannot be set up or warmed up.
             MemoryExceeded: if it has left because of its memory.
         """
-        numbers = (signal.SIGTERM, signal.SIGINT)
-        handlers = {number: signal.signal(number, self._on_signal) for number in numbers}
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        handle_signals(self._on_signal, restart=False)
         threading.Thread(target=self._watch, name="uncork watchdog", daemon=True).start()
         try:
             self._serve_gateways()
         except _Stopped:
             pass
         finally:
-            for number, handler in handlers.items():
+            for number, handler in before.items():
                 signal.signal(number, handler)
         if self._excess:
             raise MemoryExceeded(f"the worker {self._excess} and has left its gateway")

@@ -3,16 +3,17 @@
 import argparse
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Sequence
 from contextlib import closing
 from io import TextIOWrapper
+from types import FrameType
 
 import msgspec
 
 from uncork_workers.definition.loading import TargetError
+from uncork_workers.process.children import handle_signals
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.hosted_service import HostedService, Settings, StageFailed, failed
 from uncork_workers.process.libc import die_with, keep_freed_memory
@@ -46,9 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         die_with(options.parent)
     keep_freed_memory()
     show_output_at_once()
-    # Ctrl-C and a service manager's SIGTERM reach every process; the gateway drains, then closes the socket.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # A service manager's SIGTERM may reach every process; the gateway drains, then closes the socket.
+    handle_signals(_ignore, restart=True)
     log_to_stderr(options.log_level, f"worker {options.index}", log_format=options.log_format)
     try:
         with closing(GatewayConnection(_connect(options))) as gateway:
@@ -61,6 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GatewayRefuses as error:
         log.error("%s", error)
         return EXIT_LOAD
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    pass
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from uncork_workers.ray import cluster
 from uncork_workers.ray.code_copies import unpack
+from uncork_workers.supervision.groups import end_group
 from uncork_workers.supervision.processes import thread_environment
 
 # By then the driver has read the exit code, and kills the actor.
@@ -60,10 +61,13 @@ class Host:
         In one thread: the kernel kills the worker when the thread that started it ends.
         """
         try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=folder, env=environment)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, cwd=folder, env=environment, start_new_session=True
+            )
         except OSError as error:
             self._exit_code.set_exception(error)
         else:
             self._exit_code.set_result(process.wait())
+            end_group(process.pid)
         time.sleep(_LINGERS_S)
         os._exit(0)

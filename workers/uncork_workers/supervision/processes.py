@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from uncork_workers.supervision.gpus import GPU_VARIABLE
+from uncork_workers.supervision.groups import end_group
 from uncork_workers.supervision.launcher import Dialing, Starter, WorkerProcess
 
 _THREAD_VARIABLES = (
@@ -59,6 +60,8 @@ class Processes:
         self._dialing = dialing
         self.running: dict[int, WorkerProcess] = {}
         self._processes: dict[int, asyncio.subprocess.Process] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        """Ends what ended workers have left running."""
         self._launches = itertools.count(1)
 
     def starter(self, workers: LocalWorkers) -> Starter:
@@ -85,7 +88,8 @@ class Processes:
             "--parent",
             str(os.getpid()),
             stdin=asyncio.subprocess.DEVNULL,
-            # Ctrl-C in the terminal must reach only the gateway, which lets the workers finish.
+            # Ctrl-C in the terminal must reach only the gateway, which lets the workers finish. The worker
+            # and the processes that it starts are a group, which ends with the worker.
             start_new_session=True,
             env={**workers.environment_of(index), **self._dialing.environment_of(launch)},
         )
@@ -101,9 +105,16 @@ class Processes:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
 
+    async def close(self) -> None:
+        """Wait until the processes that ended workers have left running have ended, too."""
+        await asyncio.gather(*self._ending)
+
     async def _wait_for_exit(self, launch: int, process: asyncio.subprocess.Process) -> str:
         code = await process.wait()
         del self.running[launch], self._processes[launch]
+        ending = asyncio.create_task(asyncio.to_thread(end_group, process.pid))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
         return describe_exit(code)
 
 

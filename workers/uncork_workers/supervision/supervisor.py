@@ -18,7 +18,8 @@ from uncork_workers.supervision.backoff import backoff_s
 from uncork_workers.supervision.launcher import Launcher, Starter, WorkerProcess
 from uncork_workers.supervision.standbys import ReplacementFailed, Standbys, TakeOver
 
-# A launcher that watches processes on this machine knows within milliseconds that one has ended.
+# The longest time between the notices that a process and its connection have ended. A launcher that watches
+# processes on this machine knows within milliseconds that one has ended.
 _NOTICED_S = 2.0
 
 
@@ -60,6 +61,7 @@ class Supervisor:
             switch.
         explain: returns why the replacement worker of an index failed, if the worker reported it.
         retire: lets the process of a launch finish its batch and exit; returns False if it is not connected.
+        drop: closes the connection of a launch whose process has ended, if something else holds it open.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Supervisor:
         take_over: TakeOver,
         explain: Callable[[int], str | None] = lambda index: None,
         retire: Callable[[int], bool] = lambda launch: False,
+        drop: Callable[[int], object] = lambda launch: None,
     ) -> None:
         self._launcher = launcher
         self._start: Starter = launcher.launch
@@ -80,6 +83,7 @@ class Supervisor:
         self._take_over = take_over
         self._explain = explain
         self._retire = retire
+        self._drop = drop
         self._handles: dict[int, _WorkerHandle] = {}
         self._monitors: set[asyncio.Task[None]] = set()
         self._ready: set[int] = set()
@@ -292,4 +296,6 @@ class Supervisor:
         process = handle.process
         how = await asyncio.shield(process.ended)
         handle.process = None
+        # Not at once: its last reply may not have been read.
+        asyncio.get_running_loop().call_later(_NOTICED_S, self._drop, process.launch)
         return how, process.batches

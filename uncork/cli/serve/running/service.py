@@ -217,6 +217,7 @@ def _supervisor(
         take_over=served.take_over,
         explain=served.events.failures.why_no_standby,
         retire=served.retire,
+        drop=served.drop,
     )
 
 

@@ -14,6 +14,7 @@ from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.process.batches.batch_run import BatchRun, StreamRun
 from uncork_workers.process.batches.streaming import PieceSink, Stream
+from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.context import Context, Running
 from uncork_workers.wire.messages import Batch, Reply
 
@@ -38,7 +39,7 @@ class Executor:
         handler = warn_if_blocking(method) if is_async else method
 
         def call(rows: Any) -> Any:
-            with AddingHints(self._service, rows):
+            with WorkerCode(), AddingHints(self._service, rows):
                 if is_async:
                     return self._loop.run(handler(rows), context=copy_context())
                 return handler(rows)
@@ -80,7 +81,7 @@ class Executor:
         """Send the pieces that a generator yields; return a ``Rejected`` that it yields instead."""
         assert self._sink is not None
         stream, pieces = Stream(batch, self._sink), handler(rows)
-        with AddingHints(self._service, rows):
+        with WorkerCode(), AddingHints(self._service, rows):
             if isinstance(pieces, AsyncGenerator):
                 self._loop.run(stream.run_async(pieces), context=copy_context())
             else:
