@@ -146,6 +146,7 @@ class Proxy:
             batch_headers=batching.batch_headers,
             header_rules=settings.headers,
             most_rows=settings.most_rows_of_part,
+            idempotent=settings.idempotent,
             fair_by=settings.fair_by,
         )
         serve = self._serve_grpc if are_grpc(addresses) else self._serve_http

@@ -150,7 +150,7 @@ class RowsWire:
         fields: dict[str, Parts] = {}
         if self._add_batch_id:
             fields = {"message": quoted(""), "batchId": quoted(batch_id)}
-        return Content(written({**fields, **reply}), (JSON,))
+        return Content(written({**fields, **rows_replies.as_members(reply)}), (JSON,))
 
 
 def _read_instances(text: Raw | None) -> _Lists:

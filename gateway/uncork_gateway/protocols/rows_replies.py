@@ -1,14 +1,14 @@
 """Replies of KServe V1 and TensorFlow Serving: split between the requests of a call, and joined."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import TypeVar
 
 from msgspec import Raw
 
 from uncork_dispatcher.plural import plural
 from uncork_gateway.protocols.raw_json import (
     NotJson,
+    Parts,
     elements,
     is_list,
     is_object,
@@ -17,17 +17,18 @@ from uncork_gateway.protocols.raw_json import (
     read_only_list,
     written,
 )
-from uncork_gateway.protocols.wire import WrongReply
+from uncork_gateway.protocols.wire import WrongReply, if_certain, is_certain
 
+Path = tuple[str, ...]
+"""The name of a member of a reply, or ``outputs`` and the name of a column."""
 Share = list[Raw] | Raw
-"""One request's share of a list: its own rows, or a text that goes to every request."""
-Member = Share | dict[str, Share]
-"""One request's share of a member of the reply; of an object of columns, its share of each."""
-RowsReply = dict[str, Member]
-"""One request's share of a reply, by member, in the order of the reply."""
+"""One request's share of a value: its own rows, or a text that goes to every request."""
+RowsReply = dict[Path, Share]
+"""One request's share of a reply, in the order of the reply."""
 
-_T = TypeVar("_T")
 _BATCHER_MEMBERS = ("message", "batchId")
+_PREDICTIONS: Path = ("predictions",)
+_RESULTS = ("predictions", "outputs")
 
 
 def split(body: bytes, rows: Sequence[int], *, drop_batch_id: bool) -> list[RowsReply]:
@@ -36,104 +37,119 @@ def split(body: bytes, rows: Sequence[int], *, drop_batch_id: bool) -> list[Rows
     With ``drop_batch_id`` the members that KServe's batcher adds are left out.
 
     Raises:
-        WrongReply: if it is no such object, or a list in it has not as many rows as the requests.
+        WrongReply: if it is no such object, or not every one of several requests has its own values.
     """
     try:
         only = read_only_list(body, "predictions")
         if only is not None and len(only) == sum(rows):
-            return [{"predictions": share} for share in _split(only, rows)]
-        fields = read_object(body)
-        if "predictions" not in fields and "outputs" not in fields:
-            raise WrongReply("the response has neither 'predictions' nor 'outputs'")
-        shares = {
-            name: _shares_of_member(name, text, rows)
-            for name, text in fields.items()
-            if not (drop_batch_id and name in _BATCHER_MEMBERS)
-        }
+            return [{_PREDICTIONS: share} for share in _split(only, rows)]
+        values = _values(read_object(body), drop_batch_id=drop_batch_id)
+        shares = {path: _shares(path, text, rows) for path, text in values.items()}
     except NotJson as error:
         raise WrongReply(f"the response {error}") from error
     except RecursionError as error:
         raise WrongReply("the response is nested too deeply") from error
+    if len(rows) > 1 and not any(isinstance(shares[path][0], list) for path in _results(shares)):
+        raise WrongReply(f"expected {plural(sum(rows), 'value')} in 'outputs', or in one of its columns")
     return [dict(zip(shares, share, strict=True)) for share in zip(*shares.values(), strict=True)]
 
 
 def join(parts: Sequence[RowsReply]) -> RowsReply:
     """Join the shares of the parts of one request.
 
+    Values with a row for each row of their part are joined end to end. Others must be equal in all parts.
+
     Raises:
-        WrongReply: if their members differ, or values that went to all requests do.
+        UncertainReply: if an equal value may be one for each row, or one for all rows.
+        WrongReply: if members, or values that are not for each row, differ.
     """
-    return _join_each(parts, _join_member)
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if any(part.keys() != first.keys() for part in parts):
+        raise WrongReply("the responses to the parts of a request have different members")
+    equal = {path: len({_text(part[path]) for part in parts}) == 1 for path in first}
+    equal[_PREDICTIONS] = False  # They are for each row, equal or not.
+    joined: RowsReply = {}
+    by_rows: dict[Path, bool] = {}
+    for path, share in first.items():
+        pieces = [piece for part in parts if isinstance(piece := part[path], list)]
+        by_rows[path] = len(pieces) == len(parts)
+        if not (by_rows[path] or equal[path]):
+            raise WrongReply(
+                f"the responses to the parts of a request differ in {path[-1]!r}, which has no value per row"
+            )
+        joined[path] = list(chain(*pieces)) if by_rows[path] else share
+    if not any(by_rows[path] for path in _results(first)):
+        raise WrongReply("the responses to the parts of a request have no results for each row")
+    return if_certain(joined, is_certain([*by_rows.values()], [equal[path] for path in first]))
+
+
+def as_members(reply: RowsReply) -> dict[str, Parts]:
+    """Return the members of a reply, columns in an object."""
+    fields: dict[str, Parts] = {}
+    columns: dict[str, Parts] = {}
+    for path, share in reply.items():
+        if len(path) == 1:
+            fields[path[0]] = share
+        else:
+            fields[path[0]] = columns
+            columns[path[1]] = share
+    return fields
+
+
+def _values(fields: dict[str, Raw], *, drop_batch_id: bool) -> dict[Path, Raw]:
+    if fields.keys().isdisjoint(_RESULTS):
+        raise WrongReply("the response has neither 'predictions' nor 'outputs'")
+    values: dict[Path, Raw] = {}
+    for name, text in fields.items():
+        if drop_batch_id and name in _BATCHER_MEMBERS:
+            continue
+        columns = members(text) if name == "outputs" and is_object(text) else {}
+        for column, value in columns.items():
+            values[name, column] = value
+        if not columns:
+            values[name,] = text
+    return values
+
+
+def _results(paths: Iterable[Path]) -> list[Path]:
+    return [path for path in paths if path[0] in _RESULTS]
 
 
 def _split(rows: list[Raw], counts: Sequence[int]) -> list[list[Raw]]:
     return [rows[start:end] for start, end in pairwise(accumulate(counts, initial=0))]
 
 
-def _shares_of_member(name: str, text: Raw, counts: Sequence[int]) -> Sequence[Member]:
-    if name == "predictions":
-        return _shares_of_predictions(text, counts)
-    if name == "outputs":
-        if not is_object(text):
-            return _shares_of_output("'outputs'", text, counts)
-        columns = {
-            column: _shares_of_output(f"the column {column!r} of 'outputs'", values, counts)
-            for column, values in members(text).items()
-        }
-        return [{column: shares[at] for column, shares in columns.items()} for at in range(len(counts))]
-    rows = elements(text) if is_list(text) else []
-    return _split(rows, counts) if len(rows) == sum(counts) else [text] * len(counts)
+def _shares(path: Path, text: Raw, counts: Sequence[int]) -> Sequence[Share]:
+    """Split a list with a value for each row; all requests get a list of one, and members of the call.
 
-
-def _shares_of_predictions(text: Raw, counts: Sequence[int]) -> Sequence[Share]:
-    expected = sum(counts)
-    if not is_list(text):
-        raise WrongReply(f"expected a list of {expected} predictions, got a value that is not a list")
-    rows = elements(text)
-    if len(rows) != expected:
-        raise WrongReply(f"expected {expected} predictions, got {len(rows)}")
-    return _split(rows, counts)
-
-
-def _shares_of_output(what: str, text: Raw, counts: Sequence[int]) -> Sequence[Share]:
-    """Split an output by rows; a list of one goes to all. A single request gets any output."""
+    A single request gets anything but wrong predictions.
+    """
     expected = sum(counts)
     rows = elements(text) if is_list(text) else None
     if rows is not None and len(rows) == expected:
         return _split(rows, counts)
-    if rows is not None and len(rows) == 1:
-        return [Raw(written(rows))] * len(counts)
-    if len(counts) == 1:
-        return [text]
+    is_for_all = len(rows) == 1 if rows is not None else path[0] not in _RESULTS
+    if path != _PREDICTIONS and (is_for_all or len(counts) == 1):
+        return [text] * len(counts)
     got = "a value that is not a list" if rows is None else f"a list of {len(rows)}"
+    if path == _PREDICTIONS:
+        raise WrongReply(
+            f"expected a list of {expected} predictions, got {got}"
+            if rows is None
+            else f"expected {expected} predictions, got {len(rows)}"
+        )
     raise WrongReply(
-        f"expected {what} to be a list of {plural(expected, 'value')}, or of 1 for all requests, got {got}"
+        f"expected {_name(path)} to be a list of {plural(expected, 'value')}, or of 1 for all requests, "
+        f"got {got}"
     )
 
 
-def _join_each(objects: Sequence[dict[str, _T]], join: Callable[[str, list[_T]], _T]) -> dict[str, _T]:
-    """Join objects with the same names, the values of each name by ``join``."""
-    names = objects[0].keys()
-    if any(each.keys() != names for each in objects):
-        raise WrongReply("the responses to the parts of a request have different members")
-    return {name: join(name, [each[name] for each in objects]) for name in names}
+def _name(path: Path) -> str:
+    return repr(path[0]) if len(path) == 1 else f"the column {path[1]!r} of {path[0]!r}"
 
 
-def _join_member(name: str, parts: list[Member]) -> Member:
-    objects = [part for part in parts if isinstance(part, dict)]
-    if len(objects) == len(parts):
-        return _join_each(objects, _join_share)
-    return _join_share(name, parts)
-
-
-def _join_share(name: str, parts: Sequence[Member]) -> Share:
-    """Join rows end to end; a value that went to all requests must be equal in all parts."""
-    rows = [part for part in parts if isinstance(part, list)]
-    if len(rows) == len(parts):
-        return list(chain(*rows))
-    texts = {written(part) for part in parts}
-    if len(texts) > 1:
-        raise WrongReply(
-            f"the responses to the parts of a request differ in {name!r}, which has no value per row"
-        )
-    return Raw(texts.pop())
+def _text(share: Share) -> bytes:
+    """Return a text that is the same for a list that was split and for one that was not."""
+    return written(elements(share) if isinstance(share, Raw) and is_list(share) else share)

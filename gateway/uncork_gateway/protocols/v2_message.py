@@ -124,7 +124,7 @@ def write(
     if request_id is not None:
         members = {**members, "id": request_id}
     # Joined at once, so that large values are copied once.
-    text = [b"{", *[b"%b," % _member(*each) for each in members.items()], b'"%b":[' % tensors_name]
+    text = [b"{", *[b"%b," % member(*each) for each in members.items()], b'"%b":[' % tensors_name]
     for at, tensor in enumerate(tensors):
         text += (b"," if at else b"", *_described(tensor))
     text.append(b"]}")
@@ -134,7 +134,7 @@ def write(
     return Content(b"".join([*text, *blocks]), (_OCTETS, (JSON_LENGTH, b"%d" % sum(map(len, text)))))
 
 
-def _member(name: str, value: bytes) -> bytes:
+def member(name: str, value: bytes) -> bytes:
     return b"%b:%b" % (msgspec.json.encode(name), value)
 
 
@@ -188,7 +188,7 @@ def _described(tensor: Tensor) -> tuple[bytes, ...]:
         msgspec.json.encode(tensor.name),
         ",".join(map(str, tensor.shape)).encode(),
         tensor.datatype.encode(),
-        b',"parameters":{%b}' % b",".join([_member(*each) for each in parameters.items()])
+        b',"parameters":{%b}' % b",".join([member(*each) for each in parameters.items()])
         if parameters
         else b"",
     )

@@ -7,12 +7,13 @@ import msgspec
 from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.tensor_replies import join_outputs, split_outputs
 from uncork_gateway.protocols.tensors import Malformed, Tensor
-from uncork_gateway.protocols.v2_message import NULL, WireTensor, read, read_tensors
-from uncork_gateway.protocols.wire import Content, WrongReply
+from uncork_gateway.protocols.v2_message import NULL, WireTensor, member, raw_members, read, read_tensors
+from uncork_gateway.protocols.wire import Content, WrongReply, if_certain
 
 # Parameters of a tensor as a whole, not values of its rows.
 WHOLE_PARAMETERS = frozenset({"content_type", "headers"})
 _outputs_decoder = msgspec.json.Decoder(list[WireTensor])
+_object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -33,7 +34,7 @@ def split(reply: Content, rows: Sequence[int]) -> list[InferReply]:
     """Split a reply between requests with ``rows`` rows each. A reply to one request stays whole.
 
     Raises:
-        WrongReply: if it cannot be read, or an output has neither as many rows as the requests nor one.
+        WrongReply: if it cannot be read, or an output or a list in it has no value for each request.
     """
     try:
         message = read(reply, "outputs")
@@ -42,6 +43,7 @@ def split(reply: Content, rows: Sequence[int]) -> list[InferReply]:
         if len(rows) == 1:
             return [InferReply(members=message.members, outputs=outputs, rows=rows[0])]
         shares = split_outputs(outputs, rows)
+        members = _split_members(message.members, rows)
     except Malformed as error:
         raise WrongReply(str(error)) from error
     for at, output in enumerate(outputs):
@@ -49,8 +51,8 @@ def split(reply: Content, rows: Sequence[int]) -> list[InferReply]:
             for share, own in zip(shares, _split_parameters(output.parameters, rows), strict=True):
                 share[at] = msgspec.structs.replace(share[at], parameters=own)
     return [
-        InferReply(members=message.members, outputs=share, rows=count)
-        for count, share in zip(rows, shares, strict=True)
+        InferReply(members=own, outputs=share, rows=count)
+        for count, own, share in zip(rows, members, shares, strict=True)
     ]
 
 
@@ -58,22 +60,35 @@ def join(parts: Sequence[InferReply]) -> InferReply:
     """Join the replies to the parts of a request, in order.
 
     Raises:
-        WrongReply: if their outputs differ.
+        UncertainReply: if an equal value may be one for each row, or one for all rows.
+        WrongReply: if their outputs do not fit together, or other members differ.
     """
     first = parts[0]
     if len(parts) == 1:
         return first
+    if any(part.members != first.members for part in parts):
+        raise WrongReply(f"the responses to the parts of a request differ in one of {list(first.members)}")
     rows = [part.rows for part in parts]
     try:
-        outputs = join_outputs([part.outputs for part in parts], rows)
+        outputs, certain = join_outputs([part.outputs for part in parts], rows)
     except Malformed as error:
         raise WrongReply(str(error)) from error
-    pieces = zip(*(part.outputs for part in parts), strict=True)
-    outputs = [
-        msgspec.structs.replace(output, parameters=_join_parameters([piece.parameters for piece in of], rows))
-        for output, of in zip(outputs, pieces, strict=True)
-    ]
-    return InferReply(members=first.members, outputs=outputs, rows=sum(rows))
+    for at, pieces in enumerate(zip(*(part.outputs for part in parts), strict=True)):
+        parameters, own_certain = _join_parameters([piece.parameters for piece in pieces], rows)
+        outputs[at] = msgspec.structs.replace(outputs[at], parameters=parameters)
+        certain = certain and own_certain
+    return if_certain(InferReply(members=first.members, outputs=outputs, rows=sum(rows)), certain)
+
+
+def _split_members(members: dict[str, bytes], rows: Sequence[int]) -> list[dict[str, bytes]]:
+    """Split everything but outputs and id: the parameters of the reply like those of an output."""
+    shares = _split_parameters(members, rows)
+    text = members.get("parameters", NULL)
+    if text != NULL:
+        parameters = raw_members(decode_json(_object_decoder, text, "an object", name="parameters"))
+        for share, own in zip(shares, _split_parameters(parameters, rows), strict=True):
+            share["parameters"] = text if own == parameters else _object(own)
+    return shares
 
 
 def _split_parameters(parameters: dict[str, bytes], rows: Sequence[int]) -> list[dict[str, bytes]]:
@@ -93,7 +108,10 @@ def _split_parameter(name: str, value: bytes, rows: Sequence[int]) -> list[bytes
     if len(values) <= len(rows):
         return values + [NULL] * (len(rows) - len(values))
     if len(values) != sum(rows):
-        return [value] * len(rows)
+        raise WrongReply(
+            f"expected {name!r} to have a value for each of {len(rows)} requests or {sum(rows)} rows, got a "
+            f"list of {len(values)}"
+        )
     shares, at = [], 0
     for count in rows:
         own = values[at : at + count]
@@ -102,15 +120,26 @@ def _split_parameter(name: str, value: bytes, rows: Sequence[int]) -> list[bytes
     return shares
 
 
-def _join_parameters(parts: Sequence[dict[str, bytes]], rows: Sequence[int]) -> dict[str, bytes]:
-    """Join parameters: equal ones once, lists with a value per row end to end, else the first."""
-    parameters = {}
-    for name, first in parts[0].items():
+def _join_parameters(parts: Sequence[dict[str, bytes]], rows: Sequence[int]) -> tuple[dict[str, bytes], bool]:
+    """Join parameters: lists with a value per row end to end, others must be equal.
+
+    Return whether that is certain, too: equal lists with a value per row may be one list for all rows.
+    """
+    parameters, certain = {}, True
+    for name in dict.fromkeys(name for part in parts for name in part):
         values = [part.get(name, NULL) for part in parts]
-        equal = all(value == first for value in values)
-        by_row = None if equal or name in WHOLE_PARAMETERS else _by_row(values, rows)
-        parameters[name] = _list(by_row) if by_row else first
-    return parameters
+        first, equal = values[0], len(set(values)) == 1
+        by_row = None if name in WHOLE_PARAMETERS else _by_row(values, rows)
+        if equal:
+            certain = certain and not (by_row and first.startswith(b"["))
+            parameters[name] = first
+        elif by_row:
+            parameters[name] = _list(by_row)
+        else:
+            raise WrongReply(
+                f"the responses to the parts of a request differ in {name!r}, which has no value per row"
+            )
+    return parameters, certain
 
 
 def _by_row(values: Sequence[bytes], rows: Sequence[int]) -> list[bytes] | None:
@@ -134,3 +163,7 @@ def _raw_list(value: bytes) -> list[bytes] | None:
 
 def _list(values: Sequence[bytes]) -> bytes:
     return b"[%b]" % b",".join(values)
+
+
+def _object(members: dict[str, bytes]) -> bytes:
+    return b"{%b}" % b",".join([member(*each) for each in members.items()])

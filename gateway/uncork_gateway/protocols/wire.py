@@ -3,8 +3,9 @@
 Bodies are cut and joined as bytes: no number or text is decoded and written again.
 """
 
+import operator
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from uncork_gateway.headers import Header, value_of
 
@@ -31,6 +32,20 @@ class Unmergeable(Exception):
 
 class WrongReply(Exception):
     """The reply to a merged call cannot be split between its requests; the message says why."""
+
+
+class UncertainReply(WrongReply):
+    """The replies to the parts of a request can be joined, but to two different replies.
+
+    A value that is equal in all parts, with as many rows as each part, is one for each row or one for all.
+
+    Attributes:
+        joined: the reply if such values are one for each row.
+    """
+
+    def __init__(self, joined: Any) -> None:
+        super().__init__("the responses to the parts of a request are equal in a value with a row for each")
+        self.joined = joined
 
 
 class Mergeable(Protocol):
@@ -81,8 +96,37 @@ class Wire(Protocol[Q, R]):
         """Join the shares of the parts of one request.
 
         Raises:
+            UncertainReply: if a value may be one for each row, or one for all rows.
             WrongReply: if they do not fit together.
         """
 
     def render(self, reply: R, request: Q, *, batch_id: str) -> Content:
         """Write the answer to one request."""
+
+
+def is_certain(by_rows: Sequence[bool], equal: Sequence[bool]) -> bool:
+    """Return whether it is certain which values of the replies to the parts of a request are for each row.
+
+    At least one value of a reply is for each row, so the only value that can be is certain.
+
+    Args:
+        by_rows: for each value of the reply, whether it has as many rows as the part in every part.
+        equal: for each value, whether it is equal in all parts.
+
+    Raises:
+        WrongReply: if no value can be one for each row.
+    """
+    if not any(by_rows):
+        raise WrongReply("the responses to the parts of a request have no value for each row")
+    return sum(by_rows) == 1 or not any(map(operator.and_, by_rows, equal))
+
+
+def if_certain(joined: R, certain: bool) -> R:
+    """Return the joined replies to the parts of a request.
+
+    Raises:
+        UncertainReply: if they are not certain.
+    """
+    if not certain:
+        raise UncertainReply(joined)
+    return joined

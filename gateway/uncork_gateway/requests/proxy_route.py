@@ -100,20 +100,19 @@ class ProxyRequest(RequestInParts, BufferedRequest[ProxyRoute]):
         except Unmergeable:
             self._relaying = asyncio.create_task(self._relay(body))
             return
-        self._parts = RequestParts(self, route, request)
-        self._rows = self._parts.rows
-        if self._span is not None:
-            self._span.set_attribute("uncork.rows", self._rows)
-        self._parts.submit(
-            api,
+        self._parts = RequestParts(
+            self,
+            route,
+            request,
             Content(body, head.whole),
-            keyed=head.keyed,
-            sent=head.sent,
             timeout_s=head.common.timeout_s,
-            span=self._span,
             source=self._connection.number,
             flow=head.common.flow,
         )
+        self._rows = self._parts.rows
+        if self._span is not None:
+            self._span.set_attribute("uncork.rows", self._rows)
+        self._parts.submit(api, keyed=head.keyed, sent=head.sent, span=self._span)
 
     # Results
 

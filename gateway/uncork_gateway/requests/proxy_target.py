@@ -8,13 +8,14 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from uncork_dispatcher import AsyncDispatcher, RequestResult
+from uncork_dispatcher import AsyncDispatcher, RequestResult, Waiter
 from uncork_gateway.backends.model_servers.known_models import KnownModels
 from uncork_gateway.backends.model_servers.merged_calls import CallResult, Part, Sent
+from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.errors import BadGateway
 from uncork_gateway.headers import TRACE, Header
 from uncork_gateway.interfaces import Span
-from uncork_gateway.protocols.wire import Content, Wire, WrongReply
+from uncork_gateway.protocols.wire import Content, UncertainReply, Wire, WrongReply
 from uncork_gateway.requests.answered_request import AnsweredRequest
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.telemetry.metrics import ApiTally
@@ -47,6 +48,7 @@ class Merging:
 
     Attributes:
         most_rows: most rows of a part of a request.
+        idempotent: whether a request may be sent again.
         fair_by: the header, in lower case, whose value names the flow of a request.
     """
 
@@ -55,6 +57,7 @@ class Merging:
     batch_headers: BatchHeaders
     header_rules: HeaderRules
     most_rows: int
+    idempotent: bool = True
     fair_by: bytes | None = None
 
 
@@ -94,15 +97,44 @@ class Caller(Protocol):
 
 
 class RequestParts:
-    """The parts of a request, of at most ``most_rows`` rows, and the replies to them."""
+    """The parts of a request, of at most ``most_rows`` rows, and the replies to them.
 
-    def __init__(self, caller: Caller, target: ProxyTarget, request: Any) -> None:
+    If the replies cannot be joined, the request is sent once more, whole and unchanged.
+
+    Args:
+        caller: gets the answer.
+        target: of the request.
+        request: as the wire of the target parsed it.
+        original: the request as its client sent it.
+        timeout_s: the time for which the client waits.
+        source: the client, as far as it can be told.
+        flow: the flow of the request, where flows share a queue equally.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        target: ProxyTarget,
+        request: Any,
+        original: Content,
+        *,
+        timeout_s: float,
+        source: Hashable,
+        flow: Hashable,
+    ) -> None:
         self._caller = caller
         self._target = target
         self._request = request
+        self._original = original
+        self._expires_at = time.monotonic() + timeout_s
+        self._source = source
+        self._flow = flow
         self._parts: list[Any] = target.wire.cut(request, target.merging.most_rows)
         self._numbers: list[int] = []
         self._replies: dict[int, Any] = {}
+        self._joined: Any = None
+        self._uncertain: RequestResult[CallResult] | None = None
+        """The answer to the last part, if the joined replies may be wrong."""
 
     @property
     def rows(self) -> int:
@@ -110,55 +142,34 @@ class RequestParts:
         return sum(part.rows for part in self._parts)
 
     def submit(
-        self,
-        api: str,
-        original: Content,
-        *,
-        keyed: tuple[Header, ...],
-        sent: tuple[Header, ...],
-        timeout_s: float,
-        span: Span | None,
-        source: Hashable,
-        flow: Hashable,
+        self, api: str, *, keyed: tuple[Header, ...], sent: tuple[Header, ...], span: Span | None
     ) -> None:
         """Queue all parts.
 
         Args:
             api: that of the model in the dispatcher.
-            original: the request as its client sent it.
             keyed: headers that requests in one call must have in common.
             sent: headers of a call that has one of the parts.
-            timeout_s: the time for which the client waits.
             span: the request's span if it is traced.
-            source: the client, as far as it can be told.
-            flow: the flow of the request, where flows share a queue equally.
 
         Raises:
             RequestShed: if a part was shed at once.
         """
         target = self._target
+        self._api = api
+        self._whole = Sent(
+            request=self._request,
+            wire=target.wire,
+            target=target.target,
+            headers=sent,
+            original=self._original,
+            expires_at=self._expires_at,
+            span=span,
+        )
+        original = self._original if len(self._parts) == 1 else None
         for at, part in enumerate(self._parts):
-            payload = Sent(
-                request=part,
-                wire=target.wire,
-                target=target.target,
-                headers=sent,
-                original=original if len(self._parts) == 1 else None,
-                expires_at=time.monotonic() + timeout_s,
-                span=span,
-            )
-            number = target.merging.dispatcher.submit(
-                _PartWaiter(self, at),
-                api,
-                payload,
-                rows=part.rows,
-                size_bytes=part.size_bytes,
-                key=(target.target, keyed, part.key),
-                client_timeout_s=timeout_s,
-                source=source,
-                flow=flow,
-            )
-            self._numbers.append(number)
+            payload = self._whole._replace(request=part, original=original)
+            self._submit(_PartWaiter(self, at), payload, key=(target.target, keyed, part.key))
 
     def withdraw(self) -> None:
         """Cancel the parts that are not answered."""
@@ -166,27 +177,83 @@ class RequestParts:
             self._target.merging.dispatcher.cancel(number)
 
     def joined(self, batch: int) -> Content:
-        """Return the answer to the request, joined from the replies to its parts.
-
-        Raises:
-            BadGateway: if they do not fit together.
-        """
-        wire = self._target.wire
-        try:
-            joined = wire.join([self._replies[at] for at in range(len(self._parts))])
-            return wire.render(joined, self._request, batch_id=self._target.batch_headers.id_of(batch))
-        except WrongReply as error:
-            raise BadGateway(str(error)) from error
+        """Return the answer to the request, joined from the replies to its parts."""
+        batch_id = self._target.batch_headers.id_of(batch)
+        return self._target.wire.render(self._joined, self._request, batch_id=batch_id)
 
     def part_answered(self, at: int, answer: RequestResult[CallResult]) -> None:
-        if isinstance(answer.result, Part):
-            self._replies[at] = answer.result.reply
-            if len(self._replies) < len(self._parts):
-                return
-        self._caller.answered(answer)
+        result = answer.result
+        try:
+            if isinstance(result, BadGateway) and len(self._parts) > 1:
+                self._ask_whole(result)
+            elif not isinstance(result, Part):
+                self._caller.answered(answer)
+            else:
+                self._replies[at] = result.reply
+                if len(self._replies) == len(self._parts):
+                    self._join(answer)
+        except Exception as error:
+            self.whole_failed(error)
 
     def part_failed(self, error: Exception) -> None:
         self._caller.failed(error)
+
+    def whole_answered(self, answer: RequestResult[CallResult]) -> None:
+        result = answer.result
+        is_good = isinstance(result, ServerResponse) and result.status == 200
+        self._caller.answered(answer if is_good or self._uncertain is None else self._uncertain)
+
+    def whole_failed(self, error: Exception) -> None:
+        if self._uncertain is None:
+            self._caller.failed(error)
+        else:
+            self._caller.answered(self._uncertain)
+
+    def _join(self, answer: RequestResult[CallResult]) -> None:
+        """Answer with the joined replies, or send the request whole.
+
+        If a value may be one for each row or one for all, the answer to the whole request shows which it is;
+        without one, the value is for each row.
+        """
+        try:
+            self._joined = self._target.wire.join([self._replies[at] for at in range(len(self._parts))])
+        except UncertainReply as error:
+            self._joined = error.joined
+            if self._target.merging.idempotent:
+                self._uncertain = answer
+                self._ask_whole(error)
+                return
+        except WrongReply as error:
+            self._ask_whole(error)
+            return
+        self._caller.answered(answer)
+
+    def _ask_whole(self, fault: Exception) -> None:
+        """Send the request once more, whole and unchanged, if it may be repeated.
+
+        Raises:
+            BadGateway: if not.
+            RequestShed: if it was shed at once.
+        """
+        if not self._target.merging.idempotent:
+            raise BadGateway(str(fault))
+        self.withdraw()
+        # A key of its own: no other request may share the batch.
+        self._submit(_WholeWaiter(self), self._whole._replace(unchanged=True), key=object())
+
+    def _submit(self, waiter: Waiter[CallResult], payload: Sent, *, key: Hashable) -> None:
+        number = self._target.merging.dispatcher.submit(
+            waiter,
+            self._api,
+            payload,
+            rows=payload.request.rows,
+            size_bytes=payload.request.size_bytes,
+            key=key,
+            client_timeout_s=self._expires_at - time.monotonic(),
+            source=self._source,
+            flow=self._flow,
+        )
+        self._numbers.append(number)
 
 
 class RequestInParts(AnsweredRequest):
@@ -218,3 +285,15 @@ class _PartWaiter(NamedTuple):
 
     def failed(self, error: Exception) -> None:
         self.parts.part_failed(error)
+
+
+class _WholeWaiter(NamedTuple):
+    """Passes the result of a whole request that was cut before to it."""
+
+    parts: RequestParts
+
+    def answered(self, answer: RequestResult[CallResult]) -> None:
+        self.parts.whole_answered(answer)
+
+    def failed(self, error: Exception) -> None:
+        self.parts.whole_failed(error)

@@ -26,11 +26,12 @@ from tests.gateway.protocols.grpc_bodies import (
     same,
     tensors_of,
 )
+from tests.gateway.protocols.parts import join_by_rows
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.grpc.wire import TensorWire
 from uncork_gateway.protocols.predict_wire import PredictWire
 from uncork_gateway.protocols.v2_grpc_wire import V2GrpcWire
-from uncork_gateway.protocols.wire import Content, Unmergeable, WrongReply
+from uncork_gateway.protocols.wire import Content, UncertainReply, Unmergeable, WrongReply
 
 UNKNOWN = b"\xfa\x3f\x03new"
 
@@ -74,6 +75,9 @@ class Infer:
         outputs = tensors_of(response.outputs, response.raw_output_contents)
         return outputs, (response.id, response.model_name, bool(response.raw_output_contents))
 
+    def reply(self, *outputs: Named, model: str = "m") -> Content:
+        return Content(infer_response(*outputs, model_name=model).SerializeToString())
+
 
 class TensorFlow:
     """Predict, and a server that answers with values or content."""
@@ -95,6 +99,9 @@ class TensorFlow:
         response = PredictResponse.FromString(reply.body)
         content = any(response.outputs[name].tensor_content for name in response.outputs)
         return protos_of(response.outputs), (response.model_spec.name, content)
+
+    def reply(self, *outputs: Named, model: str = "m") -> Content:
+        return Content(predict_response(*outputs, model_spec={"name": model}).SerializeToString())
 
 
 Side = Infer | TensorFlow
@@ -159,7 +166,7 @@ def test_a_cut_request_gets_what_it_would_have_got_whole(
     assert max(part.rows for part in parts) <= most
     assert sum(part.rows for part in parts) == whole.rows
     assert {part.key for part in parts} == {whole.key}
-    rendered = side.wire.render(side.wire.join(replies), whole, batch_id="b")
+    rendered = side.wire.render(join_by_rows(side.wire.join, replies), whole, batch_id="b")
     assert_same_answer(side, rendered, side.serve(content, typed=typed, with_bias=bias))
 
 
@@ -402,3 +409,60 @@ def test_parts_whose_outputs_differ_cannot_be_joined(side: Side) -> None:
 
     with pytest.raises(WrongReply, match="different outputs"):
         side.wire.join(named)
+
+
+def joined(side: Side, most: int, *replies: Content) -> list[Any]:
+    """Return the values of the reply to a request of three rows, from the replies to its parts."""
+    whole = side.wire.parse(side.request([floats(1, 2, 3)]))
+    parts = side.wire.cut(whole, most)
+    shares = [side.wire.split(reply, [part])[0] for reply, part in zip(replies, parts, strict=True)]
+    rendered = side.wire.render(side.wire.join(shares), whole, batch_id="b")
+    return [each.array.tolist() for each in side.answer(rendered)[0]]
+
+
+@both
+def test_an_output_of_one_row_that_differs_in_parts_is_for_each_row(side: Side) -> None:
+    replies = [side.reply(floats(at, name="y"), floats(at + 5, name="z")) for at in range(3)]
+
+    assert joined(side, 1, *replies) == [[0, 1, 2], [5, 6, 7]]
+
+
+@both
+def test_equal_outputs_of_parts_of_one_row_are_uncertain(side: Side) -> None:
+    """They may be one for each row, or one for all."""
+    replies = [side.reply(floats(at, name="y"), floats(5, name="z")) for at in range(3)]
+
+    with pytest.raises(UncertainReply):
+        joined(side, 1, *replies)
+    assert joined(side, 1, *[side.reply(floats(5))] * 3) == [[5, 5, 5]]
+
+
+@both
+def test_parts_of_a_reply_with_other_values_cannot_be_joined(side: Side) -> None:
+    """Such as sums over the rows of a part, and the version of the model."""
+    for one, other in [
+        (side.reply(floats(3)), side.reply(floats(4))),
+        (side.reply(floats(3)), side.reply(floats(3))),
+        (side.reply(floats(1, 2)), side.reply(floats(3), model="n")),
+        (side.reply(floats(1, 2), floats(7, name="z")), side.reply(floats(3), floats(8, name="z"))),
+    ]:
+        with pytest.raises(WrongReply):
+            joined(side, 2, one, other)
+    constant = floats(7, 8, 9, name="z")
+    same = [side.reply(floats(1, 2), constant), side.reply(floats(3), constant)]
+    assert joined(side, 2, *same) == [[1, 2, 3], [7, 8, 9]]
+
+
+@both
+def test_an_output_of_one_row_is_for_all_only_beside_one_with_all_rows(side: Side) -> None:
+    """Else it may be the output for the first request."""
+    requests = [side.wire.parse(side.request([floats(at)])) for at in range(2)]
+
+    for outputs in ([floats(1)], [floats(1), floats(2, name="z")], [floats(1), floats(1, 2, 3, name="z")]):
+        with pytest.raises(WrongReply):
+            side.wire.split(side.reply(*outputs), requests)
+    shares = side.wire.split(side.reply(floats(1, 2), floats(7, name="z")), requests)
+    assert [
+        [each.array.tolist() for each in side.answer(side.wire.render(share, one, batch_id="b"))[0]]
+        for share, one in zip(shares, requests, strict=True)
+    ] == [[[1], [7]], [[2], [7]]]

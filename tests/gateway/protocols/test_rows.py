@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.gateway.codecs.bodies import mutated
+from tests.gateway.protocols.parts import join_by_rows
 from tests.gateway.protocols.rows_stage import (
     AWKWARD,
     COMMAS,
@@ -53,7 +54,7 @@ def answer_in_parts(
     cut = TFS.cut(request, most_rows)
     assert sum(part.rows for part in cut) == request.rows
     assert all(1 <= part.rows <= most_rows and part.key == request.key for part in cut)
-    joined = TFS.join([TFS.split(serve(TFS.merge([part])), [part])[0] for part in cut])
+    joined = join_by_rows(TFS.join, [TFS.split(serve(TFS.merge([part])), [part])[0] for part in cut])
     return fields(TFS.render(joined, request, batch_id="b").body)
 
 

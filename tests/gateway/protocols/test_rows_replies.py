@@ -84,15 +84,33 @@ def render(replies: Sequence[RowsReply], wire: RowsWire = TFS) -> list[bytes]:
 
 
 def test_a_value_for_all_is_given_to_all() -> None:
-    """This applies to a list of one in ``outputs``, and to members without a value per row."""
-    reply = b'{"outputs": {"y": [1,2,3], "z": [0], "\\u00e9": [4]}, "n": [1, 2], "e": [7,8,9], "s": "t"}'
+    """This applies to a list of one beside lists with a value per row, and to members that are no lists."""
+    reply = b'{"outputs": {"y": [1,2,3], "z": [0], "\\u00e9": [4]}, "n": [ 1 ], "e":[7,8,9],"s":{"t":[1, 2]}}'
 
     assert render(TFS.split(Content(reply), TWO_AND_ONE)) == [
-        '{"outputs":{"y":[1,2],"z":[0],"é":[4]},"n":[1, 2],"e":[7,8],"s":"t"}'.encode(),
-        '{"outputs":{"y":[3],"z":[0],"é":[4]},"n":[1, 2],"e":[9],"s":"t"}'.encode(),
+        '{"outputs":{"y":[1,2],"z":[0],"é":[4]},"n":[ 1 ],"e":[7,8],"s":{"t":[1, 2]}}'.encode(),
+        '{"outputs":{"y":[3],"z":[0],"é":[4]},"n":[ 1 ],"e":[9],"s":{"t":[1, 2]}}'.encode(),
     ]
-    assert render(TFS.split(Content(b'{"outputs": [5]}'), TWO_AND_ONE)) == [b'{"outputs":[5]}'] * 2
-    assert render(TFS.split(Content(b'{"outputs": {}}'), TWO_AND_ONE)) == [b'{"outputs":{}}'] * 2
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b'{"outputs": ["of alice"]}',
+        b'{"outputs": {"y": ["of alice"]}}',
+        b'{"outputs": {"y": ["of alice"], "z": [1]}}',
+        b'{"outputs": {"y": ["of alice"]}, "seconds": [1, 2, 3]}',
+        b'{"outputs": {}}',
+        b'{"predictions": [1, 2, 3], "explanations": ["of alice", "of bob"]}',
+        b'{"predictions": [1, 2, 3], "warnings": []}',
+        b'{"predictions": [1, 2, 3], "outputs": "of alice"}',
+    ],
+)
+def test_a_value_that_may_be_that_of_one_request_is_given_to_none(reply: bytes) -> None:
+    """A server that answers only for the first row must not give its answer to all."""
+    with pytest.raises(WrongReply):
+        TFS.split(Content(reply), TWO_AND_ONE)
+    assert TFS.split(Content(reply.replace(b"[1, 2, 3]", b"[3]")), TWO_AND_ONE[1:])
 
 
 @pytest.mark.parametrize("outputs", [b"7", b"[1,2,3]", b"[]", b'{"y":[1,2,3],"z":null}', b'{"b64":"AQ=="}'])

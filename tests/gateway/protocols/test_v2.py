@@ -10,6 +10,7 @@ import tritonclient.http as triton
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gateway.protocols.parts import join_by_rows
 from tests.gateway.protocols.v2_bodies import HEADER, Written, ints, mergeable, read, request, serve
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Content
@@ -58,7 +59,7 @@ def test_a_cut_request_gets_what_it_would_have_got_whole(
     assert [part.rows for part in parts[:-1]] == [min(most, whole.rows)] * (len(parts) - 1)
     assert sum(part.rows for part in parts) == whole.rows
     assert {part.key for part in parts} == {whole.key}
-    rendered = WIRE.render(WIRE.join(replies), whole, batch_id="b")
+    rendered = WIRE.render(join_by_rows(WIRE.join, replies), whole, batch_id="b")
     assert read(rendered, "outputs") == read(serve(content, outputs, with_bias=with_bias), "outputs")
 
 

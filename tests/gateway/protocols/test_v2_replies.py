@@ -13,7 +13,7 @@ from tests.gateway.protocols.v2_bodies import HEADER, Written, body, ints, merge
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.v2_message import write
 from uncork_gateway.protocols.v2_replies import InferReply, join, split
-from uncork_gateway.protocols.wire import Content, WrongReply
+from uncork_gateway.protocols.wire import Content, UncertainReply, WrongReply
 
 
 def reply(*outputs: Written, **members: Any) -> Content:
@@ -75,7 +75,8 @@ def test_parameters_of_requests_of_several_rows() -> None:
     assert parameters({"p": [None, "b"]}, 2, 3) == [{}, {"p": "b"}]
     assert parameters({"p": []}, 2, 3) == [{}, {}]
     assert parameters({"p": [1, 2, 3, None]}, 2, 1, 1) == [{"p": [1, 2]}, {"p": 3}, {}]
-    assert parameters({"p": [1, 2, 3]}, 2, 2) == [{"p": [1, 2, 3]}] * 2
+    with pytest.raises(WrongReply, match="expected 'p' to have a value for each of 2 requests or 4 rows"):
+        parameters({"p": [1, 2, 3]}, 2, 2)
     assert parameters({"p": "a", "q": {"r": [1, 2]}}, 1, 1) == [{"p": "a", "q": {"r": [1, 2]}}] * 2
     whole = {"content_type": ["np", "hg"], "headers": [1, 2]}
     assert parameters(whole, 1, 1) == [whole, whole]
@@ -86,9 +87,31 @@ def test_one_request_gets_parameters_as_they_are(values: list[str]) -> None:
     assert parameters({"p": values}, 3) == [{"p": values}]
 
 
+def test_lists_beside_the_outputs_are_split_too() -> None:
+    """They may have a value for each request."""
+    members = {"model_name": "m", "parameters": {"p": [1, 2], "q": "r"}, "new": [3, 4]}
+
+    for at, answer in enumerate(answers(reply(ints(1, 2), **members), 1, 1)):
+        del answer["outputs"]
+        assert answer == {"model_name": "m", "parameters": {"p": at + 1, "q": "r"}, "new": at + 3}
+    with pytest.raises(WrongReply, match="got a list of 3"):
+        answers(reply(ints(1, 2), new=[1, 2, 3]), 1, 1)
+    with pytest.raises(WrongReply, match="parameters must be an object"):
+        answers(reply(ints(1, 2), parameters="all"), 1, 1)
+
+
+@pytest.mark.parametrize("outputs", [[1], [1, 1], [1, 3]])
+def test_an_output_of_one_row_is_for_all_only_beside_one_with_all_rows(outputs: list[int]) -> None:
+    """Else it may be the output for the first request."""
+    tensors = [ints(*range(rows), name=f"y{at}") for at, rows in enumerate(outputs)]
+
+    with pytest.raises(WrongReply):
+        answers(reply(*tensors), 1, 1)
+
+
 def test_what_is_not_of_the_rows_is_copied() -> None:
     """All members but the id are copied, unknown ones included."""
-    members = {"model_name": "m", "model_version": "3", "parameters": {"p": [1, 2]}, "new": 1.5}
+    members = {"model_name": "m", "model_version": "3", "parameters": {"p": {"q": [1]}}, "new": 1.5}
 
     for answer in answers(reply(ints(1, 2), id="theirs", **members), 1, 1):
         del answer["outputs"]
@@ -192,10 +215,10 @@ def test_the_reply_to_one_request_stays_as_it_is(shape: str) -> None:
 
 
 def test_parts_are_joined_with_their_parameters() -> None:
-    """Equal parameters stay, those of rows become lists, of others the first stays."""
+    """Equal parameters stay, those of rows become lists."""
     own: list[dict[str, Any]] = [
-        {"same": ["a"], "row": [1, 2], "first": 1, "content_type": "np"},
-        {"same": ["a"], "row": [3, 4], "first": 2, "content_type": "hg", "late": 1},
+        {"same": ["a"], "row": [1, 2], "content_type": "np"},
+        {"same": ["a"], "row": [3, 4], "content_type": "np"},
         {"same": ["a"], "row": 5, "content_type": "np"},
     ]
 
@@ -210,16 +233,53 @@ def test_parts_are_joined_with_their_parameters() -> None:
             "name": "x",
             "shape": [5],
             "datatype": "INT64",
-            "parameters": {"same": ["a"], "row": [1, 2, 3, 4, 5], "first": 1, "content_type": "np"},
+            "parameters": {"same": ["a"], "row": [1, 2, 3, 4, 5], "content_type": "np"},
             "data": [1, 2, 3, 4, 5],
         }
     ]
 
 
-def test_what_the_parts_say_of_the_model_is_the_firsts() -> None:
+@pytest.mark.parametrize(
+    "own", [({"a": 1}, {"a": 2}), ({"a": 1}, {}), ({}, {"a": 1}), ({"content_type": ["np"]}, {})]
+)
+def test_parameters_that_differ_cannot_be_joined(own: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    one, other = own
+    with pytest.raises(WrongReply, match=r"differ in '(a|content_type)'"):
+        joined((2, ints(1, 2, parameters=one)), (2, ints(3, 4, parameters=other)))
+
+
+def test_equal_values_of_parts_of_one_row_are_uncertain() -> None:
+    """They may be one for each row, or one for all."""
+    bias = ints(5, 6, inner=[2], name="bias")
+    parts = [split(reply(ints(at), bias), [1])[0] for at in range(3)]
+
+    with pytest.raises(UncertainReply) as caught:
+        join(parts)
+    assert [output["shape"] for output in as_json(caught.value.joined)["outputs"]] == [[3], [3, 2]]
+    with pytest.raises(UncertainReply):
+        joined(*[(1, ints(at, parameters={"p": ["a"]})) for at in range(2)])
+    assert joined(*[(1, ints(7))] * 2)["outputs"][0]["data"] == [7, 7]
+
+
+def test_an_output_of_the_length_of_a_part_is_for_all_rows() -> None:
+    """Its length is that of the first part, but not of the others."""
+    names = ints("a", "b", name="names", datatype="BYTES")
+    parts = [split(reply(ints(*rows), names), [len(rows)])[0] for rows in ([1, 2], [3])]
+
+    assert [output["data"] for output in as_json(join(parts))["outputs"]] == [[1, 2, 3], ["a", "b"]]
+
+
+@pytest.mark.parametrize("sums", [(3, 4), (3, 3)])
+def test_sums_of_the_rows_of_parts_cannot_be_joined(sums: tuple[int, int]) -> None:
+    with pytest.raises(WrongReply):
+        joined((2, ints(sums[0])), (2, ints(sums[1])))
+
+
+def test_parts_of_different_versions_of_a_model_cannot_be_joined() -> None:
     parts = [split(reply(ints(1), model_version=version), [1])[0] for version in ("1", "2")]
 
-    assert as_json(join(parts))["model_version"] == "1"
+    with pytest.raises(WrongReply, match="differ in one of \\['model_version'\\]"):
+        join(parts)
     assert join(parts[:1]) == parts[0]
 
 
@@ -227,7 +287,7 @@ def test_what_the_parts_say_of_the_model_is_the_firsts() -> None:
     ("parts", "message"),
     [
         ([ints(1, 2), ints(3, name="y")], r"different outputs: \['x'\] and \['y'\]"),
-        ([ints(1, 2), ints(3, datatype="FP32")], r"expected \[2, 1\] rows, .*got INT64 \[2\], FP32 \[1\]"),
+        ([ints(1, 2), ints(3, datatype="FP32")], r"expected \[2, 1\] rows .*got INT64 \[2\], FP32 \[1\]"),
         ([ints(1, 2), ints(3, 4, inner=[2])], r"got INT64 \[2\], INT64 \[1, 2\]"),
         ([ints(1, 2, inner=[1], form="nested"), ints(3, inner=[1])], r"expected \[2, 1\] rows"),
         ([ints(1, 2), ints(3, 4)], r"expected \[2, 1\] rows"),

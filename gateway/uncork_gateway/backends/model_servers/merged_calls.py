@@ -15,6 +15,7 @@ from uncork_gateway.backends.model_servers.refused_calls import (
     ask_or_bisect,
     bisect,
     groups,
+    refused,
 )
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.backends.model_servers.servers import Servers
@@ -27,6 +28,9 @@ log = logging.getLogger("uncork.gateway")
 
 # Statuses that a server may answer because of a single request in the call.
 _MAYBE_ONE = (400, 413, 422, 500)
+# Statuses of a server that more calls would not help.
+_BUSY = (429, *range(501, 600))
+_UNSPLIT = "the response of the model server to a call with the requests of several clients cannot be split"
 
 
 class Sent(NamedTuple):
@@ -36,6 +40,7 @@ class Sent(NamedTuple):
         target: path and query, or the path of a gRPC method.
         headers: passed on with a merged call.
         original: the request as its client sent it, with all headers; None for a part of a larger request.
+        unchanged: whether the call must be the original. Such a request shares no batch.
         expires_at: when its client gives up, by the clock of :class:`MergedCalls`.
         span: the request's span if it is traced.
     """
@@ -45,6 +50,7 @@ class Sent(NamedTuple):
     target: bytes
     headers: tuple[Header, ...]
     original: Content | None
+    unchanged: bool = False
     expires_at: float = math.inf
     span: Span | None = None
 
@@ -120,7 +126,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         if isinstance(answers, list):
             worked = all(isinstance(answer, Part) for answer in answers)
             return BatchResult(answers, "worked" if worked else "failed")
-        results: list[CallResult] = [answers] * len(batch)
+        results: list[CallResult] = [*refused(whole, answers)]
         most_rows = accepted_rows(answers)
         if most_rows is not None and len(batch) > 1:
             # The server has run nothing, so this repeats nothing.
@@ -134,25 +140,35 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
 
     async def _ask(self, slot: int, group: Sequence[Sent]) -> list[CallResult] | ServerResponse:
         """Return each request's result; one answer for all if a single request may have caused it."""
-        wire, requests = group[0].wire, [sent.request for sent in group]
+        first = group[0]
+        if first.unchanged and first.original is not None:
+            return [await self._call(slot, group, first.original)]
+        wire, requests = first.wire, [sent.request for sent in group]
         merged = wire.merge(requests)
-        content = merged._replace(headers=(*merged.headers, *group[0].headers))
+        content = merged._replace(headers=(*merged.headers, *first.headers))
         response = await self._call(slot, group, content)
+        if response.status in _MAYBE_ONE:
+            return response
         if response.status != 200:
-            relayed = response.for_each_request()
-            return relayed if response.status in _MAYBE_ONE else [relayed] * len(group)
+            if len(group) == 1 or response.status in _BUSY:
+                return [*refused(group, response)]
+            return await self._ask_each(slot, group, response.for_several())
         try:
             replies = wire.split(Content(response.body, response.headers), requests)
         except WrongReply as error:
-            self._complain(group[0].target, str(error))
-            return await self._ask_each(slot, group, str(error))
+            self._complain(first.target, str(error))
+            return await self._ask_each(slot, group, BadGateway(_UNSPLIT if len(group) > 1 else str(error)))
         return [Part(reply) for reply, _ in zip(replies, group, strict=True)]
 
-    async def _ask_each(self, slot: int, group: Sequence[Sent], fault: str) -> list[CallResult]:
-        """Send each request alone and unchanged, because the reply to the merged call could not be split."""
-        nonsense = BadGateway(fault)
+    async def _ask_each(
+        self, slot: int, group: Sequence[Sent], otherwise: ServerResponse | BadGateway
+    ) -> list[CallResult]:
+        """Send each request alone and unchanged: what the server answered to all is not for each of them.
+
+        Requests that must not be repeated, and a part that was alone already, get ``otherwise``.
+        """
         if not self._servers.idempotent:
-            return [nonsense] * len(group)
+            return [otherwise] * len(group)
         answers: list[CallResult] = []
         for sent in group:
             if sent.original is not None:
@@ -161,7 +177,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
                 answer = await self._ask(slot, [sent])
                 answers += [answer] if isinstance(answer, ServerResponse) else answer
             else:
-                answers.append(nonsense)
+                answers.append(otherwise)
         return answers
 
     async def _call(self, slot: int, group: Sequence[Sent], content: Content) -> ServerResponse:
@@ -179,7 +195,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
 
 async def _ask_only(group: range, ask: Ask[CallResult]) -> list[CallResult]:
     answers = await ask(group)
-    return answers if isinstance(answers, list) else [answers] * len(group)
+    return answers if isinstance(answers, list) else [*refused(group, answers)]
 
 
 def _in_trace(sent: Sent, trace: tuple[str, str]) -> Sent:

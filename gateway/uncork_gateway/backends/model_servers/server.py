@@ -8,19 +8,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from uncork_gateway.headers import Header
-from uncork_gateway.protocols.wire import Content
+from uncork_gateway.protocols.rows import error_body
+from uncork_gateway.protocols.wire import JSON, Content
 
 CONNECT_S = 5.0
 """Timeout of connecting, and of a health check."""
 
 _LONGEST_REST_S = 30.0
-# Other headers and trailers of an answer to a merged call do not apply to its requests.
-_RELAYED = frozenset(
-    (
-        *(b"content-type", b"content-encoding", b"inference-header-content-length"),
-        *(b"retry-after", b"www-authenticate", b"grpc-retry-pushback-ms", b"grpc-status-details-bin"),
-    )
-)
+# Of an error for several callers. All others, its body and its text may have the values of one of them.
+_FOR_SEVERAL = (b"retry-after", b"www-authenticate", b"location", b"grpc-retry-pushback-ms")
 
 
 class CallStatus(NamedTuple):
@@ -45,12 +41,14 @@ class ServerResponse(NamedTuple):
     body: bytes
     call: CallStatus | None = None
 
-    def for_each_request(self) -> ServerResponse:
-        """Return the answer to a merged call without the headers that do not apply to its requests."""
-        call = self.call
-        if call is not None:
-            call = call._replace(trailers=_relayed(call.trailers))
-        return self._replace(headers=_relayed(self.headers), call=call)
+    def for_several(self) -> ServerResponse:
+        """Return an answer with the same status for all callers of one call, without the values of any."""
+        if self.call is not None:
+            text = "the model server refused a call with the requests of several clients"
+            trailers = _for_several(self.call.trailers)
+            return self._replace(headers=(), body=b"", call=CallStatus(self.call.code, text, trailers))
+        text = f"the model server returned {self.status} to a call with the requests of several clients"
+        return self._replace(headers=(JSON, *_for_several(self.headers)), body=error_body(text))
 
 
 class ConnectionLost(Exception):
@@ -115,8 +113,8 @@ class Server(ABC):
         """Close its connections. Calls must have ended."""
 
 
-def _relayed(headers: tuple[Header, ...]) -> tuple[Header, ...]:
-    return tuple(header for header in headers if header[0] in _RELAYED)
+def _for_several(headers: tuple[Header, ...]) -> tuple[Header, ...]:
+    return tuple(header for header in headers if header[0] in _FOR_SEVERAL)
 
 
 def limited_rest_s(seconds: float) -> float:

@@ -76,22 +76,21 @@ class ProxyCall(RequestInParts, UnaryRequest):
             self._relaying = asyncio.create_task(self._relay(message))
             return
         target = ProxyTarget(target=head.path, model=model, wire=wire, merging=merging)
-        self._parts = RequestParts(self, target, request)
-        self._rows = self._parts.rows
-        if self._span is not None:
-            self._span.set_attribute("uncork.rows", self._rows)
-        keyed, sent = merging.header_rules.sort(head.metadata)
-        self._parts.submit(
-            api,
+        self._parts = RequestParts(
+            self,
+            target,
+            request,
             Content(message, head.metadata),
-            keyed=keyed,
-            sent=sent,
             timeout_s=head.timeout_s,
-            span=self._span,
             # Calls that are open at the same time are different callers, even if they share a connection.
             source=(self._stream.connection.number, self._stream.lane),
             flow=value_of(head.metadata, merging.fair_by),
         )
+        self._rows = self._parts.rows
+        if self._span is not None:
+            self._span.set_attribute("uncork.rows", self._rows)
+        keyed, sent = merging.header_rules.sort(head.metadata)
+        self._parts.submit(api, keyed=keyed, sent=sent, span=self._span)
 
     # Results
 

@@ -13,7 +13,7 @@ from uncork_gateway.protocols.grpc.values import REST
 from uncork_gateway.protocols.grpc_messages import parse
 from uncork_gateway.protocols.tensor_replies import join_outputs, split_outputs
 from uncork_gateway.protocols.tensors import Malformed, Tensor, concatenate, cut_rows
-from uncork_gateway.protocols.wire import Content, Unmergeable, WrongReply
+from uncork_gateway.protocols.wire import Content, Unmergeable, WrongReply, if_certain
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,11 +178,13 @@ class TensorWire(ABC):
         if len(parts) == 1:
             return parts[0]
         opened, rows = [self._opened(part.parsed) for part in parts], [part.rows for part in parts]
+        if any(_besides_values(each) != _besides_values(opened[0]) for each in opened):
+            raise WrongReply("the responses to the parts of a request differ in members other than outputs")
         try:
-            outputs = join_outputs([each.tensors for each in opened], rows)
+            outputs, certain = join_outputs([each.tensors for each in opened], rows)
         except Malformed as error:
             raise WrongReply(str(error)) from error
-        return TensorReply(parsed=replace(opened[0], tensors=outputs), rows=sum(rows))
+        return if_certain(TensorReply(parsed=replace(opened[0], tensors=outputs), rows=sum(rows)), certain)
 
     def render(self, reply: TensorReply, request: TensorRequest, *, batch_id: str) -> Content:
         """Write the answer to one request, with its own id. The batch id is in the metadata of the call."""
@@ -197,6 +199,11 @@ class TensorWire(ABC):
             return self.read_reply(parse(self.response, reply))
         except (BadRequest, Unmergeable) as error:
             raise WrongReply(str(error)) from error
+
+
+def _besides_values(reply: Parsed) -> tuple[bytes, list[dict[str, bytes]]]:
+    """Return what must be equal in the replies to all parts of a request."""
+    return reply.rest, [tensor.parameters for tensor in reply.tensors]
 
 
 def rest_of(message: Any, *fields: str) -> bytes:

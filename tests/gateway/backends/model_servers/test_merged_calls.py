@@ -48,29 +48,52 @@ async def test_the_time_that_is_left_is_passed_on(expires_at: Sequence[float], h
         assert on.server.calls[0].header(b"x-request-timeout-ms") == header
 
 
-@pytest.mark.parametrize("status", [201, 301, 401, 403, 404, 405, 429, 502, 503, 504])
-async def test_an_answer_that_is_nobodys_fault_is_relayed_to_all(status: int) -> None:
+@pytest.mark.parametrize("status", [429, 501, 502, 503, 504])
+async def test_the_status_of_a_busy_server_is_for_all(status: int) -> None:
+    """Its body may have the values of any request."""
     async with stage() as on:
         ran = await on.run(sent("a"), sent(str(status)), sent("b"))
 
-        relayed = ServerResponse(status, (TEXT,), b"no: %d" % status)
-        assert ran == BatchResult([relayed] * 3, "failed")
-        assert len(on.asked) == 1
+        text = f"the model server returned {status} to a call with the requests of several clients"
+        assert bodies(ran.results) == [f'{status} {{"error":"{text}"}}'] * 3
+        assert (ran.status, len(on.asked)) == ("failed", 1)
 
 
-async def test_headers_that_tell_a_client_what_to_do_are_relayed() -> None:
+@pytest.mark.parametrize("status", [201, 301, 401, 403, 404, 405])
+async def test_any_other_answer_is_asked_for_alone(status: int) -> None:
+    async with stage() as on:
+        ran = await on.run(sent("a", part=True), sent(str(status)), sent("b"))
+
+        assert bodies(ran.results) == ["A", f"{status} no: {status}", "200 B"]
+        assert (ran.status, len(on.asked)) == ("failed", 4)
+
+
+async def test_headers_that_tell_clients_what_to_do_are_for_all() -> None:
     kept = (
-        (b"content-type", b"application/octet-stream"),
-        (b"inference-header-content-length", b"2"),
-        (b"content-encoding", b"br"),
         (b"retry-after", b"0"),
         (b"www-authenticate", b"Bearer"),
+        (b"location", b"/there"),
     )
-    dropped = ((b"set-cookie", b"a=1"), (b"x-request-id", b"5"), (b"date", b"today"), (b"etag", b"1"))
+    dropped = (
+        *((b"content-type", b"application/octet-stream"), (b"inference-header-content-length", b"2")),
+        *((b"content-encoding", b"br"), (b"set-cookie", b"a=1"), (b"x-request-id", b"5"), (b"etag", b"1")),
+    )
 
     async with stage(lambda call: Reply(b"\x00", 503, kept + dropped)) as on:
-        ran = await on.run(sent("a"))
-        assert ran.results == [ServerResponse(503, kept, b"\x00")]
+        for result in (await on.run(sent("a"), sent("b"))).results:
+            assert isinstance(result, ServerResponse)
+            assert result.headers == ((b"content-type", b"application/json"), *kept)
+        [alone] = (await on.run(sent("a"))).results
+        assert alone == ServerResponse(503, kept + dropped, b"\x00")
+
+
+async def test_a_request_can_be_sent_unchanged() -> None:
+    """Its response is not split."""
+    async with stage(one_line) as on:
+        ran = await on.run(sent("a b")._replace(unchanged=True))
+
+        assert bodies(ran.results) == ["200 a-b"]
+        assert [(call.body, call.header(b"x-of")) for call in on.server.calls] == [(b"a b", b"a b")]
 
 
 # Replies that cannot be split
@@ -138,7 +161,10 @@ async def test_nothing_is_asked_again_if_that_could_do_harm() -> None:
     """The call was executed and must not be repeated."""
     async with stage(one_line, idempotent=False) as on:
         ran = await on.run(sent("a"), sent("b"))
-        assert bodies(ran.results) == ["502 it has 1 lines"] * 2
+        told = (
+            "the response of the model server to a call with the requests of several clients cannot be split"
+        )
+        assert bodies(ran.results) == [f"502 {told}"] * 2
         assert len(on.asked) == 1
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
@@ -134,6 +133,6 @@ async def test_a_server_that_asks_for_rest_while_requests_are_held() -> None:
         dispatching(busy.url, free.url) as (dispatcher, _),
     ):
         answers = await ask(dispatcher, *(f"a{at}" for at in range(64)))
-        assert Counter(answers)["503 busy"] == 8
+        assert sum(answer.startswith("503 ") for answer in answers) == 8
         assert len(set(answers)) == 57
         assert len(busy.calls) == 1

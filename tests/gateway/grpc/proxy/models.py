@@ -102,3 +102,11 @@ def rows_of(call: Call) -> int:
         return size
     rows: int = _ModelInferRequest.FromString(call.body).inputs[0].shape[0]
     return rows
+
+
+def values_of(call: Call) -> list[float]:
+    """Return the values in a call of ModelInfer."""
+    values: list[float] = np.frombuffer(
+        _ModelInferRequest.FromString(call.body).raw_input_contents[0], "<f4"
+    ).tolist()
+    return values

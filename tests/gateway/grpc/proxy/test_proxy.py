@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -24,6 +25,7 @@ from tests.gateway.grpc.proxy.models import (
     predict,
     predicted,
     rows_of,
+    values_of,
 )
 from tests.gateway.grpc.proxy.proxy_stage import Answer, grpc_proxy, merging, sizes
 from tests.gateway.running import turns
@@ -102,18 +104,58 @@ async def test_a_merged_message_over_the_servers_limit_is_cut_up() -> None:
         assert [rows_of(call) for call in fake.calls if call.messages] == [40, 40]
 
 
-async def test_an_error_for_all_goes_to_all_with_what_the_server_says() -> None:
-    """Trailers that explain it come along; those about one call do not."""
+async def test_an_error_for_all_has_nobodys_values() -> None:
+    """Neither its text nor its details come along, only when to try again."""
     trailers = (("grpc-status-details-bin", b"\xff"), ("grpc-retry-pushback-ms", "0"), ("x-request", "7"))
     reply = Reply(code=Code.UNAVAILABLE, text="Exceeds maximum queue size", trailers=trailers)
     async with merging(lambda call: reply, max_batch_rows=2, **TOGETHER) as (on, fake):
         answers = await on.calls(infer(1), infer(2))
-        assert {(answer.code, answer.text) for answer in answers} == {(Code.UNAVAILABLE, reply.text)}
+        text = "the model server refused a call with the requests of several clients"
+        assert {(answer.code, answer.text) for answer in answers} == {(Code.UNAVAILABLE, text)}
         assert len(fake.calls) == 1
         for answer in answers:
-            assert answer.trailers["grpc-status-details-bin"] == b"\xff"
             assert answer.trailers["grpc-retry-pushback-ms"] == "0"
-            assert "x-request" not in answer.trailers
+            assert not {"grpc-status-details-bin", "x-request"} & answer.trailers.keys()
+
+
+@pytest.mark.parametrize("code", [Code.INTERNAL, Code.NOT_FOUND, Code.UNAUTHENTICATED])
+async def test_an_error_that_names_a_row_is_for_its_caller(code: Code) -> None:
+    """Each request is asked for alone, and gets its own text and trailers."""
+
+    def script(call: Call) -> Reply:
+        rows = " ".join(f"{value:g}" for value in values_of(call))
+        return Reply(code=code, text=f"no {rows}", trailers=(("x-rows", rows),))
+
+    async with merging(script, max_batch_rows=2, **TOGETHER) as (on, _):
+        answers = await on.calls(infer(1), infer(2))
+        assert [(answer.code, answer.text, answer.trailers["x-rows"]) for answer in answers] == [
+            (code, f"no {row}", str(row)) for row in (1, 2)
+        ]
+
+
+async def test_an_answer_to_the_first_row_is_for_its_caller_only() -> None:
+    """The requests are sent again, alone."""
+
+    def script(call: Call) -> Reply:
+        return doubles(replace(call, messages=[infer(values_of(call)[0])]))
+
+    async with merging(script, max_batch_rows=2, **TOGETHER) as (on, fake):
+        answers = await on.calls(infer(1), infer(2))
+        assert [succeeded(answer) for answer in answers] == [[2], [4]]
+        assert len(fake.calls) == 3
+
+
+async def test_a_cut_request_that_cannot_be_joined_is_sent_whole() -> None:
+    """Once, and unchanged."""
+
+    def script(call: Call) -> Reply:
+        return doubles(replace(call, messages=[infer(sum(values_of(call)))]))
+
+    async with merging(script, max_batch_rows=2) as (on, fake):
+        assert succeeded(await on.call(infer(1, 2, 3), ("x-me", "1"))) == [12]
+        assert [call.body for call in fake.calls].count(infer(1, 2, 3)) == 1
+        assert dict(fake.calls[-1].metadata)["x-me"] == "1"
+        assert len(fake.calls) == 3
 
 
 async def test_a_server_that_pushes_back_rests() -> None:
