@@ -29,7 +29,7 @@ from benchmarks.harness.cli import MarkdownFile, exit_with, reporting_failures
 from benchmarks.harness.commands import uncork_serve
 from benchmarks.harness.paths import SERVICES
 from benchmarks.harness.sheets import Sheet, output, show
-from uncork_loadtests.servers import free_port, serve
+from uncork_loadtests.servers import reserved_port, serve
 
 _SERVICE = f"{SERVICES / 'chaos.py'}:Chaos"
 _FIXED_MS = 5.0
@@ -106,9 +106,8 @@ def run(settings: Settings, faults: tuple[Fault, ...], *, progress: Console) -> 
 @contextmanager
 def _gateway(settings: Settings) -> Iterator[Gateway]:
     """Run a gateway, with its workers on this machine or on hosts, until the block ends."""
-    port = free_port()
     if not settings.hosts:
-        with tempfile.TemporaryDirectory() as folder:
+        with reserved_port() as port, tempfile.TemporaryDirectory() as folder:
             config = Path(folder) / "uncork.toml"
             config.write_text(configuration(str(_SERVICE), workers=settings.workers))
             command = _command(settings, ["--config", str(config)], grpc_port=port)
@@ -117,6 +116,7 @@ def _gateway(settings: Settings) -> Iterator[Gateway]:
         return
     names = [f"host{number}" for number in range(1, settings.hosts + 1)]
     with (
+        reserved_port() as port,
         tempfile.TemporaryDirectory() as folder,
         hosts_on_this_machine(names, target=_SERVICE, workers=settings.workers, folder=Path(folder)) as hosts,
         serve(

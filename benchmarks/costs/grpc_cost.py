@@ -25,7 +25,7 @@ from benchmarks.harness.grpc_wire import prefixed
 from benchmarks.harness.h2load import H2Load, require_h2load, run_h2load
 from benchmarks.harness.marks import ratio_interval
 from benchmarks.harness.sheets import Sheet, interval_text, output, show, text
-from uncork_loadtests.servers import HOST, BenchError, free_port
+from uncork_loadtests.servers import HOST, BenchError, reserved_port
 
 _SMALL_BYTES, _LARGE_BYTES = 200, 2**20
 _WARM_UP_S = 0.5
@@ -82,18 +82,18 @@ def running(transport: str) -> Iterator[Process]:
     Raises:
         BenchError: if it does not start.
     """
-    port = free_port()
-    command = [sys.executable, "-m", "benchmarks.costs.echo_servers", transport, str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        if process.stdout.readline().strip() != READY:
-            raise BenchError(f"the echo server of {transport} does not start")
-        yield Process(port, process.pid)
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
+    with reserved_port() as port:
+        command = [sys.executable, "-m", "benchmarks.costs.echo_servers", transport, str(port)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        try:
+            if process.stdout.readline().strip() != READY:
+                raise BenchError(f"the echo server of {transport} does not start")
+            yield Process(port, process.pid)
+        finally:
+            process.terminate()
+            process.wait()
+            process.stdout.close()
 
 
 def cost_us(load: Load, transport: str, server: Process, *, body: Path, seconds: float) -> float:

@@ -29,7 +29,7 @@ from benchmarks.harness.paths import ROOT
 from benchmarks.harness.rounds import Tell
 from benchmarks.harness.sheets import Sheet, output, show
 from uncork_loadtests.generator.http_reply import Reply, ReplyError
-from uncork_loadtests.servers import BenchError, Server, free_port, serve
+from uncork_loadtests.servers import BenchError, Server, reserved_port, serve
 
 _CONNECTIONS = 24
 # Then the client half-closes: some requests announce more than they send.
@@ -92,12 +92,13 @@ def _fuzz(name: str, numbers: Sequence[int], *, seed: int, tell: Tell) -> Found:
 
 def _fuzz_calls(name: str, numbers: Sequence[int], *, seed: int, tell: Tell) -> Found:
     """Serve an example and send it the calls with these numbers."""
-    example, port = CALL_EXAMPLES[name](), free_port()
-    command = uncork_serve(ROOT / example.target, {**_OPTIONS, "--grpc-port": port})
-    with serve(example.target, command=command) as server:
-        fuzzer = CallFuzzer(server.name, port, example, seed=seed, tell=tell)
-        uvloop.run(fuzzer.run(numbers))
-        fuzzer.found.faults += _faults_of(server)
+    example = CALL_EXAMPLES[name]()
+    with reserved_port() as port:
+        command = uncork_serve(ROOT / example.target, {**_OPTIONS, "--grpc-port": port})
+        with serve(example.target, command=command) as server:
+            fuzzer = CallFuzzer(server.name, port, example, seed=seed, tell=tell)
+            uvloop.run(fuzzer.run(numbers))
+            fuzzer.found.faults += _faults_of(server)
     return fuzzer.found
 
 

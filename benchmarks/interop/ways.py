@@ -13,7 +13,7 @@ from benchmarks.harness.h2load_rounds import measure_h2load
 from benchmarks.harness.rounds import Round, Target, measure
 from benchmarks.interop.catalogue import READY_PATH, Service, proxy_command
 from benchmarks.peers.entrants import Work, running
-from uncork_loadtests.servers import HOST, BenchError, Server, free_port, serve
+from uncork_loadtests.servers import HOST, BenchError, Server, reserved_port, serve
 
 DIRECT, PROXY = "direct", "proxy"
 _GRPC_READY_SECONDS = 30.0
@@ -59,9 +59,6 @@ def grpc_ways(
     """
     message, body = service.dialect.write(work.rows[:1], "1"), folder / "call"
     body.write_bytes(prefixed(message))
-    ports = {DIRECT: free_port(), PROXY: free_port()}
-    address = {name: f"{HOST}:{port}" for name, port in ports.items()}
-    through = proxy_command(f"grpc://{address[DIRECT]}")
 
     def way(name: str, server: Server) -> OpenWay:
         _await_grpc(address[name], server)
@@ -76,6 +73,9 @@ def grpc_ways(
         )
 
     with contextlib.ExitStack() as stack:
+        ports = {name: stack.enter_context(reserved_port()) for name in (DIRECT, PROXY)}
+        address = {name: f"{HOST}:{port}" for name, port in ports.items()}
+        through = proxy_command(f"grpc://{address[DIRECT]}")
         ways = {}
         for name, start, ready_path in ((DIRECT, command, READY_PATH), (PROXY, through, "/readyz")):
             whole = [*start, "--grpc-port", str(ports[name])]

@@ -27,7 +27,7 @@ from benchmarks.harness.rounds import Round, interleave
 from benchmarks.harness.sheets import Sheet, interval_text, median_known, output, show, text
 from benchmarks.scale.call_forms import BINARY, GRPC, JSON, Form, call_forms, check_answer, random_values
 from uncork_loadtests.plural import plural
-from uncork_loadtests.servers import HOST, Server, free_port, serve
+from uncork_loadtests.servers import HOST, Server, reserved_port, serve
 
 ONE, MANY = f"{GRPC}, one connection", f"{GRPC}, a connection each"
 _SIZES = {"50 floats": 50, "1 MB": 262_144}
@@ -122,7 +122,7 @@ def gateways() -> Iterator[dict[str, Gateway]]:
     with ExitStack() as stack:
         found = {}
         for name, variables in _MODELS.items():
-            port = free_port()
+            port = stack.enter_context(reserved_port())
             options = {**_OPTIONS, "--workers": 1, "--grpc-port": port}
             command = [*environment(variables), *uncork_serve(f"{SERVICES / 'arrays.py'}:Arrays", options)]
             server = stack.enter_context(serve(f"uncork, {name}", command=command))

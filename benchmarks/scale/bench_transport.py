@@ -28,7 +28,7 @@ from benchmarks.harness.paths import SERVICES
 from benchmarks.harness.report import ResultPage
 from benchmarks.harness.rounds import Round, Target, ask_alone, interleave, measure, target
 from benchmarks.harness.sheets import Sheet, interval_text, median_known, output, show, text
-from uncork_loadtests.servers import HOST, Server, free_port, serve
+from uncork_loadtests.servers import HOST, Server, reserved_port, serve
 
 UNIX, TCP, TLS = "Unix socket", "TCP", "TLS"
 _ECHO = f"{SERVICES / 'echo.py'}:Echo"
@@ -87,7 +87,7 @@ def transports() -> Iterator[dict[str, Server]]:
         servers = {UNIX: stack.enter_context(serve(UNIX, command=uncork_serve(_ECHO, _OPTIONS)))}
         secured = {"--worker-tls-cert": certificate}
         for name, more, dialing in ((TCP, {}, []), (TLS, secured, ["--ca", str(ca)])):
-            port = free_port()
+            port = stack.enter_context(reserved_port())
             options = {
                 **_OPTIONS,
                 "--workers": 0,

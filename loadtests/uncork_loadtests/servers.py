@@ -84,9 +84,8 @@ def serve(name: str, *, command: Sequence[str], ready_path: str = "/readyz") -> 
     Raises:
         BenchError: if it ends before, or takes longer than a minute; with the last lines of its output.
     """
-    port = free_port()
-    whole = (*command, "--port", str(port))
-    with tempfile.TemporaryFile() as output:
+    with reserved_port() as port, tempfile.TemporaryFile() as output:
+        whole = (*command, "--port", str(port))
         # A session of its own, so that Ctrl-C reaches only this process, which then stops its servers.
         process = subprocess.Popen(
             whole, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
@@ -112,13 +111,14 @@ def words(options: Mapping[str, object]) -> list[str]:
     return [str(text) for pair in options.items() if pair[1] is not None for text in pair]
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    # Another process may take the port before the server does; the server then fails to start and says so.
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+@contextlib.contextmanager
+def reserved_port() -> Iterator[int]:
+    """Yield a port for a server; until the block ends, the system chooses it for nobody else."""
+    with socket.socket() as holder:
+        # As this socket does not listen, one that reuses addresses, as servers do, can still have the port.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("", 0))
+        yield holder.getsockname()[1]
 
 
 def end_on_sigterm() -> None:

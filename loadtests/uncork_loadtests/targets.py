@@ -13,7 +13,7 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from uncork_loadtests.openapi import described_path, routes_in
-from uncork_loadtests.servers import HOST, BenchError, Server, free_port, serve
+from uncork_loadtests.servers import HOST, BenchError, Server, reserved_port, serve
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.traffic.random_rows import Numbers, numbers_in
 
@@ -79,11 +79,11 @@ class NoSuchApi(Exception):
 def our_service(target: str, *, options: Sequence[str] = ()) -> Iterator[Server]:
     """Run `uncork serve TARGET` with more options on a free port until the block ends; see `serve`."""
     # Always with an admin port of its own: a configured one may be taken, and on it no page needs a key.
-    admin_port = free_port()
-    admin = ["--admin-host", HOST, "--admin-port", str(admin_port)]
-    command = [sys.executable, "-m", "uncork", "serve", target, *options, *admin]
-    with serve(f"uncork serve {target}", command=command) as server:
-        yield replace(server, admin_port=admin_port)
+    with reserved_port() as admin_port:
+        admin = ["--admin-host", HOST, "--admin-port", str(admin_port)]
+        command = [sys.executable, "-m", "uncork", "serve", target, *options, *admin]
+        with serve(f"uncork serve {target}", command=command) as server:
+            yield replace(server, admin_port=admin_port)
 
 
 def apis(server: Server) -> list[Api]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 from tests.e2e.server import ROOT
 from tests.loops import HANG_S
+from uncork_loadtests.servers import reserved_port
 
 CPUS = 4
 _STORE_BYTES = 100_000_000
@@ -72,10 +72,13 @@ def ray_cluster(log: Path) -> Iterator[RayCluster]:
 
 def main() -> None:
     """Run the cluster."""
+    with reserved_port() as client_port:
+        _run(client_port)
+
+
+def _run(client_port: int) -> None:
     from ray.cluster_utils import Cluster
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        client_port = listener.getsockname()[1]
     arguments: dict[str, Any] = {"object_store_memory": _STORE_BYTES, "include_dashboard": False}
     cluster = Cluster(
         initialize_head=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -118,13 +117,6 @@ def wait_for(server: Server, workers: int) -> None:
     """Wait until so many workers wait for a batch."""
     server.wait_until_ready()
     eventually(lambda: idle(server, workers))
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on at present."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def pid_of(server: Server) -> int:

@@ -21,7 +21,7 @@ from tests.e2e.server import PROBE, ROOT, eventually, serving
 from tests.e2e.test_grpc import code, floats, is_serving
 from tests.e2e.test_protocols import DOUBLED, MODELS, ROWS
 from tests.loops import HANG_S
-from uncork_loadtests.servers import free_port
+from uncork_loadtests.servers import reserved_port
 
 NGINX = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed: Debian's nginx-light")
@@ -32,7 +32,11 @@ _TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 @contextmanager
 def nginx(folder: Path, behind: str) -> Iterator[str]:
     """Run nginx with the file for gRPC, in front of an address; yields its own address."""
-    own = f"127.0.0.1:{free_port()}"
+    with reserved_port() as port:
+        yield from _nginx(folder, behind, f"127.0.0.1:{port}")
+
+
+def _nginx(folder: Path, behind: str, own: str) -> Iterator[str]:
     site = (ROOT / "deploy/nginx/uncork-grpc.conf").read_text()
     for old, new in (("127.0.0.1:8001", behind), ("listen 8080", f"listen {own}")):
         assert site.count(old) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.server import HTTP, PROBE, ROOT, Server, eventually, serving
 from tests.loops import HANG_S
+from uncork_loadtests.servers import reserved_port
 
 DASHBOARD = json.loads((ROOT / "deploy/grafana/uncork.json").read_text())
 RULES = ROOT / "deploy/prometheus/rules.yml"
@@ -59,14 +59,6 @@ def ask(server: Server) -> None:
             assert {reply.status_code for reply in replies} == {status}
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 class Prometheus:
     """A running Prometheus."""
 
@@ -89,7 +81,13 @@ class Prometheus:
 
 
 @pytest.fixture(scope="module")
-def prometheus(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+def port() -> Iterator[int]:
+    with reserved_port() as reserved:
+        yield reserved
+
+
+@pytest.fixture(scope="module")
+def prometheus(server: Server, port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """Give a Prometheus that has scraped the server a few times."""
     folder = tmp_path_factory.mktemp("prometheus")
     (folder / "prometheus.yml").write_text(
@@ -106,7 +104,6 @@ def prometheus(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iter
             }
         )
     )
-    port = free_port()
     command = [
         "prometheus",
         f"--config.file={folder}/prometheus.yml",

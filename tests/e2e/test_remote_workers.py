@@ -12,9 +12,10 @@ import pytest
 import trustme
 
 from tests.e2e import load
-from tests.e2e.remote import Remotes, free_port, idle, pid_of, remotes, wait_for, worker_port
+from tests.e2e.remote import Remotes, idle, pid_of, remotes, wait_for, worker_port
 from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually
 from tests.loops import HANG_S
+from uncork_loadtests.servers import reserved_port
 
 OTHER = f"{SERVICES / 'probe.py'}:Warm"
 
@@ -74,9 +75,15 @@ def test_a_worker_that_is_killed_under_load_costs_no_answer(on: Remotes) -> None
         eventually(lambda: idle(server, 1))
 
 
+@pytest.fixture
+def port() -> Iterator[int]:
+    with reserved_port() as reserved:
+        yield reserved
+
+
 @pytest.mark.slow
-def test_a_worker_keeps_its_model_while_the_gateway_restarts(on: Remotes, tmp_path: Path) -> None:
-    port, ready = free_port(), tmp_path / "ready"
+def test_a_worker_keeps_its_model_while_the_gateway_restarts(on: Remotes, tmp_path: Path, port: int) -> None:
+    ready = tmp_path / "ready"
     worker = on.start(f"127.0.0.1:{port}", options=["--ready-file", str(ready)])
     eventually(lambda: "no gateway answers" in worker.output)
     assert not ready.exists()

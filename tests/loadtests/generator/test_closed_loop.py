@@ -7,14 +7,16 @@ from dataclasses import replace
 import pytest
 
 from tests.loadtests.fake_server import Handler, reply, serving
+from tests.loops import HANG_S
 from uncork_loadtests.generator.http_reply import ReplyError
 from uncork_loadtests.generator.samples import LOST, UNANSWERED, Samples, Summary, summarise
 from uncork_loadtests.generator.share import ShareResult, run_here
+from uncork_loadtests.servers import reserved_port
 from uncork_loadtests.traffic.plan import Payload, Plan
 
-# The number of requests ends these runs; the time is only there in case something hangs.
+# The number of requests ends these runs.
 BODIES = (b"a", b"bb")
-PLAN = Plan(url="http://replaced/", payload=Payload(bodies=BODIES), clients=1, seconds=5.0, warmup_s=0.0)
+PLAN = Plan(url="http://replaced/", payload=Payload(bodies=BODIES), clients=1, seconds=HANG_S, warmup_s=0.0)
 
 
 def outcome(handler: Handler, *, plan: Plan) -> tuple[Summary, ShareResult, Samples]:
@@ -44,7 +46,7 @@ def test_every_request_is_counted_once() -> None:
     assert summary.answered_per_s == pytest.approx(100 / result.measured_s)
     assert (summary.batch_rows_by_answer, summary.batch_rows_by_batch) == (4.0, 4.0)
     assert summary.latency is not None
-    assert 0 < summary.latency.mean_ms <= summary.latency.max_ms < 5000
+    assert 0 < summary.latency.mean_ms <= summary.latency.max_ms
     assert sorted(samples["body_bytes"]) == [1] * 50 + [2] * 50
 
 
@@ -53,8 +55,9 @@ def test_time_ends_a_run_and_the_warm_up_is_left_out() -> None:
 
     summary, result, samples = outcome(shout, plan=plan)
 
-    assert 0.03 <= result.measured_s < 0.3
-    assert 0 < summary.statuses[200] < len(samples)
+    is_measured = samples["scheduled_s"] >= 0
+    assert result.measured_s >= 0.03
+    assert sum(summary.statuses.values()) == is_measured.sum() < len(samples)
     assert UNANSWERED not in samples["status"]
 
 
@@ -135,8 +138,11 @@ def test_thinking_ends() -> None:
 
 
 async def test_no_server_is_said_clearly() -> None:
-    with pytest.raises(ConnectionError, match=r"cannot connect to 127\.0\.0\.1:\d+"):
-        await run_here(replace(PLAN, url=_nowhere()))
+    with (
+        reserved_port() as port,
+        pytest.raises(ConnectionError, match=rf"cannot connect to 127\.0\.0\.1:{port}"),
+    ):
+        await run_here(replace(PLAN, url=f"http://127.0.0.1:{port}/"))
 
 
 async def test_a_server_that_goes_away_is_said_clearly() -> None:
@@ -159,10 +165,3 @@ def test_a_server_that_speaks_something_else_ends_the_run() -> None:
 
     with pytest.raises(ReplyError, match="not an HTTP"):
         outcome(ssh, plan=replace(PLAN, clients=2))
-
-
-def _nowhere() -> str:
-    """Return the URL of a port on which nobody listens."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{unused.getsockname()[1]}/"

@@ -95,7 +95,7 @@ def test_the_handler_is_called_once_for_the_whole_batch() -> None:
     assert reply.worked
     ((rows, seconds),) = reply.chunks
     assert rows == 4
-    assert 0 < seconds < 5
+    assert seconds > 0
 
 
 @pytest.mark.parametrize(
