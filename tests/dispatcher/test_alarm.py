@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
 import resource
 import sys
@@ -126,16 +125,16 @@ def test_a_file_can_be_closed_after_its_loop() -> None:
 
 @needs_linux
 def test_files_are_given_back() -> None:
-    async def scenario() -> int:
-        alarm = make_alarm(lambda: None)
-        assert isinstance(alarm, FileAlarm)
-        return alarm._file
+    async def scenario() -> FileAlarm:
+        return FileAlarm(lambda: None)
 
-    number = asyncio.run(scenario())
-    gc.collect()
+    alarm = asyncio.run(scenario())
+    link = Path(f"/proc/self/fd/{alarm._file}")
+    assert "timerfd" in str(link.readlink())
+    del alarm
 
     with suppress(OSError):
-        assert "timerfd" not in str(Path(f"/proc/self/fd/{number}").readlink())
+        assert "timerfd" not in str(link.readlink())
 
 
 async def test_without_files_there_is_the_alarm_of_the_loop() -> None:

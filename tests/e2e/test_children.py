@@ -26,7 +26,7 @@ def server() -> Iterator[Server]:
 
 
 def post(server: Server, path: str, item: object) -> httpx.Response:
-    return HTTP.post(f"{server.base}/{path}", json=item, timeout=60)
+    return HTTP.post(f"{server.base}/{path}", json=item)
 
 
 @pytest.mark.parametrize("api", ["pool", "executor"])

@@ -18,7 +18,7 @@ import pytest
 import tritonclient.grpc as triton
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.browser import browser, needs_chromium
+from tests.e2e.browser import HANG_MS, browser, needs_chromium
 from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually, proxying, serving
 from tests.e2e.test_home import run_curl
 from tests.e2e.test_protocols import MODELS, ROWS
@@ -57,6 +57,7 @@ def looking(browser: Browser, server: Server, *, api: str = "", **context: Any) 
     wrong: list[str] = []
     asked: list[str] = []
     with browser.new_context(**{"viewport": DESK, **context}) as opened:
+        opened.set_default_timeout(HANG_MS)
         page = opened.new_page()
         page.on("console", lambda said: wrong.append(said.text) if said.type != "log" else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -489,6 +490,7 @@ def test_answers_over_grpc_are_counted_apart(browser: Browser) -> None:
 def test_a_proxy_has_the_page_which_outlives_it(browser: Browser, server: Server) -> None:
     """Models appear with their first answer; a proxy that goes is missed, its successor known as another."""
     with browser.new_context() as context:
+        context.set_default_timeout(HANG_MS)
         page = context.new_page()
         with proxying(server.base) as proxy:
             page.goto(f"{proxy.base}/dashboard")
@@ -504,7 +506,7 @@ def test_a_proxy_has_the_page_which_outlives_it(browser: Browser, server: Server
         expect(field(page, "live")).to_have_text("lost")
 
         with proxying(server.base, "--port", proxy.base.rpartition(":")[2]):
-            expect(field(page, "live")).to_have_text("live", timeout=10_000)
+            expect(field(page, "live")).to_have_text("live")
             expect(field(page, "lost")).to_be_hidden()
             expect(field(page, "empty")).to_be_visible()
             expect(field(page, "api")).to_be_hidden()
@@ -514,6 +516,7 @@ def test_behind_api_keys_the_page_says_where_to_look(browser: Browser, tmp_path:
     keys = tmp_path / "keys"
     keys.write_text("0123456789abcdef0123456789abcdef\n")
     with serving(PROBE, "--api-key-file", str(keys)) as server, browser.new_context() as context:
+        context.set_default_timeout(HANG_MS)
         page = context.new_page()
         page.goto(f"{server.base}/dashboard")
         expect(field(page, "lost")).to_have_text(

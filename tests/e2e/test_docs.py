@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, Response, TimeoutError, expect
 
-from tests.e2e.browser import browser, needs_chromium
+from tests.e2e.browser import HANG_MS, browser, needs_chromium
 from tests.e2e.models import SCRIPTS, make_model
 from tests.e2e.readability import faults_of
 from tests.e2e.server import HTTP, ROOT, SERVICES, Server, eventually, serving
@@ -34,9 +34,9 @@ EXAMPLES = {
     "wine": "Wine",
 }
 KEY = "a-key-for-the-tests"
-# How long an answer may take, and how often a form is filled in that the page may just have built again.
+# After this time, a form is filled in again, as the page may have built it again.
 LOST_MS = 2000
-TRIES = 10
+TRIES = int(HANG_MS / LOST_MS)
 LIGHT, DARK = "rgb(245, 246, 248)", "rgb(15, 19, 25)"
 
 
@@ -74,7 +74,7 @@ class Docs:
 
     def __init__(self, browser: Browser, base: str) -> None:
         self.page: Page = browser.new_page()
-        self.page.set_default_timeout(20_000)
+        self.page.set_default_timeout(HANG_MS)
         self.complaints: list[str] = []
         self._base = base
         self.page.on("console", lambda message: self.complaints.append(message.text))
@@ -266,6 +266,7 @@ def test_the_theme_is_chosen_once_for_all_pages(
     """Without a choice, pages follow the system."""
     base = ready(servers, name).base
     page = browser.new_page(color_scheme="dark")
+    page.set_default_timeout(HANG_MS)
     page.goto(f"{base}/docs")
     theme = page.get_by_label("Theme")
     expect(theme).to_have_value("system")

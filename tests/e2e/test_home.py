@@ -7,7 +7,7 @@ import shlex
 import httpx
 from playwright.sync_api import Browser, Route, expect
 
-from tests.e2e.browser import browser, needs_chromium
+from tests.e2e.browser import HANG_MS, browser, needs_chromium
 from tests.e2e.readability import faults_of
 from tests.e2e.server import HTTP, SERVICES, serving
 
@@ -38,6 +38,7 @@ def test_the_page_can_be_used(browser: Browser) -> None:
             route.fulfill(response=reply, body=reply.text().replace(base, "http://inside:1"))
 
         page = browser.new_page()
+        page.set_default_timeout(HANG_MS)
         complaints: list[str] = []
         page.on("console", lambda message: complaints.append(message.text))
         page.route(f"{base}/", mistake_address)

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.e2e import load
 from tests.e2e.remote import TOKEN, Remotes, remotes, wait_for, worker_port
 from tests.e2e.server import Server, eventually
+from tests.loops import HANG_S
 from uncork_workers.wire.dialing import Address, Dialer
 
 _SILENT = 1000
@@ -36,8 +38,10 @@ def files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def open_files(server: Server) -> int:
-    return len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))
+def connections(server: Server, port: str) -> int:
+    """Count the server's connections to its worker port."""
+    found = psutil.Process(server.process.pid).net_connections("tcp")
+    return sum(one.laddr.port == int(port) and one.status != psutil.CONN_LISTEN for one in found)
 
 
 @contextmanager
@@ -66,16 +70,15 @@ def test_silent_connections_keep_neither_requests_nor_workers_out(on: Remotes, f
         address = Address(host, int(port))
         first = on.start(worker_port(server))
         wait_for(server, 1)
-        before = open_files(server)
 
         def flood() -> None:
             with ExitStack() as open_now:
                 for _ in range(_SILENT):
-                    open_now.enter_context(socket.create_connection(address, timeout=30))
+                    open_now.enter_context(socket.create_connection(address, timeout=HANG_S))
                 # As many as may be pending are: a worker gets through nevertheless, at its first attempt.
                 for _ in range(5):
                     Dialer(addresses=[address], token=TOKEN.encode(), instance="x").dial().connection.close()
-                assert open_files(server) < before + 200
+                assert connections(server, port) < 200
                 with silent_peers(address, open_now):
                     on.start(worker_port(server))
                     wait_for(server, 2)
@@ -85,6 +88,6 @@ def test_silent_connections_keep_neither_requests_nor_workers_out(on: Remotes, f
 
         assert statuses.keys() == {200}
         assert first.process.poll() is None
-        eventually(lambda: open_files(server) <= before + 1)
+        eventually(lambda: connections(server, port) == 2)
         assert server.metric(_REFUSED, reason="too_many") >= _SILENT - 64
         assert server.output.count("refused") < 10
