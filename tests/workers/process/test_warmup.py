@@ -1,7 +1,10 @@
 """The warm-up: which batches run, for how long, and what is learned."""
 
+import asyncio
+import inspect
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -190,6 +193,14 @@ def leaving(items: Any) -> Any:
     raise SystemExit(3)
 
 
+async def cancelled(items: Any) -> Any:
+    raise asyncio.CancelledError
+
+
+def interrupted(items: Any) -> Any:
+    raise KeyboardInterrupt
+
+
 def silent(items: Any) -> Any: ...
 
 
@@ -198,17 +209,20 @@ def silent(items: Any) -> Any: ...
     [
         (refusing, "ValueError on its warm-up example (rows: 1): no such thing"),
         (leaving, "SystemExit on its warm-up example (rows: 1): 3"),
+        (cancelled, "CancelledError on its warm-up example (rows: 1): "),
+        (interrupted, "KeyboardInterrupt on its warm-up example (rows: 1): "),
         (silent, "WrongResult on its warm-up example (rows: 1): "),
     ],
 )
 def test_a_handler_that_fails_ends_it(handler: Callable[[Any], Any], reason: str) -> None:
     class Broken(Service):
         @api(input=Json(), warmup=1)
-        def predict(self, items: list[Any]) -> Any:
-            return handler(items)
+        async def predict(self, items: list[Any]) -> Any:
+            returned = handler(items)
+            return await returned if inspect.isawaitable(returned) else returned
 
-    with pytest.raises(WarmupFailed) as caught:
-        warm_up(Executor(Broken()), examples_of(Broken, []), seconds=1, on_size=to_nobody)
+    with closing(Executor(Broken())) as executor, pytest.raises(WarmupFailed) as caught:
+        warm_up(executor, examples_of(Broken, []), seconds=1, on_size=to_nobody)
 
     assert str(caught.value).startswith(f"predict raised {reason}")
     assert caught.value.__cause__ is not None

@@ -259,19 +259,20 @@ def test_a_service_that_cannot_be_found_is_told(place: Path) -> None:
     assert code == EXIT_LOAD == 2
 
 
-def test_a_service_that_cannot_be_imported_is_told_with_its_traceback(place: Path) -> None:
-    (place / "broken.py").write_text("def fail():\n    raise KeyError('x')\nfail()")
+@pytest.mark.parametrize("error", ["KeyError", "SystemExit", "GeneratorExit", "BaseException"])
+def test_a_service_that_cannot_be_imported_is_told_with_its_traceback(place: Path, error: str) -> None:
+    (place / "broken.py").write_text(f"def fail():\n    raise {error}(1)\nfail()")
 
     code, said = serve(place, "broken.py:Shout")
 
     ((failed, _),) = said
     assert isinstance(failed, Failed)
-    assert (failed.stage, failed.message) == ("load", "broken.py cannot be imported: KeyError: 'x'")
-    assert "raise KeyError('x')" in failed.traceback
+    assert (failed.stage, failed.message) == ("load", f"broken.py cannot be imported: {error}: 1")
+    assert f"raise {error}(1)" in failed.traceback
     assert code == EXIT_LOAD
 
 
-@pytest.mark.parametrize("error", ["OSError", "SystemExit"])
+@pytest.mark.parametrize("error", ["OSError", "SystemExit", "KeyboardInterrupt", "GeneratorExit"])
 @pytest.mark.parametrize("method", ["setup", "__init__"])
 def test_a_setup_that_fails_is_told_with_its_traceback(place: Path, method: str, error: str) -> None:
     """After Hello; the constructor counts as setup."""
@@ -298,8 +299,9 @@ def test_a_setup_that_fails_comes_with_a_hint(place: Path) -> None:
     assert failed.traceback.endswith("\nhint: setup() does not set self.mrk; self has no attributes\n")
 
 
-def test_a_teardown_that_fails_is_logged(place: Path, caplog: pytest.LogCaptureFixture) -> None:
-    code = "class Late(Shout):\n    def teardown(self):\n        raise OSError('gone')"
+@pytest.mark.parametrize("error", ["OSError", "SystemExit", "GeneratorExit", "BaseException"])
+def test_a_teardown_that_fails_is_logged(place: Path, error: str, caplog: pytest.LogCaptureFixture) -> None:
+    code = f"class Late(Shout):\n    def teardown(self):\n        raise {error}('gone')"
     (place / "late.py").write_text(f"{SERVICE}\n{code}")
 
     exit_code, _ = serve(place, "late.py:Late")

@@ -3,6 +3,7 @@
 import inspect
 import warnings
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 from uncork_workers.wire.schema import ApiSettings, DefinitionError
@@ -103,3 +104,15 @@ def accepts(function: Callable[..., Any], *arguments: str) -> bool:
     except TypeError:
         return False
     return True
+
+
+def code_of(function: Callable[..., Any]) -> CodeType | None:
+    """Return the code of a function, without its decorators; None if it is not written in Python."""
+    return getattr(inspect.unwrap(function), "__code__", None)
+
+
+def describe_function(function: Callable[..., Any]) -> str:
+    """Return the qualified name of a function, with its file and line."""
+    code = code_of(function)
+    place = "" if code is None else f" ({code.co_filename}, line {code.co_firstlineno})"
+    return f"{function.__qualname__}{place}"

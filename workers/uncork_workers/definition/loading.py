@@ -52,7 +52,9 @@ def _load(place: str) -> ModuleType:
         raise
     except DefinitionError as error:
         raise TargetError(f"{place}: {error}{_line_of(error)}") from None
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise  # Ctrl-C while `uncork worker` imports the service
+    except BaseException as error:
         hint = hint_on_import(error)
         raise TargetError(
             f"{place} cannot be imported: {type(error).__name__}: {error}{'; ' if hint else ''}{hint}"

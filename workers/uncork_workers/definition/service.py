@@ -52,6 +52,7 @@ class ApiDefinition:
 
     name: str
     adapter: Adapter
+    handler: Callable[..., Any]
     description: ApiDescription
     sample: Sample | None = None
 
@@ -165,7 +166,7 @@ def api(
         )
         description.check()
         warn_of_units(name, settings)
-        setattr(handler, _MARK, ApiDefinition(name, input, description, sample))
+        setattr(handler, _MARK, ApiDefinition(name, input, handler, description, sample))
         return handler
 
     return decorate

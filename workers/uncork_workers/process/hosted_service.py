@@ -16,6 +16,7 @@ from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.batches.streaming import PieceSink
 from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.gateway_connection import GatewayConnection
+from uncork_workers.process.stopped import Stopped
 from uncork_workers.process.warmup import WarmupFailed, examples_of, warm_up
 from uncork_workers.wire.messages import AnswerHead, Failed, Hello, Ready, Stage, WarmUp
 from uncork_workers.wire.overrides import Override
@@ -99,7 +100,9 @@ class HostedService(PieceSink):
         try:
             with WorkerCode(), AddingHints(self._service):
                 self._service.teardown()
-        except Exception:
+        except (KeyboardInterrupt, Stopped):
+            raise
+        except BaseException:
             log.exception("teardown of %s failed; the worker exits anyway", type(self._service).__name__)
 
     def send_piece(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
@@ -118,7 +121,9 @@ class HostedService(PieceSink):
                     service.worker_index = index
                     with AddingHints(service):
                         service.setup()
-            except (Exception, SystemExit) as error:
+            except Stopped:
+                raise
+            except BaseException as error:
                 raise StageFailed(
                     failed(index, "setup", f"{type(error).__name__}: {error}", error)
                 ) from error

@@ -18,6 +18,7 @@ from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.hosted_service import HostedService, Settings, StageFailed
 from uncork_workers.process.memory_limit import MemoryLimit
 from uncork_workers.process.ready_file import ReadyFile
+from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.dialing import VERSION, Connected, Dialer, GatewayRefuses, GatewayUnreachable
 from uncork_workers.wire.frames import FrameError
 
@@ -33,10 +34,6 @@ _LOG_AGAIN_S = 60.0
 
 class MemoryExceeded(Exception):
     """The worker has left its gateway because it uses too much memory; the message says how much."""
-
-
-class _Stopped(BaseException):
-    """A signal ends the process; not an Exception, so that no handler of the service catches it."""
 
 
 class RemoteWorker:
@@ -87,7 +84,7 @@ class RemoteWorker:
         threading.Thread(target=self._watch, name="uncork watchdog", daemon=True).start()
         try:
             self._serve_gateways()
-        except _Stopped:
+        except Stopped:
             pass
         finally:
             for number, handler in before.items():
@@ -166,7 +163,7 @@ class RemoteWorker:
     def _on_signal(self, number: int, frame: FrameType | None) -> Any:
         gateway = self._gateway
         if self._is_stopping or gateway is None or not gateway.runs_batches:
-            raise _Stopped
+            raise Stopped
         self._is_stopping = True
         log.info("leaving the gateway")
         gateway.leave()

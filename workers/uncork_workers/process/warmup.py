@@ -17,6 +17,7 @@ from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.plural import plural
 from uncork_workers.process.batches.chunks import padded_size
 from uncork_workers.process.batches.execution import Executor
+from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.messages import Batch, RawForm, RowResult
 from uncork_workers.wire.overrides import Override, with_overrides
 from uncork_workers.wire.schema import COST_IN_BYTES, ApiSettings, field_cost, rounded_cost
@@ -190,7 +191,9 @@ class ApiWarmUp:
         began = self.clock()
         try:
             results = self.executor.run_example(batch, bodies)
-        except (Exception, SystemExit) as error:
+        except Stopped:
+            raise
+        except BaseException as error:
             raise WarmupFailed(
                 f"{api} raised {type(error).__name__} on its warm-up example (rows: {rows}): {error}"
             ) from error

@@ -3,7 +3,7 @@
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any
@@ -21,7 +21,7 @@ from uncork_workers.definition.outputs.encoding import (
 from uncork_workers.definition.outputs.split import SplitResults, join_chunks, split_results
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.plural import plural
-from uncork_workers.process.batches.bisection import bisect
+from uncork_workers.process.batches.bisection import Bisection
 from uncork_workers.process.batches.chunks import (
     by_request,
     cut_chunks,
@@ -29,9 +29,15 @@ from uncork_workers.process.batches.chunks import (
     with_copies,
     without_copies,
 )
-from uncork_workers.process.batches.exception_reports import exception_report
+from uncork_workers.process.batches.exception_reports import (
+    NamingHandler,
+    exception_report,
+    release,
+    repr_of,
+)
 from uncork_workers.process.batches.merging import BatchRequests, merge
 from uncork_workers.process.context import costing
+from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.messages import (
     Batch,
     ExceptionReport,
@@ -47,6 +53,7 @@ log = logging.getLogger("uncork.worker")
 _INVALID = 400
 _FAILED = 500
 _SHARE_OF_TIMEOUT = 0.9
+_MOST_IDS = 4
 _ROWS = CompleteResponse(OK, b"")
 
 
@@ -57,6 +64,7 @@ class BatchRun:
         self, api: ApiDefinition, handler: Callable[[Any], Any], batch: Batch, bodies: Sequence[bytes]
     ) -> None:
         self._adapter = api.adapter
+        self._method = api.handler
         self._handler = handler
         self._batch = batch
         forms = expand_forms(batch.forms, len(bodies))
@@ -75,19 +83,19 @@ class BatchRun:
         """What the last handler call returned."""
 
     def run(self) -> None:
-        """Answer all requests. If they cannot be merged, find the invalid ones and run the others.
+        """Answer all requests. If they cannot be merged, find those at fault and run the others.
 
         Raises:
-            Exception: what the handler raised; :meth:`run_parts` answers the requests then.
+            BaseException: what the handler raised; :meth:`run_parts` answers the requests then.
         """
         requests = self._requests
-        try:
-            merged = merge(self._adapter, requests)
-        except InvalidInput:
-            self._valid = [at for at in self._valid if self._is_valid(at)]
+        merged = self._merged(requests)
+        if merged is None:
+            self._valid = self._mergeable()
             requests = requests.pick(self._valid)
             merged = merge(self._adapter, requests) if self._valid else ()
-        results = self._call(requests, merged)
+        with NamingHandler(self._method):
+            results = self._call(requests, merged)
         if len(results.bodies) == len(self.bodies) and set(map(type, results.bodies)) == {bytes}:
             self.bodies, self._forms = results  # type: ignore[assignment]
             return
@@ -95,29 +103,28 @@ class BatchRun:
             self._answer(at, body, form)
 
     def run_parts(self, error: BaseException, *, took_s: float) -> None:
-        """Answer all requests after :meth:`run` failed; only requests that fail alone get 500.
+        """Answer all requests after :meth:`run` failed; requests that succeed in a smaller part get results.
 
         Args:
             took_s: how long the failed run took.
         """
-        valid, api = self._valid, self._batch.api
+        valid = self._valid
         if len(valid) == 1 or not self._batch.idempotent:
             self._fail(valid, error)
             return
-        log.warning(
-            "API %s failed on a batch of %d requests; running parts of it to find the failing ones: %r",
-            *(api, len(valid), error),
-        )
+        self._warn_of_search(len(valid), error)
         # At the timeout the gateway kills the worker, and no request of the batch is answered. A part can
         # take as long as the failed run, so stop in time.
         ends = time.perf_counter() + _SHARE_OF_TIMEOUT * self._batch.timeout_s - 2 * took_s
-        found = bisect(valid, lambda group: self._try(group) if time.perf_counter() < ends else error)
-        for at, (body, form) in found.results.items():
+        search: Bisection[tuple[bytes | CompleteResponse, RowsForm]] = Bisection(valid)
+        while search.part is not None and time.perf_counter() < ends:
+            outcome = self._try(search.part)
+            if isinstance(outcome, BaseException) and len(search.part) > 1:
+                release(outcome)
+            search.ran(outcome)
+        for at, (body, form) in search.results.items():
             self._answer(at, body, form)
-        for at, reason in found.culprits.items():
-            self._fail([at], reason)
-        if found.given_up:
-            self._fail(found.given_up, error)
+        self._fail_each({**search.culprits, **dict.fromkeys(search.given_up, error)})
 
     def reply(self, *, failure: BaseException | None, seconds: float) -> Reply:
         """Return the reply that goes with ``bodies``."""
@@ -139,7 +146,8 @@ class BatchRun:
             forms=compact_forms(self._forms),
             content_types=content_types,
             headers=headers,
-            exceptions=self._exceptions or ([] if failure is None else [exception_report(failure)]),
+            exceptions=self._exceptions
+            or ([] if failure is None else [exception_report(failure, self._method)]),
             reasons=self._reasons,
         )
 
@@ -155,20 +163,45 @@ class BatchRun:
         requests = self._requests.pick(group)
         try:
             # Merged again, as the handler may have changed its argument.
-            return list(zip(*self._call(requests, merge(self._adapter, requests)), strict=True))
-        except (Exception, SystemExit) as error:
+            merged = merge(self._adapter, requests)
+            with NamingHandler(self._method):
+                return list(zip(*self._call(requests, merged), strict=True))
+        except Stopped:
+            raise
+        except BaseException as error:
             return error
 
-    def _is_valid(self, at: int) -> bool:
-        """Return whether a request is valid; answer it with 400 if not."""
+    def _merged(self, requests: BatchRequests) -> Any:
+        """Return the rows of all requests; None if the adapter raises."""
         try:
-            merge(self._adapter, self._requests.pick([at]))
-        except InvalidInput as error:
-            self._answer(at, CompleteResponse(_INVALID, str(error).encode()))
-            if any(isinstance(piece, RowPath) for piece in error.args):
-                self._reasons[at] = list(error.args)
-            return False
-        return True
+            return merge(self._adapter, requests)
+        except InvalidInput:
+            return None
+        except Stopped:
+            raise
+        except BaseException as error:
+            if len(requests.bodies) > 1:
+                self._warn_of_search(len(requests.bodies), error)
+            return None
+
+    def _mergeable(self) -> list[int]:
+        """Return the requests that can be merged alone; answer the others, with 400 if they are invalid."""
+        faults: dict[int, BaseException] = {}
+        mergeable = []
+        for at in self._valid:
+            try:
+                merge(self._adapter, self._requests.pick([at]))
+                mergeable.append(at)
+            except InvalidInput as error:
+                self._answer(at, CompleteResponse(_INVALID, str(error).encode()))
+                if any(isinstance(piece, RowPath) for piece in error.args):
+                    self._reasons[at] = list(error.args)
+            except Stopped:
+                raise
+            except BaseException as error:
+                faults[at] = error
+        self._fail_each(faults)
+        return mergeable
 
     def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
         """Call the handler with one chunk of the rows after the other; return one body per request."""
@@ -201,12 +234,29 @@ class BatchRun:
         array = as_array(results, expected=expected) if raw else None
         return encode(results, expected=expected, accept=self._batch.accept) if array is None else array
 
+    def _warn_of_search(self, requests: int, error: BaseException) -> None:
+        log.warning(
+            "API %s failed on a batch of %d requests; running parts of it to find the failing ones: %s",
+            *(self._batch.api, requests, repr_of(error)),
+        )
+
+    def _fail_each(self, errors: Mapping[int, BaseException]) -> None:
+        """Answer requests with 500. If there are many, those that failed alike share an error id."""
+        alike: dict[tuple[ExceptionReport, int | None], list[int]] = {}
+        for at, error in errors.items():
+            own = at if len(errors) <= _MOST_IDS else None
+            alike.setdefault((exception_report(error, self._method), own), []).append(at)
+        for group in alike.values():
+            self._fail(group, errors[group[0]])
+        for error in errors.values():
+            release(error)
+
     def _fail(self, group: Sequence[int], error: BaseException) -> None:
         """Answer requests with 500 and an error id that the log has too."""
         error_id = uuid.uuid4().hex[:12]
         api, rows = self._batch.api, sum(self._requests.rows[at] for at in group)
         log.error("API %s failed on a batch of %s [%s]", api, plural(rows, "row"), error_id, exc_info=error)
-        self._exceptions.append(exception_report(error, error_id=error_id, requests=len(group)))
+        self._exceptions.append(exception_report(error, self._method, error_id=error_id, requests=len(group)))
         detail = f"the handler of API {api!r} failed; error id {error_id}".encode()
         for at in group:
             self._answer(at, CompleteResponse(_FAILED, detail))

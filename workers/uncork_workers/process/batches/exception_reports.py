@@ -1,44 +1,120 @@
 """Reports of exceptions in the code of a service, for operators."""
 
+import os
 import sysconfig
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from traceback import walk_tb
+from typing import Any
 
+from uncork_workers.definition.checks import code_of, describe_function
 from uncork_workers.wire.messages import ExceptionReport
 
 _MOST_CHARACTERS = 500
-_OURS = (str(Path(__file__).parents[1]), "<")
+_OURS = (f"{Path(__file__).parents[2]}{os.sep}", "<")
 _LIBRARIES = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 
 
-def exception_report(error: BaseException, *, error_id: str = "", requests: int = 0) -> ExceptionReport:
-    """Return a report of an exception that failed ``requests`` requests with 500."""
+def exception_report(
+    error: BaseException,
+    handler: Callable[..., Any] | None = None,
+    *,
+    error_id: str = "",
+    requests: int = 0,
+) -> ExceptionReport:
+    """Return a report of an exception that failed ``requests`` requests of ``handler`` with 500."""
     return ExceptionReport(
         error=type(error).__name__,
-        place=_encodable(_place(error)),
+        place=_encodable(_place(_innermost(error), handler)),
         message=_encodable(_message(error)),
         id=error_id,
         requests=requests,
     )
 
 
-def _place(error: BaseException) -> str:
-    """Return file and line of the innermost frame in the service's code; empty if there is none.
+class NamingHandler:
+    """Adds a note that names the handler to exceptions that lack it in their traceback: about its results."""
 
-    For an installed service this is the innermost frame of any library.
+    __slots__ = ("_handler",)
+
+    def __init__(self, handler: Callable[..., Any]) -> None:
+        self._handler = handler
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None:
+            return
+        code = code_of(self._handler)
+        if code is None or all(frame.f_code is not code for frame, _ in walk_tb(error.__traceback__)):
+            error.add_note(f"handler: {describe_function(self._handler)}")
+
+
+def release(error: BaseException) -> None:
+    """Drop the tracebacks of an exception that has been reported: their frames keep the whole batch alive."""
+    for one in _with_causes(error):
+        one.__traceback__ = None
+
+
+def _place(error: BaseException, handler: Callable[..., Any] | None) -> str:
+    """Return file and line of the innermost frame in the service's code.
+
+    For an installed service this is the innermost frame of any library. If the handler had returned, it is
+    the definition of the handler.
     """
-    lines = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
-    lines = [one for one in lines if not one[0].startswith(_OURS)]
-    own = [one for one in lines if not one[0].startswith(_LIBRARIES)] or lines
-    return f"{Path(own[-1][0]).name}:{own[-1][1]}" if own else ""
+    frames = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    frames = [one for one in frames if not one[0].co_filename.startswith(_OURS)]
+    own = [one for one in frames if not one[0].co_filename.startswith(_LIBRARIES)]
+    code = None if handler is None else code_of(handler)
+    if not own and (code is None or any(one[0] is code for one in frames)):
+        own = frames
+    if not own and code is not None:
+        own = [(code, code.co_firstlineno)]
+    return f"{Path(own[-1][0].co_filename).name}:{own[-1][1]}" if own else ""
 
 
 def _message(error: BaseException) -> str:
+    """Return the message and the notes of an exception; of a group, also the first exception in it."""
+    inner = _innermost(error)
     try:
-        text = "\n".join([str(error), *getattr(error, "__notes__", ())])
-    except Exception:  # __str__ is code of the service too
+        lines = [str(error), *getattr(error, "__notes__", ())]
+        if inner is not error:
+            lines.insert(1, f"{type(inner).__name__}: {inner}")
+        text = "\n".join(lines)
+    except BaseException:  # __str__ is code of the service too
         return ""
     return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+
+
+def repr_of(error: BaseException) -> str:
+    """Return an exception as text; only its class if its ``__repr__`` raises."""
+    try:
+        return repr(error)
+    except BaseException:  # code of the service too
+        return type(error).__name__
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Return the first exception of a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception, the exceptions of a group, and the causes and contexts of each."""
+    found: dict[int, BaseException] = {}
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if one is None or id(one) in found:
+            continue
+        found[id(one)] = one
+        left += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            left += one.exceptions
+    yield from found.values()
 
 
 def _encodable(text: str) -> str:

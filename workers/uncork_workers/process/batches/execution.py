@@ -1,10 +1,8 @@
 """Execute the batches of one service object."""
 
-import asyncio
 import inspect
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextvars import copy_context
 from functools import partial
 from typing import Any
 
@@ -13,9 +11,12 @@ from uncork_workers.definition.hints import AddingHints, warn_if_blocking
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.process.batches.batch_run import BatchRun, StreamRun
+from uncork_workers.process.batches.exception_reports import release
+from uncork_workers.process.batches.handler_loop import HandlerLoop
 from uncork_workers.process.batches.streaming import PieceSink, Stream
 from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.context import Context, Running
+from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.messages import Batch, Reply
 
 
@@ -26,8 +27,7 @@ class Executor:
         self._service = service
         self._sink = sink
         self._apis = {definition.name: definition for definition in find_apis(type(service))}
-        # One event loop for all batches, so handlers can keep connections open between them.
-        self._loop = asyncio.Runner()
+        self._loop = HandlerLoop()
         self._handlers = {name: self._handler(getattr(service, name)) for name in self._apis}
 
     def close(self) -> None:
@@ -41,7 +41,7 @@ class Executor:
         def call(rows: Any) -> Any:
             with WorkerCode(), AddingHints(self._service, rows):
                 if is_async:
-                    return self._loop.run(handler(rows), context=copy_context())
+                    return self._loop.run(handler(rows))
                 return handler(rows)
 
         return call
@@ -58,17 +58,22 @@ class Executor:
         with Running(self._context(batch)):
             try:
                 run.run()
-            except (Exception, SystemExit) as error:
+            except Stopped:
+                raise
+            except BaseException as error:
                 failure = error
             if failure is not None:
                 run.run_parts(failure, took_s=time.perf_counter() - began)
-        return run.reply(failure=failure, seconds=time.perf_counter() - began), run.bodies
+        reply = run.reply(failure=failure, seconds=time.perf_counter() - began)
+        if failure is not None:
+            release(failure)
+        return reply, run.bodies
 
     def run_example(self, batch: Batch, bodies: Sequence[bytes]) -> object:
         """Execute a warm-up batch and return what the last call of the handler returned.
 
         Raises:
-            Exception: what the handler raised, or why it was not called.
+            BaseException: what the handler raised, or why it was not called.
         """
         with Running(self._context(batch)):
             run = BatchRun(self._apis[batch.api], self._handlers[batch.api], batch, bodies)
@@ -83,7 +88,7 @@ class Executor:
         stream, pieces = Stream(batch, self._sink), handler(rows)
         with WorkerCode(), AddingHints(self._service, rows):
             if isinstance(pieces, AsyncGenerator):
-                self._loop.run(stream.run_async(pieces), context=copy_context())
+                self._loop.run(stream.run_async(pieces))
             else:
                 stream.run(pieces)
         return stream.rejected

@@ -1,0 +1,96 @@
+"""The event loop of async handlers."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Generator
+from contextvars import ContextVar, copy_context
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from uncork_workers.plural import plural
+from uncork_workers.process.stopped import Stopped
+
+log = logging.getLogger("uncork.worker")
+
+R = TypeVar("R")
+_Tasks = WeakSet[asyncio.Task[Any]]
+
+# How long the tasks of a failed call may take to end after they were cancelled.
+_MOST_SECONDS = 1.0
+
+_started: ContextVar[_Tasks] = ContextVar("uncork_started")
+
+
+class HandlerLoop:
+    """One event loop for all batches, so that handlers can keep connections and tasks between them.
+
+    A call that fails leaves nothing behind: the tasks that it has started are cancelled. So they cannot raise
+    into a later batch, whose requests they do not concern.
+    """
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._has_factory = False
+
+    def close(self) -> None:
+        self._runner.close()
+
+    def run(self, call: Coroutine[Any, Any, R]) -> R:
+        """Run a handler to its end.
+
+        Raises:
+            BaseException: what the handler raised.
+        """
+        loop = self._runner.get_loop()
+        if not self._has_factory:
+            loop.set_task_factory(_create_task)
+            self._has_factory = True
+        context, started = copy_context(), _Tasks()
+        context.run(_started.set, started)
+        task = loop.create_task(call, context=context)
+        try:
+            return self._run_until_done(task)
+        except Stopped:
+            raise
+        except BaseException:
+            self._cancel([one for one in started if not one.done()])
+            raise
+
+    def _run_until_done(self, task: asyncio.Task[R]) -> R:
+        loop = self._runner.get_loop()
+        while True:
+            try:
+                return loop.run_until_complete(task)
+            except Stopped:
+                raise
+            except BaseException:
+                # SystemExit and KeyboardInterrupt leave the loop from whichever task raises them. Code that
+                # awaits that task gets them too, so go on: it may not belong to this call.
+                if task.done() or loop.is_closed():
+                    raise
+
+    def _cancel(self, tasks: list[asyncio.Task[Any]]) -> None:
+        if not tasks:
+            return
+        for task in tasks:
+            task.cancel()
+        waiting = asyncio.wait(tasks, timeout=_MOST_SECONDS)
+        _, running = self._run_until_done(self._runner.get_loop().create_task(waiting))
+        if running:
+            log.warning(
+                "%s of a failed handler call still run %g s after they were cancelled: %s",
+                *(plural(len(running), "task"), _MOST_SECONDS, ", ".join(map(repr, running))),
+            )
+
+
+def _create_task(
+    loop: asyncio.AbstractEventLoop,
+    coroutine: Coroutine[Any, Any, R] | Generator[Any, None, R],
+    **options: Any,
+) -> asyncio.Task[R]:
+    """Create a task and note it with the handler call that starts it, directly or through other tasks."""
+    task: asyncio.Task[R] = asyncio.Task(coroutine, loop=loop, **options)
+    started = _started.get(None)
+    if started is not None:
+        started.add(task)
+    return task
