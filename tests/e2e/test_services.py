@@ -13,6 +13,7 @@ import sys
 import time
 import venv
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,25 @@ def summary_while(
         process.wait()
     summary: dict[str, Any] = json.loads(out)["summary"]
     return summary
+
+
+def test_a_cancelled_reload_still_stops_what_it_has_removed(
+    tmp_path: Path, config: Config, server: Server
+) -> None:
+    """Ctrl-C in the command, while the removed service answers what it has accepted."""
+    config.set("third", target=f"'{write(tmp_path, 'Third', seconds=5)}'", own_routes="false")
+    assert reload(server).returncode == 0
+    with ThreadPoolExecutor(1) as client:
+        answer = client.submit(ask, server, "/third/predict")
+        eventually(lambda: server.metric("uncork_workers", service="third", state="busy") == 1)
+        config.remove("third")
+        command = [sys.executable, "-m", "uncork", "reload", "--port", port(server)]
+        with subprocess.Popen(command, cwd=ROOT) as process:
+            eventually(lambda: HTTP.post(f"{server.base}/third/predict", json=1).status_code == 404)
+            process.send_signal(signal.SIGINT)
+        assert answer.result() == ["Third", 1]
+    eventually(lambda: len(server.workers()) == 2)
+    assert reload(server).returncode == 0
 
 
 @pytest.mark.slow

@@ -62,8 +62,10 @@ class Revision(Protocol):
             ValueError: if a service cannot be served with them; nothing has changed then.
         """
 
-    async def scale(self) -> None:
-        """Start or stop workers until there are as many as the settings say; call it last."""
+    async def settle(self) -> None:
+        """Stop the services that have been removed, and start or stop workers until there are as many as the
+        settings say; call it once the settings are in force.
+        """
 
 
 class Settings(Protocol):
@@ -115,6 +117,7 @@ class Reloader:
         self._settings = settings
         self._reloading = asyncio.Lock()
         self._reloads: set[asyncio.Task[Outcome]] = set()
+        self._settling: set[asyncio.Task[None]] = set()
 
     def on_hangup(self) -> None:
         self._begin(self._reload("SIGHUP"))
@@ -218,8 +221,20 @@ class Reloader:
             if changes:
                 log.info("%s: settings changed: %s", reason, names_of(changes))
                 message = f"{message}; settings changed: {names_of(changes)}"
-            await revision.scale()
+            await self._settle(revision)
             return Outcome(0, message)
+
+    async def _settle(self, revision: Revision) -> None:
+        """Complete a reload whose settings are in force, even if its caller gives up, until :meth:`close`."""
+        settling = asyncio.create_task(revision.settle())
+        self._settling.add(settling)
+        settling.add_done_callback(self._settling.discard)
+        try:
+            await asyncio.shield(settling)
+        except asyncio.CancelledError:
+            # The next reload must find what this one leaves.
+            await asyncio.wait([settling])
+            raise
 
     async def _replace(self, revision: Revision, reason: str, renewed: Collection[str]) -> str:
         """Replace the workers, and put the settings in force with the new ones; return what happened.
@@ -236,9 +251,10 @@ class Reloader:
 
     async def close(self) -> None:
         """Cancel reloads that are under way."""
-        for task in self._reloads:
+        tasks = [*self._reloads, *self._settling]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._reloads, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class _Files(Collection[str]):

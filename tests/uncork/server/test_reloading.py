@@ -49,6 +49,8 @@ class Server:
         self.fault: Exception | None = None
         self.replacing, self.gate = asyncio.Event(), asyncio.Event()
         self.gate.set()
+        self.settling, self.settled = asyncio.Event(), asyncio.Event()
+        self.settled.set()
         self.reloader = Reloader(cast(Gateway, self.gateway), self)
 
     def read(self) -> Server:
@@ -86,14 +88,16 @@ class Server:
             raise self.fault
         self.done.append("apply")
 
-    async def scale(self) -> None:
-        self.done.append("scale")
+    async def settle(self) -> None:
+        self.settling.set()
+        await self.settled.wait()
+        self.done.append("settle")
 
 
 DONE = "reloaded after 0.0 s"
 NOTHING = "nothing has changed: "
-REPLACED = ["read", "check", "replace", "take over", "scale"]
-ALL_REPLACED = ["read", "check", "replace digits wine", "take over", "scale"]
+REPLACED = ["read", "check", "replace", "take over", "settle"]
+ALL_REPLACED = ["read", "check", "replace digits wine", "take over", "settle"]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,7 @@ ALL_REPLACED = ["read", "check", "replace digits wine", "take over", "scale"]
         (
             (AT_ONCE,),
             0,
-            ["read", "check", "apply", "scale"],
+            ["read", "check", "apply", "settle"],
             "reloaded, the workers keep running; settings changed: max_queue_rows",
         ),
     ],
@@ -127,7 +131,7 @@ async def test_a_reload_by_request_replaces_the_workers_that_there_are(
     ("changes", "done"),
     [
         ((), ["read", "check"]),
-        ((AT_ONCE,), ["read", "check", "apply", "scale"]),
+        ((AT_ONCE,), ["read", "check", "apply", "settle"]),
         ((AT_ONCE, NEW_WORKERS), REPLACED),
         ((RESTART, AT_ONCE), ["read"]),
     ],
@@ -163,7 +167,7 @@ async def test_a_reload_that_fails_changes_nothing(
     on = Server(*changes)
     on.fault = fault
     assert await on.reloader.reload_requested() == Outcome(1, f"failed, {message}")
-    assert not {"take over", "apply", "scale"} & set(on.done)
+    assert not {"take over", "apply", "settle"} & set(on.done)
     assert f"uncork reload: reload failed, {message}" in caplog.text
 
 
@@ -223,11 +227,11 @@ async def test_a_client_loads_and_unloads_one_service() -> None:
     """Its workers are new; those of the others stay. A reload does not load it again."""
     on = Server(AT_ONCE)
     await on.reloader.load("wine")
-    assert on.done == ["read to load wine", "check", "replace wine", "take over", "scale"]
+    assert on.done == ["read to load wine", "check", "replace wine", "take over", "settle"]
     assert on.reloader.unloaded() == set()
     on.done.clear()
     await on.reloader.unload("wine")
-    assert on.done == ["read to unload wine", "check", "apply", "scale"]
+    assert on.done == ["read to unload wine", "check", "apply", "settle"]
     assert on.reloader.unloaded() == {"wine"}
     on.fault = ReplacementFailed("no weights")
     with pytest.raises(NotLoaded, match=r"^failed, the old workers keep running: no weights$"):
@@ -236,3 +240,33 @@ async def test_a_client_loads_and_unloads_one_service() -> None:
     on.fault = None
     await on.reloader.load("wine")
     assert on.reloader.unloaded() == set()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+async def test_a_reload_that_is_in_force_is_completed_although_nobody_waits(workers: int) -> None:
+    """Otherwise a removed service would stay for good. The next reload begins after that."""
+    on = Server(AT_ONCE, workers=workers)
+    on.settled.clear()
+    reload = asyncio.create_task(on.reloader.reload_requested())
+    await on.settling.wait()
+    reload.cancel()
+    following = asyncio.create_task(on.reloader.reload_requested())
+    await asyncio.sleep(1)
+    assert on.done.count("read") == 1
+    on.settled.set()
+    await following
+
+    assert reload.cancelled()
+    assert on.done.count("settle") == 2
+    assert on.done.index("settle") < len(on.done) - 1 - on.done[::-1].index("read")
+
+
+async def test_the_end_of_the_server_ends_what_completes_a_reload() -> None:
+    on = Server(AT_ONCE)
+    on.settled.clear()
+    reload = asyncio.create_task(on.reloader.reload_requested())
+    await on.settling.wait()
+    await on.reloader.close()
+
+    assert reload.cancelled()
+    assert "settle" not in on.done

@@ -135,7 +135,8 @@ async def _run(running: RunningSettings, console: Console) -> int:
         for task in background:
             task.cancel()
         await asyncio.gather(*background, reloader.close(), return_exceptions=True)
-        await asyncio.gather(*(service.close(hurry=hurry) for service in running.services.values()))
+        services = [*running.services.values(), *running.leaving]
+        await asyncio.gather(*(service.close(hurry=hurry) for service in services))
 
     for service in running.services.values():
         service.start()

@@ -119,7 +119,6 @@ class Revision:
                 else:
                     served.change(change)
             self._adopt(added)
-        await self._stop_removed()
 
     async def apply(self) -> None:
         """Put the settings in force, and keep the workers.
@@ -131,10 +130,10 @@ class Revision:
         for name, change in changes.items():
             self._running.services[name].served.change(change)
         self._adopt({})
-        await self._stop_removed()
 
-    async def scale(self) -> None:
-        """Start or stop workers until their numbers are in their ranges."""
+    async def settle(self) -> None:
+        """Stop the removed services, and start or stop workers until their numbers are in their ranges."""
+        await asyncio.gather(*(self._stop(service) for service in list(self._running.leaving)))
         for name in self._kept:
             least, most = self._services[name].worker_count
             if most:
@@ -183,11 +182,10 @@ class Revision:
                 await service.first_ready()
         return added
 
-    async def _stop_removed(self) -> None:
-        for name in self._removed:
-            service = self._running.services.pop(name)
-            await self._running.place.gateway.remove(service.served, timeout_s=self._options.drain_timeout)
-            await service.close()
+    async def _stop(self, service: RunningService) -> None:
+        await self._running.place.gateway.remove(service.served, timeout_s=self._options.drain_timeout)
+        await service.close()
+        self._running.leaving.remove(service)
 
     def _prepare(self, name: str, standbys: Standbys | None) -> ServiceChange:
         """Return the change of a service, with the standbys of its workers if there are any.
@@ -226,6 +224,7 @@ class Revision:
         running, options = self._running, self._options
         before, running.options, running.keys = running.options, options, self._keys
         running.replace_files()
+        running.leaving += [running.services.pop(name) for name in self._removed]
         running.services.update(added)
         for name in self._kept:
             service, own = running.services[name], self._services[name]

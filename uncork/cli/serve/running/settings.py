@@ -46,6 +46,7 @@ class RunningSettings:
     Attributes:
         options, keys: those of the server.
         services: the running services, by name.
+        leaving: services that a reload has removed, and that answer what they have accepted.
         files: the files that the settings come from.
         unloaded: services that clients have unloaded; a reload does not start them again.
     """
@@ -56,6 +57,7 @@ class RunningSettings:
     servers: Servers
     services: dict[str, RunningService]
     files: set[str]
+    leaving: list[RunningService] = field(default_factory=list)
     unloaded: set[str] = field(default_factory=set)
 
     # What is shown while the workers start
