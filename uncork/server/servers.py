@@ -24,6 +24,9 @@ KEEP_ALIVE_S = 75
 """Longer than load balancers keep idle connections, so that they close them first."""
 
 
+_FOR_OPERATORS = 8
+
+
 class Servers:
     """One server for each listener; they start and end together."""
 
@@ -31,7 +34,14 @@ class Servers:
         public = _http_config(front_end.app, front_end.protocol, **listeners.tls)
         self._servers = [(_HttpServer(public), listeners.public)]
         if listeners.admin is not None:
-            protocol = partial(HttpProtocol, RouteTable(), ListenerContext(pool=BodyPool.for_bodies(0)))
+            # Of the files that are left for other purposes: operators must see what uses up the rest.
+            context = ListenerContext(
+                limits=front_end.listener.limits,
+                pool=BodyPool.for_bodies(0),
+                open_connections=front_end.listener.open,
+                reserve=_FOR_OPERATORS,
+            )
+            protocol = partial(HttpProtocol, RouteTable(), context)
             admin = _http_config(front_end.admin_app, protocol)
             self._servers.append((_HttpServer(admin), listeners.admin))
         self._grpc: GrpcServer | None = None

@@ -5,6 +5,7 @@ import itertools
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.connection.bursts import Bursts
 from uncork_gateway.connection.client_limits import ClientLimits
+from uncork_gateway.connection.open_connections import OpenConnections
 from uncork_gateway.errors import PHRASES
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.interfaces import BodyPool, Tracing
@@ -26,6 +27,8 @@ class ListenerContext:
         traces: creates a span per request on the fast path, if given.
         closing: whether each connection closes after its pending responses.
         bursts: handles requests together, and sends replies together.
+        open: counts the connections, also those of other listeners that share it.
+        reserve: how many connections this listener may have in addition to the maximum.
     """
 
     def __init__(
@@ -36,6 +39,8 @@ class ListenerContext:
         keys: ApiKeys | None = None,
         access_log: AccessLog | None = None,
         traces: Tracing | None = None,
+        open_connections: OpenConnections | None = None,
+        reserve: int = 0,
     ) -> None:
         self.limits = limits or ClientLimits()
         self.pool = pool
@@ -44,6 +49,8 @@ class ListenerContext:
         self.traces = traces
         self.closing = False
         self.bursts = Bursts()
+        self.open = open_connections or OpenConnections()
+        self.reserve = reserve
         self._headers: list[Header] = []
         self._starts: dict[int, bytes] = {}
 

@@ -118,7 +118,11 @@ class HttpProtocol:
         self._timeouts = Timeouts(self, limits, keep_alive_s=self._config.timeout_keep_alive, loop=self._loop)
         connections: set[Any] = self._server_state.connections
         connections.add(self)
-        if len(connections) > limits.max_connections:
+        most = limits.max_connections + self._listener.reserve
+        if not self._listener.open.opened(most):
+            if self._listener.open.is_flooded(most):
+                transport.abort()
+                return
             full = Unavailable("too many connections", reason="too_many_connections", retry_after_s=1)
             self._replies.add(Refusal(self, full))
 
@@ -126,6 +130,7 @@ class HttpProtocol:
         self.state = CLOSED
         self._timeouts.stop()
         self._server_state.connections.discard(self)
+        self._listener.open.closed()
         self._replies.disconnect()
         self.flow.resume_writing()
         # Reference cycles would keep thousands of closed connections until the garbage collector runs.

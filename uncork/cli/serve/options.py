@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from uncork.cli.serve.places import read_place, read_worker_address
-from uncork.cli.serve.server_options import readable
+from uncork.cli.serve.server_options import OTHER_FILES, readable
 from uncork.cli.serve.worker_port import WorkerPortOptions
 from uncork.cli.sizes import read_size
 from uncork.config.errors import WrongUsage
@@ -198,6 +198,11 @@ class ServeOptions(WorkerPortOptions):
     )
 
     all_workers: int = 0
+
+    @property
+    def other_files(self) -> int:
+        # Each worker has a connection and a shared file, and so has its successor during a reload.
+        return OTHER_FILES + 4 * (self.all_workers or self.worker_count.most)
 
     @property
     def worker_count(self) -> WorkerCount:

@@ -19,7 +19,7 @@ from uncork_gateway.settings import ServerSettings
 from uncork_workers.wire.overrides import Override
 
 OTHER_FILES = 100
-"""Files that a server may have open in addition to its client connections."""
+"""Files that a server may have open in addition to its client connections and workers."""
 
 _DEFAULTS = ServerSettings()
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -123,7 +123,7 @@ class ServerOptions(ListenerOptions):
         None,
         "Maximum client connections; requests on further connections get 503.",
         min=1,
-        show_default="10000, or the open-file limit minus 100 if that is lower",
+        show_default="10000, or less if the limit of open files is low",
     )
     drain_delay: float = option(
         0.0,
@@ -154,6 +154,18 @@ class ServerOptions(ListenerOptions):
         return Drain(delay_s=self.drain_delay, timeout_s=self.drain_timeout)
 
     @property
+    def other_files(self) -> int:
+        """How many files the server may have open in addition to its client connections."""
+        return OTHER_FILES
+
+    @property
+    def most_connections(self) -> int:
+        """The most client connections of all ports; without other files, no worker could be replaced."""
+        files, most = open_files(), self.max_connections or ClientLimits().max_connections
+        # A low limit is shared evenly.
+        return most if files is None else max(1, min(most, max(files - self.other_files, files // 2)))
+
+    @property
     def server_settings(self) -> dict[str, Any]:
         """Arguments of :class:`ServerSettings`, without those that depend on the listeners."""
         return {
@@ -165,15 +177,9 @@ class ServerOptions(ListenerOptions):
             "clients": ClientLimits(
                 head_timeout_s=self.header_timeout,
                 body_timeout_s=self.body_timeout,
-                max_connections=self.max_connections or _most_connections(),
+                max_connections=self.most_connections,
             ),
         }
-
-
-def _most_connections() -> int:
-    """Leave files for workers: without any, no worker could be replaced."""
-    files, most = open_files(), ClientLimits().max_connections
-    return most if files is None else max(1, min(most, files - OTHER_FILES))
 
 
 def open_files() -> int | None:

@@ -77,7 +77,11 @@ class GrpcConnection(asyncio.Protocol):
         self.reader = FrameReader(self.session)
         self._timeouts = Timeouts(self, self._context.limits, self._limits, loop=self._loop)
         self._connections.add(self)
-        if len(self._connections) > self._context.limits.max_connections:
+        most = self._context.limits.max_connections
+        if not self._context.open.opened(most):
+            if self._context.open.is_flooded(most):
+                transport.abort()
+                return
             self.session.begin()
             self.fail(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many connections"))
         elif self._context.closing:
@@ -87,6 +91,7 @@ class GrpcConnection(asyncio.Protocol):
         self._is_reading = False
         self._timeouts.stop()
         self._connections.discard(self)
+        self._context.open.closed()
         self.session.cancel_all()
         # Reference cycles would keep closed connections until the garbage collector runs.
         del self.outbox, self.reader, self.session, self._timeouts
