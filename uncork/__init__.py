@@ -16,11 +16,8 @@
 ``uncork serve FILE.py:Digits --workers 2`` serves it behind a batching gateway with two workers.
 """
 
-from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, WrongResultCount, batched
-from uncork_workers.definition.service import Service, api
-from uncork_workers.process.context import Context, context
-from uncork_workers.process.padding import pad
-from uncork_workers.wire.schema import DefinitionError
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __all__ = [
     "BatchTimedOut",
@@ -35,3 +32,29 @@ __all__ = [
     "context",
     "pad",
 ]
+
+if TYPE_CHECKING:
+    from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, WrongResultCount, batched
+    from uncork_workers.definition.service import Service, api
+    from uncork_workers.process.context import Context, context
+    from uncork_workers.process.padding import pad
+    from uncork_workers.wire.schema import DefinitionError
+else:
+    # The command line imports this package first, and handles signals only after that.
+    _MODULES = {
+        "Context": "uncork_workers.process.context",
+        "DefinitionError": "uncork_workers.wire.schema",
+        "Service": "uncork_workers.definition.service",
+        "api": "uncork_workers.definition.service",
+        "context": "uncork_workers.process.context",
+        "pad": "uncork_workers.process.padding",
+    }
+
+    def __getattr__(name):
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value = getattr(import_module(_MODULES.get(name, "uncork_dispatcher")), name)
+        return value
+
+    def __dir__():
+        return [*globals(), *__all__]

@@ -81,5 +81,5 @@ def _uncork(
 
 
 def main() -> None:
-    """Entry point of the ``uncork`` command."""
+    """Run the command line, with signals and streams as they are."""
     app()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
@@ -97,7 +98,8 @@ async def _reply(reader: asyncio.StreamReader, handlers: Handlers) -> Outcome:
 
 def _free_path(port: int) -> Path:
     """Return the path for the socket, after removing one that a killed server left behind."""
-    folder = next(place for place in shared_folders() if place.parent.is_dir())
+    places = shared_folders()
+    folder = next((place for place in places if os.access(place.parent, os.W_OK | os.X_OK)), places[-1])
     make_private(folder)
     path = folder / f"{port}.sock"
     connection = _connected(path)

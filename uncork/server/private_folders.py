@@ -1,23 +1,34 @@
 """Folders for sockets that only this user can access."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 _PREFIX = "uncork-"
 _LOCK = "lock"
+# The system limits the path of a Unix socket.
+_MOST_PATH_BYTES = 107 if sys.platform == "linux" else 103
+_LONGEST_SOCKET = "/uncork-01234567/99/workers.sock"
+_SHORT = ("/tmp", "/var/tmp")
 
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[Path]:
-    """Give a folder for this process until the block ends; remove those that killed processes left behind."""
-    _remove_left_behind()
+    """Give a folder for this process until the block ends; remove those that killed processes left behind.
+
+    Raises:
+        OSError: with a message for people, if there is no place for it.
+    """
+    place = _place_for_sockets()
+    _remove_left_behind(place)
     # Python makes it accessible to this user alone.
-    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=place, ignore_cleanup_errors=True) as name:
         making = Path(name) / "making"
         with making.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -25,9 +36,28 @@ def own_folder() -> Iterator[Path]:
             yield Path(name)
 
 
-def _remove_left_behind() -> None:
+def _place_for_sockets() -> Path:
+    """Return the folder for temporary files, or another one if its path is too long for sockets."""
+    usual = Path(tempfile.gettempdir())
+    places = [usual, *map(Path, filter(None, [os.environ.get("XDG_RUNTIME_DIR"), *_SHORT]))]
+    for place in places:
+        if _is_short(place) and os.access(place, os.W_OK | os.X_OK):
+            return place
+    most = _MOST_PATH_BYTES - len(_LONGEST_SOCKET)
+    raise OSError(
+        errno.ENAMETOOLONG,
+        f"the path of the folder for temporary files, {usual}, has {len(os.fsencode(usual))} bytes; Unix "
+        f"sockets allow at most {most} here. Set TMPDIR to a folder with a shorter path",
+    )
+
+
+def _is_short(place: Path) -> bool:
+    return len(os.fsencode(place)) + len(_LONGEST_SOCKET) <= _MOST_PATH_BYTES
+
+
+def _remove_left_behind(place: Path) -> None:
     """Remove the folders whose lock is free."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    for folder in place.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):  # locked, of another user, or not a folder of ours
             if folder.lstat().st_uid != os.getuid():
                 continue
@@ -41,9 +71,9 @@ def shared_folders() -> list[Path]:
 
     Sessions and services have different ones.
     """
-    places = [Path(tempfile.gettempdir()) / f"{_PREFIX}{os.getuid()}"]
+    places = [_place_for_sockets() / f"{_PREFIX}{os.getuid()}"]
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime:
+    if runtime and _is_short(Path(runtime)):
         places.insert(0, Path(runtime) / "uncork")
     return places
 

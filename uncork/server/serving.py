@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -17,6 +16,7 @@ from uncork_dispatcher.plural import plural
 from uncork_gateway.front_end import FrontEnd
 from uncork_workers.process.libc import keep_freed_memory
 from uncork_workers.process.logs import LogFormat, log_to_stderr
+from uncork_workers.process.streams import outlive_readers
 
 log = logging.getLogger("uncork.gateway")
 
@@ -84,8 +84,6 @@ class _Signals:
         self.stop, self.hurry = asyncio.Event(), asyncio.Event()
         self._reload = reload
         self._had_terminal = _has_terminal()
-        # Cannot be found out after the terminal has closed.
-        self._on_terminal = [stream for stream in (1, 2) if os.isatty(stream)]
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._end)
@@ -96,10 +94,6 @@ class _Signals:
 
     def _hang_up(self) -> None:
         if self._had_terminal and not _has_terminal():
-            # Writing to a closed terminal would raise, at the latest when Python exits.
-            for stream in self._on_terminal:
-                with Path(os.devnull).open("wb") as nowhere:
-                    os.dup2(nowhere.fileno(), stream)
             self.stop.set()
         elif not self.stop.is_set():
             self._reload()
@@ -160,6 +154,7 @@ async def _take_down(
 
 def log_to_terminal(level: str, log_format: LogFormat, *, again: bool = False) -> Console:
     """Send the gateway's log to stderr; return its console. ``again`` as for :func:`log_to_stderr`."""
+    outlive_readers()
     # JSON must not be mixed with anything else, even on a terminal.
     console = Console(stderr=True, force_terminal=False if log_format == "json" else None)
     log_to_stderr(level, "gateway", log_format=log_format, console=console, again=again)

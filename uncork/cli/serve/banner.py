@@ -1,9 +1,7 @@
 """The lines that a server prints when it starts: its service, settings and addresses."""
 
-import errno
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,16 +40,15 @@ def print_lines(lines: Iterable[Line], log_format: LogFormat) -> None:
             log.info("%s", "   ".join([text.plain.strip(), *(["; ".join(details)] if details else [])]))
         return
     console = Console(highlight=False)
-    with _terminal_may_close():
-        for text, details in lines:
-            if is_watched(console):
-                console.print(text, soft_wrap=True)
-                for one in details:
-                    console.print(Text(f"       {one}", "dim"), soft_wrap=True)
-            else:
-                # One line each, for programs.
-                console.print(text, "; ".join(details), sep="   " if details else "", soft_wrap=True)
-        console.file.flush()
+    for text, details in lines:
+        if is_watched(console):
+            console.print(text, soft_wrap=True)
+            for one in details:
+                console.print(Text(f"       {one}", "dim"), soft_wrap=True)
+        else:
+            # One line each, for programs.
+            console.print(text, "; ".join(details), sep="   " if details else "", soft_wrap=True)
+    console.file.flush()
 
 
 def print_ready(after_s: float, log_format: LogFormat) -> None:
@@ -59,18 +56,7 @@ def print_ready(after_s: float, log_format: LogFormat) -> None:
     if log_format == "json":
         log.info("ready after %.1f s", after_s)
         return
-    with _terminal_may_close():
-        print(f"ready after {after_s:.1f} s; press Ctrl-C to stop", flush=True)
-
-
-@contextmanager
-def _terminal_may_close() -> Iterator[None]:
-    """Ignore that the terminal has closed; SIGHUP is about to end the server."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
+    print(f"ready after {after_s:.1f} s; press Ctrl-C to stop", flush=True)
 
 
 class Shown(NamedTuple):

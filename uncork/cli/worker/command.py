@@ -24,7 +24,8 @@ from uncork_workers.process.logs import log_to_stderr
 from uncork_workers.process.memory_limit import MemoryLimit
 from uncork_workers.process.ready_file import ReadyFile
 from uncork_workers.process.remote_worker import MemoryExceeded, RemoteWorker
-from uncork_workers.process.worker import EXIT_LOAD, EXIT_SETUP, show_output_at_once
+from uncork_workers.process.streams import outlive_readers
+from uncork_workers.process.worker import EXIT_LOAD, EXIT_SETUP
 from uncork_workers.wire.dialing import Dialer, GatewayRefuses, client_tls, read_addresses
 
 
@@ -115,7 +116,7 @@ def worker(
         )
         ready = _ready_file(ready_file)
     keep_freed_memory()
-    show_output_at_once()
+    outlive_readers()
     log_to_stderr(log_level, "worker", log_format=log_format.value)
     try:
         with closing(HostedService(target)) as hosted:

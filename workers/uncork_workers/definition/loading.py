@@ -6,6 +6,7 @@ import importlib.util
 import sys
 import traceback
 from difflib import get_close_matches
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
@@ -70,13 +71,20 @@ def _load_file(place: str) -> ModuleType:
         raise TargetError(f"file {place} does not exist{hint}")
     # As when Python runs the file: it can import modules in its folder.
     sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = _module_name(place)
+    # A link may lead to a file with another suffix, for which Python has no loader.
+    loader = SourceFileLoader(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    sys.modules[name] = module
+    loader.exec_module(module)
     return module
+
+
+def _module_name(place: str) -> str:
+    """Return the name of the module of a target: for a file, that of the file to which links lead."""
+    return Path(place).resolve().stem if place.endswith(".py") else place
 
 
 def _load_module(place: str) -> ModuleType:
@@ -132,13 +140,14 @@ def _line_of(error: DefinitionError) -> str:
 
 
 def service_files(target: str) -> list[str]:
-    """Return the file of an imported service and of all imported modules in its project.
+    """Return the file of an imported service, also as a target that is a link names it, and all imported
+    modules of its project.
 
     The project is the folder of the service's file, or the folder that contains its top-level package.
     Installed packages are excluded, unless the service itself is in one: then its files are the project.
     """
     place = target.rpartition(":")[0]
-    name = Path(place).stem if place.endswith(".py") else place
+    name = _module_name(place)
     own = getattr(sys.modules[name], "__file__", None)
     if own is None:
         return []
@@ -148,6 +157,8 @@ def service_files(target: str) -> list[str]:
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and _belongs(Path(file), root):
             files.add(file)
+    if place.endswith(".py"):
+        files.add(str(Path(place).absolute()))  # a link changes when it leads to another file
     return sorted(files)
 
 

@@ -7,7 +7,6 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from io import TextIOWrapper
 from types import FrameType
 
 import msgspec
@@ -18,6 +17,7 @@ from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.hosted_service import HostedService, Settings, StageFailed, failed
 from uncork_workers.process.libc import die_with, keep_freed_memory
 from uncork_workers.process.logs import log_to_stderr
+from uncork_workers.process.streams import outlive_readers
 from uncork_workers.wire.dialing import (
     VERSION,
     Dialer,
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.parent is not None:
         die_with(options.parent)
     keep_freed_memory()
-    show_output_at_once()
+    outlive_readers()
     # A service manager's SIGTERM may reach every process; the gateway drains, then closes the socket.
     handle_signals(_ignore, restart=True)
     log_to_stderr(options.log_level, f"worker {options.index}", log_format=options.log_format)
@@ -139,9 +139,3 @@ def _serve(options: argparse.Namespace, gateway: GatewayConnection) -> int:
             gateway.send(error.failed)
             return EXIT_SETUP
     return 0
-
-
-def show_output_at_once() -> None:
-    """Flush each line that a handler prints, also into a file."""
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)
