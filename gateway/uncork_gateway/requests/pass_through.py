@@ -191,4 +191,6 @@ def check_status(status: int) -> None:
 
 
 def _length(headers: Iterable[Header]) -> list[Header]:
-    return [(_LENGTH, value) for name, value in headers if name.lower() == _LENGTH]
+    """Return the header with the length of a body, unless its encoding for the transfer overrides it."""
+    lengths = [(name.lower(), value) for name, value in headers if name.lower() in _BODY_HEADERS]
+    return lengths if all(name == _LENGTH for name, _ in lengths) else []

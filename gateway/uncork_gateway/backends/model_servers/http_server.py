@@ -10,9 +10,11 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 
+import httpcore
 import httpx
 
 from uncork_dispatcher import SettingError
+from uncork_gateway.backends.model_servers.exact_streams import ExactBackend
 from uncork_gateway.backends.model_servers.server import (
     CONNECT_S,
     ConnectionLost,
@@ -129,7 +131,21 @@ class HttpServer(Server):
 
 
 class Transport(httpx.AsyncHTTPTransport):
-    """Sends requests; all errors of its connections are those of httpx."""
+    """Sends requests over HTTP/1.1; all errors of its connections are those of httpx.
+
+    A connection is used again only if exactly one response to each request was read.
+    """
+
+    def __init__(self, *, verify: bool | ssl.SSLContext, limits: httpx.Limits) -> None:
+        context = httpx.create_ssl_context(verify=verify, trust_env=False)
+        super().__init__(verify=context, trust_env=False, limits=limits)
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=context,
+            max_connections=limits.max_connections,
+            max_keepalive_connections=limits.max_keepalive_connections,
+            keepalive_expiry=limits.keepalive_expiry,
+            network_backend=ExactBackend(),
+        )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request.
@@ -156,7 +172,7 @@ def make_transport(
     verify: bool | ssl.SSLContext = url.scheme == "https"
     if verify and ca is not None:
         verify = ssl.create_default_context(cafile=ca)
-    return Transport(verify=verify, trust_env=False, limits=limits)
+    return Transport(verify=verify, limits=limits)
 
 
 def http_servers(

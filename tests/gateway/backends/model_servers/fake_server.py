@@ -93,7 +93,7 @@ class FakeServer:
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = 0
-        while (call := await _read_call(reader)) is not None:
+        while (call := await read_call(reader)) is not None:
             connection = connection or self._next_connection()
             self.calls.append(call._replace(connection=connection))
             self.called.set()
@@ -111,7 +111,8 @@ class FakeServer:
         return self._connections
 
 
-async def _read_call(reader: asyncio.StreamReader) -> Call | None:
+async def read_call(reader: asyncio.StreamReader) -> Call | None:
+    """Read a request; None at the end of the connection."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
