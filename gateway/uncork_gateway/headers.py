@@ -23,6 +23,21 @@ def header_lines(headers: Iterable[Header]) -> bytes:
     return b"".join([b"%b: %b\r\n" % header for header in headers])
 
 
+def origin_form(target: bytes) -> bytes:
+    """Return path and query of a request target, as the client wrote them; empty if it has no path.
+
+    A target with scheme and host would let the client choose a virtual host of the server that gets it.
+    """
+    if target.startswith(b"/") and b"#" not in target:
+        return target
+    try:
+        url = httptools.parse_url(target)
+    except httptools.HttpParserError:
+        return b""
+    path = url.path or b""
+    return path if url.query is None else b"%b?%b" % (path, url.query)
+
+
 def path_of(target: bytes) -> bytes:
     """Return the path of a request target, without query and escapes; empty if it has none."""
     if not target.startswith(b"/"):

@@ -6,7 +6,7 @@ from typing import Any
 
 from uncork_gateway.backends.model_servers.known_models import can_be_known
 from uncork_gateway.backends.model_servers.server import ServerResponse
-from uncork_gateway.headers import Header, path_of
+from uncork_gateway.headers import Header, origin_form, path_of
 from uncork_gateway.protocols.rows import RowsWire
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Wire
@@ -56,10 +56,11 @@ class ProxyRoutes:
             if found is None:
                 continue
             model = found[1].decode("utf-8", "backslashreplace")
-            if not can_be_known(model):
+            sent_on = origin_form(target)
+            if not (can_be_known(model) and sent_on):
                 return None
             return ProxyRoute(
-                target=target,
+                target=sent_on,
                 model=model,
                 wire=wire,
                 merging=self._merging,

@@ -218,6 +218,40 @@ async def test_ids_come_back_to_those_who_gave_them(counts: list[int], ids: list
             assert output["shape"] == [count]
 
 
+@pytest.mark.parametrize(
+    ("target", "arrives"),
+    [
+        (b"http://elsewhere.example" + V1, V1),
+        (b"HTTPS://me@elsewhere.example:81" + V1 + b"?a=%20&b", V1 + b"?a=%20&b"),
+        (V1 + b"?a=1#part", V1 + b"?a=1"),
+        (b"http://elsewhere.example" + V2, V2),
+        (b"//elsewhere.example" + V1, b"//elsewhere.example" + V1),
+        (b"/v1%2Fmodels%2Fm:predict", b"/v1%2Fmodels%2Fm:predict"),
+        (b"/x/.." + V1, b"/x/.." + V1),
+    ],
+)
+async def test_a_client_does_not_choose_the_host(target: bytes, arrives: bytes) -> None:
+    """A server gets path and query as they were, under its own name, merged or alone."""
+    body = infer(1, parameters={"sequence_id": 1}) if V2 in target else rows_body(1)
+
+    async with merging() as (on, model):
+        for _ in range(2):
+            await on.ask(body, target, (b"host", b"elsewhere.example")).reply()
+
+        for call in model.calls:
+            assert call.target == arrives
+            assert (call.header(b"host") or b"").startswith(b"127.0.0.1:")
+        assert len(model.calls) == 2
+
+
+async def test_a_target_with_a_host_shares_calls() -> None:
+    async with merging() as (on, model):
+        callers = [on.ask(rows_body(1)), on.ask(rows_body(2), b"http://elsewhere.example" + V1)]
+
+        assert [predictions(await caller.reply()) for caller in callers] == [[2], [4]]
+        assert sizes(model) == [2]
+
+
 # Sizes
 
 
