@@ -7,8 +7,9 @@ nested too deeply.
 
 import json
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -20,7 +21,10 @@ _elements_decoder = msgspec.json.Decoder(list[Raw])
 _lenient_decoder = json.JSONDecoder(parse_int=str, parse_float=str)
 _NOT_A_PART = re.compile(r"[ \t\r\n,:]*")
 _NUMERALS = b"0123456789.eE+- \t\r\n"
-_KINDS = {b'"': "string", b"t": "boolean", b"f": "boolean", b"n": "null"}
+_KINDS = {b'"': "string", b"t": "boolean", b"f": "boolean", b"n": "null", b"[": "list", b"{": "object"}
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{},:]|[^][{},:"\s]+', re.DOTALL)
+_MOST_TOKENS = 4096
+_MOST_NESTED = 64
 _OPEN_LIST, _OPEN_OBJECT = b"[{"
 
 Parts = bytes | Sequence[bytes] | Mapping[str, "Parts"]
@@ -96,21 +100,75 @@ def form_of(text: Raw) -> Hashable:
     """Return the kind and shape of a checked value: equal for rows that fit into one array.
 
     Numbers are one kind: clients write 1 for 1.0. A list of anything else has the form of its first element.
+    What is nested deeper than 64 lists and objects, and what follows the first 4096 tokens, does not count
+    except for its commas: the work is bounded whatever a client sends.
     """
     row = bytes(text)
     skeleton = row.translate(None, _NUMERALS)
-    if not skeleton.strip(b"[],"):
-        return skeleton
-    if row.startswith(b"{"):
-        return tuple(sorted((name, form_of(value)) for name, value in members(text).items()))
     if b'"' not in skeleton:
         skeleton = skeleton.replace(b"NaN", b"").replace(b"Infinity", b"")
-        if not skeleton.strip(b"[],"):
-            return skeleton
-    if row.startswith(b"["):
-        inner = elements(text)
-        return len(inner), form_of(inner[0])
-    return _KINDS[row[:1]]
+    if not skeleton.strip(b"[],"):
+        return skeleton
+    tokens = _Tokens(row)
+    form = tokens.form(next(tokens), 1)
+    return (form, row.count(b",")) if tokens.has_more else form
+
+
+class _Tokens(Iterator[bytes]):
+    """The first tokens of a JSON text: brackets, commas, colons, strings, and all other values."""
+
+    def __init__(self, text: bytes) -> None:
+        self._found = _TOKEN.finditer(text)
+        self._left = _MOST_TOKENS
+
+    @property
+    def has_more(self) -> bool:
+        return not self._left
+
+    def __next__(self) -> bytes:
+        if not self._left:
+            raise StopIteration
+        self._left -= 1
+        return next(self._found)[0]
+
+    def form(self, first: bytes, depth: int) -> Hashable:
+        """Return the form of the value that begins with a token, and take all its tokens."""
+        if depth > _MOST_NESTED or first not in (b"[", b"{"):
+            self._skip(first)
+            return _KINDS.get(first[:1], "number")
+        if first == b"{":
+            return self._object_form(depth)
+        length, form = 0, None
+        for token in self:
+            if token == b"]":
+                break
+            if token == b",":
+                continue
+            length += 1
+            if length == 1:
+                form = self.form(token, depth + 1)
+            else:
+                self._skip(token)
+        return length, form
+
+    def _object_form(self, depth: int) -> Hashable:
+        members: dict[bytes, Hashable] = {}
+        for name in self:
+            if name == b"}":
+                break
+            if name != b",":
+                next(self, b"")  # the colon
+                members[name] = self.form(next(self, b""), depth + 1)
+        return tuple(sorted(members.items(), key=itemgetter(0)))
+
+    def _skip(self, first: bytes) -> None:
+        """Take the rest of the value that begins with a token."""
+        depth = int(first in (b"[", b"{"))
+        while depth:
+            token = next(self, None)
+            if token is None:
+                return
+            depth += (token in (b"[", b"{")) - (token in (b"]", b"}"))
 
 
 def written(value: Parts) -> bytes:

@@ -39,14 +39,14 @@ class RowsRequest:
     Attributes:
         names: of the columns, sorted; None if the request has rows.
         lists: the columns in that order, or the rows as the only list.
-        forms: the form of the first value of each list.
+        firsts: the first value of each list, of a part those of the whole request.
         others: the other members, sorted by name.
     """
 
     member: Literal["instances", "inputs"]
     names: tuple[str, ...] | None
     lists: tuple[list[Raw], ...]
-    forms: tuple[Hashable, ...]
+    firsts: tuple[Raw, ...]
     others: tuple[tuple[str, bytes], ...]
     size_bytes: int
 
@@ -57,7 +57,7 @@ class RowsRequest:
     @property
     def key(self) -> Hashable:
         """Everything but values: the member, names of columns, forms of rows, other members verbatim."""
-        return self.member, self.names, self.forms, self.others
+        return self.member, self.names, tuple(map(form_of, self.firsts)), self.others
 
 
 def parse_rows(body: bytes) -> RowsRequest:
@@ -76,7 +76,6 @@ def parse_rows(body: bytes) -> RowsRequest:
             found = "neither" if inputs is None else "both"
             raise BadRequest(f"the body must have either 'instances' or 'inputs', got {found}")
         names, lists = _read_instances(instances) if inputs is None else _read_inputs(inputs)
-        forms = tuple([form_of(rows[0]) if rows else None for rows in lists])
     except NotJson as error:
         raise BadRequest(f"the body {error}") from error
     except RecursionError as error:
@@ -87,7 +86,7 @@ def parse_rows(body: bytes) -> RowsRequest:
         member="instances" if inputs is None else "inputs",
         names=names,
         lists=lists,
-        forms=forms,
+        firsts=tuple([rows[0] for rows in lists]),
         others=tuple((name, bytes(fields[name])) for name in sorted(fields)),
         size_bytes=len(body),
     )
@@ -98,7 +97,7 @@ def _only_instances(rows: list[Raw], *, size_bytes: int) -> RowsRequest:
         member="instances",
         names=None,
         lists=(rows,),
-        forms=(form_of(rows[0]),),
+        firsts=(rows[0],),
         others=(),
         size_bytes=size_bytes,
     )

@@ -167,9 +167,10 @@ class RequestParts:
             span=span,
         )
         original = self._original if len(self._parts) == 1 else None
+        key = (target.target, keyed, self._request.key)
         for at, part in enumerate(self._parts):
             payload = self._whole._replace(request=part, original=original)
-            self._submit(_PartWaiter(self, at), payload, key=(target.target, keyed, part.key))
+            self._submit(_PartWaiter(self, at), payload, key=key)
 
     def withdraw(self) -> None:
         """Cancel the parts that are not answered."""
