@@ -34,12 +34,13 @@ LAYOUTS = {
     "FP64": "<f8",
 }
 DATATYPES = (*LAYOUTS, "BYTES")
+FLOATS = frozenset({"FP16", "BF16", "FP32", "FP64"})
 _ITEM_BYTES = {datatype: np.dtype(layout).itemsize for datatype, layout in LAYOUTS.items()}
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _EMPTY_LIST = re.compile(rb"\[[ \t\r\n]*\]")
-# The characters of numbers, true, false and null. A list without them is brackets and commas.
-_SCALARS = b"0123456789+-.eEtrufalsn" + SPACE
+# The characters of numbers, true, false, null, NaN and Infinity. A list without them is brackets and commas.
+_SCALARS = b"0123456789+-.eEtrufalsnNIiy" + SPACE
 
 
 class Malformed(BadRequest):

@@ -6,7 +6,7 @@ from uuid import uuid4
 import msgspec
 
 from uncork_gateway.protocols import v2_replies
-from uncork_gateway.protocols.decoding import decode_json
+from uncork_gateway.protocols.lenient_json import or_null_decoder, read_members, read_structs
 from uncork_gateway.protocols.tensors import Malformed, Tensor, check_values, concatenate, cut_rows
 from uncork_gateway.protocols.v2_message import (
     JSON_LENGTH,
@@ -39,8 +39,7 @@ class _Wanted(msgspec.Struct):
 
 
 _inputs_decoder = msgspec.json.Decoder(list[_Input])
-_parameters_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
-_wanted_decoder = msgspec.json.Decoder(list[_Wanted] | None)
+_wanted_decoder: msgspec.json.Decoder[list[_Wanted] | None] = msgspec.json.Decoder(list[_Wanted] | None)
 
 
 class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +147,7 @@ class V2Wire:
 
 def _inputs(message: Message) -> list[Tensor]:
     try:
-        described = decode_json(_inputs_decoder, message.tensors, "a list of tensors", name="inputs")
+        described = read_structs(_inputs_decoder, _Input, message.tensors, "a list of tensors", name="inputs")
     except Malformed as error:
         if "unknown field" in str(error):
             raise Unmergeable(str(error)) from error
@@ -162,7 +161,7 @@ def _inputs(message: Message) -> list[Tensor]:
 def _parameters(members: dict[str, bytes]) -> dict[str, bytes]:
     """Return the parameters of a request that may share a call."""
     text = members.get("parameters", NULL)
-    parameters = raw_members(decode_json(_parameters_decoder, text, "an object", name="parameters"))
+    parameters = raw_members(read_members(text, name="parameters", decoder=or_null_decoder))
     refuse_sequence(parameters)
     return parameters
 
@@ -170,8 +169,8 @@ def _parameters(members: dict[str, bytes]) -> dict[str, bytes]:
 def _wanted(members: dict[str, bytes], binary: bool) -> tuple[dict[str, bool], list[str]]:
     """Return whether the client wants each requested output in binary, and the outputs to classify."""
     wanted, classified = {}, []
-    outputs = members.get("outputs", NULL)
-    for output in decode_json(_wanted_decoder, outputs, "a list of outputs", name="outputs") or ():
+    text = msgspec.Raw(members.get("outputs", NULL))
+    for output in read_structs(_wanted_decoder, _Wanted, text, "a list of outputs", name="outputs"):
         parameters = raw_members(output.parameters)
         refuse_shared_memory(output.name, parameters)
         own = parameters.get("binary_data")

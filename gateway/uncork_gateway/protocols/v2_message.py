@@ -6,7 +6,8 @@ from typing import NamedTuple
 import msgspec
 
 from uncork_dispatcher.plural import plural
-from uncork_gateway.protocols.decoding import decode_json
+from uncork_gateway.protocols.lenient_json import read_members
+from uncork_gateway.protocols.raw_json import quoted
 from uncork_gateway.protocols.tensors import (
     SPACE,
     DataForm,
@@ -25,7 +26,6 @@ _BINARY_SIZE = "binary_data_size"
 _MOST_DIGITS = 18
 _EXCERPT_BYTES = 20
 _OCTETS = (b"content-type", b"application/octet-stream")
-_object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class WireTensor(msgspec.Struct):
@@ -62,7 +62,7 @@ def read(content: Content, tensors_name: str) -> Message:
             the JSON in its header is wrong.
     """
     text, blocks = _halves(content)
-    members = decode_json(_object_decoder, text, "an object")
+    members = read_members(text)
     tensors = members.pop(tensors_name, None)
     if tensors is None:
         raise Malformed(
@@ -135,7 +135,7 @@ def write(
 
 
 def member(name: str, value: bytes) -> bytes:
-    return b"%b:%b" % (msgspec.json.encode(name), value)
+    return b"%b:%b" % (quoted(name), value)
 
 
 def _halves(content: Content) -> tuple[bytes, memoryview]:
@@ -185,7 +185,7 @@ def _described(tensor: Tensor) -> tuple[bytes, ...]:
     if tensor.form == "binary":
         parameters = {**parameters, _BINARY_SIZE: b"%d" % len(tensor.data)}
     start = b'{"name":%b,"shape":[%b],"datatype":"%b"%b' % (
-        msgspec.json.encode(tensor.name),
+        quoted(tensor.name),
         ",".join(map(str, tensor.shape)).encode(),
         tensor.datatype.encode(),
         b',"parameters":{%b}' % b",".join([member(*each) for each in parameters.items()])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from uncork_gateway.protocols.decoding import decode_json
+from uncork_gateway.protocols.lenient_json import elements, read_members, read_structs
 from uncork_gateway.protocols.tensor_replies import join_outputs, split_outputs
 from uncork_gateway.protocols.tensors import Malformed, Tensor
 from uncork_gateway.protocols.v2_message import NULL, WireTensor, member, raw_members, read, read_tensors
@@ -13,8 +13,6 @@ from uncork_gateway.protocols.wire import Content, WrongReply, if_certain
 # Parameters of a tensor as a whole, not values of its rows.
 WHOLE_PARAMETERS = frozenset({"content_type", "headers"})
 _outputs_decoder = msgspec.json.Decoder(list[WireTensor])
-_object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class InferReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +36,9 @@ def split(reply: Content, rows: Sequence[int]) -> list[InferReply]:
     """
     try:
         message = read(reply, "outputs")
-        described = decode_json(_outputs_decoder, message.tensors, "a list of tensors", name="outputs")
+        described = read_structs(
+            _outputs_decoder, WireTensor, message.tensors, "a list of tensors", name="outputs"
+        )
         outputs = read_tensors(described, message.blocks)
         if len(rows) == 1:
             return [InferReply(members=message.members, outputs=outputs, rows=rows[0])]
@@ -85,7 +85,7 @@ def _split_members(members: dict[str, bytes], rows: Sequence[int]) -> list[dict[
     shares = _split_parameters(members, rows)
     text = members.get("parameters", NULL)
     if text != NULL:
-        parameters = raw_members(decode_json(_object_decoder, text, "an object", name="parameters"))
+        parameters = raw_members(read_members(text, name="parameters"))
         for share, own in zip(shares, _split_parameters(parameters, rows), strict=True):
             share["parameters"] = text if own == parameters else _object(own)
     return shares
@@ -95,7 +95,7 @@ def _split_parameters(parameters: dict[str, bytes], rows: Sequence[int]) -> list
     shares: list[dict[str, bytes]] = [{} for _ in rows]
     for name, value in parameters.items():
         for own, share in zip(shares, _split_parameter(name, value, rows), strict=True):
-            if share != NULL:
+            if share != NULL or value == NULL:
                 own[name] = share
     return shares
 
@@ -158,7 +158,7 @@ def _by_row(values: Sequence[bytes], rows: Sequence[int]) -> list[bytes] | None:
 def _raw_list(value: bytes) -> list[bytes] | None:
     if not value.startswith(b"["):
         return None
-    return [bytes(item) for item in _list_decoder.decode(value)]
+    return elements(value)
 
 
 def _list(values: Sequence[bytes]) -> bytes:

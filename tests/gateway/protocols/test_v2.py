@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.gateway.protocols.parts import join_by_rows
 from tests.gateway.protocols.v2_bodies import HEADER, Written, ints, mergeable, read, request, serve
+from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Content
 
@@ -266,3 +267,79 @@ def test_tritons_own_client_gets_its_rows(forms: tuple[bool, bool]) -> None:
         got = [item.decode() if isinstance(item, bytes) else item for item in result.as_numpy("of w").ravel()]
         assert got == list(word.ravel())
         assert [one.wants_binary("of n"), one.wants_binary("of w")] == list(forms)
+
+
+AWKWARD = [
+    *("NaN", "-Infinity", "Infinity", "1e400", "-0.0", "1E+2", "0.1000000000000000055511151231257827"),
+    *("9007199254740993", "7" * 5000, "null"),
+]
+
+
+@pytest.mark.parametrize("value", AWKWARD)
+@pytest.mark.parametrize("form", ["flat", "nested"])
+def test_numbers_that_json_does_not_have_arrive_as_sent(value: str, form: str) -> None:
+    """In requests and replies, in values and in parameters."""
+    parameters = f'"parameters": {{"t": {value}, "\\u0061": [{value}, 1]}}'
+
+    def tensor(name: str, *rows: str) -> str:
+        data = ", ".join(rows if form == "flat" else [f"[{row}]" for row in rows])
+        shape = f'"datatype": "FP64", "shape": [{len(rows)}, 1]'
+        return f'{{"name": "{name}", {shape}, "data": [{data}], {parameters}}}'
+
+    body = f'{{{parameters}, "inputs": [{tensor("x", value, "2")}]}}'.encode()
+    one = WIRE.parse(Content(body))
+    merged = WIRE.merge([one, WIRE.parse(Content(body))]).body.decode()
+
+    inner = value if form == "flat" else f"[{value}]"
+    assert f'"data":[{inner}, {"2" if form == "flat" else "[2]"},{inner}' in merged
+    assert f'"parameters":{{"t": {value}' in merged
+    reply = f'{{"n": {value}, "outputs": [{tensor("y", value, "2", value, "3")}]}}'.replace(
+        parameters, f'"parameters": {{"t": {value}}}'
+    )
+    first, second = WIRE.split(Content(reply.encode()), [one, one])
+    rendered = [WIRE.render(share, one, batch_id="b").body.decode() for share in (first, second)]
+    for text, last in zip(rendered, ("2", "3"), strict=True):
+        assert f'"n":{value}' in text
+        assert f'"t":{value}' in text
+        assert value in text.partition('"data":')[2]
+        assert last in text.partition('"data":')[2]
+    assert [part.rows for part in WIRE.cut(one, 1)] == [1, 1]
+
+
+def test_halves_of_surrogate_pairs_arrive_as_sent() -> None:
+    """In names, ids, parameters and values."""
+    half = r'"\ud800"'
+    body = (
+        f'{{"id": {half}, "inputs": [{{"name": {half}, "datatype": "BYTES", "shape": [1], '
+        f'"parameters": {{{half}: {half}}}, "data": [{half}]}}]}}'
+    )
+    one = WIRE.parse(Content(body.encode()))
+
+    merged = WIRE.merge([one]).body.decode()
+    assert json.loads(merged) == json.loads(body)
+    assert f'"data":[{half}]' in merged
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"inputs": [NaN]}',
+        '{"inputs": {"x": NaN}}',
+        '{"inputs": [{"name": NaN, "shape": [1], "datatype": "FP32", "data": [1]}]}',
+        '{"inputs": [{"name": "x", "shape": [NaN], "datatype": "FP32", "data": [1]}]}',
+        '{"inputs": [{"name": "x", "shape": [1], "datatype": "BYTES", "data": ["a", NaN]}]}',
+        '{"inputs": [{"name": "x", "shape": [1], "datatype": "BOOL", "data": [NaN]}]}',
+        '{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [NaNN]}]}',
+        '{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [+Infinity]}]}',
+        '{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": NaN}]}',
+        '{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "parameters": [NaN], "data": [1]}]}',
+        '{"parameters": NaN, "inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]}',
+        '{"outputs": NaN, "inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]}',
+        '{"inputs": [{"name": "x", "shape": [%s], "datatype": "FP32", "data": [NaN]}]}' % ("7" * 5000),
+        "NaN",
+        "[" * 100_000,
+    ],
+)
+def test_not_a_number_elsewhere_is_refused(text: str) -> None:
+    with pytest.raises(BadRequest):
+        WIRE.parse(Content(text.encode()))

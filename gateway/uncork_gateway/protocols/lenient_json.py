@@ -1,0 +1,100 @@
+"""JSON of the Open Inference Protocol that msgspec does not read: NaN, infinity, halves of surrogate pairs.
+
+Model servers and clients write them, and values must arrive as sent. Each function decodes with msgspec. Only
+a text that it rejects is cut by :mod:`uncork_gateway.protocols.raw_json`, and decoded without its values.
+"""
+
+import json
+import re
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw
+from msgspec.json import Decoder
+
+from uncork_gateway.protocols import raw_json
+from uncork_gateway.protocols.decoding import decode_json
+from uncork_gateway.protocols.tensors import FLOATS, Malformed, without_strings
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+_NULL = b"null"
+_NOT_FINITE = re.compile(rb"[NI]")
+_members_decoder = Decoder(dict[str, Raw])
+or_null_decoder: Decoder[dict[str, Raw] | None] = Decoder(dict[str, Raw] | None)
+# The members of tensors that may have such values; they are never decoded.
+_RAW = ("data", "parameters")
+
+
+def read_members(
+    text: bytes | Raw, *, name: str = "the body", decoder: Decoder[Any] = _members_decoder
+) -> dict[str, Raw]:
+    """Return the members of an object; a repeated name counts last. With ``decoder``, null has none.
+
+    Raises:
+        Malformed: if it is anything else.
+    """
+    try:
+        members: dict[str, Raw] | None = decode_json(decoder, text, "an object", name=name)
+        return members or {}
+    except Malformed as error:
+        if not _may_be_lenient(error):
+            raise
+        try:
+            return raw_json.read_object(bytes(text))
+        except (raw_json.NotJson, RecursionError) as cause:
+            raise Malformed(f"{name} {cause}") from cause
+
+
+def read_structs(
+    decoder: Decoder[Any],
+    kind: type[_T],
+    text: Raw,
+    expected: str,
+    *,
+    name: str,
+) -> list[_T]:
+    """Return the elements of a list, structs with raw data or parameters; none if the decoder takes null.
+
+    Raises:
+        Malformed: if it is anything else.
+    """
+    try:
+        structs: list[_T] | None = decode_json(decoder, text, expected, name=name)
+        return structs or []
+    except Malformed as error:
+        if not (_may_be_lenient(error) and raw_json.is_list(text)):
+            raise
+    return [_read_struct(kind, element, expected, name) for element in raw_json.elements(text)]
+
+
+def elements(text: bytes) -> list[bytes]:
+    """Return the elements of a list in a checked text."""
+    return [bytes(item) for item in raw_json.elements(Raw(text))]
+
+
+def _read_struct(kind: type[_T], text: Raw, expected: str, name: str) -> _T:
+    if not raw_json.is_object(text):
+        raise Malformed(f"{name} must be {expected}: expected an object, got {bytes(text)[:20]!r}")
+    members = raw_json.members(text)
+    raw = {each: members.pop(each) for each in _RAW if each in members}
+    parameters = raw.get("parameters", Raw(_NULL))
+    fields: dict[str, Any] = dict(raw)
+    if bytes(parameters) == _NULL:
+        fields.pop("parameters", None)
+    else:
+        fields["parameters"] = read_members(parameters, name="parameters")
+    try:
+        fields |= {each: json.loads(bytes(value)) for each, value in members.items()}
+        struct = msgspec.convert(fields, kind)
+    except ValueError as error:  # msgspec's, and that of integers with thousands of digits
+        raise Malformed(f"{name} must be {expected}: {error}") from error
+    datatype = fields.get("datatype", "")
+    if "data" in raw and datatype not in FLOATS and _NOT_FINITE.search(without_strings(bytes(raw["data"]))):
+        raise Malformed(f"{name} is not valid JSON: NaN and Infinity are no values of {datatype}")
+    return struct
+
+
+def _may_be_lenient(error: Malformed) -> bool:
+    """Return whether a text is not what msgspec takes for JSON; else it is JSON of another kind."""
+    cause = error.__cause__
+    return isinstance(cause, msgspec.DecodeError) and not isinstance(cause, msgspec.ValidationError)
