@@ -1,9 +1,8 @@
 """Tables with named columns, as CSV or JSON."""
 
 import re
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from functools import partial
-from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -15,7 +14,7 @@ from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.csv import Table, first_repeated, read_lines, read_table, write_header
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.decoding import decode_json
-from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, written
+from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, objects
 from uncork_gateway.protocols.tensor_rows import json_rows
 from uncork_gateway.protocols.tensors import SPACE, Tensor
 from uncork_workers.wire.messages import RowPath, TableForm, json_path
@@ -146,7 +145,7 @@ def _rows_of_split(body: bytes) -> tuple[list[str], list[bytes]]:
             raise BadRequest(
                 f"row {number} of 'data' has {plural(len(row), 'value')} for {plural(len(names), 'column')}"
             )
-    return names, _objects(names, split.data)
+    return names, objects(names, split.data)
 
 
 def _in_split(names: list[str], asked: Marshalled, place: RowPath) -> str:
@@ -176,23 +175,17 @@ def _rows_of_columns(columns: dict[str, Raw]) -> tuple[Sequence[int | str], list
             if column.keys() != by_row[0].keys():
                 raise BadRequest(f"column {name!r} does not have the same rows as the first column")
         values = [[column[key] for key in keys] for column in by_row]
-    return index, _objects(list(columns), zip(*values, strict=True))
+    return index, objects(list(columns), list(zip(*values, strict=True)))
 
 
 def _in_columns(index: Sequence[int | str], asked: Marshalled, place: RowPath) -> str:
     return json_path(*place.path, index[place.row])
 
 
-def _objects(names: list[str], rows: Iterable[Sequence[Raw]]) -> list[bytes]:
-    return [written(dict(zip(names, row, strict=True))) for row in rows]
-
-
 def _json_rows(table: Table) -> list[bytes]:
     """Return each row as an object; a field that JSON would read as a number is one."""
-    rows: list[dict[str, Any]] = [
-        dict(zip(table.names, map(_value, row), strict=True)) for row in read_lines(table.lines)
-    ]
-    return list(map(msgspec.json.encode, rows))
+    lines = read_lines(table.lines)
+    return objects(table.names, [[msgspec.json.encode(_value(field)) for field in row] for row in lines])
 
 
 def _value(field: str) -> str | Raw:

@@ -7,7 +7,7 @@ import msgspec
 from uncork_gateway.codecs import Codec, Marshalled
 from uncork_gateway.dialects.base import HandlerResult, require_rows
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.protocols.raw_json import written
+from uncork_gateway.protocols.raw_json import objects
 from uncork_gateway.protocols.tensor_rows import (
     OUTPUT,
     json_rows,
@@ -64,8 +64,8 @@ def marshal_inputs(inputs: Sequence[Tensor], codec: Codec, *, takes_objects: boo
         raise BadRequest(f"this model takes one input, got {', '.join(map(repr, names))}")
     if len(set(names)) < len(names):
         raise BadRequest(f"input names must be unique, got {', '.join(map(repr, names))}")
-    columns = zip(*[json_rows(tensor) for tensor in inputs], strict=True)
-    return codec.marshal([written(dict(zip(names, values, strict=True))) for values in columns])
+    rows = list(zip(*[json_rows(tensor) for tensor in inputs], strict=True))
+    return codec.marshal(objects(names, rows))
 
 
 def without_values(tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -15,6 +15,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from uncork_dispatcher.plural import plural
+from uncork_gateway.errors import BadRequest
+
 _members_decoder = msgspec.json.Decoder(dict[str, Raw])
 _elements_decoder = msgspec.json.Decoder(list[Raw])
 # Numbers stay text: Python refuses to parse an integer with thousands of digits.
@@ -24,6 +27,8 @@ _NUMERALS = b"0123456789.eE+- \t\r\n"
 _KINDS = {b'"': "string", b"t": "boolean", b"f": "boolean", b"n": "null", b"[": "list", b"{": "object"}
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{},:]|[^][{},:"\s]+', re.DOTALL)
 _MOST_TOKENS = 4096
+# Of names that a few bytes repeat for each row.
+_MOST_NAMES_BYTES = 64 * 2**20
 _MOST_NESTED = 64
 _OPEN_LIST, _OPEN_OBJECT = b"[{"
 
@@ -175,6 +180,22 @@ def written(value: Parts) -> bytes:
     pieces: list[bytes] = []
     _write(value, pieces)
     return b"".join(pieces)
+
+
+def objects(names: Sequence[str], rows: Sequence[Sequence[bytes]]) -> list[bytes]:
+    """Return a text for each row: an object with its values under the names of the columns.
+
+    Raises:
+        BadRequest: if the names, repeated for each row, would take too much memory.
+    """
+    starts = [quoted(name) + b":" for name in names]
+    size = sum(map(len, starts)) * len(rows)
+    if size > _MOST_NAMES_BYTES:
+        raise BadRequest(
+            f"the names of {plural(len(names), 'column')} for {plural(len(rows), 'row')} take {size} bytes; "
+            f"at most {_MOST_NAMES_BYTES} are accepted: send shorter names, or fewer rows in one request"
+        )
+    return [b"{%b}" % b",".join([b"%b%b" % pair for pair in zip(starts, row, strict=True)]) for row in rows]
 
 
 def quoted(text: str) -> bytes:

@@ -21,6 +21,7 @@ from uncork_gateway.protocols.raw_json import (
     is_list,
     is_object,
     members,
+    objects,
     quoted,
     read_object,
     read_only_list,
@@ -107,9 +108,7 @@ def as_rows(request: RowsRequest) -> list[bytes]:
     """Return each row as one JSON text; a row of columns is an object with a value from each."""
     if request.names is None:
         return [bytes(row) for row in request.lists[0]]
-    return [
-        written(dict(zip(request.names, values, strict=True))) for values in zip(*request.lists, strict=True)
-    ]
+    return objects(request.names, list(zip(*request.lists, strict=True)))
 
 
 def error_body(detail: str) -> bytes:

@@ -26,6 +26,7 @@ from uncork_gateway.protocols.wire import Content, Unmergeable
 _SEQUENCE = frozenset({"sequence_id", "sequence_start", "sequence_end"})
 _SHARED_MEMORY = "shared_memory_"
 CLASSIFICATION, _NO_CLASSES = "classification", b"0"
+_MOST_PARAMETERS = 64
 _BOOLEANS = {b"true": True, b"false": False}
 
 
@@ -107,8 +108,15 @@ def parse_request(content: Content) -> InferRequest:
 class V2Wire:
     """Merges and splits along the first axis of tensors; see :class:`Wire`."""
 
-    parse = staticmethod(parse_request)
     join = staticmethod(v2_replies.join)
+
+    def parse(self, content: Content) -> InferRequest:
+        request = parse_request(content)
+        for tensor in request.inputs:
+            # A merged input has a value of each parameter for every request.
+            if len(tensor.parameters) > _MOST_PARAMETERS:
+                raise Unmergeable(f"tensor {tensor.name!r} has more than {_MOST_PARAMETERS} parameters")
+        return request
 
     def cut(self, request: InferRequest, most_rows: int) -> list[InferRequest]:
         if request.rows <= most_rows:

@@ -310,3 +310,13 @@ def _key(row: bytes) -> Hashable:
 @given(row=ROWS)
 def test_every_row_has_a_form(row: bytes) -> None:
     assert hash(_key(row)) == hash(_key(b" " + row))
+
+
+def test_names_that_would_be_repeated_too_often_are_refused() -> None:
+    """A few bytes must not take up gigabytes."""
+    rows = 20_000
+    body = b'{"inputs": {"%b": [%b]}}' % (b"x" * 10_000, b",".join([b"1"] * rows))
+
+    with pytest.raises(BadRequest, match="the names of 1 column for 20000 rows take 200060000 bytes"):
+        as_rows(parse_rows(body))
+    assert len(as_rows(parse_rows(body.replace(b"x" * 9990, b"")))) == rows

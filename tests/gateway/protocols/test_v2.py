@@ -1,5 +1,6 @@
 """V2 requests that share a call get the answers they would get alone."""
 
+import contextlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from tests.gateway.protocols.parts import join_by_rows
 from tests.gateway.protocols.v2_bodies import HEADER, Written, ints, mergeable, read, request, serve
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.v2 import V2Wire
-from uncork_gateway.protocols.wire import Content
+from uncork_gateway.protocols.wire import Content, Unmergeable
 
 WIRE = V2Wire()
 FORMS = st.lists(st.sampled_from(["flat", "nested"]), min_size=3, max_size=3)
@@ -343,3 +344,11 @@ def test_halves_of_surrogate_pairs_arrive_as_sent() -> None:
 def test_not_a_number_elsewhere_is_refused(text: str) -> None:
     with pytest.raises(BadRequest):
         WIRE.parse(Content(text.encode()))
+
+
+def test_inputs_of_very_many_parameters_go_alone() -> None:
+    """A merged input would have each of them once for every request."""
+    for count in (64, 65):
+        content = request(ints(1, parameters={f"p{at}": at for at in range(count)}))
+        with pytest.raises(Unmergeable) if count > 64 else contextlib.nullcontext():
+            assert WIRE.parse(content).rows == 1
