@@ -117,5 +117,6 @@ def _unknown(variable: str, command: str, commands: Commands) -> str:
     name = variable.removeprefix(PREFIX).lower()
     if (other := other_command(name, command, commands)) is not None:
         return f"{variable} is a setting of uncork {other}, not of uncork {command}; unset it"
-    advice = suggestion(name, settings_of(commands[command]), shown=variable_of)
+    help_text = f"unset it, or correct it: uncork {command} --help"
+    advice = suggestion(name, settings_of(commands[command]), shown=variable_of, listed_by=help_text)
     return f"{variable} is not a setting of uncork {command}; {advice}"

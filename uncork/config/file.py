@@ -132,7 +132,8 @@ def _check_names(table: dict[str, Any], command: str, prefix: str, commands: Com
         if (other := other_command(name, command, commands)) is not None:
             raise WrongUsage(f"{prefix}{key} is a setting of uncork {other}; move it to [{other}]")
         names = [*known, *commands, _APIS, _SERVICES] if prefix.endswith(" ") else known
-        raise WrongUsage(f"{prefix}{key} is not a setting of uncork {command}; {suggestion(name, names)}")
+        advice = suggestion(name, names, listed_by=f"uncork {command} --help")
+        raise WrongUsage(f"{prefix}{key} is not a setting of uncork {command}; {advice}")
 
 
 def _overrides(apis: Any, prefix: str) -> list[tuple[Kind, Override]]:

@@ -49,8 +49,14 @@ class Configuration:
     services: dict[str, Configuration] = field(default_factory=dict)
 
 
-def suggestion(name: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str:
-    """Return advice for an unknown name: the nearest known one, or else all of them."""
+def suggestion(
+    name: str, known: Iterable[str], shown: Callable[[str], str] = str, *, listed_by: str = ""
+) -> str:
+    """Return advice for an unknown name: the nearest known one, or else all of them, or what lists them."""
     names = list(known)
     near = get_close_matches(name, names, n=1)
-    return f"did you mean {shown(near[0])}?" if near else f"expected one of {', '.join(map(shown, names))}"
+    if near:
+        return f"did you mean {shown(near[0])}?"
+    if listed_by:
+        return f"{listed_by} lists the settings"
+    return f"expected one of {', '.join(map(shown, names))}"

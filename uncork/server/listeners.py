@@ -16,6 +16,7 @@ from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import option
 from uncork_gateway.auth import ApiKeys, WrongKeys, read_keys
 from uncork_workers.extras import install_command
+from uncork_workers.wire.certificates import load_authorities, load_certificate
 
 # The system closes a connection whose client has read nothing of its reply for this time.
 _UNREAD_MS = 30_000
@@ -191,12 +192,15 @@ def listening_socket(host: str, port: int, *, option: str) -> socket.socket:
     Listening early claims the port: several sockets may bind one until one of them listens.
 
     Raises:
-        OSError: with a message for people that advises to change ``option``.
+        OSError: with a message for people that advises to change ``option``, or the option of the host.
     """
+    of_host = {"--admin-port": "--admin-host", "--worker-port": "--worker-host"}.get(option, "--host")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as error:
-        raise OSError(error.errno, f"cannot listen on {host!r}: {error.strerror}") from error
+        raise OSError(
+            error.errno, f"cannot listen on {host!r}: {error.strerror}; choose another {of_host}"
+        ) from error
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # on Linux; connections inherit it
@@ -207,8 +211,12 @@ def listening_socket(host: str, port: int, *, option: str) -> socket.socket:
     except OSError as error:
         listener.close()
         by = _listener_on(port) if error.errno == errno.EADDRINUSE else ""
+        if error.errno == errno.EADDRNOTAVAIL:
+            advice = f"choose a {of_host} of this machine, such as 127.0.0.1 or 0.0.0.0"
+        else:
+            advice = f"choose another {option}"
         raise OSError(
-            error.errno, f"cannot listen on {host}:{port}: {error.strerror}{by}; choose another {option}"
+            error.errno, f"cannot listen on {host}:{port}: {error.strerror}{by}; {advice}"
         ) from error
     return listener
 
@@ -267,19 +275,12 @@ def server_tls(
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        # Without a password here, OpenSSL would ask for that of an encrypted key at the terminal.
-        context.load_cert_chain(cert, key, password="")
-    except (OSError, ValueError) as error:
-        raise WrongUsage(
-            f"{prefix}-cert and {prefix}-key must be PEM files of a certificate chain and its unencrypted "
-            f"key: {error}"
-        ) from None
-    if client_ca is not None:
-        try:
-            context.load_verify_locations(client_ca)
-        except OSError as error:
-            raise WrongUsage(f"{prefix}-client-ca must be a PEM file of certificates: {error}") from None
-        context.verify_mode = ssl.CERT_REQUIRED
+        load_certificate(context, cert, key, prefix=prefix)
+        if client_ca is not None:
+            load_authorities(context, client_ca, option=f"{prefix}-client-ca")
+            context.verify_mode = ssl.CERT_REQUIRED
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
     return context
 
 

@@ -113,6 +113,18 @@ def test_targets_can_stand_in_a_variable_and_at_the_top_of_the_file(file: Path) 
             "NAME=b.py:B",
         ),
         (
+            ("a.b=b.py:B",),
+            "a.b=b.py:B: the name of a service must begin with a letter, followed by letters, digits, - or _"
+            ", and may end in @ and the number of a version; got 'a.b'; give the service another name, as in "
+            "NAME=b.py:B",
+        ),
+        (
+            ("=b.py:B",),
+            "=b.py:B: the name of a service must begin with a letter, followed by letters, digits, - or _"
+            ", and may end in @ and the number of a version; got ''; give the service another name, as in "
+            "NAME=b.py:B",
+        ),
+        (
             ("a.py:A", "b.py:_B"),
             "b.py:_B: the name of a service must begin with a letter, followed by letters, digits, - or _, "
             "and may end in @ and the number of a version; got '_b'; give the service another name, as in "

@@ -85,9 +85,12 @@ def test_a_token_that_cannot_be_used_is_told(token: str, says: str) -> None:
     ("more", "says"),
     [
         (["--tls-key", "ca.pem"], "uncork worker: --tls-key requires --tls-cert"),
-        (["--ca", "missing"], "uncork worker: --ca, --tls-cert and --tls-key must be PEM files: "),
-        (["--ca", "token"], "must be PEM files: "),
-        (["--tls-cert", "ca.pem"], "must be PEM files: "),
+        (["--ca", "missing"], "uncork worker: --ca: missing: No such file or directory"),
+        (["--ca", "token"], "--ca: token has no certificate in PEM format"),
+        (
+            ["--tls-cert", "ca.pem"],
+            "--tls-cert: ca.pem has no private key; name the file of",
+        ),
         (["--ready-file", "missing/ready"], "--ready-file: missing/ready: No such file or directory"),
         (["--max-memory", "much"], "'--max-memory'"),
         (["--log-level", "loud"], "must be one of debug, info, warning, error, got 'loud'"),

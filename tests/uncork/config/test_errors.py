@@ -26,7 +26,7 @@ from uncork.config.file import read_file
             "[serve]\nmax-quue-rows = 2",
             "serve.max-quue-rows is not a setting of uncork serve; did you mean ",
         ),
-        ("xyz = 2", "xyz is not a setting of uncork serve; expected one of target, workers, policy, "),
+        ("xyz = 2", "xyz is not a setting of uncork serve; uncork serve --help lists the settings"),
         ("[proxi]\nport = 2", "proxi is not a setting of uncork serve; did you mean proxy?"),
         ("[proxy]\nworkers = 2", "proxy.workers is a setting of uncork serve; move it to [serve]"),
         ("concurrency = 2", "concurrency is a setting of uncork proxy; move it to [proxy]"),
@@ -109,7 +109,12 @@ def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
     ("command", "variable", "text", "says"),
     [
         ("serve", "UNCORK_WORKRS", "2", " is not a setting of uncork serve; did you mean UNCORK_WORKERS?"),
-        ("serve", "UNCORK_XYZXYZ", "2", " is not a setting of uncork serve; expected one of UNCORK_TARGET, "),
+        (
+            "serve",
+            "UNCORK_XYZXYZ",
+            "2",
+            " is not a setting of uncork serve; unset it, or correct it: ",
+        ),
         ("serve", "UNCORK_workers", "2", " is not a setting"),
         ("serve", "UNCORK_CONCURRENCY", "2", " is a setting of uncork proxy, not of uncork serve; unset it"),
         ("proxy", "UNCORK_WORKERS", "2", " is a setting of uncork serve, not of uncork proxy; unset it"),

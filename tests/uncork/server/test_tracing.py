@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import threading
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from uncork.config.errors import WrongUsage
 from uncork.server.tracing import tracing
+from uncork_workers.extras import install_command
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_what_cannot_be_had_is_an_error_if_it_is_wanted(
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    with pytest.raises(WrongUsage, match=r"pip install 'uncork\[otel\]'"), tracing(True, {}):
+    with pytest.raises(WrongUsage, match=re.escape(install_command("otel"))), tracing(True, {}):
         pass
 
 

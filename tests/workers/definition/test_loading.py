@@ -87,6 +87,32 @@ def test_a_target_has_two_parts(target: str) -> None:
     assert str(refusal(target)) == f"{target!r} is not of the form MODULE:SERVICE or FILE.py:SERVICE"
 
 
+def test_a_target_with_a_third_part(project: Path) -> None:
+    write(project, "service.py", GOOD)
+
+    assert str(refusal("service.py:Echo:echo")) == (
+        "'service.py:Echo:echo' names more than a service; write service.py:Echo"
+    )
+
+
+def test_a_model_file_is_no_service(project: Path) -> None:
+    write(project, "model.onnx", "")
+
+    assert str(refusal("model.onnx")) == (
+        "'model.onnx' is not of the form MODULE:SERVICE or FILE.py:SERVICE; write a Python file with a class "
+        "of uncork.Service whose setup() loads model.onnx"
+    )
+
+
+def test_a_circular_import_has_pythons_explanation(project: Path) -> None:
+    write(project, "chicken.py", "from egg import Egg\nclass Chicken: pass")
+    write(project, "egg.py", "from chicken import Chicken\nclass Egg: pass")
+
+    assert "from partially initialized module 'chicken' (most likely due to a circular import)" in str(
+        refusal("chicken.py:Chicken")
+    )
+
+
 def test_a_file_that_is_not_there_is_refused(project: Path) -> None:
     (project / "folder.py").mkdir()
 

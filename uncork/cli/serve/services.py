@@ -17,8 +17,8 @@ from uncork.config.sources import Kind
 ONLY = ""
 """Stands for the name of the only service, unless it was given one."""
 
-# Paths and modules contain one of / \ . or : before any =.
-_NAMED = re.compile(r"(?P<name>[^=:/\\.]+)=(?P<target>.+)")
+# Paths in another folder contain / or \ before any =, and modules a colon.
+_NAMED = re.compile(r"(?P<name>[^=:/\\]*)=(?P<target>.+)")
 _CLASS = re.compile(r".+:(?P<name>[^\W\d]\w*)")
 _NOTHING = ServiceValues({}, {}, ())
 # With several services, each has its own.

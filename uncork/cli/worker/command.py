@@ -149,5 +149,5 @@ def _tls(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext
         raise WrongUsage("--tls-key requires --tls-cert")
     try:
         return client_tls(ca, cert, key)
-    except (OSError, ValueError) as error:
-        raise WrongUsage(f"--ca, --tls-cert and --tls-key must be PEM files: {error}") from None
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None

@@ -33,6 +33,9 @@ def load_service(target: str) -> type[Service]:
         raise TargetError(
             f"{target!r} is not of the form MODULE:SERVICE or FILE.py:SERVICE{_example(target)}"
         )
+    shorter, colon, second = place.rpartition(":")
+    if colon and second.isidentifier():
+        raise TargetError(f"{target!r} names more than a service; write {shorter}:{second}")
     module = _load(place)
     service = getattr(module, name, None)
     if service is None:
@@ -78,7 +81,12 @@ def _load_file(place: str) -> ModuleType:
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    loader.exec_module(module)
+    # As the import system does. Otherwise, errors of circular imports lack Python's explanation.
+    vars(spec)["_initializing"] = True
+    try:
+        loader.exec_module(module)
+    finally:
+        vars(spec)["_initializing"] = False
     return module
 
 
@@ -120,7 +128,9 @@ def _no_service(name: str, value: object) -> str:
 
 
 def _example(target: str) -> str:
-    """Suggest the first class of a file whose target lacks one."""
+    """Suggest the first class of a file whose target lacks one, or a service for a model file."""
+    if Path(target).is_file() and not target.endswith(".py"):
+        return f"; write a Python file with a class of uncork.Service whose setup() loads {target}"
     try:
         tree = ast.parse(Path(target).read_bytes())
     except (OSError, SyntaxError, ValueError):

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
+from uncork_workers.wire.certificates import load_authorities, load_certificate
 from uncork_workers.wire.frames import FrameError
 from uncork_workers.wire.handshake import (
     MAX_APPLICATION_BYTES,
@@ -81,11 +82,13 @@ def client_tls(ca: Path | None, cert: Path | None = None, key: Path | None = Non
     """Return the worker's side of TLS; without ``ca``, the system's certificate authorities are trusted.
 
     Raises:
-        OSError, ValueError: if a file cannot be read or used.
+        ValueError: if a file cannot be read or used; the message names its option of ``uncork worker``.
     """
+    if ca is not None:
+        load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ca, option="--ca")  # only to check the file
     context = ssl.create_default_context(cafile=ca)
     if cert is not None:
-        context.load_cert_chain(cert, key, password="")
+        load_certificate(context, cert, key, prefix="--tls")
     return context
 
 
