@@ -154,39 +154,25 @@ class Admission:
             )
         return choice.rows, entries[: choice.skipped]
 
-    def next_expiry(
-        self, queue: RequestQueue, *, now: float, draining: bool, no_workers_since: float
-    ) -> tuple[float, Entry]:
-        """Return when to shed the first request of a queue if it is still queued then, and which one.
+    def hopeless_at(self, entry: Entry, *, now: float, draining: bool, no_workers_since: float) -> float:
+        """Return when to shed a request if it is still queued then; infinity if it may wait.
 
         Without workers, no request waits for one longer than a batch may run, and only requests whose worker
         was lost wait past their deadline, because they may have run on the last one. If it is known when a
         worker is due, requests that it cannot answer in time are shed at once.
 
-        While a worker is idle there is capacity, and a late answer is better than none; except for a client
-        that has set a deadline. Requests whose worker was lost are accepted and late by no fault of theirs:
-        no prediction sheds them.
+        While a worker is idle there is capacity, and a late answer is better than none. Requests whose worker
+        was lost are accepted and late by no fault of theirs: no prediction sheds them.
         """
-        slots, entry = self._slots, queue.most_urgent
-        at = math.inf
-        if not slots.workers:
-            at = no_workers_since + self._api.rules.timeout_s
-            if queue.retry is None:
-                last_start, due = self._last_start(entry), slots.free_at(now)
-                hopeless_at = entry.deadline if not due else last_start if due[0] <= last_start else now
-                at = min(at, hopeless_at)
-        elif not (slots.idle or draining or queue.retry) and self._api.model.can_predict(0):
-            at = self._last_start(entry)
-        leaving = queue.next_to_expire
-        if leaving is not None and leaving.expires_at <= at:
-            return leaving.expires_at, leaving
-        return at, entry
-
-    def expiry_reason(self, entry: Entry, now: float) -> ShedReason:
-        """Return why a request that has expired is shed."""
-        if entry.expires_at <= now:
-            return "client_deadline"
-        return "deadline" if self._slots.workers else "no_worker"
+        slots, retry = self._slots, entry.queue.retry
+        if slots.workers:
+            predicts = not (slots.idle or draining or retry) and self._api.model.can_predict(0)
+            return self._last_start(entry) if predicts else math.inf
+        at = no_workers_since + self._api.rules.timeout_s
+        if retry is not None:
+            return at
+        last_start, due = self._last_start(entry), slots.free_at(now)
+        return min(at, entry.deadline if not due else last_start if due[0] <= last_start else now)
 
     def shed(self, entry: Entry, reason: ShedReason, *, now: float) -> Shed:
         """Return the refusal of a request, with the time after which its client should retry."""

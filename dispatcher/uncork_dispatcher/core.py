@@ -91,6 +91,7 @@ class Dispatcher:
             api.change(rules)
             if api.is_fair != was_fair:
                 self._queues.regroup(rules.name)
+            self._queues.ask_all()
             self._admissions[rules.name].rules_changed()
         else:
             api = self._apis[rules.name] = Api(rules)
@@ -103,6 +104,7 @@ class Dispatcher:
         if self._apis[name].backlog.requests or self._pending_actions or runs:
             return False
         del self._apis[name], self._admissions[name]
+        self._queues.remove_api(name)
         return True
 
     def submit(
@@ -253,6 +255,7 @@ class Dispatcher:
         """Shed new requests, and release the queued ones as soon as workers are idle."""
         self._advance(now)
         self._scheduler.draining = True
+        self._queues.ask_all()
 
     # Outputs
 

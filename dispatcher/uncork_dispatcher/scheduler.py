@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 
 from uncork_dispatcher.actions import Action, Shed, ShedReason, Start
 from uncork_dispatcher.admission import Admission
@@ -58,8 +58,11 @@ class Scheduler:
         """Start complete batches while they are the most urgent; return whether there was one."""
         started = False
         self._shed_expired(actions, now)
-        while self._slots.idle and (queues := self._queues.by_urgency()) and self._is_complete(queues[0]):
-            self._start(queues[0], self._complete(queues[0]), actions, now)
+        while self._slots.idle:
+            queue = self._queues.most_urgent()
+            if queue is None or not self._is_complete(queue):
+                break
+            self._start(queue, self._complete(queue), actions, now)
             started = True
         return started
 
@@ -86,73 +89,72 @@ class Scheduler:
 
     def stats(self, now: float) -> list[ApiStats]:
         """Return what each API has queued, and why it is held."""
-        running, queues = Counter[str](), defaultdict[str, list[RequestQueue]](list)
+        running = Counter[str]()
         for batch in self._slots:
             running[batch.start.api] += len(batch.entries)
-        for queue in self._queues.by_urgency():
-            queues[queue.api].append(queue)
         return [
             api.stats(
                 now,
                 running=running[name],
-                oldest_s=now - min((queue.oldest.arrival for queue in queues[name]), default=now),
-                holding=self._holding(queues[name], now),
+                oldest_s=now - self._queues.oldest(name, now),
+                holding=self._holding(self._queues.most_urgent(name), now),
             )
             for name, api in self._apis.items()
         ]
 
-    def _holding(self, queues: Sequence[RequestQueue], now: float) -> Holding | None:
+    def _holding(self, queue: RequestQueue | None, now: float) -> Holding | None:
         """Return for how long and why the most urgent of an API's queues is held, if it is."""
-        if not queues or not self._slots.idle:
+        if queue is None or not self._slots.idle:
             return None
-        decision = self.decide(queues[0], now)
+        decision = self.decide(queue, now)
         return Holding(decision.until - now, decision.reason) if isinstance(decision, Hold) else None
 
     def _shed_expired(self, actions: list[Action], now: float) -> float:
         """Shed queued requests that can no longer be answered in time; return when the next one expires."""
         next_at = math.inf
+        while (leaving := self._queues.next_to_expire) is not None and leaving.expires_at <= now:
+            actions.append(self.shed(leaving, "client_deadline", now))
         self._no_workers_since = math.inf if self._slots.workers else min(self._no_workers_since, now)
-        for queue in self._queues:
-            admission = self._admissions[queue.api]
-            while queue:
-                at, entry = admission.next_expiry(
-                    queue,
-                    now=now,
-                    draining=self.draining,
-                    no_workers_since=self._no_workers_since,
+        for order in self._queues.orders:
+            admission = self._admissions[order.api]
+            while (top := order.by_deadline.top()) is not None:
+                entry = top[1].most_urgent
+                at = admission.hopeless_at(
+                    entry, now=now, draining=self.draining, no_workers_since=self._no_workers_since
                 )
                 if at > now:
-                    next_at = at if at < next_at else next_at
+                    next_at = min(next_at, at)
                     break
-                actions.append(self.shed(entry, admission.expiry_reason(entry, now), now))
-        return next_at
+                reason: ShedReason = "deadline" if self._slots.workers else "no_worker"
+                actions.append(self.shed(entry, reason, now))
+        leaving = self._queues.next_to_expire
+        return next_at if leaving is None else min(next_at, leaving.expires_at)
 
     def _release(self, actions: list[Action], now: float) -> float:
         """Start batches on idle workers; return until when the policies hold the queues that are left.
 
         Queues are asked in order of urgency; the first release takes the slot, a hold blocks no other queue.
         """
-        while self._slots.idle and (queues := self._queues.by_urgency()):
-            held_until = math.inf
-            for queue in queues:
+        while self._slots.idle:
+            self._queues.ask_again(now)
+            while (queue := self._queues.next_to_ask()) is not None:
                 decision = self.decide(queue, now)
                 if isinstance(decision, Release):
                     self._start(queue, decision, actions, now)
                     break
-                queue.held = Held(now, queue.rows, decision)
-                held_until = min(held_until, decision.until)
+                self._queues.hold(queue, Held(now, queue.rows, decision))
             else:
-                return held_until
+                return self._queues.held_until()
         return math.inf
 
     def _send_ahead(self, actions: list[Action], now: float) -> float:
         """Send complete batches to workers that are about to be idle; return when the next may be sent."""
-        while not self._slots.idle and (queues := self._queues.by_urgency()):
-            at, behind = self._ahead(queues[0], now)
+        while not self._slots.idle and (queue := self._queues.most_urgent()) is not None:
+            at, behind = self._ahead(queue, now)
             if behind is None or at > now:
                 return at
-            worker, release = behind.start.worker, self._complete(queues[0])
-            self._slots.put_ahead(self._take(queues[0], release, actions, now, worker=worker, behind=behind))
+            worker, release = behind.start.worker, self._complete(queue)
+            self._slots.put_ahead(self._take(queue, release, actions, now, worker=worker, behind=behind))
         return math.inf
 
     def _ahead(self, queue: RequestQueue, now: float) -> tuple[float, Running | None]:

@@ -101,6 +101,8 @@ class Model:
         self.draining = False
         self.displacing = False
         """Whether requests that were queued until the last submit may be shed for it."""
+        self.estimates: dict[str, Estimate] = {}
+        """Of each API, after the last actions; the core may learn from a batch after it has shed requests."""
 
     def queued(self, api: str | None = None) -> list[Request]:
         """Queued requests, of one api or of all."""
@@ -261,9 +263,11 @@ class Model:
                         self._lose(ahead)
                 case Shed():
                     request = self.requests[action.request]
-                    self._shed(request, action, now, estimates[request.api])
+                    known = [estimates[request.api], self.estimates.get(request.api)]
+                    self._shed(request, action, now, [each for each in known if each is not None])
                 case Start():
                     self._start(action, now)
+        self.estimates = estimates
 
     def agrees(self, stats: list[ApiStats]) -> None:
         """The totals of every api are those of the requests queued."""
@@ -358,7 +362,7 @@ class Model:
             assert sum(one.size_bytes for one in taken) <= rules.max_batch_bytes
             assert rules.policy != "none"
 
-    def _shed(self, request: Request, shed: Shed, now: float, estimate: Estimate) -> None:
+    def _shed(self, request: Request, shed: Shed, now: float, estimates: list[Estimate]) -> None:
         assert shed.api == request.api
         assert shed.retry_after_s >= 1.0
         self._unqueue(request)
@@ -370,21 +374,24 @@ class Model:
         elif not self.workers:
             assert shed.reason == "no_worker"
             earlier = replace(request, deadline=request.deadline - self.transport_s)
-            assert self._leaves_at(earlier, now, estimate) <= now + 1e-9
+            assert min(self._leaves_at(earlier, now, each) for each in estimates) <= now + 1e-9
         else:
             assert shed.reason == "deadline"
             self.just_shed.append(request)
             assert not request.runs, "no prediction sheds a request that has run"
             assert not self.draining
-            trusted = min(request.rows, self.rules[request.api].max_batch_rows) <= estimate.earned_rows
-            rows = request.rows if trusted else estimate.earned_rows
-            hopeless = request.deadline - estimate.seconds(rows) <= now + self.transport_s + 1e-9
-            if self.idle or not hopeless:
+            longest_s = max(self._least_s(request, each) for each in estimates)
+            if self.idle or not request.deadline - longest_s <= now + self.transport_s + 1e-9:
                 # Refused for the sake of a larger batch, which takes the last idle worker or is sent ahead.
                 assert len(self.idle) <= 1
                 self.in_the_way.append(request)
                 return
-            assert estimate.earned_rows > 0
+            assert any(each.earned_rows > 0 for each in estimates)
+
+    def _least_s(self, request: Request, estimate: Estimate) -> float:
+        """The least time that it takes alone, as far as that is known."""
+        trusted = min(request.rows, self.rules[request.api].max_batch_rows) <= estimate.earned_rows
+        return estimate.seconds(request.rows if trusted else estimate.earned_rows)
 
     def _leaves_at(self, request: Request, now: float, estimate: Estimate | None = None) -> float:
         """When a request is refused if there is no worker until then.

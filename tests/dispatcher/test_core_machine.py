@@ -136,6 +136,28 @@ class CoreMachine(RuleBasedStateMachine):
                 self._poll()  # it reports the requests that are not queued any more
         self._poll(poll)
 
+    @rule(
+        api=st.sampled_from(["tight", "loose"]),
+        keys=st.integers(2, 30),
+        rows=st.integers(1, 3),
+        patience=PATIENCE,
+        poll=POLL,
+    )
+    def submit_many_keys(self, *, api: str, keys: int, rows: int, patience: float, poll: bool) -> None:
+        """Each request comes with a batch key of its own, more than the core asks a policy about at once."""
+        for key in range(keys):
+            self.submit(
+                api=api,
+                key=f"key {key}",
+                flow="x",
+                rows=rows,
+                size_bytes=1,
+                patience=patience,
+                copies=1,
+                poll=False,
+            )
+        self._poll(poll)
+
     @precondition(lambda self: self.submitted)
     @rule(which=ANY, poll=POLL)
     def cancel(self, *, which: int, poll: bool) -> None:

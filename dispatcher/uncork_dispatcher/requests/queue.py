@@ -101,7 +101,7 @@ class RequestQueue:
 
     ``retry`` is None for requests that have not run yet. Otherwise it says how they run again: as one batch,
     the one with the number ``lost_batch``; or one request at a time, because one of them may be what kills
-    workers.
+    workers. ``number`` is given to each queue when it gets its first request, in ascending order.
     """
 
     def __init__(self, api: str, key: Hashable, *, retry: Retry | None = None, lost_batch: int = 0) -> None:
@@ -109,6 +109,7 @@ class RequestQueue:
         self.key = key
         self.retry = retry
         self.lost_batch = lost_batch
+        self.number = 0
         self.rows = 0.0
         self.size_bytes = 0
         self.newest = 0.0
@@ -116,11 +117,12 @@ class RequestQueue:
         """Whether requests of different lengths have been queued."""
         self.held: Held | None = None
         """The last hold that its policy decided; None before the first."""
+        self.is_held = False
+        """Whether that decision stands; not once the queue has changed or its policy decides again."""
         self._length: float | None = None
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._latest_deadline = -math.inf
         self._deadlines: LazyHeap[Entry] | None = None
-        self._expiries: LazyHeap[Entry] | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -141,10 +143,6 @@ class RequestQueue:
             self._deadlines = LazyHeap(self._entries, deadlines)
         else:
             self._latest_deadline = entry.deadline
-        if entry.expires_at != math.inf:
-            if self._expiries is None:
-                self._expiries = LazyHeap(self._entries)
-            self._expiries.push(entry.expires_at, entry.request)
 
     def remove(self, entry: Entry) -> None:
         """Remove one request, wherever it stands."""
@@ -206,8 +204,3 @@ class RequestQueue:
         entry = self._deadlines.top()
         assert entry is not None
         return entry
-
-    @property
-    def next_to_expire(self) -> Entry | None:
-        """The request whose client gives up first; None if no client has set a time."""
-        return None if self._expiries is None else self._expiries.top()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 from uncork_dispatcher.requests.fair_queue import FairQueue
 from uncork_dispatcher.requests.fill import Fill
-from uncork_dispatcher.requests.queue import Entry, RequestQueue, Retry
+from uncork_dispatcher.requests.lazy_heap import LazyHeap
+from uncork_dispatcher.requests.queue import Entry, Held, RequestQueue, Retry
+from uncork_dispatcher.requests.queue_order import QueueHeap, QueueOrder
 from uncork_dispatcher.requests.states import RequestState
 
 _RUNS: dict[Retry | None, RequestState] = {
@@ -17,6 +21,9 @@ _RUNS: dict[Retry | None, RequestState] = {
     "alone": RequestState.RETRYING,
 }
 """The state of requests that are released from a queue, by its ``retry``."""
+
+# Of requests that arrived at one moment, those that ran first had been first.
+_RANKS: dict[Retry | None, int] = {"batch": 0, None: 1, "alone": 2}
 
 
 @dataclass(slots=True)
@@ -66,15 +73,26 @@ class RequestQueues:
         """By API and batch key, of requests that have not run yet."""
         self._retries: dict[tuple[str, Hashable, int], RequestQueue] = {}
         """By API, batch key and number of the lost batch; 0 for quarantined requests."""
+        self._orders: dict[tuple[str, Retry | None], QueueOrder] = {}
+        """By API and the queues' ``retry``."""
         self._entries: dict[int, Entry] = {}
+        self._impatient: dict[int, Entry] = {}
+        """The queued requests whose clients have set a time."""
+        self._expiries = LazyHeap(self._impatient)
+        self._last_number = 0
         self._quarantined_went_last = False
 
     def __bool__(self) -> bool:
         return bool(self._queues or self._retries)
 
     def __iter__(self) -> Iterator[RequestQueue]:
-        """The queues; they may change meanwhile."""
-        return iter([*self._queues.values(), *self._retries.values()])
+        """The queues; they must not change meanwhile."""
+        return chain(self._queues.values(), self._retries.values())
+
+    @property
+    def orders(self) -> Iterable[QueueOrder]:
+        """The queues of each API, in their orders."""
+        return self._orders.values()
 
     @property
     def all_ended(self) -> bool:
@@ -92,13 +110,16 @@ class RequestQueues:
     def add(self, entry: Entry) -> None:
         """Queue a request in ``entry.queue``."""
         queue = entry.queue
-        if not queue:
-            if queue.retry is None:
-                self._queues[queue.api, queue.key] = queue
-            else:
-                self._retries[queue.api, queue.key, queue.lost_batch] = queue
+        is_new = not queue
+        if is_new:
+            self._register(queue)
         self._entries[entry.request] = entry
+        if entry.expires_at != math.inf:
+            self._impatient[entry.request] = entry
+            self._expiries.push(entry.expires_at, entry.request)
         queue.append(entry)
+        if is_new or queue.is_held or queue.most_urgent is entry:
+            self._orders[queue.api, queue.retry].changed(queue)
         self._apis[queue.api].backlog.add(entry)
 
     def regroup(self, api: str) -> None:
@@ -109,11 +130,21 @@ class RequestQueues:
         for (name, key), old in list(self._queues.items()):
             if name != api:
                 continue
-            del self._queues[name, key]
-            self._queues[name, key] = queue = self.queue(api, key)
-            for entry in reversed(list(old.newest_first())):
+            entries = list(old.newest_first())
+            for entry in entries:
+                old.remove(entry)
+            self._changed(old)
+            queue = self.queue(api, key)
+            self._register(queue)
+            for entry in reversed(entries):
                 entry.queue = queue
                 queue.append(entry)
+            self._changed(queue)
+
+    def remove_api(self, api: str) -> None:
+        """Forget an API without requests."""
+        for retry in _RUNS:
+            self._orders.pop((api, retry), None)
 
     def retry(self, batch: int, entries: Sequence[Entry], *, idempotent: bool, now: float) -> list[Entry]:
         """Queue the requests of a lost batch again; end those that may not run again, and return them.
@@ -161,25 +192,80 @@ class RequestQueues:
         state = _RUNS[queue.retry]
         for entry in entries:
             entry.state = state
-        self._drop_if_empty(queue)
+            if entry.expires_at != math.inf:
+                del self._impatient[entry.request]
+        self._changed(queue)
         self._quarantined_went_last = queue.retry == "alone"
         return entries
 
-    def by_urgency(self) -> list[RequestQueue]:
-        """Return the queues in the order in which their policies are asked.
+    @property
+    def next_to_expire(self) -> Entry | None:
+        """The queued request whose client gives up first; None if no client has set a time."""
+        return self._expiries.top()
+
+    def most_urgent(self, api: str | None = None) -> RequestQueue | None:
+        """Return the first queue, of one API or of all, whether it is held or not; None if there is none.
 
         After a quarantined request all other queues come first, so that an only worker is not kept busy by
         requests that kill it.
         """
-        queues = [*self._queues.values(), *self._retries.values()]
-        if len(queues) > 1:
-            queues.sort(key=self._urgency)
-        return queues
+        first: RequestQueue | None = None
+        for order in self._orders.values():
+            if api is None or order.api == api:
+                first = self._first(first, order.by_age)
+        return first
 
-    def _urgency(self, queue: RequestQueue) -> tuple[bool, float, bool]:
+    def oldest(self, api: str, default: float) -> float:
+        """Return when the oldest queued request of an API arrived; ``default`` if none is queued."""
+        tops = [order.by_age.top() for order in self._orders.values() if order.api == api]
+        return min([top[0] for top in tops if top is not None], default=default)
+
+    def next_to_ask(self) -> RequestQueue | None:
+        """Return the first queue that is not held; None if there is none."""
+        first: RequestQueue | None = None
+        for order in self._orders.values():
+            first = self._first(first, order.to_ask)
+        return first
+
+    def hold(self, queue: RequestQueue, held: Held) -> None:
+        """Note that the policy holds a queue, until it changes or its policy decides again."""
+        self._orders[queue.api, queue.retry].hold(queue, held)
+
+    def ask_again(self, now: float) -> None:
+        """Let the policies be asked again about held queues: those whose time has come, and the oldest."""
+        for order in self._orders.values():
+            order.ask_again(now)
+
+    def ask_all(self) -> None:
+        """Let the policies be asked again about all queues."""
+        for order in self._orders.values():
+            order.ask_again(math.inf)
+
+    def held_until(self) -> float:
+        """Return when the first hold ends; infinity if no queue is held."""
+        return min([order.held_until() for order in self._orders.values()], default=math.inf)
+
+    def _first(self, queue: RequestQueue | None, heap: QueueHeap) -> RequestQueue | None:
+        """Return the more urgent of a queue and the first of a heap."""
+        top = heap.top()
+        if top is None:
+            return queue
+        return top[1] if queue is None or self._urgency(top[1]) < self._urgency(queue) else queue
+
+    def _urgency(self, queue: RequestQueue) -> tuple[bool, float, int, int]:
         goes_last = self._quarantined_went_last and queue.retry == "alone"
-        # Of requests that arrived at one moment, those that ran first had been first.
-        return goes_last, self._apis[queue.api].urgency(queue), queue.retry != "batch"
+        return goes_last, self._apis[queue.api].urgency(queue), _RANKS[queue.retry], queue.number
+
+    def _register(self, queue: RequestQueue) -> None:
+        """Keep a queue that is about to get its first request."""
+        if queue.retry is None:
+            self._queues[queue.api, queue.key] = queue
+        else:
+            self._retries[queue.api, queue.key, queue.lost_batch] = queue
+        if (queue.api, queue.retry) not in self._orders:
+            self._orders[queue.api, queue.retry] = QueueOrder(queue.api, queue.retry)
+        self._last_number += 1
+        queue.number = self._last_number
 
     def _requeue(self, entry: Entry, state: RequestState, retry: Retry, batch: int) -> None:
         api, key = entry.queue.api, entry.queue.key
@@ -190,10 +276,13 @@ class RequestQueues:
 
     def _unqueue(self, entry: Entry) -> None:
         entry.queue.remove(entry)
+        self._impatient.pop(entry.request, None)
         self._apis[entry.queue.api].backlog.remove(1, entry.rows, entry.size_bytes)
-        self._drop_if_empty(entry.queue)
+        self._changed(entry.queue)
 
-    def _drop_if_empty(self, queue: RequestQueue) -> None:
+    def _changed(self, queue: RequestQueue) -> None:
+        """Move a queue to its new place, or drop it, after requests have been removed."""
+        self._orders[queue.api, queue.retry].changed(queue)
         if queue:
             return
         if queue.retry is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tests.dispatcher.driver import entry
@@ -133,3 +135,27 @@ def test_only_the_queues_of_one_api_are_regrouped() -> None:
     for request in requests:
         queues.cancel(request.request)
     assert not queues
+
+
+def test_the_next_to_expire_is_the_client_that_gives_up_first() -> None:
+    """In any queue, whatever its deadline; clients that set no time, and requests that run, do not count."""
+    queues, _, patient = queued()
+    others = [entry(number, queue=queues.queue("a", key)) for number, key in enumerate("xyz", 2)]
+    for other, expires_at in zip(others, (5.0, 4.0, 3.0), strict=True):
+        other.expires_at = expires_at
+        queues.add(other)
+    second, first, runs = others
+    seen = [queues.next_to_expire]
+    queues.take(runs.queue, Fill(size=1))
+    seen.append(queues.next_to_expire)
+    queues.retry(1, [runs], idempotent=True, now=1.0)
+    seen.append(queues.next_to_expire)
+    queues.shed(runs)
+    for leaver in (first, second):
+        seen.append(queues.next_to_expire)
+        queues.cancel(leaver.request)
+    queues.take(patient.queue, Fill(size=3))
+
+    assert seen == [runs, first, runs, first, second]
+    assert queues.next_to_expire is None
+    assert patient.expires_at == math.inf
