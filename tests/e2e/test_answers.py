@@ -46,7 +46,7 @@ def test_the_digits_example_answers_as_the_model_does(monkeypatch: pytest.Monkey
     forest = joblib.load(train.model_path())
     rows = train.split()[1][:64]
 
-    with serving(f"{DIGITS / 'service.py'}:Digits", "--workers", "2", "--mb-max-latency", "10000") as server:
+    with serving(f"{DIGITS / 'service.py'}:Digits", "--workers", "2", "--mb-max-latency", "60000") as server:
         bodies = [json.dumps(row.tolist()).encode() for row in rows]
         digits = asyncio.run(post_all(server, "/predict", bodies))
         chances = asyncio.run(post_all(server, "/predict_proba", bodies))

@@ -43,7 +43,7 @@ def test_wine_reads_tables_and_writes_tables() -> None:
         table = wines.iloc[[at]][columns].drop(columns=["hue"] if at == 7 else [])
         return post(server, "/grower", table.to_csv(index=False).encode(), content_type="text/csv")
 
-    with serving(f"{EXAMPLES / 'wine/service.py'}:Wine", "--mb-max-latency", "10000") as server:
+    with serving(f"{EXAMPLES / 'wine/service.py'}:Wine", "--mb-max-latency", "60000") as server:
         with ThreadPoolExecutor(20) as pool:
             replies = list(pool.map(ask, range(0, 178, 9)))
             wrong = ask(7)
@@ -149,7 +149,7 @@ def test_an_onnx_model_answers_as_its_session_does() -> None:
     def ask(body: bytes) -> httpx.Response:
         return post(server, "/predict", body, content_type="image/png")
 
-    with serving(f"{EXAMPLES / 'onnx/service.py'}:Digits", "--mb-max-latency", "10000") as server:
+    with serving(f"{EXAMPLES / 'onnx/service.py'}:Digits", "--mb-max-latency", "60000") as server:
         alone = [ask(body) for body in bodies[:9]]
         with ThreadPoolExecutor(25) as pool:
             *together, cut = pool.map(ask, [*bodies, bodies[0][:50]])
@@ -197,7 +197,7 @@ def test_a_booster_answers_as_it_does_in_process() -> None:
     def ask(row: Any) -> httpx.Response:
         return HTTP.post(f"{server.base}/progression", json=row)
 
-    with serving(f"{EXAMPLES / 'lightgbm/service.py'}:Diabetes", "--mb-max-latency", "10000") as server:
+    with serving(f"{EXAMPLES / 'lightgbm/service.py'}:Diabetes", "--mb-max-latency", "60000") as server:
         alone = [ask(row) for row in rows[:9]]
         with ThreadPoolExecutor(20) as pool:
             replies = list(pool.map(ask, [*rows, *of_each_sex, *wrong]))

@@ -6,6 +6,7 @@ import signal
 import socket
 from collections import Counter
 from functools import partial
+from itertools import count
 
 import httpx
 import pytest
@@ -86,7 +87,7 @@ def test_what_kills_three_workers_gets_502() -> None:
 
 @pytest.mark.slow
 def test_requests_wait_for_the_next_worker_if_it_will_be_in_time() -> None:
-    """The only worker is killed: a goal of 5 s is worth waiting for, one of 10 ms is not."""
+    """The only worker is killed: a goal of a minute is worth waiting for, one of 10 ms is not."""
     with serving(PROBE) as server:
         os.kill(server.workers()[0], signal.SIGKILL)
         eventually(lambda: not server.ready())
@@ -119,7 +120,7 @@ def test_a_hung_worker_is_replaced() -> None:
 
         assert reply.status_code == 504
         eventually(server.ready)
-        assert HTTP.post(f"{server.base}/hang", json=0).json() not in before
+        assert answering(server) not in before
 
 
 def test_a_stopped_worker_is_replaced() -> None:
@@ -130,7 +131,7 @@ def test_a_stopped_worker_is_replaced() -> None:
 
         assert HTTP.post(f"{server.base}/hang", json=0).status_code == 504
         eventually(server.ready)
-        assert HTTP.post(f"{server.base}/hang", json=0).json() != before
+        assert answering(server) != before
 
 
 def test_a_client_that_leaves_is_taken_out_of_the_queue() -> None:
@@ -164,6 +165,13 @@ def restarted(server: Server, times: int) -> bool:
 def exceeds(statuses: Counter[int], answers: int) -> bool:
     """Whether there are more good answers than this."""
     return statuses[200] > answers
+
+
+def answering(server: Server) -> int:
+    """Return the process that answers an API with a short timeout, which a busy machine may exceed."""
+    replies = (HTTP.post(f"{server.base}/hang", json=0) for _ in count())
+    process: int = next(reply for reply in replies if reply.status_code == 200).json()
+    return process
 
 
 def held(server: Server) -> float:

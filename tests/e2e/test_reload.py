@@ -31,7 +31,7 @@ class Echo(Service):
     def setup(self):
         {setup}
 
-    @api(input=Json(), idempotent=False, mb_max_latency=5000)
+    @api(input=Json(), idempotent=False, mb_max_latency=60_000)
     def predict(self, items):
         time.sleep(0.002)
         return [[item, "{version}", ANSWER] for item in items]

@@ -34,7 +34,7 @@ class {name}(Service):
     def setup(self):
         {setup}
 
-    @api(input=Json(), mb_max_latency=5000)
+    @api(input=Json(), mb_max_latency=60_000)
     def {api}(self, items):
         time.sleep({seconds})
         return [["{says}", item] for item in items]

@@ -248,7 +248,7 @@ async def test_each_server_runs_so_many_calls_at_a_time(concurrency: int) -> Non
 async def test_only_a_goal_refuses_those_who_are_late() -> None:
     """Behind a very slow call, once an estimate is known: 503 with Retry-After."""
     model = Model(doubles)
-    async with served(model) as url, proxy(url, goal_s=0.25) as hasty, proxy(url) as patient:
+    async with served(model) as url, proxy(url, goal_s=1.0) as hasty, proxy(url) as patient:
         for row in range(8):
             await patient.ask(rows_body(row)).reply()
             await hasty.ask(rows_body(row)).reply()

@@ -34,7 +34,7 @@ def loaded(handler: Handler, *, until: int, poison: int = 0) -> Ledger:
     """Put load on a server until it has sent `until` requests."""
 
     async def run() -> Ledger:
-        ledger = Ledger(timeout_s=2.0)
+        ledger = Ledger(timeout_s=HANG_S)
         async with serving(handler) as url, asyncio.timeout(HANG_S):
             load = Load(ledger, port=port_of(url), rate=2000.0, seed=1, numbers=count(1))
             for _ in range(poison):
@@ -105,7 +105,7 @@ def test_every_bad_end_is_found(sent: bytes, lost: int, wrong: int) -> None:
 
 
 async def test_an_answer_that_nobody_asked_for_is_found() -> None:
-    ledger = Ledger(timeout_s=2.0)
+    ledger = Ledger(timeout_s=HANG_S)
 
     async def handle(body: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(right(body))
@@ -127,7 +127,7 @@ async def test_an_answer_that_nobody_asked_for_is_found() -> None:
 
 
 async def test_those_who_leave_are_not_lost() -> None:
-    ledger = Ledger(timeout_s=2.0)
+    ledger = Ledger(timeout_s=HANG_S)
 
     async def handle(body: bytes, writer: asyncio.StreamWriter) -> None:
         """Answer nothing."""

@@ -17,14 +17,14 @@ class Probe(Service):
         """Start with nothing seen."""
         self.seen: list[Any] = []
 
-    @api(input=NdArray(shape=(2,)), mb_max_latency=5000)
+    @api(input=NdArray(shape=(2,)), mb_max_latency=60_000)
     def add(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Add the two numbers of each row, slowly enough that requests gather."""
         time.sleep(0.005)
         sums: np.ndarray[Any, Any] = rows.sum(axis=1)
         return sums
 
-    @api(input=Json(), mb_max_latency=5000)
+    @api(input=Json(), mb_max_latency=60_000)
     def remember(self, items: list[Any]) -> list[Any]:
         """Return each item, and remember it."""
         self.seen += items
@@ -40,13 +40,13 @@ class Probe(Service):
         """Return each item."""
         return items
 
-    @api(input=Json(), mb_max_latency=5000)
+    @api(input=Json(), mb_max_latency=60_000)
     def sleep(self, items: list[float]) -> list[int]:
         """Sleep for the longest of the given seconds; return the process id."""
         time.sleep(max(items))
         return [os.getpid()] * len(items)
 
-    @api(input=Json(), timeout=0.5, mb_max_latency=5000)
+    @api(input=Json(), timeout=0.5, mb_max_latency=60_000)
     def hang(self, items: list[float]) -> list[int]:
         """Sleep like ``sleep``, under a timeout of half a second."""
         time.sleep(max(items))
@@ -57,19 +57,19 @@ class Probe(Service):
         """Raise."""
         raise RuntimeError("secret detail")
 
-    @api(input=Json(), mb_max_latency=5000)
+    @api(input=Json(), mb_max_latency=60_000)
     def die(self, items: list[Any]) -> list[Any]:
         """End the worker process."""
         os._exit(3)
 
-    @api(input=Json(), cost="text", mb_max_batch_size=100, mb_max_latency=5000)
+    @api(input=Json(), cost="text", mb_max_batch_size=100, mb_max_latency=60_000)
     def weigh(self, items: list[dict[str, str]]) -> list[list[int]]:
         """Return the length of each item's text, and how long all texts of the call are together."""
         time.sleep(0.005)
         lengths = [len(item["text"]) for item in items]
         return [[length, sum(lengths)] for length in lengths]
 
-    @api(input=Json(), idempotent=False, mb_max_latency=5000)
+    @api(input=Json(), idempotent=False, mb_max_latency=60_000)
     def sleep_once(self, items: list[float]) -> list[int]:
         """Sleep like ``sleep``; must not be run twice."""
         time.sleep(max(items))

@@ -237,10 +237,10 @@ async def test_a_server_that_has_gone_is_502() -> None:
 async def test_a_silent_server_is_504() -> None:
     """It has the time of a call; then its connection is closed."""
     async with fake_server(lambda call: None) as server, proxy(server.url, timeout_s=0.02) as on:
-        message = error(await on.http.get("/x"), 504)
-        await server.hung_up.wait()
-
-        assert message.startswith("the server did not respond before the timeout: ReadTimeout")
+        while not server.hung_up.is_set():  # on a busy machine, the time may pass before it is connected
+            message = error(await on.http.get("/x"), 504)
+            assert message.startswith("the server did not respond before the timeout: ")
+            await turns()
 
 
 @pytest.mark.parametrize("headers", [(), ((b"connection", b"close"),)])

@@ -29,6 +29,7 @@ from tests.gateway.grpc.proxy.models import (
 )
 from tests.gateway.grpc.proxy.proxy_stage import Answer, grpc_proxy, merging, sizes
 from tests.gateway.running import turns
+from tests.loops import HANG_S
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.grpc.interfaces import CallHead
 from uncork_gateway.grpc.statuses import Code
@@ -255,8 +256,9 @@ async def test_metadata_that_cannot_be_sent_on_fails_no_call_of_others() -> None
 
 async def test_the_deadline_is_passed_on_and_kept() -> None:
     async with merging(lambda call: None) as (on, fake):
-        answer = await on.call(infer(1), timeout_s=0.3)
-        assert answer.code == Code.DEADLINE_EXCEEDED
+        while not fake.calls:  # on a busy machine, the deadline may pass before
+            answer = await on.call(infer(1), timeout_s=0.3)
+            assert answer.code == Code.DEADLINE_EXCEEDED
         assert 0 < (fake.calls[0].time_left_s or 0) <= 0.35
         await fake.cancelled.wait()
 
@@ -395,13 +397,13 @@ async def test_a_check_without_a_message_or_with_a_wrong_one_is_answered_by_the_
 async def test_a_request_that_cannot_share_a_call_is_relayed_as_it_is(request_: bytes, path: str) -> None:
     reply = Reply(messages=(b"\xff any",), metadata=(("x-first", "1"),), trailers=(("x-last", "2"),))
     async with merging(lambda call: reply) as (on, fake):
-        answer = await on.call(request_, ("x-other", "1"), path=path, timeout_s=9)
+        answer = await on.call(request_, ("x-other", "1"), path=path, timeout_s=HANG_S)
         assert (answer.code, answer.message) == (Code.OK, b"\xff any")
         assert (answer.metadata["x-first"], answer.trailers["x-last"]) == ("1", "2")
         assert "x-batch-id" not in answer.trailers
         (call,) = fake.calls
         assert (call.path, call.body, call.metadata) == (path, request_, (("x-other", "1"),))
-        assert call.time_left_s == pytest.approx(9, abs=1)
+        assert 0 < (call.time_left_s or 0) <= HANG_S
 
 
 async def test_a_relayed_error_is_the_servers() -> None:
