@@ -99,6 +99,11 @@ class AsyncDispatcher(Generic[P, R]):
         self._core.worker_expected(launch, now=self._now(), delay_s=delay_s, failures=failures)
         self._changed()
 
+    def worker_not_expected(self, launch: Hashable) -> None:
+        """Note that no process is launched any more; see :meth:`Dispatcher.worker_not_expected`."""
+        self._core.worker_not_expected(launch, now=self._now())
+        self._changed()
+
     @property
     def startup_s(self) -> float | None:
         """How long an expected worker usually takes to be ready; see :attr:`Dispatcher.startup_s`."""

@@ -166,10 +166,16 @@ class Dispatcher:
 
         While there are no workers, requests that it can still answer in time are queued. ``failures`` is how
         often in a row this worker has ended before it finished a batch; from two on, requests do not wait for
-        it. A later call for the same ``launch`` replaces this one, and :meth:`worker_ready` ends it.
+        it. A later call for the same ``launch`` replaces this one, and :meth:`worker_ready` or
+        :meth:`worker_not_expected` ends it.
         """
         self._advance(now)
         self._slots.launches.expect(launch, at=now + delay_s, failures=failures)
+
+    def worker_not_expected(self, launch: Hashable, *, now: float) -> None:
+        """Note that a worker that was expected will not be ready; ignore one that is not expected."""
+        self._advance(now)
+        self._slots.launches.forget(launch)
 
     @property
     def startup_s(self) -> float | None:
@@ -197,9 +203,13 @@ class Dispatcher:
         self._slots.add(worker, host, takes_ahead=takes_ahead)
 
     def worker_retired(self, worker: int, *, now: float) -> None:
-        """Give a worker no more batches; it finishes its last. Report its end with :meth:`worker_lost`."""
+        """Give a worker no more batches; it finishes those that it has, and is forgotten then.
+
+        Report it with :meth:`worker_lost` if it ends before.
+        """
         self._advance(now)
         self._slots.retire(worker)
+        self._forget_if_gone(worker)
 
     def worker_lost(self, worker: int, *, now: float) -> None:
         """Remove a worker, and run its batches again: once as they are, then each of their requests alone.
@@ -208,10 +218,8 @@ class Dispatcher:
         not run again is :class:`Lost`.
         """
         self._advance(now)
-        self._learn()
-        for api in self._apis.values():
-            api.model.forget_worker(worker)
         self._retry(self._slots.lose(worker, now=now), now)
+        self._forget_if_gone(worker)
 
     def batch_done(
         self,
@@ -241,6 +249,7 @@ class Dispatcher:
             # The driver may report the end later; clients are away from the end of the batch on.
             ended = min(now, running.started + seconds)
         self._unseen = self._unlearned = running, status, ended, seconds, chunks
+        self._forget_if_gone(running.start.worker)
         if not (self._queues or self._pending_actions):
             self._wakeup = self._slots.next_timeout
         return True
@@ -277,6 +286,7 @@ class Dispatcher:
         for running in overdue:
             self._queues.end(running.entries, RequestState.TIMED_OUT)
             actions.append(Abandon(running.start.batch, running.start.worker, running.start.requests))
+            self._forget_if_gone(running.start.worker)
         self._retry(ahead, now)
         if self._unseen is not None and self._scheduler.start_complete(actions, now):
             self._may_learn = True
@@ -350,6 +360,13 @@ class Dispatcher:
             idempotent = self._apis[start.api].rules.idempotent
             lost = self._queues.retry(start.batch, running.entries, idempotent=idempotent, now=now)
             self._pending_actions += [Lost(entry.request) for entry in lost]
+
+    def _forget_if_gone(self, worker: int) -> None:
+        """Drop what was learned about a worker that gets no more batches and has none."""
+        if self._slots.is_gone(worker):
+            self._learn()
+            for api in self._apis.values():
+                api.model.forget_worker(worker)
 
     def _tick(self, now: float) -> None:
         if now < self._now:

@@ -62,7 +62,6 @@ class SpeedFactors:
             self._sum += log
             insort(self._ordered, log)
         if self._earned:
-            self._mean = self._sum / len(self._earned)
             self._noise = max(_LEAST_DIFFERENCE, 2.0 * spread * math.sqrt(_MEMORY / (2.0 - _MEMORY)))
         self._compare()
 
@@ -74,6 +73,7 @@ class SpeedFactors:
         self._compare()
 
     def _compare(self) -> None:
+        self._mean = self._sum / len(self._earned) if self._earned else 0.0
         logs, mean, noise = self._ordered, self._mean, self._noise
         self.differ = bool(logs) and (mean - logs[0] > noise or logs[-1] - mean > noise)
 

@@ -33,6 +33,10 @@ class Launches:
         """
         self._launches[launch] = _Launch(at, failures)
 
+    def forget(self, launch: Hashable) -> None:
+        """Note that a process does not start, or ends for good; ignore one that is unknown."""
+        self._launches.pop(launch, None)
+
     def ready(self, launch: Hashable, *, now: float) -> None:
         """Note that a launched worker is ready; learn how long that took if the launch was expected."""
         expected = self._launches.pop(launch, None)

@@ -110,6 +110,10 @@ class Slots:
                 self._retired.add(worker)
                 self._outlook.remove(self._batches[worker][-1])
 
+    def is_gone(self, worker: int) -> bool:
+        """Whether a worker gets no more batches and has none."""
+        return worker not in self._workers and worker not in self._batches
+
     def next_idle(self, slowdown: Callable[[int], float] | None, now: float) -> int:
         """Return the fastest of the first idle workers, of equally fast ones the one idle longest.
 

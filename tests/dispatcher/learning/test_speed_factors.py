@@ -103,6 +103,18 @@ def test_a_worker_that_is_replaced_starts_anew() -> None:
     assert learned.slowdown(1) == 1.0
 
 
+def test_workers_that_left_do_not_count() -> None:
+    """The mean is that of the others: an only worker is the average."""
+    learned = after({0: 0.5, **dict.fromkeys(range(1, 21), 1.0)}, rounds=10)
+    for worker in range(1, 20):
+        learned.forget(worker)
+    assert learned.slowdown(0) == pytest.approx(0.5**0.5)
+
+    learned.forget(20)
+    assert learned.slowdown(0) == 1.0
+    assert not learned.differ
+
+
 @pytest.mark.parametrize("factor", [2.0, 0.5])
 def test_one_different_worker_among_many_is_noticed(factor: float) -> None:
     """The others are too close to the average to differ from it."""
@@ -126,10 +138,11 @@ def reference(learned: SpeedFactors, batches: list[tuple[int, float]], spread: f
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.just(0.0) | st.floats(0.5, 2.0)), max_size=120),
     st.sets(st.integers(0, 4)),
+    st.sets(st.integers(0, 4)),
     st.sampled_from([0.0, 0.3]),
 )
 def test_factors_are_those_of_the_definition(
-    batches: list[tuple[int, float]], gone: set[int], spread: float
+    batches: list[tuple[int, float]], gone: set[int], leaving: set[int], spread: float
 ) -> None:
     """Whatever came and went before, each is compared with the mean of all."""
     learned = SpeedFactors()
@@ -140,6 +153,10 @@ def test_factors_are_those_of_the_definition(
         learned.forget(worker)
     for worker, seconds in batches:
         learned.observe(worker, seconds=seconds, average_s=1.0, spread=spread)
+
+    for worker in leaving:
+        learned.forget(worker)
+    batches = [batch for batch in batches if batch[0] not in leaving]
 
     expected = reference(learned, batches, spread)
     got = {worker: learned.slowdown(worker) for worker in range(5)}

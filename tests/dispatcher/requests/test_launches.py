@@ -75,3 +75,15 @@ def test_a_launch_nobody_expected_teaches_nothing() -> None:
     launches.expect("x", at=4.0)
 
     assert launches.due(4.0) == [6.0]
+
+
+def test_a_launch_that_is_called_off_is_not_due() -> None:
+    launches = after(2.0)
+    launches.expect("x", at=4.0)
+    launches.expect("y", at=5.0)
+    launches.forget("x")
+    launches.forget("unknown")
+
+    assert (launches.due(4.0), launches.soonest(4.0)) == ([7.0], 7.0)
+    launches.ready("x", now=60.0)
+    assert launches.startup_s == 2.0

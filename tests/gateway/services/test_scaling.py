@@ -124,6 +124,15 @@ async def test_the_time_from_launch_to_ready_is_exported(tmp_path: Path) -> None
         assert sample in (await on.http.get("/metrics")).text
 
 
+async def test_a_worker_that_was_stopped_while_it_started_is_not_expected(tmp_path: Path) -> None:
+    """If it becomes ready after that, its start teaches nothing."""
+    async with gateway(tmp_path, workers=2) as on:
+        on.service.events.expect_workers([0])
+        on.service.events.forget_workers([0])
+        await on.worker(index=0)
+        assert on.service.batching.dispatcher.startup_s is None
+
+
 async def test_workers_start_and_stop_with_the_bounds() -> None:
     """At once, and only as far as the bounds require."""
     on = Stage(least=2, most=4)
