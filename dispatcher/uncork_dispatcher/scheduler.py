@@ -203,6 +203,9 @@ class Scheduler:
     def _decide_retry(self, queue: RequestQueue, now: float) -> Release | Hold:
         """Decide about requests whose worker was lost: no policy holds them."""
         reason: Reason = "drain" if self.draining else "not_worth_waiting"
+        spared_until = now if self.draining else self._slots.spares_one_until(now)
+        if spared_until > now:
+            return Hold(spared_until, "quarantine")
         if queue.retry == "batch":
             # The other workers of its host may be dead as well: a second loss there would prove nothing.
             until = self._slots.avoids_idle_until(now)

@@ -91,6 +91,8 @@ class Model:
         """Since when the core has seen no workers."""
         self.launches: dict[int, tuple[float, int]] = {}
         """When each worker that is not ready starts, and how often it has failed."""
+        self.since: dict[int, float] = {}
+        """Since when each of them has not been ready."""
         self.startups_s: list[float] = []
         self.running: dict[int, Batch] = {}
         self.in_the_way: list[Request] = []
@@ -190,6 +192,23 @@ class Model:
     def expected(self, worker: int, *, at: float, failures: int) -> None:
         """A worker is being launched, or will be."""
         self.launches[worker] = (at, failures)
+        self.since.setdefault(worker, at)
+
+    def spares_one_until(self, now: float) -> float:
+        """Until when a batch that runs again must wait, so that a worker is left for others."""
+        risky = {
+            batch.start.worker
+            for batch in self.running.values()
+            if max(one.runs for one in self._of(batch.start)) > 1
+        }
+        if len(self.workers.keys() - risky) > 1:
+            return now
+        if self.workers.keys() & risky:
+            return math.inf
+        if not self.startups_s:
+            return now
+        patience_s = 4 * statistics.median(self.startups_s[-5:])
+        return max(now, max((since + patience_s for since in self.since.values()), default=now))
 
     def at(self, worker: int) -> list[Batch]:
         """The batches of a worker: the one that runs and the one ahead."""
@@ -203,6 +222,7 @@ class Model:
             self.take_ahead.add(worker)
         if worker in self.launches:
             self.startups_s.append(max(0.0, now - self.launches.pop(worker)[0]))
+            del self.since[worker]
 
     def retired(self, worker: int) -> None:
         """A worker takes no more batches; it finishes its last."""
@@ -291,6 +311,8 @@ class Model:
             "another host has one idle"
         )
         assert len({one.state for one in taken}) == 1, "those that run again are not mixed with others"
+        if taken[0].state is not S.QUEUED:
+            assert self.draining or self.spares_one_until(now) <= now, "it should leave a worker for others"
         if taken[0].state is S.REQUEUED:
             assert untils[start.worker] == min(untils.values()), "it should wait for a worker of another host"
             assert sorted(one.number for one in taken) in [
@@ -424,6 +446,9 @@ class Model:
                 assert wakeup <= self._leaves_at(request, now)
             if self.idle:
                 assert wakeup < math.inf, "held for ever"
+                if request.runs and not self.draining and (until := self.spares_one_until(now)) > now:
+                    assert wakeup <= until, "it would wait too long"
+                    continue
                 if request.state is S.REQUEUED:
                     untils = {worker: self.avoided_until(worker, now) for worker in self.workers}
                     until = min(untils[worker] for worker in self.idle)

@@ -20,8 +20,8 @@ Reason = Literal["full", "deadline", "not_worth_waiting", "idle", "drain"]
 HoldReason = Literal["balance", "returns", "goal", "next", "window", "quarantine", "host"]
 """Why requests are held although a worker is idle. The policy holds to keep batches even, for clients to
 return, to use the goal to the last moment, for one more request, or until a fixed time has passed. The core
-holds quarantined requests while one of them is retried, and a lost batch until a worker of another host is
-idle."""
+holds quarantined requests while one of them is retried, a lost batch until a worker of another host is
+idle, and both until they leave a worker for other requests."""
 
 
 MOST_SPREAD = 3.0

@@ -12,11 +12,16 @@ _REMEMBERED = 5
 # Requests do not wait for a worker that has failed this often in a row, nor for one whose start takes twice
 # as long as usual: they would only be shed later.
 _FAILURES = 2
+# A batch that lost its worker waits for one that has not been ready for up to so many times a usual start,
+# however often it fails meanwhile: what lost the batch may have made it fail.
+_AWAITED_STARTS = 4
 
 
 class _Launch(NamedTuple):
     at: float
     failures: int
+    since: float
+    """When its first process should have started, of those that have started since one was ready."""
 
 
 class Launches:
@@ -31,7 +36,8 @@ class Launches:
 
         ``failures`` is how often in a row the process has ended before it finished a batch.
         """
-        self._launches[launch] = _Launch(at, failures)
+        known = self._launches.get(launch)
+        self._launches[launch] = _Launch(at, failures, at if known is None else known.since)
 
     def forget(self, launch: Hashable) -> None:
         """Note that a process does not start, or ends for good; ignore one that is unknown."""
@@ -58,6 +64,14 @@ class Launches:
             for launch in self._launches.values()
             if launch.failures < _FAILURES and now <= launch.at + 2 * startup_s
         )
+
+    def awaited_until(self, now: float) -> float:
+        """Return until when a batch that lost its worker waits for another; ``now`` if none may come."""
+        startup_s = self.startup_s
+        if startup_s is None or not self._launches:
+            return now
+        newest = max([launch.since for launch in self._launches.values()])
+        return max(now, newest + _AWAITED_STARTS * startup_s)
 
     def soonest(self, now: float) -> float:
         """Return when any worker can be ready at the earliest; ``now`` if that is unknown."""

@@ -38,7 +38,7 @@ class Slots:
         self._takes_ahead: set[int] = set()
         """Workers to which a batch may be sent while they run another."""
         self._retried: set[int] = set()
-        """Batches that run a quarantined request."""
+        """Batches that run again."""
         self._timeouts = LazyHeap(self._running)
         self._outlook = Outlook()
         """The last batch of each worker, except retired ones: no other batch can start when they end."""
@@ -141,6 +141,17 @@ class Slots:
         until = min(map(self._avoided_until, self._idle))
         return until if any(self._avoided_until(worker) < until for worker in self._workers) else now
 
+    def spares_one_until(self, now: float) -> float:
+        """Return until when a batch that runs again should wait for another worker; ``now`` if it should not.
+
+        It may lose its worker too, so it should leave a healthy one for other requests. It waits while each
+        other worker runs such a batch, or is about to be ready. A worker must be idle.
+        """
+        at_risk = sum([self._running[batch].start.worker in self._workers for batch in self._retried])
+        if len(self._workers) > at_risk + 1:
+            return now
+        return math.inf if at_risk else self.launches.awaited_until(now)
+
     def occupy(self, running: Running) -> None:
         """Take the slot of the worker that the batch starts on."""
         self.changes += 1
@@ -148,7 +159,7 @@ class Slots:
         del self._idle[worker]
         self._running[running.start.batch] = running
         self._batches[worker] = [running]
-        if running.entries[0].queue.retry == "alone":
+        if running.entries[0].queue.retry is not None:
             self._retried.add(running.start.batch)
         self._outlook.add(running)
         self._limit_time(running)
@@ -189,7 +200,8 @@ class Slots:
 
     def retries(self, api: str) -> bool:
         """Whether a quarantined request of an API is being retried."""
-        return any(self._running[batch].start.api == api for batch in self._retried)
+        retried = [self._running[batch] for batch in self._retried]
+        return any(one.start.api == api and one.entries[0].queue.retry == "alone" for one in retried)
 
     def finish(self, batch: int, *, now: float) -> Running | None:
         """End a batch; return None if it is not known any more.

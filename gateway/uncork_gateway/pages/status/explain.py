@@ -61,7 +61,7 @@ _HOLDS: dict[HoldReason, str] = {
     "goal": "The policy holds the queue{most} to fill the batch while the goal can still be met.",
     "next": "The policy holds the queue{most} in case another request arrives.",
     "window": "The policy holds the queue{most}, as long as {wait} allows.",
-    "quarantine": "The batch of the queued requests lost two workers. Such requests run one at a time.",
+    "quarantine": "The queued requests lost their worker. They run again while another serves the rest.",
     "host": "The queued requests lost their worker. They wait{most} for a worker on another host.",
 }
 

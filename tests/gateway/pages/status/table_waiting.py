@@ -105,7 +105,7 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
     "a quarantined request": (
         SERVICE,
         queued(holding=Holding(math.inf, "quarantine")),
-        "The batch of the queued requests lost two workers. Such requests run one at a time.",
+        "The queued requests lost their worker. They run again while another serves the rest.",
     ),
     "a lost batch": (
         SERVICE,
