@@ -74,3 +74,39 @@ async def test_the_connection_of_an_ended_process_is_dropped_soon() -> None:
     await asyncio.sleep(0.2)
     assert dropped == [first.launch]
     await supervisor.stop(grace_s=0)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("no memory"), ValueError("embedded null byte"), RuntimeError("no thread")]
+)
+async def test_a_start_that_fails_in_any_way_is_tried_again(error: Exception) -> None:
+    class Failing(FarLauncher):
+        async def launch(self, index: int, *, standby: bool = False) -> WorkerProcess:
+            if len(exits) < 3:
+                raise error
+            return await super().launch(index, standby=standby)
+
+    exits = list[WorkerExit]()
+    launcher = Failing()
+    supervisor = Supervisor(launcher, workers=1, on_exit=exits.append, take_over=lambda launches: [])
+    supervisor.start()
+    await launcher.launched.get()
+
+    assert [one.failures for one in exits] == [1, 2, 3]
+    assert exits[0].how == f"could not be started ({error})"
+    await supervisor.stop(grace_s=0)
+
+
+async def test_a_worker_is_started_again_although_its_end_cannot_be_reported() -> None:
+    def fail(end: WorkerExit) -> None:
+        raise KeyError(end.index)
+
+    launcher = FarLauncher()
+    supervisor = Supervisor(launcher, workers=1, on_exit=fail, take_over=lambda launches: [])
+    supervisor.start()
+    first = await launcher.launched.get()
+    launcher.end(first.launch, "was killed")
+    second = await launcher.launched.get()
+
+    assert second.launch != first.launch
+    await supervisor.stop(grace_s=0)

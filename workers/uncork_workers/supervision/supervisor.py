@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from typing import Any
 from uncork_workers.supervision.backoff import backoff_s
 from uncork_workers.supervision.launcher import Launcher, Starter, WorkerProcess
 from uncork_workers.supervision.standbys import ReplacementFailed, Standbys, TakeOver
+
+log = logging.getLogger("uncork.gateway")
 
 # The longest time between the notices that a process and its connection have ended. A launcher that watches
 # processes on this machine knows within milliseconds that one has ended.
@@ -277,7 +280,10 @@ class Supervisor:
                 return
             failures = 0 if batches else failures + 1
             retry_s = backoff_s(failures, first_s=0.1, longest_s=10.0) if failures else 0.0
-            self._on_exit(WorkerExit(index=handle.index, how=how, failures=failures, retry_s=retry_s))
+            try:
+                self._on_exit(WorkerExit(index=handle.index, how=how, failures=failures, retry_s=retry_s))
+            except Exception:
+                log.exception("the end of worker %d could not be reported; it is started again", handle.index)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(handle.replaced.wait(), retry_s)
             if handle.replaced.is_set():
@@ -289,7 +295,10 @@ class Supervisor:
         if handle.process is None:
             try:
                 handle.process = await self._start(handle.index)
-            except OSError as error:
+            except Exception as error:
+                # Whatever it is, another attempt may succeed, and without one the worker is gone for good.
+                if not isinstance(error, OSError):
+                    log.exception("worker %d could not be started", handle.index)
                 return f"could not be started ({error})", 0
             if handle.replaced.is_set():
                 self.kill(handle.process.launch)
