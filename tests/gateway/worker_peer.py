@@ -21,10 +21,10 @@ from uncork_workers.wire.handshake import (
     Welcome,
     decode_greeting,
     encode_greeting,
-    gateway_proof,
     greeting_length,
     launch_token,
-    worker_proof,
+    with_gateway_proof,
+    with_worker_proof,
 )
 
 TOKEN = b"0123456789abcdef"
@@ -99,12 +99,15 @@ def application(challenge: Challenge, *, token: bytes | None = None, **fields: A
     """Return a right answer to a challenge, or one with another ``token`` or other ``fields``."""
     right = {
         "nonce": NONCE,
-        "proof": worker_proof(token or token_of(fields.get("launch")), challenge.nonce, NONCE),
+        "proof": b"",
         "protocol": PROTOCOL,
         "version": VERSION,
         "instance": "an instance",
     }
-    return Application(**{**right, **fields})
+    made = Application(**{**right, **fields})
+    if "proof" in fields:
+        return made
+    return with_worker_proof(token or token_of(fields.get("launch")), challenge.nonce, made)
 
 
 async def dial(
@@ -116,5 +119,5 @@ async def dial(
     peer.send(application(challenge, instance=instance, **fields))
     welcome = await peer.welcome()
     token = token_of(fields.get("launch"))
-    assert welcome.proof == gateway_proof(token, challenge.nonce, NONCE)
+    assert welcome == with_gateway_proof(token, challenge.nonce, NONCE, welcome)
     return peer.worker(), welcome

@@ -23,10 +23,10 @@ from uncork_workers.wire.handshake import (
     Refusal,
     Welcome,
     encode_greeting,
-    gateway_proof,
     is_same,
     read_greeting,
-    worker_proof,
+    with_gateway_proof,
+    with_worker_proof,
 )
 from uncork_workers.wire.messages import Message
 from uncork_workers.wire.overrides import Override
@@ -178,9 +178,9 @@ class FakeTcpGateway:
         newcomer.send(CHALLENGE)
         application = newcomer.application()
         assert isinstance(application, Application)
-        assert is_same(application.proof, worker_proof(TOKEN, NONCE, application.nonce))
-        proof = gateway_proof(TOKEN, NONCE, application.nonce)
-        newcomer.send(Welcome(proof, index, list(overrides), warmup_seconds))
+        assert is_same(application.proof, with_worker_proof(TOKEN, NONCE, application).proof)
+        welcome = Welcome(b"", index, list(overrides), warmup_seconds)
+        newcomer.send(with_gateway_proof(TOKEN, NONCE, application.nonce, welcome))
         return Admitted(newcomer.worker(), application)
 
 

@@ -23,10 +23,10 @@ from uncork_workers.wire.handshake import (
     Welcome,
     decode_greeting,
     encode_greeting,
-    gateway_proof,
     is_same,
     launch_token,
-    worker_proof,
+    with_gateway_proof,
+    with_worker_proof,
 )
 from uncork_workers.wire.overrides import Override
 
@@ -141,7 +141,8 @@ class WorkerListener:
                 f"the gateway (uncork {VERSION}) speaks worker protocol {PROTOCOL}, the worker (uncork "
                 f"{answer.version}) speaks {answer.protocol}; install the same version on both sides",
             )
-        if not is_same(answer.proof, worker_proof(self._token(answer.launch), nonce, answer.nonce)):
+        expected = with_worker_proof(self._token(answer.launch), nonce, answer)
+        if not is_same(answer.proof, expected.proof):
             if answer.launch is None:
                 raise Refused("token", "the worker's token differs from the gateway's")
             raise Refused("token", f"the worker is not launch {answer.launch} of this gateway")
@@ -156,10 +157,10 @@ class WorkerListener:
                 "a worker has uncork %s, the gateway has %s; install the same version on both sides",
                 *(version, VERSION),
             )
-        proof = gateway_proof(self._token(application.launch), nonce, application.nonce)
         index = self._pool.admit(transport, application)
-        welcome = Welcome(proof, index, self._overrides, self._warmup_seconds)
-        transport.write(encode_greeting(welcome))
+        welcome = Welcome(b"", index, self._overrides, self._warmup_seconds)
+        token = self._token(application.launch)
+        transport.write(encode_greeting(with_gateway_proof(token, nonce, application.nonce, welcome)))
 
     def refused(self, peer: str, refused: Refused) -> None:
         """Count and log a peer that is not accepted."""

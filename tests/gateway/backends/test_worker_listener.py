@@ -7,6 +7,7 @@ import socket
 import struct
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -26,8 +27,7 @@ from uncork_workers.wire.handshake import (
     Refusal,
     Welcome,
     encode_greeting,
-    gateway_proof,
-    worker_proof,
+    with_gateway_proof,
 )
 from uncork_workers.wire.messages import Hello, Ping, Ready
 from uncork_workers.wire.overrides import for_all_apis
@@ -42,8 +42,8 @@ async def test_a_worker_that_knows_the_token_gets_its_settings_and_then_speaks_f
         challenge = await peer.challenge()
         assert (challenge.protocol, challenge.version) == (PROTOCOL, VERSION)
         peer.send(application(challenge))
-        assert await peer.welcome() == Welcome(
-            gateway_proof(TOKEN, challenge.nonce, NONCE), 3, list(overrides), 2.5
+        assert await peer.welcome() == with_gateway_proof(
+            TOKEN, challenge.nonce, NONCE, Welcome(b"", 3, list(overrides), 2.5)
         )
         worker = peer.worker()
         worker.send(Hello(index=3, service=service(), host="far"))
@@ -104,7 +104,8 @@ async def test_the_gateways_own_proof_is_refused() -> None:
     async with worker_port() as on:
         peer = await on.peer()
         challenge = await peer.challenge()
-        peer.send(application(challenge, proof=gateway_proof(TOKEN, challenge.nonce, NONCE)))
+        welcome = with_gateway_proof(TOKEN, challenge.nonce, NONCE, Welcome(b"", 0))
+        peer.send(application(challenge, proof=welcome.proof))
 
         assert (await peer.refusal()).reason == "token"
 
@@ -113,7 +114,20 @@ async def test_a_proof_with_another_nonce_is_refused() -> None:
     async with worker_port() as on:
         peer = await on.peer()
         challenge = await peer.challenge()
-        peer.send(application(challenge, proof=worker_proof(TOKEN, challenge.nonce, OTHER_NONCE)))
+        peer.send(application(challenge, proof=application(challenge, nonce=OTHER_NONCE).proof))
+
+        assert (await peer.refusal()).reason == "token"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"instance": "another"}, {"standby": True}, {"version": "0"}, {"launch": 1}]
+)
+async def test_nobody_in_between_can_change_an_application(changes: dict[str, Any]) -> None:
+    """Not which process it is, nor whether it may get batches at once."""
+    async with worker_port() as on:
+        peer = await on.peer()
+        right = application(await peer.challenge())
+        peer.send(msgspec.structs.replace(right, **changes))
 
         assert (await peer.refusal()).reason == "token"
 

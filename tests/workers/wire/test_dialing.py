@@ -30,8 +30,7 @@ from uncork_workers.wire.handshake import (
     Refusal,
     RefusalReason,
     Welcome,
-    gateway_proof,
-    worker_proof,
+    with_gateway_proof,
 )
 from uncork_workers.wire.overrides import for_all_apis
 
@@ -98,6 +97,9 @@ def test_each_connection_has_its_own_nonce() -> None:
     assert len(nonces) == 3
 
 
+WELCOME = Welcome(b"", 0)
+
+
 def applying(newcomer: Newcomer) -> Application:
     newcomer.send(CHALLENGE)
     application = newcomer.application()
@@ -108,17 +110,18 @@ def applying(newcomer: Newcomer) -> Application:
 @pytest.mark.parametrize(
     "proof",
     [
-        lambda nonce: gateway_proof(b"another token ...", NONCE, nonce),
-        lambda nonce: worker_proof(TOKEN, NONCE, nonce),
-        lambda nonce: gateway_proof(TOKEN, nonce, NONCE),
-        lambda nonce: b"",
+        lambda one: with_gateway_proof(b"another token ...", NONCE, one.nonce, WELCOME).proof,
+        lambda one: one.proof,
+        lambda one: with_gateway_proof(TOKEN, one.nonce, NONCE, WELCOME).proof,
+        lambda one: with_gateway_proof(TOKEN, NONCE, one.nonce, Welcome(b"", 1)).proof,
+        lambda one: b"",
     ],
 )
-def test_a_gateway_must_know_the_token_too(proof: Callable[[bytes], bytes]) -> None:
+def test_a_gateway_must_know_the_token_too(proof: Callable[[Application], bytes]) -> None:
     """The worker's own proof, which the gateway could send back, is none."""
 
     def talk(newcomer: Newcomer) -> None:
-        newcomer.send(Welcome(proof(applying(newcomer).nonce), 0))
+        newcomer.send(Welcome(proof(applying(newcomer)), 0))
 
     assert after(talk) == "GATEWAY: the gateway does not know the token"
 
@@ -172,7 +175,7 @@ def test_a_gateway_of_another_version_is_accepted() -> None:
             newcomer.send(Challenge(NONCE, PROTOCOL, "9.9"))
             application = newcomer.application()
             assert isinstance(application, Application)
-            newcomer.send(Welcome(gateway_proof(TOKEN, NONCE, application.nonce), 0))
+            newcomer.send(with_gateway_proof(TOKEN, NONCE, application.nonce, WELCOME))
             newcomer.close()
 
         talking = gateway.during(talk)

@@ -1,6 +1,7 @@
 """The messages of the handshake, and the proofs in them."""
 
 import string
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from uncork_workers.wire.handshake import (
     LEAST_TOKEN_BYTES,
     MAX_APPLICATION_BYTES,
     NONCE_BYTES,
+    PROTOCOL,
     Application,
     Challenge,
     Greeting,
@@ -20,15 +22,15 @@ from uncork_workers.wire.handshake import (
     Welcome,
     decode_greeting,
     encode_greeting,
-    gateway_proof,
     greeting_length,
     is_same,
     printable,
     read_greeting,
     read_token,
-    worker_proof,
+    with_gateway_proof,
+    with_worker_proof,
 )
-from uncork_workers.wire.overrides import Override
+from uncork_workers.wire.overrides import Override, for_all_apis
 
 NONCES = st.binary(min_size=NONCE_BYTES, max_size=NONCE_BYTES)
 NAMES = st.text(max_size=256)
@@ -140,28 +142,77 @@ def test_a_process_must_identify_itself() -> None:
         decode_greeting(header, Application)
 
 
+TOKEN = b"t" * LEAST_TOKEN_BYTES
+
+
+def applied(token: bytes, challenge: bytes, **fields: Any) -> bytes:
+    """Return the proof of an application."""
+    usual: dict[str, Any] = {
+        "nonce": bytes(NONCE_BYTES),
+        "protocol": PROTOCOL,
+        "version": "1",
+        "instance": "one",
+    }
+    message = Application(proof=b"", **{**usual, **fields})
+    return with_worker_proof(token, challenge, message).proof
+
+
+def welcomed(token: bytes, challenge: bytes, nonce: bytes, **fields: Any) -> bytes:
+    """Return the proof of a welcome."""
+    usual: dict[str, Any] = {"index": 0}
+    message = Welcome(proof=b"", **{**usual, **fields})
+    return with_gateway_proof(token, challenge, nonce, message).proof
+
+
 @given(NONCES, NONCES)
 def test_a_proof_is_for_one_token_role_and_pair_of_nonces(challenge: bytes, nonce: bytes) -> None:
-    token, other = b"t" * LEAST_TOKEN_BYTES, b"u" * LEAST_TOKEN_BYTES
-    proof = worker_proof(token, challenge, nonce)
+    other = b"u" * LEAST_TOKEN_BYTES
+    proof = applied(TOKEN, challenge, nonce=nonce)
     changed = bytes([challenge[0] ^ 1]) + challenge[1:]
     forged = [
-        gateway_proof(token, challenge, nonce),
-        worker_proof(other, challenge, nonce),
-        worker_proof(token, changed, nonce),
-        worker_proof(token, challenge, changed),
+        welcomed(TOKEN, challenge, nonce),
+        applied(other, challenge, nonce=nonce),
+        applied(TOKEN, changed, nonce=nonce),
+        applied(TOKEN, challenge, nonce=changed),
         proof[:-1],
         b"",
     ]
 
-    assert is_same(proof, worker_proof(token, challenge, nonce))
+    assert is_same(proof, applied(TOKEN, challenge, nonce=nonce))
     assert not any(is_same(one, proof) for one in forged)
 
 
-def test_the_role_is_not_part_of_the_nonces() -> None:
-    """No worker's proof is a gateway's proof of other nonces."""
-    token, zeros = b"t" * LEAST_TOKEN_BYTES, bytes(NONCE_BYTES)
-    assert worker_proof(token, zeros, zeros) != gateway_proof(token, zeros, zeros)
+def test_a_proof_is_for_all_that_the_message_says() -> None:
+    """Which process a worker is, and the settings that it gets."""
+    zeros = bytes(NONCE_BYTES)
+    applications: list[dict[str, Any]] = [
+        {},
+        {"launch": 1},
+        {"launch": 2},
+        {"standby": True},
+        {"instance": "two"},
+        {"version": "2"},
+    ]
+    welcomes: list[dict[str, Any]] = [
+        {},
+        {"index": 1},
+        {"warmup_seconds": 1.0},
+        {"overrides": list(for_all_apis({"policy": "none"}))},
+    ]
+    proofs = {applied(TOKEN, zeros, **fields) for fields in applications}
+    proofs |= {welcomed(TOKEN, zeros, zeros, **fields) for fields in welcomes}
+
+    assert len(proofs) == len(applications) + len(welcomes)
+
+
+def test_a_proof_is_the_same_for_the_message_as_sent_and_as_read() -> None:
+    zeros = bytes(NONCE_BYTES)
+    welcome = Welcome(b"", 0, list(for_all_apis({"mb_max_batch_size": 7})), warmup_seconds=60)
+    sent = with_gateway_proof(TOKEN, zeros, zeros, welcome)
+    read = decode_greeting(encode_greeting(sent)[8:], Welcome)
+
+    assert isinstance(read, Welcome)
+    assert with_gateway_proof(TOKEN, zeros, zeros, read).proof == sent.proof
 
 
 def test_a_token_is_the_stripped_text() -> None:

@@ -24,10 +24,10 @@ from uncork_workers.wire.handshake import (
     Refusal,
     Welcome,
     encode_greeting,
-    gateway_proof,
     is_same,
     read_greeting,
-    worker_proof,
+    with_gateway_proof,
+    with_worker_proof,
 )
 from uncork_workers.wire.tcp import tune
 
@@ -183,18 +183,20 @@ class Dialer:
         nonce = secrets.token_bytes(NONCE_BYTES)
         application = Application(
             nonce=nonce,
-            proof=worker_proof(self.token, challenge.nonce, nonce),
+            proof=b"",
             protocol=PROTOCOL,
             version=VERSION,
             instance=self.instance,
             launch=self.launch,
             standby=self.standby,
         )
+        application = with_worker_proof(self.token, challenge.nonce, application)
         connection.sendall(encode_greeting(application))
         welcome = read_greeting(receive, Welcome, most=MAX_WELCOME_BYTES)
         if isinstance(welcome, Refusal):
             raise _refused(address, welcome)
-        if not is_same(welcome.proof, gateway_proof(self.token, challenge.nonce, nonce)):
+        expected = with_gateway_proof(self.token, challenge.nonce, nonce, welcome)
+        if not is_same(welcome.proof, expected.proof):
             raise GatewayRefuses(f"{address}: the gateway does not know the token")
         return Connected(connection, address, challenge.version, welcome)
 

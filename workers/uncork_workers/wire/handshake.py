@@ -6,9 +6,12 @@
              <-------------------- Welcome      the gateway's proof, and settings; frames follow
              <-------------------- Refusal      instead of Welcome; the connection is closed
 
-The token itself is never sent. A proof is an HMAC over the role and both nonces, so neither a recorded proof
-nor the peer's own one is accepted. Messages are framed as in :mod:`uncork_workers.wire.frames`, without
-payload, and are small: the gateway reads them from peers that have not proved anything yet.
+The token itself is never sent. A proof is an HMAC over the role, the nonce of the challenge and the whole
+message that has the proof, so neither a recorded proof nor the peer's own one is accepted, and nobody in
+between can change which launch, instance or standby a worker is, or the settings that it gets. The frames
+that follow have no proofs: only TLS protects them from somebody in between. Messages are framed as in
+:mod:`uncork_workers.wire.frames`, without payload, and are small: the gateway reads them from peers that have
+not proved anything yet.
 """
 
 import hashlib
@@ -22,7 +25,7 @@ import msgspec
 from uncork_workers.wire.frames import FrameError
 from uncork_workers.wire.overrides import Override
 
-PROTOCOL = 5
+PROTOCOL = 6
 """Changes whenever a message changes such that the other side would misread it."""
 NONCE_BYTES = 32
 MAX_APPLICATION_BYTES = 4096
@@ -97,14 +100,17 @@ _encoder = msgspec.msgpack.Encoder()
 G = TypeVar("G", bound=Greeting)
 
 
-def worker_proof(token: bytes, challenge: bytes, nonce: bytes) -> bytes:
-    """Return what proves to the gateway that the worker knows the token."""
-    return _proof(token, b"worker", challenge, nonce)
+P = TypeVar("P", Application, Welcome)
 
 
-def gateway_proof(token: bytes, challenge: bytes, nonce: bytes) -> bytes:
-    """Return what proves to the worker that the gateway knows the token."""
-    return _proof(token, b"gateway", challenge, nonce)
+def with_worker_proof(token: bytes, challenge: bytes, application: Application) -> Application:
+    """Return the application with the proof that the worker knows the token, given the gateway's nonce."""
+    return _with_proof(token, b"worker" + challenge, application)
+
+
+def with_gateway_proof(token: bytes, challenge: bytes, nonce: bytes, welcome: Welcome) -> Welcome:
+    """Return the welcome with the proof that the gateway knows the token, given both nonces."""
+    return _with_proof(token, b"gateway" + challenge + nonce, welcome)
 
 
 def launch_token(secret: bytes, launch: int) -> bytes:
@@ -120,8 +126,12 @@ def is_same(proof: bytes, expected: bytes) -> bool:
     return hmac.compare_digest(proof, expected)
 
 
-def _proof(token: bytes, role: bytes, challenge: bytes, nonce: bytes) -> bytes:
-    return hmac.digest(token, b"uncork worker" + role + challenge + nonce, hashlib.sha256)
+def _with_proof(token: bytes, about: bytes, message: P) -> P:
+    bare = _encoder.encode(msgspec.structs.replace(message, proof=b""))
+    # As the other side reads it: 60 seconds are sent as an integer, but read as a float.
+    read = msgspec.msgpack.decode(bare, type=type(message))
+    proof = hmac.digest(token, b"uncork worker" + about + _encoder.encode(read), hashlib.sha256)
+    return msgspec.structs.replace(message, proof=proof)
 
 
 def encode_greeting(greeting: Greeting) -> bytes:
