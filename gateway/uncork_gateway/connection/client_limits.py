@@ -9,7 +9,6 @@ from uncork_gateway.headers import Header
 # Limits beyond those of httptools.
 _MAX_TARGET_BYTES = 16 * 1024
 _MAX_HEAD_BYTES = 64 * 1024
-_MAX_HEADERS = 256
 _MAX_LENGTH_DIGITS = 20
 
 
@@ -21,23 +20,23 @@ class ClientLimits:
         head_timeout_s: time for the first byte of a new connection, and for each head once it has begun.
         body_timeout_s: a body must grow by 500 bytes per second, averaged over each such interval.
         max_connections: open at a time; further ones are refused with 503.
+        max_header_fields: of one request; requests with more are refused with 431.
     """
 
     head_timeout_s: float = 10.0
     body_timeout_s: float = 30.0
     max_connections: int = 10_000
+    max_header_fields: int = 100
 
 
-def check_header(name: bytes, value: bytes, *, before: int, target: bytes) -> None:
-    """Check a header that comes after ``before`` others.
+def check_header(name: bytes, value: bytes) -> None:
+    """Check one header.
 
     Raises:
         GatewayError: the request cannot be read.
     """
     if len(value) > _MAX_LENGTH_DIGITS and name.lower() == b"content-length":
         raise BadRequest(f"Content-Length must have at most {_MAX_LENGTH_DIGITS} digits")
-    if before == _MAX_HEADERS:
-        raise too_long(target)
     if name.lower() == b"transfer-encoding" and value.lower() != b"chunked":
         encoding = value.decode("latin-1")
         raise BadRequest(f"transfer encoding {encoding!r} is not supported; send chunked")
@@ -70,5 +69,13 @@ def too_long(target: bytes) -> GatewayError:
     """Return the error for a head over a limit: its target is too long, or else its headers."""
     if len(target) > _MAX_TARGET_BYTES:
         return Unreadable(f"the request target exceeds {_MAX_TARGET_BYTES} bytes", 414)
-    limits = f"{_MAX_HEAD_BYTES} bytes or {_MAX_HEADERS} fields"
-    return Unreadable(f"the request headers exceed {limits}", 431)
+    return Unreadable(f"the request headers exceed {_MAX_HEAD_BYTES} bytes", 431)
+
+
+def too_many_fields(max_fields: int) -> GatewayError:
+    """Return the error for a head with too many fields."""
+    return Unreadable(
+        f"the request headers have more than {max_fields} fields; the server's --max-header-fields sets the "
+        "limit",
+        431,
+    )

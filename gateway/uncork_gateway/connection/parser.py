@@ -4,7 +4,7 @@ from typing import Protocol
 
 import httptools
 
-from uncork_gateway.connection.client_limits import check_head, check_header, check_size
+from uncork_gateway.connection.client_limits import check_head, check_header, check_size, too_many_fields
 from uncork_gateway.connection.state import HEAD, State
 from uncork_gateway.errors import BadRequest, GatewayError, unexpected
 from uncork_gateway.headers import Header, header_lines
@@ -28,13 +28,16 @@ class Receiver(Protocol):
 class RequestParser:
     """The parser of one connection.
 
+    ``max_fields`` is the limit of headers of one request.
+
     Attributes:
         method: of the current or last request, like all others.
         target: path and query as the client wrote them.
         headers: with names as the client wrote them.
     """
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: Receiver, *, max_fields: int) -> None:
+        self._max_fields = max_fields
         self.method = self.target = b""
         self.headers: list[Header] = []
         self._receiver = receiver
@@ -105,7 +108,9 @@ class RequestParser:
         if self._receiver.state is not HEAD:
             return  # A trailer must not pass for a header.
         value = value.rstrip(b" \t")
-        check_header(name, value, before=len(self.headers), target=self.target)
+        check_header(name, value)
+        if len(self.headers) == self._max_fields:
+            raise too_many_fields(self._max_fields)
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:

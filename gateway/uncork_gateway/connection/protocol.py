@@ -110,11 +110,11 @@ class HttpProtocol:
     def connection_made(self, transport: asyncio.Transport) -> None:
         self.transport = transport
         self.flow = FlowControl(transport)
-        self._parser = RequestParser(self)
+        limits = self._listener.limits
+        self._parser = RequestParser(self, max_fields=limits.max_header_fields)
         self._replies = ReplyQueue(transport, self.flow)
         self._is_tls = is_ssl(transport)
         self._scope = connection_scope(transport, self._app_state)
-        limits = self._listener.limits
         self._timeouts = Timeouts(self, limits, keep_alive_s=self._config.timeout_keep_alive, loop=self._loop)
         connections: set[Any] = self._server_state.connections
         connections.add(self)

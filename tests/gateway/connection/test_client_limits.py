@@ -78,6 +78,8 @@ TABLE = {
     "endless header": (head(b"x: " + LONG)[:-4], 431, False),
     "long headers": (sized(*[b"x: " + b"y" * 1000] * 70), 431, False),
     "many headers": (sized(*[b"x: y"] * 300), 431, False),
+    "as many headers as allowed": (sized(*[b"x: y"] * 98), 200, True),
+    "one header more": (sized(*[b"x: y"] * 99), 431, False),
     "endless name": (head(LONG)[:-4], 431, False),
     # First line
     "long target": (sized(start=b"POST /?" + b"a" * 17_000 + b" HTTP/1.1"), 414, False),

@@ -125,6 +125,11 @@ class ServerOptions(ListenerOptions):
         min=1,
         show_default="10000, or less if the limit of open files is low",
     )
+    max_header_fields: int = option(
+        ClientLimits().max_header_fields,
+        "Maximum header fields of a request; more get 431 (gRPC: RESOURCE_EXHAUSTED).",
+        min=10,
+    )
     drain_delay: float = option(
         0.0,
         "Seconds to keep serving after /readyz turns 503, so that load balancers notice.",
@@ -178,6 +183,7 @@ class ServerOptions(ListenerOptions):
                 head_timeout_s=self.header_timeout,
                 body_timeout_s=self.body_timeout,
                 max_connections=self.most_connections,
+                max_header_fields=self.max_header_fields,
             ),
         }
 

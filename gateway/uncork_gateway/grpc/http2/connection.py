@@ -6,7 +6,6 @@ No task and no timer belongs to a call. docs/reference/grpc.md lists what client
 import asyncio
 import re
 
-from uncork_gateway.connection.inflating import STEPS_AT_ONCE
 from uncork_gateway.connection.listener_context import ListenerContext, connection_numbers
 from uncork_gateway.grpc.http2 import frames
 from uncork_gateway.grpc.http2.frame_reader import FrameReader, NotHttp2
@@ -58,6 +57,8 @@ class GrpcConnection(asyncio.Protocol):
         self._http_text = http_text
         self._loop = loop
         self._is_reading = True
+        self._is_behind = False
+        """Whether frames are left for another turn of the loop."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
@@ -101,7 +102,7 @@ class GrpcConnection(asyncio.Protocol):
             return
         outbox = self.outbox
         was_scheduled, outbox.is_scheduled = outbox.is_scheduled, True
-        self.session.inflate_steps = STEPS_AT_ONCE
+        self.session.rest()
         try:
             self.reader.feed(data)
         except ConnectionFault as fault:
@@ -111,8 +112,19 @@ class GrpcConnection(asyncio.Protocol):
         if outbox.frames or outbox.blocked:
             outbox.flush()
         outbox.is_scheduled = was_scheduled
+        if self._is_reading and self.reader.is_behind and not self._is_behind:
+            self._is_behind = True
+            self.transport.pause_reading()
+            self._loop.call_soon(self._catch_up)
         if self._context.closing:
             self.drain()
+
+    def _catch_up(self) -> None:
+        """Read the frames that were left for another turn of the loop."""
+        self._is_behind = False
+        self.data_received(b"")
+        if not (self._is_behind or self.transport.is_closing()):
+            self.transport.resume_reading()
 
     def pause_writing(self) -> None:
         self.outbox.is_paused = True

@@ -62,6 +62,11 @@ class FrameHandler(Protocol):
     All methods but the first may raise ConnectionFault and StreamFault.
     """
 
+    @property
+    def is_tired(self) -> bool:
+        """Whether the other frames have to wait for another turn of the loop."""
+        ...
+
     def begin(self) -> None:
         """Accept the preface."""
 
@@ -89,6 +94,7 @@ class FrameReader:
 
     Attributes:
         has_begun: whether the client has sent the preface, and the head of its first SETTINGS.
+        is_behind: whether complete frames wait for the next :meth:`feed`, because the handler is tired.
         progress: grows with every complete frame, or several.
         blocks: how many header blocks have come in several frames.
     """
@@ -99,7 +105,7 @@ class FrameReader:
         self._has_preface = False
         self._block: tuple[int, bytes, bool] | None = None
         """Stream, the beginning of a header block, and whether it ends the stream."""
-        self.has_begun = False
+        self.has_begun = self.is_behind = False
         self.progress = self.blocks = 0
 
     @property
@@ -118,11 +124,15 @@ class FrameReader:
             NotHttp2: it speaks something else.
         """
         at = 0
+        if self.is_behind:
+            self.is_behind, data, self._unread = False, self._unread + data, b""
         if self._unread:
             # Complete the first frame only, so that the others are not copied.
             at = self._missing_bytes(data)
             self._read_frames(self._unread + data[:at], 0)
-        if at < len(data):
+        if self.is_behind:
+            self._unread += data[at:]
+        elif at < len(data):
             self._read_frames(data, at)
 
     def _missing_bytes(self, data: bytes) -> int:
@@ -148,6 +158,9 @@ class FrameReader:
                 )
             start = at + FRAME_HEAD_BYTES
             if start + size > end:
+                break
+            if handler.is_tired:
+                self.is_behind = True
                 break
             at = start + size
             number &= MAX_STREAM_ID

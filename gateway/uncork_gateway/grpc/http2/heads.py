@@ -1,25 +1,28 @@
 """The heads of calls: header blocks, HPACK, and what gRPC reads in them."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from hpack import Decoder, HPACKError, OversizedHeaderListError
 
+from uncork_gateway.connection.client_limits import too_many_fields
 from uncork_gateway.errors import BadRequest, GatewayError
 from uncork_gateway.grpc.http2.frames import ConnectionFault, ErrorCode
 from uncork_gateway.grpc.interfaces import CallHead
 from uncork_gateway.grpc.statuses import CallFailed, Code
-from uncork_gateway.headers import Header
+from uncork_gateway.headers import Header, value_of
 
 MAX_LIST_BYTES = 16 * 1024
 """Of a header list, as HPACK counts it: 32 bytes more for each field."""
 ACCEPTED_ENCODINGS = b"identity,deflate,gzip"
 _ENCODINGS = (b"gzip", b"deflate")
 
-_MAX_KNOWN = 256
-_MAX_KNOWN_BYTES = 1024
+_MAX_KNOWN_BYTES = 16 * 1024
+_MAX_KNOWN_BLOCK_BYTES = 1024
 _MAX_CANDIDATES = 64
+# What HPACK counts for a field, beside its name and value.
+_FIELD_BYTES = 32
 # RFC 9113, section 8.2.1.
 _NAME = re.compile(rb":?[\x21-\x39\x3b-\x40\x5b-\x7e]+")
 _WRONG_IN_VALUE = re.compile(rb"[\0\r\n]")
@@ -58,16 +61,27 @@ class HeadReader:
 
     Clients send the same block for the same kind of call again and again. The meaning of a block depends on
     the dynamic table of HPACK, and a block of which nothing is inserted into the table means the same until
-    another block changes the table. So most blocks are not decoded at all. A block is remembered
-    when it comes the second time: those with a trace id would only displace others.
+    another block changes the table. So most blocks are not decoded at all. A block is remembered if its call
+    was admitted, and when it comes the second time: those with a trace id would only displace others.
+
+    ``max_fields`` is the limit of fields of one call.
+
+    Attributes:
+        known: the heads that are remembered, by their blocks.
+        decoded: how many fields the last block had; 0 if it was not decoded.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_fields: int) -> None:
+        self._max_fields = max_fields
+        self.decoded = 0
         self._decoder = Decoder(max_header_list_size=MAX_LIST_BYTES)
         self.known: dict[bytes, Head] = {}
         self._candidates: set[int] = set()
+        self._known_bytes = 0
         self._has_changed = False
         """Whether the last block changed the table."""
+        self._fresh: tuple[bytes, Head, int] | None = None
+        """The last block, its head and size, if it was decoded and did not change the table."""
 
     def read(self, block: bytes) -> Head:
         """Read the head of a new stream.
@@ -78,10 +92,15 @@ class HeadReader:
         """
         head = self.known.get(block)
         if head is not None:
+            self.decoded, self._fresh = 0, None
             return head
-        head = read_head(self.decode(block))
-        if not self._has_changed:
-            self._learn(block, head)
+        fields = self.decode(block)
+        if len(fields) > self._max_fields:
+            return _too_many(fields, self._max_fields)
+        head = read_head(fields)
+        if not self._has_changed and len(block) <= _MAX_KNOWN_BLOCK_BYTES:
+            size = sum([len(name) + len(value) + _FIELD_BYTES for name, value in fields])
+            self._fresh = block, head, size
         return head
 
     def decode(self, block: bytes) -> list[Header]:
@@ -90,7 +109,7 @@ class HeadReader:
         Raises:
             ConnectionFault: the block is broken or too large.
         """
-        before = self._table()
+        before, self.decoded, self._fresh = self._table(), 0, None
         try:
             fields: list[Header] = list(self._decoder.decode(block, raw=True))
         except OversizedHeaderListError:
@@ -102,8 +121,9 @@ class HeadReader:
         after = self._table()
         self._has_changed = before[0] is not after[0] or before[1:] != after[1:]
         if self._has_changed:
-            self.known.clear()
+            self._forget()
             self._candidates.clear()
+        self.decoded = len(fields)
         return fields
 
     def _table(self) -> tuple[object, int, int]:
@@ -112,18 +132,29 @@ class HeadReader:
         entries = table.dynamic_entries
         return (entries[0] if entries else None, len(entries), table.maxsize)
 
-    def _learn(self, block: bytes, head: Head) -> None:
-        if len(block) > _MAX_KNOWN_BYTES:
+    def admitted(self) -> None:
+        """Remember the head that was read last, if its block has come before."""
+        if self._fresh is None:
             return
+        (block, head, size), self._fresh = self._fresh, None
         key = hash(block)
         if key in self._candidates:
-            if len(self.known) >= _MAX_KNOWN:
-                self.known.clear()
+            if self._known_bytes + size > _MAX_KNOWN_BYTES:
+                self._forget()
             self.known[block] = head
+            self._known_bytes += size
         else:
             if len(self._candidates) >= _MAX_CANDIDATES:
                 self._candidates.clear()
             self._candidates.add(key)
+
+    def _forget(self) -> None:
+        self.known.clear()
+        self._known_bytes = 0
+
+
+def _too_many(fields: Sequence[Header], max_fields: int) -> Head:
+    return Head(CallHead(value_of(fields, b":path") or b"", rejection=too_many_fields(max_fields)))
 
 
 def read_head(fields: Iterable[Header]) -> Head:

@@ -19,6 +19,9 @@ from uncork_gateway.grpc.http2.heads import MAX_LIST_BYTES, Head, HeadReader, Ma
 from uncork_gateway.grpc.http2.limits import (
     CONTROL_PER_CALL,
     CONTROL_PER_S,
+    FIELDS_PER_CONTROL,
+    FIELDS_PER_TURN,
+    FREE_FIELDS,
     RESETS_PER_S,
     Allowance,
     GrpcLimits,
@@ -83,7 +86,8 @@ class Session:
         self._loop = loop
         self._ended = ended
         self._fail = fail
-        self._heads = HeadReader()
+        self._heads = HeadReader(max_fields=context.limits.max_header_fields)
+        self._fields_left = FIELDS_PER_TURN
         self._free_lanes: list[int] = []
         self._ignored: dict[int, None] = {}
         """Streams that the server has reset, of which the client may not know yet."""
@@ -125,16 +129,37 @@ class Session:
             self._read_trailers(number, block, ends=ends)
             return
         self.last_number = number
+        heads = self._heads
         try:
-            head = self._heads.read(block)
+            head = heads.read(block)
         except MalformedHead:
             raise StreamFault(number, ErrorCode.PROTOCOL_ERROR) from None
+        finally:
+            self._charge_fields(heads.decoded)
         if self.is_draining or self._context.closing or len(self.streams) >= self._max_streams:
             self._refuse(number)
-        else:
-            self._open(number, head, ends=ends)
+        elif self._open(number, head, ends=ends):
+            heads.admitted()
 
-    def _open(self, number: int, head: Head, *, ends: bool) -> None:
+    def _charge_fields(self, fields: int) -> None:
+        self._fields_left -= fields
+        if fields > FREE_FIELDS:
+            self.control.tokens -= (fields - FREE_FIELDS) / FIELDS_PER_CONTROL
+            if self.control.tokens < 0:
+                raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many header fields")
+
+    @property
+    def is_tired(self) -> bool:
+        """Whether enough header fields were decoded in this turn of the loop."""
+        return self._fields_left <= 0
+
+    def rest(self) -> None:
+        """Begin another turn of the loop."""
+        self._fields_left = FIELDS_PER_TURN
+        self.inflate_steps = STEPS_AT_ONCE
+
+    def _open(self, number: int, head: Head, *, ends: bool) -> bool:
+        """Open the call of a stream; return False if it fails at once."""
         streams, free = self.streams, self._free_lanes
         lane = heappop(free) if free else len(streams)
         stream = Stream(self, number, lane, head, window=self._stream_window)
@@ -143,12 +168,14 @@ class Session:
         self.control.tokens += CONTROL_PER_CALL
         if head.http_status:
             stream.answer_http(head.http_status)
-            return
+            return False
         call = self._open_call(stream, head.call)
-        if stream.is_open:
+        is_admitted = stream.is_open
+        if is_admitted:
             stream.call = call
         if ends:
             stream.end()
+        return is_admitted
 
     def _refuse(self, number: int) -> None:
         """Refuse a new stream. Before the client has seen the SETTINGS, it could not know better."""
@@ -158,6 +185,7 @@ class Session:
 
     def _read_trailers(self, number: int, block: bytes, *, ends: bool) -> None:
         fields = self._heads.decode(block)
+        self._charge_fields(len(fields))
         stream = self.streams.get(number)
         if stream is None:
             if number not in self._ignored:

@@ -131,6 +131,8 @@ class Wire(asyncio.Transport):
         self.writes = 0
         self.ended = self.aborted = self.closed = False
         """Whether the server sends no more, has discarded what it sent, and has closed altogether."""
+        self.is_read = True
+        """Whether the server reads."""
         self.unread = 0
         self.high = 0
         self.stops_reading_after: int | None = None
@@ -161,6 +163,12 @@ class Wire(asyncio.Transport):
             self.unread += len(data)
             if self.unread > self.high:
                 self.protocol.pause_writing()
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.high = high or 0

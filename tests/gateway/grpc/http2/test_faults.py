@@ -10,6 +10,7 @@ import pytest
 from hpack import Encoder
 
 from tests.gateway.grpc.http2.peer import LIMITS, Peer, Server, Wire, headers, message, read_frames
+from tests.gateway.running import turns
 from uncork_gateway.grpc.http2 import frames
 from uncork_gateway.grpc.http2.frames import (
     ACK,
@@ -30,6 +31,7 @@ from uncork_gateway.grpc.http2.frames import (
     ErrorCode,
     frame,
 )
+from uncork_gateway.grpc.statuses import Code
 
 pytestmark = pytest.mark.virtual_time
 
@@ -394,7 +396,68 @@ async def test_a_header_bomb() -> None:
     assert (code, text) == (CALM, "the headers exceed 16384 bytes")
 
 
+def many_fields(number: int, fields: int) -> bytes:
+    """A head with fields of HPACK's static table, of one byte each; each head is another."""
+    block = HANG + b"\x00\x01n\x05%05d" % number + bytes((0x80 | 21,)) * (fields - 7)
+    return frames.headers(number, block, ends=True)
+
+
+async def test_a_flood_of_header_fields() -> None:
+    wire = Wire(Server())
+    wire.send(START)
+    for sent in range(1, 1000):
+        wire.send(many_fields(2 * sent + 1, 100))
+        if wire.ended:
+            break
+    assert sent <= 150
+    [(code, _, text)] = goaways(wire)
+    assert (code, text) == (CALM, "too many header fields")
+
+
+async def test_many_header_fields_are_read_in_several_turns() -> None:
+    """Other connections get their turns, and nothing more is read from this one meanwhile."""
+    server = Server()
+    wire = Wire(server)
+    wire.send(START + b"".join([many_fields(number, 30) for number in range(1, 201, 2)]))
+    assert (len(server.calls), wire.is_read) == (17, False)
+    wire.send(many_fields(201, 30)[:20])
+    wire.send(many_fields(201, 30)[20:])
+    before = len(server.calls)
+    await turns(1)
+    assert before < len(server.calls) <= before + 17
+    await turns(10)
+    assert (len(server.calls), wire.is_read) == (101, True)
+    assert not wire.ended
+
+
+async def test_a_client_that_leaves_while_its_frames_wait() -> None:
+    server = Server()
+    wire = Wire(server)
+    wire.send(START + b"".join([many_fields(number, 30) for number in range(1, 201, 2)]))
+    wire.leave()
+    await turns(2)
+    assert len(server.calls) == 17
+    assert not server.listener.connections
+
+
 # Not floods
+
+
+async def test_a_client_with_thirty_fields_in_each_call() -> None:
+    """Of which one, the id of a trace, is another in each."""
+    peer = Peer(Server())
+    more = [(b"x-%d" % at, b"y") for at in range(22)]
+    for number in range(1000):
+        assert peer.ask(more=[*more, (b"traceparent", b"%d" % number)]).status == 0
+
+
+async def test_a_call_with_too_many_fields() -> None:
+    """It ends with an error, and other calls go on."""
+    peer = Peer(Server())
+    answer = peer.ask(more=[(b"x", b"%d" % number) for number in range(95)])
+    assert answer.status == Code.RESOURCE_EXHAUSTED
+    assert "more than 100 fields" in answer.text
+    assert peer.ask().status == 0
 
 
 async def test_a_client_that_pings_with_each_message() -> None:

@@ -7,6 +7,7 @@ from hpack import Encoder
 
 from tests.gateway.grpc.http2.peer import headers
 from uncork_gateway.grpc.http2.heads import HeadReader, read_head
+from uncork_gateway.grpc.statuses import Code, code_of
 from uncork_gateway.headers import Header
 
 
@@ -15,7 +16,7 @@ class Client:
 
     def __init__(self) -> None:
         self.encoder = Encoder()
-        self.reader = HeadReader()
+        self.reader = HeadReader(max_fields=100)
         self.decoded = 0
         decode = self.reader.decode
 
@@ -25,11 +26,14 @@ class Client:
 
         self.reader.decode = counting  # type: ignore[method-assign]
 
-    def send(self, *more: Header, indexed: bool = True) -> dict[bytes, bytes]:
+    def send(self, *more: Header, indexed: bool = True, admitted: bool = True) -> dict[bytes, bytes]:
         """Send a head; returns its metadata as it was read."""
         block = self.encoder.encode(headers())
         block += b"".join([self.encoder.add(each, sensitive=not indexed, huffman=True) for each in more])
-        return dict(self.reader.read(block).call.metadata)
+        metadata = dict(self.reader.read(block).call.metadata)
+        if admitted:
+            self.reader.admitted()
+        return metadata
 
 
 def test_a_block_is_decoded_until_it_has_come_twice_without_a_change() -> None:
@@ -58,7 +62,9 @@ def test_the_same_bytes_mean_something_else_after_an_insertion() -> None:
     static = b"\x83\x86\x84"
     for value in (b"one", b"two"):
         client.reader.read(static + b"\x40\x01x" + bytes((len(value),)) + value)
-        found += [client.reader.read(static + reference).call.metadata for _ in range(3)]
+        for _ in range(3):
+            found.append(client.reader.read(static + reference).call.metadata)
+            client.reader.admitted()
     assert found == [((b"x", b"one"),)] * 3 + [((b"x", b"two"),)] * 3
 
 
@@ -89,10 +95,43 @@ def test_what_is_remembered_is_bounded() -> None:
     for number in range(2000):
         for _ in range(3):
             client.send((b"x", b"%d" % number), indexed=False)
-    assert 1 < len(client.reader.known) <= 256
+    assert 1 < len(client.reader.known) <= 60
     for _ in range(5):
         client.send((b"x", b"y" * 3000), indexed=False)
     assert max(map(len, client.reader.known)) < 1100
+
+
+def test_what_is_remembered_is_counted_as_decoded() -> None:
+    """A field of HPACK's static table has one byte in the block, and many more once it is read."""
+    client = Client()
+    for number in range(100):
+        for _ in range(3):
+            block = b"\x83\x86\x84" + b"\x00\x01x\x02%02d" % number + bytes((0x80 | 16,)) * 90
+            fields = client.reader.read(block).call.metadata
+            client.reader.admitted()
+    size = sum(len(name) + len(value) + 32 for name, value in fields)
+    assert 1 <= len(client.reader.known) <= 16 * 1024 // size
+
+
+def test_heads_that_are_not_admitted_are_not_remembered() -> None:
+    client = Client()
+    for _ in range(5):
+        client.send(admitted=False)
+    assert (client.decoded, client.reader.known) == (5, {})
+
+
+@pytest.mark.parametrize("fields", [100, 101, 400])
+def test_the_limit_of_fields(fields: int) -> None:
+    reader = HeadReader(max_fields=100)
+    block = b"\x83\x86\x84" + bytes((0x80 | 21,)) * (fields - 3)
+    head = reader.read(block)
+    assert (reader.decoded, head.call.path) == (fields, b"/")
+    if fields <= 100:
+        assert head.call.rejection is None
+    else:
+        assert head.call.rejection is not None
+        assert code_of(head.call.rejection) is Code.RESOURCE_EXHAUSTED
+        assert "more than 100 fields" in str(head.call.rejection)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ EFFECTS: Mapping[str, Effect] = {
             "header_timeout",
             "body_timeout",
             "max_connections",
+            "max_header_fields",
             "drain_delay",
             "drain_timeout",
             "log_level",
