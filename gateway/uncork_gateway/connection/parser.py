@@ -79,10 +79,9 @@ class RequestParser:
                     data = self._head_without_offer() + data[offer.args[0] :]
                     self._parser = _make_parser(self)
         except httptools.HttpParserCallbackError as error:
-            cause = error.__context__
-            if isinstance(cause, StopParsing):
+            if isinstance(error.__context__, StopParsing):
                 return
-            raise (cause if isinstance(cause, GatewayError) else unexpected(cause or error)) from None
+            raise _cause_of(error) from None
         except httptools.HttpParserError as error:
             raise BadRequest(f"malformed HTTP/1.1 request: {error}") from None
         check_size(self._unused_bytes, self.target)
@@ -127,6 +126,12 @@ class RequestParser:
     def on_message_complete(self) -> None:
         if not self._parser.should_upgrade():
             self._receiver.message_complete()
+
+
+def _cause_of(error: httptools.HttpParserCallbackError) -> GatewayError:
+    """Return the error of a callback. A variable of a frame in its traceback would be a reference cycle."""
+    cause = error.__context__
+    return cause if isinstance(cause, GatewayError) else unexpected(cause or error)
 
 
 def _make_parser(parser: RequestParser) -> httptools.HttpRequestParser:

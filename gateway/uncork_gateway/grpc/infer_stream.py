@@ -17,17 +17,22 @@ from msgspec.structs import replace
 from uncork_dispatcher import RequestResult
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.errors import GatewayError, Refused
+from uncork_gateway.errors import GatewayError, Refused, no_room
 from uncork_gateway.grpc import stream_messages
 from uncork_gateway.grpc.api_call import ApiCall
 from uncork_gateway.grpc.infer_method import Asked, InferMethod
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.grpc.statuses import Code, code_of, trailers_of
+from uncork_gateway.interfaces import SMALL_BODY_BYTES
 from uncork_gateway.requests.api_target import accepted
 from uncork_workers.wire.messages import AnswerHead
 
 _FIRST_ERROR = 400
 _LINES = "application/x-ndjson"
+# Of answers that wait for an earlier one. More messages are read only when there is less.
+_MOST_WAITING_BYTES = 1024 * 1024
+# What an answer takes in addition to its message.
+_ANSWER_BYTES = 2048
 
 
 class InferStream:
@@ -43,6 +48,8 @@ class InferStream:
         self._open: dict[StreamedRequest, None] = {}
         self._free_places: list[int] = []
         self._in_order: deque[StreamedRequest] = deque()
+        self._waiting_bytes = 0
+        """Of answers that wait for an earlier one; the pool counts them."""
         self._ended = False
 
     # Called by the stream
@@ -50,19 +57,19 @@ class InferStream:
     def message_received(self, message: bytes) -> None:
         """Begin a request. An error in it becomes its answer, and the stream continues."""
         try:
-            asked, fault = self._method.ask(message), None
+            asked = self._method.ask(message)
         except GatewayError as error:
-            asked, fault = None, error
-        kind = DecoupledRequest if asked is not None and asked.route.streams else StreamedRequest
-        one = kind(self, self._head, self._method, size_bytes=len(message))
-        one.place = heappop(self._free_places) if self._free_places else len(self._open)
-        self._open[one] = None
+            self._add(StreamedRequest, message).failed(error)
+            return
+        self._add(DecoupledRequest if asked.route.streams else StreamedRequest, message).begin(asked)
+
+    def _add(self, kind: type[StreamedRequest], message: bytes) -> StreamedRequest:
+        request = kind(self, self._head, self._method, size_bytes=len(message))
+        request.place = heappop(self._free_places) if self._free_places else len(self._open)
+        self._open[request] = None
         if kind is StreamedRequest:
-            self._in_order.append(one)
-        if asked is None:
-            one.failed(fault or AssertionError("a request without a route has a fault"))
-        else:
-            one.begin(asked)
+            self._in_order.append(request)
+        return request
 
     def end_received(self) -> None:
         self._ended = True
@@ -82,9 +89,22 @@ class InferStream:
         """Send the answers that are next, and end the stream after the last one."""
         del self._open[request]
         heappush(self._free_places, request.place)
+        self._count_waiting(request.waiting_bytes)
         while self._in_order and self._in_order[0].response is not None:
-            self.stream.send(self._in_order.popleft().response or b"")
+            answered = self._in_order.popleft()
+            self._count_waiting(-answered.waiting_bytes)
+            self.stream.send(answered.response or b"")
+        if self._waiting_bytes > SMALL_BODY_BYTES and self.stream.connection.pool.is_full:
+            self.reject(no_room())
+        elif self._waiting_bytes > _MOST_WAITING_BYTES:
+            self.stream.pause()
+        else:
+            self.stream.resume()
         self._finish_if_done()
+
+    def _count_waiting(self, size: int) -> None:
+        self._waiting_bytes += size
+        self.stream.connection.pool.used_bytes += size
 
     def _finish_if_done(self) -> None:
         if self._ended and not self._open:
@@ -92,6 +112,8 @@ class InferStream:
 
     def _leave(self) -> None:
         requests, self._open = list(self._open), {}
+        self._in_order.clear()
+        self._count_waiting(-self._waiting_bytes)
         for request in requests:
             request.disconnect()
 
@@ -105,6 +127,11 @@ class StreamedRequest(ApiCall):
 
     response: bytes | None = None
     _id = ""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What the answer takes while it waits for an earlier one."""
+        return 0 if self.response is None else len(self.response) + _ANSWER_BYTES
 
     def __init__(self, call: InferStream, head: CallHead, method: InferMethod, *, size_bytes: int) -> None:
         super().__init__(call.stream, head, method)
@@ -129,6 +156,8 @@ class StreamedRequest(ApiCall):
         self._end(response, failure)
 
     def _end(self, response: bytes, failure: GatewayError | None = None) -> None:
+        if self._is_answered:
+            return  # Sending the answer has reset the stream.
         self._is_answered = True
         self.response = response
         if failure is None:
@@ -145,6 +174,7 @@ class DecoupledRequest(StreamedRequest):
     An error after the first piece is a message with the error, after the pieces so far.
     """
 
+    waiting_bytes = 0
     _cancel: Callable[[], None] | None = None
     _is_final_wanted = False
     _is_lines = False

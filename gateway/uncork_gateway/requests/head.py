@@ -57,7 +57,7 @@ def read_head(
                 try:
                     timeout_s = _timeout_s(value)
                 except BadRequest as error:
-                    rejection = error
+                    rejection = error.with_traceback(None)  # which would refer to this frame
             case b"expect":
                 expects_continue = value.lower() == b"100-continue"
             case b"content-encoding" if value.lower() != b"identity":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,12 @@ import pytest
 
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.grpc.call_stage import STREAM_INFER, StreamResponse, calls, numbers, raw, values
+from tests.gateway.grpc.fake_stream import FakeStream
 from tests.gateway.running import turns
 from tests.gateway.services.test_service_streams import HEAD, streaming_api
 from uncork_gateway.errors import BodyTooLarge
+from uncork_gateway.grpc.infer_stream import StreamedRequest
+from uncork_gateway.grpc.interfaces import Call, CallHead
 from uncork_gateway.grpc.statuses import Code
 from uncork_workers.wire.messages import AnswerHead, Cancel, Piece
 
@@ -216,3 +220,93 @@ async def test_a_client_that_leaves_stops_the_handler(tmp_path: Path) -> None:
 
         assert isinstance(await stage.worker.next(), Cancel)
         assert stage.counted(499, api="tell") == 1
+
+
+async def test_answers_that_wait_for_an_earlier_one_pause_the_stream(tmp_path: Path) -> None:
+    """Otherwise, messages of a few bytes behind an unfinished one would keep answers without a limit."""
+    async with calls(tmp_path) as stage:
+        call, stream = stage.open(STREAM_INFER)
+        pool = stream.connection.pool
+        call.message_received(numbers(1))
+        sent = 0
+        while not stream.is_paused:
+            call.message_received(b"\xff")
+            sent += 1
+            assert sent < 1000
+        assert (stream.messages, pool.used_bytes > 1_000_000) == ([], True)
+
+        await stage.answer(b"10")
+        await turns()
+        assert len(stream.messages) == 1 + sent
+        assert (bool(stream.is_paused), pool.used_bytes) == (False, 0)
+        call.cancelled()
+
+
+@pytest.mark.parametrize("how", ["the pool is full", "cancelled"])
+async def test_waiting_answers_are_counted(tmp_path: Path, how: str) -> None:
+    async with calls(tmp_path) as stage:
+        call, stream = stage.open(STREAM_INFER)
+        pool = stream.connection.pool
+        call.message_received(numbers(1))
+        await stage.worker.batch()
+        for _ in range(40):
+            call.message_received(b"\xff")
+        assert pool.used_bytes > 80_000
+        assert stream.code is None
+        if how == "cancelled":
+            call.cancelled()
+        else:
+            pool.used_bytes += pool.max_bytes
+            call.message_received(b"\xff")
+            assert await stream.end() is Code.UNAVAILABLE
+            pool.used_bytes -= pool.max_bytes
+        assert pool.used_bytes == 0
+        assert stage.on.gateway.front_end.unanswered() == 0
+
+
+async def test_a_wrong_message_is_not_kept_after_its_answer(tmp_path: Path) -> None:
+    """Without the garbage collector: an error kept in a variable of a frame would be a reference cycle."""
+    async with calls(tmp_path) as stage:
+        call, stream = stage.open(STREAM_INFER)
+        gc.collect()
+        gc.disable()
+        try:
+            call.message_received(numbers(1, model="nothing"))
+            assert len(stream.messages) == 1
+            kept = [one for one in gc.get_objects() if isinstance(one, StreamedRequest)]
+        finally:
+            gc.enable()
+        assert kept == []
+
+
+class ResettingStream(FakeStream):
+    """A stream that is reset when a message is sent, because its client reads nothing."""
+
+    call: Call
+
+    def send(self, message: bytes) -> None:
+        super().send(message)
+        self.call.cancelled()
+
+
+@pytest.mark.parametrize("how", ["the final response", "an error"])
+async def test_a_stream_that_its_last_answer_resets(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The request ends once, as cancelled."""
+    async with calls(tmp_path, TWO_APIS) as stage:
+        open_call = stage.on.gateway.front_end.open_call
+        assert open_call is not None
+        stream = ResettingStream()
+        stream.call = call = open_call(stream, CallHead(STREAM_INFER))
+        wanted = {"triton_enable_empty_final_response": {"bool_param": True}}
+        call.message_received(numbers(1, model="fake.tell", parameters=wanted))
+        batch, _ = await stage.worker.batch()
+        if how == "an error":
+            stage.worker.answer(batch, [b"no"], statuses=[422], worked=False, chunks=[])
+        else:
+            stage.worker.answer(batch, [b""], chunks=[])
+        await turns()
+        assert len(stream.messages) == 1
+        assert stage.counted(499, api="tell") == 1
+        assert [record for record in caplog.records if record.levelname == "ERROR"] == []

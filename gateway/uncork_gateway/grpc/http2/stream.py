@@ -189,7 +189,7 @@ class Stream(Outgoing):
         self.is_paused = True
 
     def resume(self) -> None:
-        if self.is_paused:
+        if self.is_paused and self.is_open:
             self.is_paused = False
             if self.reader is not None:
                 self.reader.go_on()
