@@ -163,7 +163,7 @@ class Client:
         if self._said:
             length = (b"content-length", b"%d" % sum(map(len, self._pieces)))
         lines = b"".join(b"%b: %b\r\n" % header for header in (*self._headers, length))
-        connection.send(b"POST / HTTP/1.1\r\n" + lines + b"\r\n")
+        connection.send(b"POST / HTTP/1.1\r\nhost: test\r\n" + lines + b"\r\n")
         for piece in self._pieces:
             if connection.received:
                 break

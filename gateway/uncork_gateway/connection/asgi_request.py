@@ -189,6 +189,8 @@ class AsgiRequest:
         # HTTP/1.0 has no chunks: without a length, the end of the connection is that of the body.
         is_endless = self._has_body and self._missing_bytes is None
         self._is_chunked = is_endless and self._scope["http_version"] != "1.0"
+        if is_endless and not self._is_chunked:
+            self.keep_alive = False
         if self._is_chunked:
             kept.append((b"transfer-encoding", b"chunked"))
         if self._expects_continue and not self._is_whole:

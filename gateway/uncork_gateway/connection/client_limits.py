@@ -1,5 +1,6 @@
 """Limits on what clients may send."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,10 @@ from uncork_gateway.headers import Header
 _MAX_TARGET_BYTES = 16 * 1024
 _MAX_HEAD_BYTES = 64 * 1024
 _MAX_LENGTH_DIGITS = 20
+
+_AUTHORITY = rb"(?:\[[0-9A-Za-z.:_~%-]+\]|(?:[0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+)(?::[0-9]*)?"
+_HOST = re.compile(_AUTHORITY)
+_TARGET = re.compile(rb"(?:/|[Hh][Tt][Tt][Pp][Ss]?://" + _AUTHORITY + rb"[/?])[!-~]*")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +47,7 @@ def check_header(name: bytes, value: bytes) -> None:
         raise BadRequest(f"transfer encoding {encoding!r} is not supported; send chunked")
 
 
-def check_head(method: bytes, target: bytes, headers: Sequence[Header]) -> None:
+def check_head(method: bytes, target: bytes, headers: Sequence[Header], *, version: str) -> None:
     """Check a complete head.
 
     Raises:
@@ -53,6 +58,33 @@ def check_head(method: bytes, target: bytes, headers: Sequence[Header]) -> None:
         raise too_long(target)
     if method == b"CONNECT":
         raise BadRequest("CONNECT is not supported")
+    _check_target(method, target)
+    _check_host([value for name, value in headers if name.lower() == b"host"], version)
+
+
+def _check_target(method: bytes, target: bytes) -> None:
+    """Check the form of a request target (RFC 9112, 3.2)."""
+    shown = repr(target[:100])[1:]
+    if b"#" in target:
+        raise BadRequest(
+            f"a request target cannot have a fragment; leave out what begins with #, got {shown}"
+        )
+    if _TARGET.fullmatch(target) is None and not (target == b"*" and method == b"OPTIONS"):
+        raise BadRequest(
+            f"the request target must be a path, such as /predict, or a URL of http or https, got {shown}"
+        )
+
+
+def _check_host(hosts: Sequence[bytes], version: str) -> None:
+    """Check the headers Host (RFC 9112, 3.2); only HTTP/1.0 may omit it."""
+    if not hosts and version != "1.0":
+        raise BadRequest("a request needs the header Host")
+    if len(hosts) > 1:
+        raise BadRequest(f"a request must have one header Host, got {len(hosts)}")
+    if hosts and _HOST.fullmatch(hosts[0]) is None:
+        raise BadRequest(
+            f"the header Host must be a name or address, and a port if any, got {hosts[0][:100]!r}"
+        )
 
 
 def check_size(size: int, target: bytes) -> None:

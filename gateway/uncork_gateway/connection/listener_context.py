@@ -25,7 +25,8 @@ class ListenerContext:
             rejects them.
         access_log: logs every request, if given.
         traces: creates a span per request on the fast path, if given.
-        closing: whether each connection closes after its pending responses.
+        retiring: whether each connection closes after its pending responses; new ones are still accepted.
+        closing: whether new requests are refused, besides.
         bursts: handles requests together, and sends replies together.
         open: counts the connections, also those of other listeners that share it.
         reserve: how many connections this listener may have in addition to the maximum.
@@ -47,7 +48,7 @@ class ListenerContext:
         self.keys = keys
         self.access_log = access_log
         self.traces = traces
-        self.closing = False
+        self.retiring = self.closing = False
         self.bursts = Bursts()
         self.open = open_connections or OpenConnections()
         self.reserve = reserve

@@ -34,12 +34,14 @@ class RequestParser:
         method: of the current or last request, like all others.
         target: path and query as the client wrote them.
         headers: with names as the client wrote them.
+        body_left: bytes of its body that are still to come, if their number is declared; else 0.
     """
 
     def __init__(self, receiver: Receiver, *, max_fields: int) -> None:
         self._max_fields = max_fields
         self.method = self.target = b""
         self.headers: list[Header] = []
+        self.body_left = 0
         self._receiver = receiver
         self._unused_bytes = 0
         """Input since the last head or piece of a body. Chunk extensions and trailers can be endless."""
@@ -55,8 +57,8 @@ class RequestParser:
 
     @property
     def keep_alive(self) -> bool:
-        """Whether the client wants to send more requests."""
-        return self._parser.should_keep_alive() and self.http_version != "1.0"
+        """Whether the client wants to send more requests; a client of HTTP/1.0 has to ask for that."""
+        return bool(self._parser.should_keep_alive())
 
     @property
     def content_length(self) -> int:
@@ -115,12 +117,14 @@ class RequestParser:
     def on_headers_complete(self) -> None:
         self.method = self._parser.get_method()
         self._unused_bytes = 0
-        check_head(self.method, self.target, self.headers)
+        check_head(self.method, self.target, self.headers, version=self.http_version)
+        self.body_left = self.content_length
         if not self._parser.should_upgrade():
             self._receiver.head_complete()
 
     def on_body(self, piece: bytes) -> None:
         self._unused_bytes = 0
+        self.body_left = max(0, self.body_left - len(piece))
         self._receiver.body_received(piece)
 
     def on_message_complete(self) -> None:

@@ -53,6 +53,7 @@ from uncork_gateway.telemetry.access_log import AccessLog
 
 _LINGER_S = 5.0
 _FIRST_PING_S = 0.01
+_STEP_BYTES = 1024
 
 
 # An asyncio.Protocol in all but its base: below an interpreted one, mypyc would make attributes slow.
@@ -106,6 +107,11 @@ class HttpProtocol:
         self._body_left = 0
         """Bytes of its body still to come, if its head was known; they bypass the parser."""
         self._reply_begun = False
+        self._unparsed = b""
+        """Input behind requests that wait for their turn: requests take far more memory than their bytes."""
+        self._says_keep_alive = False
+        """Whether the last head that was parsed is of HTTP/1.0, whose clients expect this header."""
+        self._is_feeding = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         self.transport = transport
@@ -148,6 +154,10 @@ class HttpProtocol:
         """Take the fast path for a request whose head is known, and for the rest of its body; else parse."""
         if self.is_waiting:
             self._bursts.submit_waiting()
+        if self._unparsed and self.state in READING:
+            self._unparsed += data
+            self.flow.pause_reading()
+            return
         if self._body_left:
             data = self._known_body_received(data)
         if self.state is IDLE and self._replies.is_free:
@@ -164,16 +174,45 @@ class HttpProtocol:
 
     def _parse(self, data: bytes) -> None:
         begins, begun, body_bytes = self.state is IDLE, self.begun, self.body_bytes
+        self._feed(data)
+        if begins and self.begun == begun + 1 and self.state in (IDLE, BODY) and not self._unparsed:
+            self._learn_head(data, self.body_bytes - body_bytes)
+
+    def _feed(self, data: bytes) -> None:
+        """Parse input in small steps, until a request has to wait for its turn."""
+        at, self._is_feeding = 0, True
+        while at < len(data) and self.state in READING:
+            if self._replies.queued:
+                self._unparsed = data[at:]
+                self.flow.pause_reading()
+                break
+            end = at + max(_STEP_BYTES, self._parser.body_left if self.state is BODY else 0)
+            self._feed_step(data[at:end])
+            at = end
+        self._is_feeding = False
+
+    def _feed_step(self, data: bytes) -> None:
         try:
             self._parser.feed(data)
         except GatewayError as error:
             self.give_up(error)
-        if begins and self.begun == begun + 1 and self.state in (IDLE, BODY):
-            self._learn_head(data, self.body_bytes - body_bytes)
+
+    def _feed_rest(self) -> None:
+        """Parse what waits, unless a request still has to wait for its turn."""
+        if self._unparsed and not (self._replies.queued or self._is_feeding) and self.state in READING:
+            data, self._unparsed = self._unparsed, b""
+            self.flow.resume_reading()
+            self._feed(data)
 
     def _learn_head(self, chunk: bytes, received: int) -> None:
         """Remember the head of the only request in ``chunk``, with ``received`` bytes of its body."""
-        if self._parsed is not None and self._incoming is not None and self._incoming.keep_alive:
+        incoming = self._incoming
+        if (
+            self._parsed is not None
+            and incoming is not None
+            and incoming.keep_alive
+            and not self._says_keep_alive
+        ):
             handler, head = self._parsed
             self._routes.learn(chunk, received, Known(handler, head, self._parser.content_length))
 
@@ -228,6 +267,7 @@ class HttpProtocol:
             self._parsed = None
             scope = request_scope(self._scope, parser)
             self._incoming = AsgiRequest(self, self._config.loaded_app, scope, keep_alive=parser.keep_alive)
+        self._says_keep_alive = parser.http_version == "1.0"
         self.state = HEAD_COMPLETE[self.state]
         self._replies.add(self._incoming)
 
@@ -268,16 +308,23 @@ class HttpProtocol:
         if not request.keep_alive:
             self.hang_up()
         self._replies.advance()
+        self._feed_rest()
 
     def send_continue(self) -> None:
         if self.http_version != "1.0":  # which knows no interim replies
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _reply_head(self, request: QueuedRequest, status: int, head: bytes) -> bytes:
-        if self._listener.closing and not self._replies.queued:
+        if self._listener.retiring and not self._replies.queued and not self._unparsed:
             request.keep_alive = False
         start = self._listener.reply_start(status, self._server_state.default_headers)
-        return b"%b%b" % (start, head) if request.keep_alive else b"%b%bconnection: close\r\n" % (start, head)
+        if not request.keep_alive:
+            return b"%b%bconnection: close\r\n" % (start, head)
+        return (
+            b"%b%bconnection: keep-alive\r\n" % (start, head)
+            if self._says_keep_alive
+            else b"%b%b" % (start, head)
+        )
 
     def create_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in a task that the server waits for when it shuts down."""
@@ -289,6 +336,7 @@ class HttpProtocol:
         """Start queued requests: the client reads its replies again."""
         self.flow.resume_writing()
         self._replies.advance()
+        self._feed_rest()
 
     def pause_writing(self) -> None:
         self.flow.pause_writing()
@@ -303,6 +351,9 @@ class HttpProtocol:
         in both cases the client counts as gone.
         """
         self._bursts.submit_waiting()
+        if self._unparsed and self.state in READING:
+            data, self._unparsed = self._unparsed, b""
+            self._feed_step(data)  # The requests that were sent get their replies.
         before = self.state
         if self._is_tls or (self._reply_begun and before is not ENDED):
             return False

@@ -7,6 +7,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 from mypy_extensions import mypyc_attr
 
 from uncork_gateway.connection.inflating import STEPS_AT_ONCE, Inflating
+from uncork_gateway.connection.pieces import Pieces
 from uncork_gateway.errors import TIMEOUT_HEADER, BodyTooLarge, GatewayError, no_room
 from uncork_gateway.headers import header_lines
 from uncork_gateway.interfaces import SMALL_BODY_BYTES, Connection
@@ -57,7 +58,7 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
         self._connection = connection
         self._head = head
         self.keep_alive = keep_alive
-        self._pieces: list[bytes] = []
+        self._pieces: Pieces | None = None
         self._rejection = head.rejection
 
     @abstractmethod
@@ -86,7 +87,9 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
         if self._size > self._route.max_body_bytes:
             self.reject(too_large(self._route.max_body_bytes))
         elif self._rejection is None:
-            self._pieces.append(piece)
+            if self._pieces is None:
+                self._pieces = Pieces()
+            self._pieces.add(piece)
             pool = self._connection.pool
             pool.used_bytes += len(piece)
             if pool.is_full and self._size > SMALL_BODY_BYTES:
@@ -178,10 +181,13 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
         return length <= SMALL_BODY_BYTES or pool.used_bytes + length - self._size <= pool.max_bytes
 
     def _take_body(self) -> bytes:
-        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        pieces = self._pieces
+        if pieces is None:
+            return b""
         self._drop_body()
-        return body
+        return pieces.take()
 
     def _drop_body(self) -> None:
-        self._connection.pool.used_bytes -= sum([len(piece) for piece in self._pieces])
-        self._pieces = []
+        if self._pieces is not None:
+            self._connection.pool.used_bytes -= self._pieces.size
+            self._pieces = None

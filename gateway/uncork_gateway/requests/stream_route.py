@@ -41,8 +41,10 @@ class StreamRequest(ApiRequest):
 
     def __init__(self, route: ApiRoute, connection: Connection, head: Head, *, keep_alive: bool) -> None:
         super().__init__(route, connection, head, keep_alive=keep_alive)
-        # The version is that of the last parsed head; heads that are not parsed again are all of HTTP/1.1.
-        self._is_chunked = keep_alive or connection.http_version != "1.0"
+        # The version is that of the last parsed head. The length is unknown, and HTTP/1.0 has no chunks.
+        self._is_chunked = connection.http_version != "1.0"
+        if not self._is_chunked:
+            self.keep_alive = False
 
     def started(self, batch: int, cancel: Callable[[], None]) -> None:
         """Note that a worker has begun the batch; ``cancel`` stops it."""

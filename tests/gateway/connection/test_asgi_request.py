@@ -20,7 +20,7 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 def post(length: int, body: bytes = b"", *, extra: bytes = b"") -> bytes:
     """A POST whose body may come later."""
-    return b"POST /x HTTP/1.1\r\n%bcontent-length: %d\r\n\r\n%b" % (extra, length, body)
+    return b"POST /x HTTP/1.1\r\nhost: test\r\n%bcontent-length: %d\r\n\r\n%b" % (extra, length, body)
 
 
 def replies(
@@ -279,7 +279,7 @@ async def test_a_rejected_body_is_logged_with_the_status_that_was_sent(
     server = Server({}, app=app)
     server.listener.access_log = AccessLog()
     connection = Connection(server)
-    connection.send(b"POST /x HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
+    connection.send(b"POST /x HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
     await turns()
     connection.send(b"not a chunk\r\n")
     await turns()

@@ -102,6 +102,40 @@ TABLE = {
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(30), 400, False),
     "empty lines before": (b"\r\n\r\n" + sized(), 200, True),
     "endless empty lines": (b"\r\n" * 40_000, 431, False),
+    "path as name": (head(start=b"GET test:80 HTTP/1.1"), 400, False),
+    "name without slash": (head(start=b"GET test HTTP/1.1"), 400, False),
+    "asterisk of GET": (head(start=b"GET * HTTP/1.1"), 400, False),
+    "fragment": (head(start=b"GET /x#y HTTP/1.1"), 400, False),
+    "fragment of a route": (sized(start=b"POST /#f HTTP/1.1"), 400, False),
+    "fragment of a URL": (sized(start=b"POST http://test/#f HTTP/1.1"), 400, False),
+    "escaped number sign": (head(start=b"GET /x%23y HTTP/1.1"), 404, True),
+    "user in the target": (sized(start=b"POST http://me@test/ HTTP/1.1"), 400, False),
+    "another scheme": (sized(start=b"POST ftp://test/ HTTP/1.1"), 400, False),
+    "no host in the target": (sized(start=b"POST http:/// HTTP/1.1"), 400, False),
+    "address in the target": (sized(start=b"POST http://[::1]:80/ HTTP/1.1"), 200, True),
+    "control byte in the target": (head(start=b"GET /\x01 HTTP/1.1"), 400, False),
+    "form feed in the target": (head(start=b"GET /\x0c HTTP/1.1"), 400, False),
+    "DEL in the target": (head(start=b"GET /\x7f HTTP/1.1"), 400, False),
+    # Host
+    "no host": (b"GET /x HTTP/1.1\r\n\r\n", 400, False),
+    "no host, HTTP/1.0": (b"GET /x HTTP/1.0\r\n\r\n", 404, False),
+    "no host but a URL": (b"GET http://test/x HTTP/1.1\r\n\r\n", 400, False),
+    "two hosts": (sized(b"host: test"), 400, False),
+    "two hosts, HTTP/1.0": (sized(b"Host: test", start=b"POST / HTTP/1.0"), 400, False),
+    **{
+        f"host {host!r}": (b"GET /x HTTP/1.1\r\nhost: %b\r\n\r\n" % host, status, status == 404)
+        for host, status in (
+            *(
+                (host, 404)
+                for host in (b"a", b"a:80", b"a:", b"1.2.3.4:5", b"[::1]", b"[::1]:80", b"x_y.z", b"%41")
+            ),
+            *(
+                (host, 400)
+                for host in (b"", b" ", b"a b", b"a/b", b"me@a", b"::1", b"a:b", b"a,b:c", b"[::1", b"a#b")
+            ),
+            *((host, 400) for host in (b"a?b", b"http://a", b"a:80:80", b"\xff", b"%4")),
+        )
+    },
     # Others
     "offer of HTTP/2": (sized(b"connection: upgrade, http2-settings", b"upgrade: h2c"), 200, True),
     "offer with chunks": (chunked(ONE_CHUNK + b"\r\n", b"connection: upgrade", b"upgrade: h2c"), 200, True),

@@ -156,7 +156,7 @@ async def test_a_request_has_the_handler_of_its_path(target: bytes) -> None:
 @pytest.mark.parametrize("line", [b"POST /other", b"GET /hot", b"PUT /hot", b"POST /hot/", b"OPTIONS *"])
 async def test_all_else_takes_the_asgi_path(line: bytes) -> None:
     connection = Connection(serving(Echo()))
-    connection.send(line + b" HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi")
+    connection.send(line + b" HTTP/1.1\r\nhost: test\r\ncontent-length: 2\r\n\r\nhi")
     await turns()
 
     method, path = line.decode().split()
@@ -311,9 +311,12 @@ def wire(kind: str, body: bytes, mark: bytes) -> bytes:
         case "plain":
             return hot(body, (b"x", mark), path=b"/plain")
         case "get":
-            return b"GET /plain HTTP/1.1\r\nx: %b\r\n\r\n" % mark
+            return b"GET /plain HTTP/1.1\r\nhost: test\r\nx: %b\r\n\r\n" % mark
     chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if body else b"0\r\n\r\n"
-    return b"POST /hot HTTP/1.1\r\nx: %b\r\ntransfer-encoding: chunked\r\n\r\n%b" % (mark, chunks)
+    return b"POST /hot HTTP/1.1\r\nhost: test\r\nx: %b\r\ntransfer-encoding: chunked\r\n\r\n%b" % (
+        mark,
+        chunks,
+    )
 
 
 def expected(kind: str, body: bytes, mark: bytes) -> tuple[str, bytes]:
@@ -428,19 +431,20 @@ async def test_a_client_that_does_not_read_its_answers_waits_for_the_next() -> N
         (b"1.1", [], True),
         (b"1.1", [CLOSE], False),
         (b"1.0", [], False),
-        (b"1.0", [(b"connection", b"keep-alive")], False),
+        (b"1.0", [(b"connection", b"keep-alive")], True),
     ],
 )
 async def test_the_connection_is_kept_if_the_client_wants(
     version: bytes, headers: list[Header], stays: bool
 ) -> None:
-    """HTTP/1.1 clients do unless they say otherwise. The reply announces the close."""
+    """HTTP/1.1 clients do unless they say otherwise, others if they say so. The reply says what follows."""
     for _ in range(2):  # the second time the head could be known
         connection = Connection(serving(Echo()))
         connection.send(hot(b"body", *headers).replace(b"HTTP/1.1", b"HTTP/" + version))
 
         [reply] = connection.replies()
-        assert reply.headers.get("connection") == (None if stays else "close")
+        kept = "keep-alive" if version == b"1.0" else None
+        assert reply.headers.get("connection") == (kept if stays else "close")
         assert connection.closed != stays
 
 
@@ -513,12 +517,54 @@ def test_the_fake_request_is_one() -> None:
     assert kind is EchoRequest
 
 
+async def test_few_of_many_pipelined_requests_are_read_before_their_turn() -> None:
+    """A request of 30 bytes takes some kilobytes until it is answered."""
+    echo = Echo(at_once=False)
+    connection = Connection(serving(echo))
+    connection.send(hot(b"more") * 3000)
+    connection.send(hot(b"last"))
+    assert len(echo.open_requests) < 40
+    assert not connection.reading
+    while echo.open_requests:
+        echo.answer()
+    assert bodies(connection) == [b"more"] * 3000 + [b"last"]
+    assert connection.reading
+
+
+async def test_pipelined_requests_of_a_client_that_ends_are_answered() -> None:
+    echo = Echo(at_once=False)
+    connection = Connection(serving(echo))
+    connection.send(hot(b"more") * 100)
+    connection.end()
+    while echo.open_requests:
+        echo.answer()
+    assert connection.received.count(b"\r\n\r\nmore") == 100
+    assert connection.closed
+
+
+async def test_a_server_that_retires_announces_the_close_of_each_connection() -> None:
+    """A load balancer would otherwise send requests on it until the server is gone."""
+    server = serving(Echo())
+    before = Connection(server)
+    before.send(hot(b"1"))
+    server.listener.retiring = True
+    before.send(hot(b"2"))
+    after = Connection(server)
+    after.send(hot(b"3") + hot(b"4"))
+    await turns(5)
+    assert bodies(before) == [b"1", b"2"]
+    assert ["connection" in reply.headers for reply in before.replies()] == [False, True]
+    assert [reply.headers.get("connection") for reply in after.replies()][-1] == "close"
+    assert before.closed
+    assert after.closed
+
+
 async def test_what_was_pipelined_is_answered_before_a_server_that_ends_closes() -> None:
     echo = Echo(at_once=False)
     server = Server({b"/": echo})
     connection = Connection(server)
     connection.send(request(b"1") + request(b"2"))
-    server.listener.closing = True
+    server.listener.retiring = True
     closed = []
     for _ in range(2):
         echo.answer()

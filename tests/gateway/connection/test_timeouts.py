@@ -15,7 +15,7 @@ pytestmark = pytest.mark.virtual_time
 
 LIMITS = ClientLimits(head_timeout_s=10, body_timeout_s=30)
 KEEP_ALIVE_S = 75
-HEAD = b"POST /hot HTTP/1.1\r\ncontent-length: 1000000\r\n\r\n"
+HEAD = b"POST /hot HTTP/1.1\r\nhost: test\r\ncontent-length: 1000000\r\n\r\n"
 
 
 def serving(echo: Echo) -> Server:
@@ -122,7 +122,7 @@ async def test_a_slow_line_is_no_attack(piece_bytes: int, every_s: float) -> Non
 async def test_chunk_lines_are_no_progress() -> None:
     """Chunk extensions can be endless, too."""
     connection = Connection(serving(Echo()))
-    connection.send(b"POST /hot HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1;x=")
+    connection.send(b"POST /hot HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n1;x=")
     while not connection.closed:
         await asyncio.sleep(1)
         connection.send(b"y" * 600)

@@ -2,10 +2,10 @@
 
 import asyncio
 import struct
-from collections import deque
 from typing import Protocol
 
 from uncork_gateway.connection.inflating import Inflating
+from uncork_gateway.connection.pieces import Pieces
 from uncork_gateway.errors import BadRequest, BodyTooLarge, GatewayError, no_room
 from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.interfaces import SMALL_BODY_BYTES, BodyPool
@@ -56,7 +56,6 @@ class MessageReader:
         "_encoding",
         "_flag",
         "_has_ended",
-        "_have",
         "_is_closed",
         "_is_held",
         "_max_bytes",
@@ -79,28 +78,26 @@ class MessageReader:
         self._pool = pool
         self._encoding = encoding
         self._max_bytes = max_bytes
-        self._pieces: list[bytes] = []
-        self._have = 0
-        """Bytes in ``_pieces``, which the pool counts."""
+        self._pieces = Pieces()
+        """Of the prefix or message that is incomplete; the pool counts them."""
         self._need = PREFIX_BYTES
         """Bytes of the prefix or, once that has been read, of the message."""
         self._flag = _IN_PREFIX
         """Whether the message is compressed."""
-        self._waiting: deque[bytes] = deque()
+        self._waiting = Pieces()
         self._has_ended = self._is_closed = False
         self.is_inflating = False
 
     @property
     def is_incomplete(self) -> bool:
         """Whether a message has begun and the client has to send the rest."""
-        return (self._have > 0 or self._flag != _IN_PREFIX) and not self.is_inflating
+        return (self._pieces.size > 0 or self._flag != _IN_PREFIX) and not self.is_inflating
 
     def close(self) -> None:
         """Drop everything."""
         self._is_closed = True
         self._take()
-        for data in self._waiting:
-            self._pool.used_bytes -= len(data)
+        self._pool.used_bytes -= self._waiting.size
         self._waiting.clear()
 
     @property
@@ -109,7 +106,7 @@ class MessageReader:
 
     def feed(self, data: bytes) -> None:
         if self._must_wait:
-            self._waiting.append(data)
+            self._waiting.add(data)
             self._pool.used_bytes += len(data)
         else:
             self._read(data)
@@ -125,7 +122,7 @@ class MessageReader:
             self.end()
         elif self.is_incomplete:
             part = "its prefix" if self._flag == _IN_PREFIX else "a message"
-            end = f"the stream ended after {self._have} of {self._need} bytes of {part}"
+            end = f"the stream ended after {self._pieces.size} of {self._need} bytes of {part}"
             self._give_up(CallFailed(end, Code.INTERNAL))
         elif self._takes_one:
             self._give_up(CallFailed("this method takes one message, got none", Code.INTERNAL))
@@ -139,21 +136,20 @@ class MessageReader:
                 self._give_up(CallFailed("this method takes one message, got more", Code.INTERNAL))
                 return
             if self._must_wait:
-                self._waiting.appendleft(data[at:])
+                self._waiting.put_back(data[at:])
                 self._pool.used_bytes += len(data) - at
                 return
-            piece = data[at : at + self._need - self._have]
+            piece = data[at : at + self._need - self._pieces.size]
             at += len(piece)
-            self._pieces.append(piece)
-            self._have += len(piece)
+            self._pieces.add(piece)
             self._pool.used_bytes += len(piece)
-            if self._have == self._need:
+            if self._pieces.size == self._need:
                 self._complete()
             else:
                 self._check_pool()
 
     def _check_pool(self) -> None:
-        if self._have > SMALL_BODY_BYTES and self._pool.used_bytes > _OVERFULL * self._pool.max_bytes:
+        if self._pieces.size > SMALL_BODY_BYTES and self._pool.used_bytes > _OVERFULL * self._pool.max_bytes:
             self._give_up(no_room())
 
     def _complete(self) -> None:
@@ -189,10 +185,9 @@ class MessageReader:
 
     def _take(self) -> bytes:
         """Return what has been received of the prefix or message, and expect the next prefix."""
-        whole = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pool.used_bytes -= self._have
-        self._pieces, self._have, self._need, self._flag = [], 0, PREFIX_BYTES, _IN_PREFIX
-        return whole
+        self._pool.used_bytes -= self._pieces.size
+        self._need, self._flag = PREFIX_BYTES, _IN_PREFIX
+        return self._pieces.take()
 
     def _give_up(self, error: GatewayError) -> None:
         self.close()
@@ -230,8 +225,8 @@ class MessageReader:
 
     def go_on(self) -> None:
         """Read what waits, unless it has to wait longer."""
-        while self._waiting and not self._must_wait:
-            data = self._waiting.popleft()
+        while self._waiting.size and not self._must_wait:
+            data = self._waiting.take_first()
             self._pool.used_bytes -= len(data)
             self._read(data)
         if self._has_ended:
