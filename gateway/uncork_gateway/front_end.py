@@ -169,8 +169,8 @@ class FrontEnd:
     # Stopping
 
     def retire(self) -> None:
-        """Report not ready from now on, but keep accepting requests."""
-        self.draining = True
+        """Report not ready, and close each connection after its response, but keep accepting requests."""
+        self.draining = self.listener.retiring = True
         self.readiness.may_have_changed()
 
     async def drain(self) -> None:

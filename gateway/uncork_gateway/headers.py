@@ -9,6 +9,8 @@ Header = tuple[bytes, bytes]
 """Name and value."""
 TRACE = (b"traceparent", b"tracestate")
 """The headers that name the trace of a request."""
+NO_STORE = {"cache-control": "no-store"}
+"""For pages that show a state: a cache would show an earlier one."""
 
 
 def value_of(headers: Iterable[Header], name: bytes | None) -> bytes | None:

@@ -48,6 +48,10 @@ class GrpcServer:
             end.cancel()
         self._listener.close()
 
+    def retire(self) -> None:
+        """Send clients elsewhere, but accept new connections."""
+        self._listener.retire()
+
     def drain(self) -> None:
         """Send clients elsewhere: refuse new calls, and end each connection when its calls are answered."""
         self._listener.drain()

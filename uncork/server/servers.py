@@ -62,6 +62,11 @@ class Servers:
         if self._grpc is not None:
             self._grpc.change(max_body_bytes=max_body_bytes, max_connection_age_s=max_connection_age_s)
 
+    def retire(self) -> None:
+        """Send clients elsewhere, but accept new connections."""
+        if self._grpc is not None:
+            self._grpc.retire()
+
     def drain(self) -> None:
         """Send clients elsewhere: they get no new calls on their connections from now on."""
         if self._grpc is not None:

@@ -63,7 +63,7 @@ async def serve_until_signal(
                 task.result()  # raises the error that ends the server
             if serving in done:
                 return 1
-        await _retire(front_end, serving, hurried, delay_s=drain().delay_s)
+        await _retire(front_end, server, serving, hurried, delay_s=drain().delay_s)
     finally:
         signals.stop.set()  # from now on, any signal ends the waiting
         await _take_down(front_end, server, serving, hurried, timeout_s=drain().timeout_s)
@@ -108,10 +108,16 @@ def _has_terminal() -> bool:
 
 
 async def _retire(
-    front_end: FrontEnd, serving: asyncio.Task[None], hurried: asyncio.Task[Any], *, delay_s: float
+    front_end: FrontEnd,
+    server: Servers,
+    serving: asyncio.Task[None],
+    hurried: asyncio.Task[Any],
+    *,
+    delay_s: float,
 ) -> None:
     """Turn /readyz to 503, accept requests for ``delay_s``, and log how many are not answered then."""
     front_end.retire()
+    server.retire()
     if delay_s > 0:
         log.info("stopping: /readyz returns 503, accepting requests for another %g s", delay_s)
         await _first_of(serving, hurried, timeout_s=delay_s)

@@ -67,12 +67,16 @@ class GrpcListener:
             offer_http2(tls)
         self._server = await self._loop.create_server(self.protocol, sock=listener, ssl=tls, backlog=_BACKLOG)
 
-    def drain(self) -> None:
-        """Refuse new connections and streams; each connection closes when its calls are answered."""
-        if self._server is not None:
-            self._server.close()
+    def retire(self) -> None:
+        """Refuse new streams on the connections that are open; each closes when its calls are answered."""
         for connection in list(self._connections):
             connection.drain()
+
+    def drain(self) -> None:
+        """Refuse new connections and streams."""
+        if self._server is not None:
+            self._server.close()
+        self.retire()
 
     async def drained(self) -> None:
         """Wait until all connections have ended."""

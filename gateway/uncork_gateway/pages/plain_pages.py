@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from uncork_gateway.auth import AcceptedKeys, ApiKeys, RequireKey
+from uncork_gateway.headers import NO_STORE
 from uncork_gateway.pages.dashboard.feed import Commands
 from uncork_gateway.pages.dashboard.page import Dashboard
 from uncork_gateway.pages.home import FOR_OPERATORS, Home, HomePage
@@ -107,7 +108,7 @@ class Pages:
         return [Route("/livez", self._livez), *[Route(path, ready) for path in paths]]
 
     async def _livez(self, request: Request) -> Response:
-        return PlainTextResponse("alive\n")
+        return PlainTextResponse("alive\n", headers=NO_STORE)
 
     async def _readyz(self, accepted: AcceptedKeys, request: Request) -> Response:
         keys = accepted()
@@ -116,17 +117,17 @@ class Pages:
         try:
             reason = self._front.unready(service, in_full=in_full)
         except KeyError:
-            return self._error(request.url.path, 404, f"no service is named {service}", {})
+            return self._error(request.url.path, 404, f"no service is named {service}", NO_STORE)
         if reason:
-            return self._error(request.url.path, 503, reason, {})
-        return PlainTextResponse("ready\n")
+            return self._error(request.url.path, 503, reason, NO_STORE)
+        return PlainTextResponse("ready\n", headers=NO_STORE)
 
     async def _metrics(self, request: Request) -> Response:
-        return Response(self._front.render_metrics(), media_type=CONTENT_TYPE)
+        return Response(self._front.render_metrics(), media_type=CONTENT_TYPE, headers=NO_STORE)
 
     async def _status(self, request: Request) -> Response:
         document = msgspec.json.format(msgspec.json.encode(self._front.status_builder.status()), indent=2)
-        return Response(document, media_type="application/json", headers={"cache-control": "no-store"})
+        return Response(document, media_type="application/json", headers=NO_STORE)
 
     async def _admin_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

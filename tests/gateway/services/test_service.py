@@ -208,7 +208,27 @@ async def test_a_gateway_that_retires_takes_requests(tmp_path: Path) -> None:
         on.gateway.front_end.retire()
         assert problem(await on.ready(), 503) == "the server is shutting down"
         _, reply = await on.echo(worker, "/echo", 5)
-        assert (reply.json(), "connection" in reply.headers) == (5, False)
+        assert (reply.json(), reply.headers["connection"]) == (5, "close")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/livez",
+        "/readyz",
+        "/healthz",
+        "/readyz/x",
+        "/metrics",
+        "/status",
+        "/v2/health/ready",
+        "/v2/health/live",
+    ],
+)
+async def test_no_cache_keeps_a_state(tmp_path: Path, path: str) -> None:
+    async with gateway(tmp_path) as on:
+        for _ in range(2):
+            assert (await on.http.get(path)).headers["cache-control"] == "no-store"
+            on.gateway.front_end.retire()
 
 
 @pytest.mark.parametrize("path", ["/echo", "/livez"])

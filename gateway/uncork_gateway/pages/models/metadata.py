@@ -13,6 +13,7 @@ from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import V2, Dialect, Rest
 from uncork_gateway.dialects.rest import SIGNATURE
 from uncork_gateway.errors import GatewayError
+from uncork_gateway.headers import NO_STORE
 from uncork_gateway.pages.models.inputs import inputs_of
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.nearest import nearest
@@ -227,16 +228,16 @@ class ModelPages:
         return JSONResponse(server_of(statistics=self._statistics))
 
     async def _live(self, request: Request) -> Response:
-        return JSONResponse({"live": True})
+        return JSONResponse({"live": True}, headers=NO_STORE)
 
     async def _health(self, request: Request) -> Response:
         ready = self._ready()
-        return JSONResponse({"ready": ready}, 200 if ready else 503)
+        return JSONResponse({"ready": ready}, 200 if ready else 503, NO_STORE)
 
     async def _model_ready(self, request: Request) -> Response:
         model = self._model(request)
         ready = not model.unready
-        return JSONResponse({"name": model.name, "ready": ready}, 200 if ready else 503)
+        return JSONResponse({"name": model.name, "ready": ready}, 200 if ready else 503, NO_STORE)
 
     async def _metadata(self, request: Request) -> Response:
         return JSONResponse(metadata_of(self._model(request), self._versions(request)))

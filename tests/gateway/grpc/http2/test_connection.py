@@ -572,6 +572,23 @@ async def test_closing_as_http_connections_do(is_new: bool) -> None:
     assert not server.calls
 
 
+async def test_a_listener_that_retires_accepts_new_connections() -> None:
+    """Clients on the others get GOAWAY, and connect again, to another server if there is one."""
+    server = Server()
+    peer = Peer(server)
+    running = peer.call(path=b"/t.T/Hang")
+    server.listener.retire()
+    await asyncio.sleep(1)
+    peer.sync()
+    assert peer.goaway is not None
+    assert not peer.wire.ended
+    server.calls[0].stream.reply(b"late", ())
+    await asyncio.sleep(1)
+    assert (b"late" in peer.wire.received, peer.wire.ended) == (True, True)
+    assert running == 1
+    assert Peer(server).ask().messages == [b"hello"]
+
+
 async def test_close_cancels_all_calls() -> None:
     server = Server()
     peer = Peer(server)
