@@ -31,7 +31,7 @@ _FIRST_ERROR = 400
 _LINES = "application/x-ndjson"
 # Of answers that wait for an earlier one. More messages are read only when there is less.
 _MOST_WAITING_BYTES = 1024 * 1024
-# What an answer takes in addition to its message.
+# Memory of an answer besides its message.
 _ANSWER_BYTES = 2048
 
 
