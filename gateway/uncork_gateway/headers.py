@@ -1,6 +1,7 @@
 """Header lines and request targets, as bytes."""
 
-from collections.abc import Iterable
+import ipaddress
+from collections.abc import Collection, Iterable
 from urllib.parse import unquote_to_bytes
 
 import httptools
@@ -18,6 +19,35 @@ def value_of(headers: Iterable[Header], name: bytes | None) -> bytes | None:
     if name is None:
         return None
     return next((value for key, value in headers if key == name), None)
+
+
+def printable(text: bytes) -> str:
+    """Return text of a client for logs and spans, with escapes for what could forge or hide other text."""
+    shown = text.decode(errors="backslashreplace")
+    if shown.isprintable():
+        return shown
+    return "".join([each if each.isprintable() else ascii(each)[1:-1] for each in shown])
+
+
+def host_name(host: bytes) -> str:
+    """Return the name or address in a Host header, in lower case, without the port."""
+    text = host.decode("latin-1").lower()
+    return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]
+
+
+def names_us(host: bytes, allowed: Collection[str]) -> bool:
+    """Return whether a Host header has an address, ``localhost`` or an allowed name.
+
+    A page of another site can give its own name to our address (DNS rebinding), but none of these.
+    """
+    name = host_name(host)
+    if name == "localhost" or name in allowed:
+        return True
+    try:
+        ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def header_lines(headers: Iterable[Header]) -> bytes:

@@ -3,7 +3,7 @@
 from uncork_gateway.errors import CLIENT_GONE
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.headers import TRACE
+from uncork_gateway.headers import TRACE, printable
 from uncork_gateway.requests.answered_request import AnsweredRequest
 
 
@@ -24,7 +24,7 @@ class AnsweredCall(AnsweredRequest):
         code = Code.CANCELLED if status == CLIENT_GONE else code
         self._grpc_status = code.name
         if self._span is not None:
-            service, _, method = self._target.decode("latin-1").removeprefix("/").rpartition("/")
+            service, _, method = printable(self._target).removeprefix("/").rpartition("/")
             self._span.set_attribute("rpc.system", "grpc")
             self._span.set_attribute("rpc.service", service)
             self._span.set_attribute("rpc.method", method)

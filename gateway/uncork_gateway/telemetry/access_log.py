@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from uncork_dispatcher import BatchFacts, BatchStatus, Observer, ShedReason, Start
+from uncork_gateway.headers import printable
 
 _requests = logging.getLogger("uncork.access")
 _batches = logging.getLogger("uncork.batches")
@@ -33,7 +34,8 @@ class AccessLog:
             grpc_status: the name of the code of a gRPC call.
         """
         more = "".join([grpc_status and f", {grpc_status}", batch_id and f", batch {batch_id}"])
-        path = target.partition(b"?")[0].decode("ascii", "backslashreplace")
+        # A space would look like the end of the path.
+        path = printable(target.partition(b"?")[0]).replace(" ", "\\x20")
         _requests.info(
             "%s %s %d %.2f ms, %d bytes%s",
             *(method, path, status, seconds * 1000, size, more),

@@ -8,7 +8,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from uncork_dispatcher import BatchFacts, BatchStatus, Job, RequestResult, ShedReason, Start
-from uncork_gateway.headers import Header, path_of
+from uncork_gateway.headers import Header, path_of, printable
 
 _propagator = TraceContextTextMapPropagator()
 _SERVER_ERROR = 500
@@ -50,7 +50,7 @@ class Traces:
         self._batches: dict[int, Span] = {}
 
     def begin_request(self, target: bytes, trace: Sequence[Header]) -> RequestSpan:
-        path = path_of(target).decode(errors="backslashreplace")
+        path = printable(path_of(target))
         span = self._tracer.start_span(
             f"POST {path}",
             context=_propagator.extract(

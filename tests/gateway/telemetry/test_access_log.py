@@ -1,0 +1,33 @@
+"""The access log."""
+
+import logging
+
+import pytest
+
+from uncork_gateway.headers import printable
+from uncork_gateway.telemetry.access_log import AccessLog
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        (b"/predict?secret=1", "/predict"),
+        (b"/pr\xc3\xa4dict", "/prädict"),
+        (b"/\xff", "/\\xff"),
+        (b"/a\nGET /b 200", "/a\\nGET\\x20/b\\x20200"),
+        (b"/\x1b[2J\x7f\t\r\0", "/\\x1b[2J\\x7f\\t\\r\\x00"),
+        ("/\u202e\u2028\u200b".encode(), "/\\u202e\\u2028\\u200b"),
+        (b"/\xc2\x85", "/\\x85"),
+    ],
+)
+def test_a_path_cannot_forge_a_line(path: bytes, shown: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Paths of gRPC calls may have any character."""
+    with caplog.at_level(logging.INFO, logger="uncork.access"):
+        AccessLog().request("POST", path, 200, 0.001, size=3)
+    [record] = caplog.records
+    assert record.getMessage() == f"POST {shown} 200 1.00 ms, 3 bytes"
+    assert record.__dict__["path"] == shown
+
+
+def test_plain_text_stays() -> None:
+    assert printable(b"/a b") == "/a b"
