@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +10,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from uncork_gateway.headers import host_name, names_us
+
 _SHORTEST_KEY = 16
 _BEARER = b"bearer "
+_SAFE = ("GET", "HEAD", "OPTIONS")
 REFUSAL = "missing or unknown API key; send it as Authorization: Bearer KEY or X-Api-Key: KEY"
 
 
@@ -104,6 +107,52 @@ class RequireKey:
 
     def _is_free(self, scope: Scope) -> bool:
         return any(route.matches(scope)[0] is Match.FULL for route in self.free)
+
+
+@dataclass(slots=True, eq=False)
+class RefuseOtherSites:
+    """An ASGI app that answers 403 to changes that a page of another site makes a browser request.
+
+    Attributes:
+        app: serves all other requests.
+        allowed_hosts: returns the names of the server, besides addresses and localhost.
+        error: as of :class:`RequireKey`.
+    """
+
+    app: ASGIApp
+    allowed_hosts: Callable[[], Collection[str]]
+    error: Callable[[str, int, str, dict[str, str]], Response]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_change = scope["type"] == "http" and scope["method"] not in _SAFE
+        reason = _other_site(dict(scope["headers"]), self.allowed_hosts()) if is_change else ""
+        if not reason:
+            await self.app(scope, receive, send)
+            return
+        await self.error(scope["path"], 403, reason, {})(scope, receive, send)
+
+
+def _other_site(headers: Mapping[bytes, bytes], allowed_hosts: Collection[str]) -> str:
+    """Return why a request may come from a page of another site; empty if it does not. Only browsers say."""
+    origin, site, host = (headers.get(name) for name in (b"origin", b"sec-fetch-site", b"host"))
+    if origin is None and site is None:
+        return ""
+    if site not in (None, b"same-origin", b"none") or not (origin is None or _is_at(origin, host or b"")):
+        named = (origin or site or b"").decode("latin-1")[:100]
+        return f"a page of another site ({named}) may not change this server"
+    if not names_us(host or b"", allowed_hosts):
+        return (
+            f"{host_name(host or b'')[:100]!r} may be another site's name for this server; browsers must use "
+            "an address, localhost or a name of --allowed-hosts"
+        )
+    return ""
+
+
+def _is_at(origin: bytes, host: bytes) -> bool:
+    """Return whether an origin is at a host; a proxy may have left out the port."""
+    place = origin.lower().partition(b"://")[2]
+    has_port = host.rpartition(b":")[2].isdigit()
+    return bool(place) and (place == host.lower() if has_port else host_name(place) == host_name(host))
 
 
 def _digest(key: bytes) -> bytes:

@@ -14,6 +14,7 @@ from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import gateway, problem
 from tests.gateway.proxy_stage import V1, Model, doubles, error, proxy, rows_body, served
 from uncork_gateway.auth import ApiKeys, WrongKeys, read_keys
+from uncork_gateway.connection.client_limits import ClientLimits
 
 KEY = "a-key-of-the-tests"
 KEYS = ApiKeys([KEY.encode(), b"another-key-of-the-tests"])
@@ -239,3 +240,45 @@ async def test_the_operators_door_of_a_proxy_leaves_the_servers_metrics_to_clien
 
         await on.http.get("/metrics")
         assert [call.target for call in model.calls] == [b"/metrics"]
+
+
+LOAD = "/v2/repository/models/x/load"
+
+
+@pytest.mark.parametrize(
+    ("headers", "refused"),
+    [
+        ({}, False),
+        ({"host": "gateway.svc:9000"}, False),
+        ({"origin": "http://127.0.0.1:9000"}, False),
+        ({"origin": "http://127.0.0.1:9000", "sec-fetch-site": "same-origin"}, False),
+        ({"sec-fetch-site": "none"}, False),
+        ({"origin": "http://localhost:9000", "host": "localhost:9000"}, False),
+        ({"origin": "http://[::1]:9000", "host": "[::1]:9000"}, False),
+        ({"origin": "https://ours.example:8443", "host": "Ours.example"}, False),
+        ({"origin": "http://evil.example"}, True),
+        ({"origin": "http://127.0.0.1:8888"}, True),
+        ({"origin": "null"}, True),
+        ({"origin": ""}, True),
+        ({"sec-fetch-site": "cross-site"}, True),
+        ({"sec-fetch-site": "same-site", "origin": "http://127.0.0.1:9000"}, True),
+        ({"origin": "http://evil.example:9000", "host": "evil.example:9000"}, True),
+        ({"origin": "http://127.0.0.1.evil.example", "host": "127.0.0.1.evil.example"}, True),
+        ({"origin": "http://127.0.0.1:9000", "host": "127.0.0.1:9000", "sec-fetch-site": "cross-site"}, True),
+    ],
+)
+async def test_pages_of_other_sites_change_nothing(
+    tmp_path: Path, headers: dict[str, str], refused: bool
+) -> None:
+    """Their requests come from the operator's browser, which reaches the port without a key."""
+    clients = ClientLimits(allowed_hosts=frozenset(["ours.example"]))
+    async with (
+        gateway(tmp_path, admin=True, clients=clients) as on,
+        of(on.gateway.front_end.admin_app) as admin,
+    ):
+        sent = {"host": "127.0.0.1:9000"} | headers
+        reply = await admin.post(LOAD, headers=sent)
+        assert (reply.status_code == 403) == refused
+        if refused:
+            assert "site" in reply.json()["error"]
+        assert (await admin.get("/status", headers=sent)).status_code == 200

@@ -1,11 +1,11 @@
 """Limits on what clients may send."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from uncork_gateway.errors import BadRequest, GatewayError, Unreadable
-from uncork_gateway.headers import Header
+from uncork_gateway.headers import Header, names_us
 
 # Limits beyond those of httptools.
 _MAX_TARGET_BYTES = 16 * 1024
@@ -26,12 +26,15 @@ class ClientLimits:
         body_timeout_s: a body must grow by 500 bytes per second, averaged over each such interval.
         max_connections: open at a time; further ones are refused with 503.
         max_header_fields: of one request; requests with more are refused with 431.
+        allowed_hosts: the names, in lower case, that requests may have in Host, besides addresses and
+            localhost; others are refused with 421. Empty: all names.
     """
 
     head_timeout_s: float = 10.0
     body_timeout_s: float = 30.0
     max_connections: int = 10_000
     max_header_fields: int = 100
+    allowed_hosts: frozenset[str] = frozenset()
 
 
 def check_header(name: bytes, value: bytes) -> None:
@@ -47,7 +50,9 @@ def check_header(name: bytes, value: bytes) -> None:
         raise BadRequest(f"transfer encoding {encoding!r} is not supported; send chunked")
 
 
-def check_head(method: bytes, target: bytes, headers: Sequence[Header], *, version: str) -> None:
+def check_head(
+    method: bytes, target: bytes, headers: Sequence[Header], *, version: str, allowed_hosts: Collection[str]
+) -> None:
     """Check a complete head.
 
     Raises:
@@ -59,7 +64,10 @@ def check_head(method: bytes, target: bytes, headers: Sequence[Header], *, versi
     if method == b"CONNECT":
         raise BadRequest("CONNECT is not supported")
     _check_target(method, target)
-    _check_host([value for name, value in headers if name.lower() == b"host"], version)
+    hosts = [value for name, value in headers if name.lower() == b"host"]
+    _check_host(hosts, version)
+    if allowed_hosts and not all(names_us(host, allowed_hosts) for host in hosts):
+        raise Unreadable(f"Host is not one of the server's --allowed-hosts: {hosts[0][:100]!r}", 421)
 
 
 def _check_target(method: bytes, target: bytes) -> None:

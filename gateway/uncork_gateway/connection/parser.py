@@ -4,7 +4,13 @@ from typing import Protocol
 
 import httptools
 
-from uncork_gateway.connection.client_limits import check_head, check_header, check_size, too_many_fields
+from uncork_gateway.connection.client_limits import (
+    ClientLimits,
+    check_head,
+    check_header,
+    check_size,
+    too_many_fields,
+)
 from uncork_gateway.connection.state import HEAD, State
 from uncork_gateway.errors import BadRequest, GatewayError, unexpected
 from uncork_gateway.headers import Header, header_lines
@@ -28,7 +34,7 @@ class Receiver(Protocol):
 class RequestParser:
     """The parser of one connection.
 
-    ``max_fields`` is the limit of headers of one request.
+    ``limits`` are those of the client.
 
     Attributes:
         method: of the current or last request, like all others.
@@ -37,8 +43,9 @@ class RequestParser:
         body_left: bytes of its body that are still to come, if their number is declared; else 0.
     """
 
-    def __init__(self, receiver: Receiver, *, max_fields: int) -> None:
-        self._max_fields = max_fields
+    def __init__(self, receiver: Receiver, limits: ClientLimits) -> None:
+        self._max_fields = limits.max_header_fields
+        self._allowed_hosts = limits.allowed_hosts
         self.method = self.target = b""
         self.headers: list[Header] = []
         self.body_left = 0
@@ -117,7 +124,13 @@ class RequestParser:
     def on_headers_complete(self) -> None:
         self.method = self._parser.get_method()
         self._unused_bytes = 0
-        check_head(self.method, self.target, self.headers, version=self.http_version)
+        check_head(
+            self.method,
+            self.target,
+            self.headers,
+            version=self.http_version,
+            allowed_hosts=self._allowed_hosts,
+        )
         self.body_left = self.content_length
         if not self._parser.should_upgrade():
             self._receiver.head_complete()

@@ -117,7 +117,7 @@ class HttpProtocol:
         self.transport = transport
         self.flow = FlowControl(transport)
         limits = self._listener.limits
-        self._parser = RequestParser(self, max_fields=limits.max_header_fields)
+        self._parser = RequestParser(self, limits)
         self._replies = ReplyQueue(transport, self.flow)
         self._is_tls = is_ssl(transport)
         self._scope = connection_scope(transport, self._app_state)

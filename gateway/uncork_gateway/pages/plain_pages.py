@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from uncork_gateway.auth import AcceptedKeys, ApiKeys, RequireKey
+from uncork_gateway.auth import AcceptedKeys, ApiKeys, RefuseOtherSites, RequireKey
 from uncork_gateway.headers import NO_STORE
 from uncork_gateway.pages.dashboard.feed import Commands
 from uncork_gateway.pages.dashboard.page import Dashboard
@@ -89,7 +89,8 @@ class Pages:
         if has_admin:
             home = HomePage(lambda: Home(front.server(), not_ready_reason=front.unready()), FOR_OPERATORS)
             routes = [*home.routes(), *self._health_routes(lambda: None), *pages, *operating]
-            self.admin_app = admin = _app(routes, self._admin_error)
+            admin = _app(routes, self._admin_error)
+            self.admin_app = RefuseOtherSites(admin, self._allowed_hosts, error)
             self._admin_methods = methods_of(admin.routes)
             free, operating = [*health, *free], []
         else:
@@ -97,6 +98,9 @@ class Pages:
         app = _app([*free, *operating, *for_clients], on_http_error)
         self.routes: Sequence[BaseRoute] = app.routes
         self.app = RequireKey(app, self._keys, error, free=free)
+
+    def _allowed_hosts(self) -> frozenset[str]:
+        return self._front.settings.clients.allowed_hosts
 
     def _keys(self) -> ApiKeys | None:
         return self._front.settings.keys

@@ -415,3 +415,28 @@ async def test_connections_are_bounded() -> None:
         connection.send(sized())
         await turns()
         assert [reply.status for reply in connection.replies()] == [200]
+
+
+@pytest.mark.parametrize("method", [b"POST / HTTP/1.1", b"GET /x HTTP/1.1"])
+@pytest.mark.parametrize(
+    ("host", "accepted"),
+    [
+        (b"ours.example", True),
+        (b"OURS.example:80", True),
+        (b"127.0.0.1:80", True),
+        (b"[::1]", True),
+        (b"localhost", True),
+        (b"evil.example", False),
+        (b"ours.example.evil.example", False),
+        (b"127.0.0.1.evil.example", False),
+    ],
+)
+async def test_only_allowed_hosts_are_accepted(method: bytes, host: bytes, accepted: bool) -> None:
+    """Each time: a head that was accepted is known, and another is not."""
+    server = Stage().server
+    server.listener.limits = ClientLimits(allowed_hosts=frozenset(["ours.example"]))
+    for _ in range(2):
+        connection = Connection(server)
+        connection.send(sized(start=method).replace(b"host: test", b"host: " + host))
+        await turns(20)
+        assert ([reply.status for reply in connection.replies()] == [421]) != accepted

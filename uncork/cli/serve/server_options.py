@@ -22,6 +22,7 @@ OTHER_FILES = 100
 """Files that a server may have open in addition to its client connections and workers."""
 
 _DEFAULTS = ServerSettings()
+_HOST_NAME = re.compile(r"[0-9A-Za-z_-]+(?:\.[0-9A-Za-z_-]+)*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -56,6 +57,13 @@ def read_header_name(text: str) -> bytes:
     if not _HEADER_NAME.fullmatch(text):
         raise ValueError(f"{text!r} is not a header name; give a name such as X-Client-Id")
     return text.lower().encode()
+
+
+def read_host_name(text: str) -> str:
+    """Return the name of a host in lower case; raise ValueError if the text is no name."""
+    if not _HOST_NAME.fullmatch(text):
+        raise ValueError(f"{text!r} is not the name of a host; give a name such as models.example.com")
+    return text.lower()
 
 
 class ServiceValues(NamedTuple):
@@ -130,6 +138,14 @@ class ServerOptions(ListenerOptions):
         "Maximum header fields of a request; more get 431 (gRPC: RESOURCE_EXHAUSTED).",
         min=10,
     )
+    allowed_hosts: list[str] | None = option(
+        None,
+        "Name that requests may have in Host, besides addresses and localhost; may be repeated. Others get "
+        "421.",
+        metavar="NAME",
+        show_default="all names",
+        callback=readable(read_host_name),
+    )
     drain_delay: float = option(
         0.0,
         "Seconds to keep serving after /readyz turns 503, so that load balancers notice.",
@@ -184,6 +200,7 @@ class ServerOptions(ListenerOptions):
                 body_timeout_s=self.body_timeout,
                 max_connections=self.most_connections,
                 max_header_fields=self.max_header_fields,
+                allowed_hosts=frozenset(map(read_host_name, self.allowed_hosts or ())),
             ),
         }
 

@@ -25,6 +25,7 @@ EFFECTS: Mapping[str, Effect] = {
             "body_timeout",
             "max_connections",
             "max_header_fields",
+            "allowed_hosts",
             "drain_delay",
             "drain_timeout",
             "log_level",
