@@ -77,6 +77,21 @@ def ssl_context(authority: trustme.CA) -> ssl.SSLContext:
     return context
 
 
+@pytest.mark.parametrize("tls", [False, True])
+async def test_another_response_in_a_record_of_its_own_is_dropped(tls: bool, tmp_path: Path) -> None:
+    """TLS has read it from the socket together with the first."""
+    authority = trustme.CA()
+    (tmp_path / "ca.pem").write_bytes(authority.cert_pem.bytes())
+    async with (
+        raw_server(
+            lambda call: [ok(answer(call)), POISON], tls=ssl_context(authority) if tls else None
+        ) as server,
+        proxy(server.url, server_ca=tmp_path / "ca.pem" if tls else None) as on,
+    ):
+        for row in range(3):
+            assert predictions(await on.ask(rows_body(row)).reply()) == [row]
+
+
 @pytest.mark.parametrize(
     ("method", "data"),
     [

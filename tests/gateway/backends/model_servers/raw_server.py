@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable
 
 from tests.gateway.backends.model_servers.fake_server import Call, read_call
 
-RawScript = Callable[[Call], bytes]
+RawScript = Callable[[Call], bytes | list[bytes]]
+"""What to write; of a list, each piece by itself, which is a record of TLS."""
 
 
 class RawServer:
@@ -30,10 +31,12 @@ class RawServer:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while (call := await read_call(reader)) is not None:
                 self.calls.append(call._replace(connection=number))
-                data = self._script(self.calls[-1])
-                writer.write(data)
+                answer = self._script(self.calls[-1])
+                pieces = [answer] if isinstance(answer, bytes) else answer
+                for piece in pieces:
+                    writer.write(piece)
                 await writer.drain()
-                if b"connection: close" in data:
+                if b"connection: close" in pieces[0]:
                     break
         writer.close()
 
