@@ -131,7 +131,7 @@ def test_answers_of_a_stream_come_in_order_and_errors_in_their_place(
     client.stop_stream()
 
     _, failure = found.pop(50)
-    assert "unknown model 'nothing'" in str(failure)
+    assert "unknown model: 'nothing'" in str(failure)
     numbers = [number for number in range(100) if number != 50]
     assert [int(result.get_response().id) for result, _ in found] == numbers
     doubled = [result.as_numpy("output-0")[0].tolist() for result, _ in found]

@@ -88,7 +88,7 @@ def test_tritons_client_sees_health_and_metadata(server: Server) -> None:
         assert "binary_tensor_data" in client.get_server_metadata()["extensions"]
         [described] = client.get_model_metadata("models")["inputs"]
         assert (described["datatype"], described["shape"]) == ("FP32", [-1, 3])
-        with pytest.raises(triton.InferenceServerException, match="unknown model 'others'"):
+        with pytest.raises(triton.InferenceServerException, match="unknown model: 'others'"):
             client.get_model_metadata("others")
 
 

@@ -17,6 +17,7 @@ from uncork_gateway.pages.docs import docs_routes
 from uncork_gateway.pages.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, ModelPages, ModelVersions, default_of
 from uncork_gateway.pages.models.triton import TritonPages, loading_routes
+from uncork_gateway.pages.models.unserved import why_unserved
 from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served
 from uncork_gateway.pages.openapi import make_openapi
 from uncork_gateway.pages.plain_pages import Front, Pages
@@ -149,6 +150,8 @@ class ServicePages:
         if error.detail in OF_ROUTER or path.encode() in self._front.routes.handlers:
             methods, hint = self._all_routes()
             error = not_served(request.method, path, methods, otherwise=hint)
+            if error.status_code == 404 and (reason := why_unserved(path, self._catalogue.models)):
+                return _error(path, 404, reason, {})
         return _error(path, error.status_code, error.detail, dict(error.headers or {}))
 
     def _not_ready(self, path: str) -> Response:

@@ -73,7 +73,7 @@ async def test_an_error_takes_the_place_of_an_answer_and_the_stream_goes_on(tmp_
         call.message_received(numbers(2))
         await stage.answer(b"20")
 
-        assert "unknown model 'nothing'" in failures[0].error_message
+        assert "unknown model: 'nothing'" in failures[0].error_message
         assert "not a valid" in failures[1].error_message
         assert failures[2].error_message == "not this one"
         assert failures[2].infer_response.id == "rejected"

@@ -416,18 +416,33 @@ async def test_an_unknown_model_is_404(tmp_path: Path) -> None:
             name = path.split("/")[3]
             message = error(await on.http.get(path), 404)
             near = "; did you mean pair.two?" if name == "pair" else ""
-            assert message == f"unknown model {name!r}; available models: pair.one, pair.two{near}"
-        for path in (
-            "/v1/models/pair:predict",
-            "/v1/models/pair.one:explain",
-            "/v1/models/pair.one/versions/2:predict",
-            "/v1/models/pair.one:classify",
-            "/v2/models/pair/infer",
-            "/v2/models/pair.one/versions/2/infer",
-            "/v2/models/PAIR.ONE/infer",
+            unknown = f"Request for unknown model: {name!r} is not found"
+            assert message == f"{unknown}; available models: pair.one, pair.two{near}"
+        no_version = "model 'pair.one' has no version '2'; send '1', or no version"
+        for path, says in (
+            ("/v1/models/pair:predict", "Request for unknown model: 'pair' is not found; available"),
+            ("/v1/models/pair.one/versions/2:predict", no_version),
+            ("/v2/models/pair/infer", "Request for unknown model: 'pair' is not found; available"),
+            ("/v2/models/pair.one/versions/2/infer", no_version),
+            ("/v2/models/PAIR.ONE/infer", "Request for unknown model: 'PAIR.ONE' is not found; available"),
+            (
+                "/v1/models/pair.one:explain",
+                ":explain needs an explainer, which Uncork does not have; POST to",
+            ),
+            ("/v1/models/pair.one:classify", ":classify takes examples with named features, which Uncork"),
+            ("/v1/models/pair.one/versions/1:regress", ":regress takes examples with named features, which"),
+            ("/v2/models/pair.one/generate", "/generate is for models that generate text, which Uncork"),
+            ("/v2/systemsharedmemory/region/x/register", "shared memory is not supported; send tensors in"),
+            ("/v2/cudasharedmemory/unregister", "shared memory is not supported; send tensors in the body"),
+            ("/v2/trace/setting", "trace settings cannot be read or changed over HTTP; start the server"),
+            ("/v2/models/pair.one/trace/setting", "trace settings cannot be read or changed over HTTP"),
+            ("/v2/logging", "log settings cannot be read or changed over HTTP; start the server with"),
+            (
+                "/v2/models/pair.one/inference",
+                "no route for /v2/models/pair.one/inference; did you mean POST",
+            ),
         ):
-            told = error(await on.http.post(path, json={}), 404)
-            assert told.startswith(f"no route for {path}; ")
+            assert error(await on.http.post(path, json={}), 404).startswith(says), path
         assert error(await on.http.get("/v2/models/pair.one/versions/2"), 404)
 
 

@@ -33,7 +33,6 @@ async def told(on: Any, method: str, path: str) -> str:
         ("GET", "/readyz/", "GET /readyz"),
         ("GET", "/openapi", "GET /openapi.json"),
         ("POST", "/v1/models/digits:predic", "POST /v1/models/digits:predict"),
-        ("POST", "/v1/models/digit:predict", "POST /v1/models/digits:predict"),
         ("POST", "/v2/models/digits/inference", "POST /v2/models/digits/infer"),
         ("GET", "/v2/models/digits/redy", "GET /v2/models/digits/ready"),
     ],
@@ -108,9 +107,9 @@ async def test_operators_who_name_a_model_wrongly_get_the_names(tmp_path: Path) 
         [*_, model] = on.gateway.catalogue.models
 
         unknown = await admin.get("/v2/models/nobody/stats")
-        assert (unknown.status_code, unknown.json()["error"][:33]) == (
-            404,
-            "unknown model 'nobody'; available",
+        assert unknown.status_code == 404
+        assert unknown.json()["error"].startswith(
+            "Request for unknown model: 'nobody' is not found; available"
         )
         reply = await admin.post(f"/v2/models/{model}/stats")
         assert (reply.status_code, "GET" in reply.headers["allow"]) == (405, True)

@@ -59,7 +59,7 @@ async def test_the_configuration_says_what_is_in_force(tmp_path: Path) -> None:
                     "max_queue_delay_microseconds": 250_000,
                 },
             }
-        assert "unknown model 'x'" in error(await on.http.get("/v2/models/x/config"), 404)
+        assert "unknown model: 'x'" in error(await on.http.get("/v2/models/x/config"), 404)
         assert error(await on.http.get("/v2/models/fake/versions/2/config"), 404)
 
 
@@ -228,7 +228,7 @@ async def test_statistics_count_what_metrics_count(tmp_path: Path) -> None:
             others = told(await on.http.get(path))["model_stats"]
             assert {**others[-1], "name": "fake"} == stats
         assert [one["name"] for one in others] == ["fake", "fake.echo"]
-        assert "unknown model 'x'" in error(await on.http.get("/v2/models/x/stats"), 404)
+        assert "unknown model: 'x'" in error(await on.http.get("/v2/models/x/stats"), 404)
 
 
 async def test_statistics_are_for_operators_where_these_have_a_port(tmp_path: Path) -> None:

@@ -267,7 +267,9 @@ def find_model(name: str, models: ModelVersions, *, version: str = "") -> Model:
         known = ", ".join(sorted(models)) or "none yet"
         near = nearest(name, sorted(models))
         hint = f"; did you mean {near}?" if near else ""
-        raise UnknownModel(f"unknown model {name!r}; available models: {known}{hint}")
+        # Clients of Triton look for the beginning of this message.
+        unknown = f"Request for unknown model: {name!r} is not found"
+        raise UnknownModel(f"{unknown}; available models: {known}{hint}")
     if version and version not in models[name]:
         known = " or ".join(map(repr, models[name]))
         raise UnknownModel(f"model {name!r} has no version {version!r}; send {known}, or no version")

@@ -182,7 +182,10 @@ async def test_triton_s_client_learns_what_is_not_supported(tmp_path: Path) -> N
 
         assert {status for status, _ in unsupported} == {"StatusCode.UNIMPLEMENTED"}
         assert unsupported[0][1] == "shared memory is not supported; send tensors in the request"
-        message = "unknown model 'fke'; available models: fake, fake.echo; did you mean fake?"
+        message = (
+            "Request for unknown model: 'fke' is not found; available models: fake, fake.echo; "
+            "did you mean fake?"
+        )
         assert unknown == ("StatusCode.NOT_FOUND", message)
 
 

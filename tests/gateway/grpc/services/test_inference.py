@@ -163,7 +163,8 @@ async def test_an_unknown_model_is_not_found(tmp_path: Path, method: str) -> Non
         await on.on.worker()
         text = on.refusal(f"{INFERENCE}{method}", Code.NOT_FOUND, name="fake.eho")
         assert text == (
-            "unknown model 'fake.eho'; available models: fake, fake.echo; did you mean fake.echo?"
+            "Request for unknown model: 'fake.eho' is not found; available models: fake, fake.echo; "
+            "did you mean fake.echo?"
         )
         text = on.refusal(f"{INFERENCE}{method}", Code.NOT_FOUND, name="fake", version="2")
         assert text == "model 'fake' has no version '2'; send '1', or no version"
