@@ -1,6 +1,8 @@
 """Settings and fixtures of all tests."""
 
+import asyncio
 from collections.abc import Generator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import RealLoop, raise_problems
+from uncork_dispatcher import AsyncDispatcher
 
 # The same examples in every run, so that a change passes or fails for its own reasons. On a busy machine, any
 # of them may be slow.
@@ -26,6 +29,14 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     """Run async tests on a checked loop; modules marked `virtual_time` on one with a virtual clock."""
     marked = request.node.get_closest_marker("virtual_time")
     return "asyncio", {"loop_factory": VirtualLoop if marked else RealLoop}
+
+
+@pytest.fixture(autouse=True)
+def _clock_of_batched(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give `batched` the clock of the loop in modules marked `virtual_time`."""
+    if request.node.get_closest_marker("virtual_time"):
+        on_the_loop = partial(AsyncDispatcher, clock=lambda: asyncio.get_running_loop().time())
+        monkeypatch.setattr("uncork.batched_function.AsyncDispatcher", on_the_loop)
 
 
 @pytest.hookimpl(wrapper=True)

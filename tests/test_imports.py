@@ -56,7 +56,6 @@ LAYERS = {
         "tasks",
         "alarm",
         "asyncio_dispatcher",
-        "batched",
         "simulator",
     ],
     "uncork_gateway": [
@@ -65,7 +64,7 @@ LAYERS = {
         *("settings", "readiness", "repository", "pages", "batching", "grpc", "front_end"),
         *("services", "gateway", "proxy"),
     ],
-    "uncork": ["adapters", "outputs", "config", "server", "testing", "cli", "__main__"],
+    "uncork": ["adapters", "outputs", "batched_function", "config", "server", "testing", "cli", "__main__"],
     "uncork_loadtests": [
         "plural",
         "extras",
@@ -93,9 +92,9 @@ LAYERS = {
         "__main__",
     ],
 }
-# What the dispatcher's core must do without. Its shell and @batched are not the core.
+# What the dispatcher's core must do without. Its shell is not the core.
 IMPURE = {"asyncio", "time", "datetime", "random", "secrets", "logging", "threading", "socket", "http"}
-SHELL = {"__init__.py", "alarm.py", "asyncio_dispatcher.py", "batched.py", "callers.py", "tasks.py"}
+SHELL = {"__init__.py", "alarm.py", "asyncio_dispatcher.py", "callers.py", "tasks.py"}
 
 
 def imported(file: Path) -> Iterator[str]:
@@ -203,7 +202,7 @@ def test_the_core_imports_no_clock_loop_or_log() -> None:
 
 def test_the_core_does_not_import_its_shell() -> None:
     core = [file for file in ROOMS["uncork_dispatcher"].rglob("*.py") if file.name not in SHELL]
-    shell = {"uncork_dispatcher.asyncio_dispatcher", "uncork_dispatcher.batched"}
+    shell = {"uncork_dispatcher.asyncio_dispatcher"}
 
     assert [file.name for file in core for module in imported(file) if module in shell] == []
 

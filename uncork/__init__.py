@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, WrongResultCount, batched
+    from uncork.batched_function import batched
+    from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, WrongResultCount
     from uncork_workers.definition.service import Service, api
     from uncork_workers.process.context import Context, context
     from uncork_workers.process.padding import pad
@@ -46,6 +47,7 @@ else:
         "DefinitionError": "uncork_workers.wire.schema",
         "Service": "uncork_workers.definition.service",
         "api": "uncork_workers.definition.service",
+        "batched": "uncork.batched_function",
         "context": "uncork_workers.process.context",
         "pad": "uncork_workers.process.padding",
     }

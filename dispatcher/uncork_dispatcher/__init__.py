@@ -4,13 +4,11 @@
 * :class:`AsyncDispatcher` is the shell that drives it on asyncio (``asyncio_dispatcher.py``).
 * The policies decide when to release and how much (``policies/``).
 * :class:`Autoscaler` decides how many workers to run (``capacity/``).
-* :func:`batched` turns an async function of a list into one of an item, with all of this behind it.
 """
 
 from uncork_dispatcher import core
 from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
-from uncork_dispatcher.batched import batched
 from uncork_dispatcher.capacity.autoscaler import (
     LOOK_S,
     ApiDemand,
@@ -88,6 +86,5 @@ __all__ = [
     "WorkStats",
     "WorkerLost",
     "WrongResultCount",
-    "batched",
     "make_policy",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
 from uncork_dispatcher.errors import WrongResultCount
@@ -27,6 +27,17 @@ class Job(NamedTuple, Generic[P]):
     left_s: list[float]
 
 
+def results_fault(results: Any, expected: int) -> Exception | None:
+    """Return an error if these cannot be the results of a call of a batch function."""
+    is_list = isinstance(results, list)  # asking for the abstract types takes several times as long
+    if not is_list and (not isinstance(results, Collection) or isinstance(results, Mapping | Set)):
+        return TypeError(
+            f"the batch function returned {type(results).__name__} {results!r:.80}; "
+            "it must return a list or an array with one result per item, in order"
+        )
+    return None if len(results) == expected else WrongResultCount(expected, len(results))
+
+
 class BatchResult(NamedTuple, Generic[R]):
     """The result of a job.
 
@@ -40,16 +51,9 @@ class BatchResult(NamedTuple, Generic[R]):
 
     def fault(self, start: Start) -> Exception | None:
         """Return an error if this cannot be the result of ``start``."""
-        is_list = isinstance(self.results, list)  # asking for the abstract types takes several times as long
-        if not is_list and (
-            not isinstance(self.results, Collection) or isinstance(self.results, Mapping | Set)
-        ):
-            return TypeError(
-                f"the batch function returned {type(self.results).__name__} {self.results!r:.80}; "
-                "it must return a list or an array with one result per item, in order"
-            )
-        if len(self.results) != len(start.requests):
-            return WrongResultCount(len(start.requests), len(self.results))
+        fault = results_fault(self.results, len(start.requests))
+        if fault is not None:
+            return fault
         if not all(0 < cost < math.inf and 0 <= seconds < math.inf for cost, seconds in self.chunks):
             return ValueError(
                 f"chunks must have more than 0 rows and a time of at least 0 s, got {self.chunks}"

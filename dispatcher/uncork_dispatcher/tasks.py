@@ -52,4 +52,7 @@ class TaskRunner(Generic[P, R]):
             outcome = DispatchError("the batch was cancelled from within")
         except Exception as error:
             outcome = error
+        except (SystemExit, KeyboardInterrupt) as error:
+            ended(DispatchError(f"the batch function raised {error!r}"))
+            raise
         ended(outcome)

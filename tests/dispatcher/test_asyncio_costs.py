@@ -9,8 +9,8 @@ import pytest
 
 from tests.dispatcher.shell import Log, Workers, dispatcher
 from tests.dispatcher.wrapped_core import note_sources
+from uncork.batched_function import batched
 from uncork_dispatcher.actions import Start
-from uncork_dispatcher.batched import batched
 from uncork_dispatcher.jobs import BatchResult
 from uncork_dispatcher.rules import ApiRules
 

@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from uncork_workers.wire.frames import FrameDecoder, encode_frame
+from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.schema import (
     RESERVED_PREFIXES,
     RESERVED_ROUTES,
@@ -15,7 +17,8 @@ from uncork_workers.wire.schema import (
     check_route,
 )
 
-NO_POSITIVE_NUMBERS = [0, -1, -0.5, math.nan, math.inf, -math.inf, 10**400, "fast", "nan", None, True, [1]]
+NO_POSITIVE_NUMBERS = [0, -1, -0.5, math.nan, math.inf, -math.inf, "fast", "nan", None, True, [1]]
+TOO_MANY = [2**31 + 1, 2**63, 2**64, 10**400]
 NO_COUNTS = [0, -5, 1.0, 2.5, math.inf, True, "many", "1.5", None]
 COSTS = "a number above 0 and at most 1000000000, 'bytes' or the name of a field"
 NO_COSTS = [True, False, 0, -1, -0.5, math.nan, math.inf, 10**9 + 1, 10**400, "", [1], b"text"]
@@ -24,6 +27,26 @@ WRONG_SETTINGS: list[tuple[str, object, str]] = [
     *(("timeout", value, "a positive number of seconds") for value in NO_POSITIVE_NUMBERS),
     *(("mb_max_batch_size", value, "an integer number of rows, at least 1") for value in NO_COUNTS),
     *(("mb_max_batch_bytes", value, "an integer number of bytes, at least 1") for value in NO_COUNTS),
+    *(
+        ("mb_max_latency", value, "a positive number of milliseconds and at most 1000000000000")
+        for value in (10**12 + 1, 1e300, 2**64, 10**400)
+    ),
+    *(
+        ("timeout", value, "a positive number of seconds and at most 1000000000")
+        for value in (1e9 + 1, 1e300, *TOO_MANY)
+    ),
+    *(
+        ("mb_max_batch_size", value, "an integer number of rows, at least 1 and at most 1000000000")
+        for value in (10**9 + 1, *TOO_MANY)
+    ),
+    *(
+        ("mb_max_batch_bytes", value, "an integer number of bytes, at least 1 and at most 2147483648")
+        for value in TOO_MANY
+    ),
+    *(
+        ("allowed_batch_sizes", value, "a list of increasing integers from 1 to 1000000000")
+        for value in ((2**64,), (10**9 + 1,), (True,), (0,), (1.0,), ("1",), (2, 1))
+    ),
     *(("policy", value, "a string") for value in (None, 5, ["cork"])),
     *(("idempotent", value, "True or False") for value in (None, 1, "yes")),
     *(("cost", value, COSTS) for value in NO_COSTS),
@@ -68,6 +91,34 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "allowed_batch_sizes": None,
         "allowed_lengths": None,
     }
+
+
+LARGEST = ApiSettings(
+    mb_max_latency=1e12,
+    mb_max_batch_size=10**9,
+    mb_max_batch_bytes=2**31,
+    timeout=1e9,
+    cost=10**9,
+    allowed_batch_sizes=(1, 10**9),
+    allowed_lengths=(1, 10**9),
+)
+
+
+def test_the_largest_settings_fit_into_a_frame() -> None:
+    LARGEST.check("predict")
+    batch = Batch(
+        batch=1,
+        api="predict",
+        limit_rows=LARGEST.limit_rows,
+        lengths=[1],
+        rows=[1],
+        allowed_batch_sizes=LARGEST.allowed_batch_sizes,
+        allowed_lengths=LARGEST.allowed_lengths or (),
+        timeout_s=LARGEST.timeout,
+        left_s=[LARGEST.mb_max_latency / 1000],
+    )
+
+    assert [frame.message for frame in FrameDecoder().feed(encode_frame(batch, [b"1"]))] == [batch]
 
 
 @pytest.mark.parametrize(("argument", "value", "accepted"), WRONG_SETTINGS)

@@ -4,7 +4,6 @@ The gateway never imports user code; a worker sends this description of it.
 """
 
 import math
-import sys
 from typing import Any, Literal, TypeGuard, get_args
 
 import msgspec
@@ -25,6 +24,10 @@ RESERVED_PREFIXES = ("/v1/models/", "/v2/", "/dashboard", "/docs/", "/readyz/")
 COST_IN_BYTES = "bytes"
 JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
 MAX_COST = 10**9
+# Larger numbers do not fit into the messages between gateway and worker, and mean nothing.
+MAX_COUNT = 10**9
+MAX_SECONDS = 10**9
+MAX_BATCH_BYTES = 2**31
 # Costs are multiples of 2**-16, so sums up to 2**53 units (over a hundred requests of the largest cost) are
 # exact: adding a request's cost to a total and subtracting it later leaves no rounding error.
 _COST_UNITS = 2**16
@@ -80,10 +83,12 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             DefinitionError: at the first value of the wrong type or out of range.
         """
-        _check_number(api, "mb_max_latency", self.mb_max_latency, unit="milliseconds")
-        _check_number(api, "timeout", self.timeout, unit="seconds")
-        _check_count(api, "mb_max_batch_size", self.mb_max_batch_size, unit="rows")
-        _check_count(api, "mb_max_batch_bytes", self.mb_max_batch_bytes, unit="bytes")
+        _check_number(
+            api, "mb_max_latency", self.mb_max_latency, unit="milliseconds", most=1000 * MAX_SECONDS
+        )
+        _check_number(api, "timeout", self.timeout, unit="seconds", most=MAX_SECONDS)
+        _check_count(api, "mb_max_batch_size", self.mb_max_batch_size, unit="rows", most=MAX_COUNT)
+        _check_count(api, "mb_max_batch_bytes", self.mb_max_batch_bytes, unit="bytes", most=MAX_BATCH_BYTES)
         if not isinstance(self.policy, str):
             raise wrong_value(api, "policy", "a string", self.policy)
         if not isinstance(self.idempotent, bool):
@@ -191,9 +196,9 @@ def rounded_cost(number: float) -> float:
     return max(1, round(number * _COST_UNITS)) / _COST_UNITS
 
 
-def is_count(value: object) -> TypeGuard[int]:
-    """Return whether a value is a whole number from 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+def is_count(value: object, *, most: int = MAX_COUNT) -> TypeGuard[int]:
+    """Return whether a value is a whole number from 1 to ``most``."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most
 
 
 def _is_number(value: object, *, most: float) -> bool:
@@ -232,15 +237,22 @@ def check_route(api: str, route: object) -> None:
         raise DefinitionError(f"API {api!r}: route {route!r} is reserved by the gateway (reserved: {taken})")
 
 
-def _check_number(api: str, argument: str, value: object, *, unit: str) -> None:
-    if not _is_number(value, most=sys.float_info.max):
-        raise wrong_value(api, argument, f"a positive number of {unit}", value, _unquoted(value))
+def _check_number(api: str, argument: str, value: object, *, unit: str, most: int) -> None:
+    if not _is_number(value, most=most):
+        accepted = f"a positive number of {unit}" + _at_most(value, most)
+        raise wrong_value(api, argument, accepted, value, _unquoted(value))
 
 
-def _check_count(api: str, argument: str, value: object, *, unit: str) -> None:
-    if not is_count(value):
+def _check_count(api: str, argument: str, value: object, *, unit: str, most: int) -> None:
+    if not is_count(value, most=most):
         hint = _unquoted(value, whole=True)
-        raise wrong_value(api, argument, f"an integer number of {unit}, at least 1", value, hint)
+        accepted = f"an integer number of {unit}, at least 1" + _at_most(value, most)
+        raise wrong_value(api, argument, accepted, value, hint)
+
+
+def _at_most(value: object, most: int) -> str:
+    """Return the upper limit for an error message, if the value exceeds it."""
+    return f" and at most {most}" if isinstance(value, int | float) and most < value < math.inf else ""
 
 
 def _unquoted(value: object, *, whole: bool = False) -> str:
@@ -256,9 +268,11 @@ def _unquoted(value: object, *, whole: bool = False) -> str:
 def _check_sizes(api: str, sizes: object) -> None:
     if sizes is None:
         return
-    fine = isinstance(sizes, tuple) and sizes and all(type(size) is int and size > 0 for size in sizes)
+    fine = isinstance(sizes, tuple) and sizes and all(is_count(size) for size in sizes)
     if not fine or list(sizes) != sorted(set(sizes)):  # type: ignore[call-overload]
-        raise wrong_value(api, "allowed_batch_sizes", "a list of increasing integers, at least 1", sizes)
+        raise wrong_value(
+            api, "allowed_batch_sizes", f"a list of increasing integers from 1 to {MAX_COUNT}", sizes
+        )
 
 
 def _check_lengths(api: str, lengths: object) -> None:

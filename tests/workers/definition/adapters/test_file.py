@@ -171,7 +171,7 @@ def test_the_schema_names_the_parts() -> None:
         ({"parts": ["a", ""]}, "parts must be a list of names"),
         ({"parts": [1]}, "parts must be a list of names"),
         ({"parts": ["a", "a"]}, "parts must be distinct names"),
-        ({"max_bytes": 0}, "max_bytes must be an integer, at least 1, got 0"),
+        ({"max_bytes": 0}, "max_bytes must be an integer from 1 to 2147483648, got 0"),
         ({"max_bytes": 1.5}, "max_bytes must be an integer"),
     ],
 )

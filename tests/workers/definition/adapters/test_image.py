@@ -211,7 +211,7 @@ def test_the_gateway_is_told_what_bodies_are_taken() -> None:
     [
         ({"mode": "XYZ"}, "mode must be a Pillow mode such as 'RGB' or 'L', got 'XYZ'"),
         ({"mode": None}, "mode must be"),
-        ({"size": 5}, r"size must be \(width, height\) in pixels, at least 1, got 5"),
+        ({"size": 5}, r"size must be \(width, height\) in pixels, each from 1 to 1000000000, got 5"),
         ({"size": (5,)}, "size must be"),
         ({"size": (0, 5)}, "size must be"),
         ({"size": (5, 5.0)}, "size must be"),

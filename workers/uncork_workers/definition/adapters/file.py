@@ -13,7 +13,7 @@ from uncork_workers.definition.adapters.uploads import (
     read_upload,
 )
 from uncork_workers.plural import plural
-from uncork_workers.wire.schema import DefinitionError, is_count
+from uncork_workers.wire.schema import MAX_BATCH_BYTES, DefinitionError, is_count
 
 _CONTENT = {"type": "string", "contentMediaType": "application/octet-stream"}
 
@@ -39,8 +39,10 @@ class File(RequestAdapter):
             raise DefinitionError(f"File: parts must be a list of names, got {parts!r}")
         if len(set(parts)) != len(parts):
             raise DefinitionError(f"File: parts must be distinct names, got {parts!r}")
-        if max_bytes is not None and not is_count(max_bytes):
-            raise DefinitionError(f"File: max_bytes must be an integer, at least 1, got {max_bytes!r}")
+        if max_bytes is not None and not is_count(max_bytes, most=MAX_BATCH_BYTES):
+            raise DefinitionError(
+                f"File: max_bytes must be an integer from 1 to {MAX_BATCH_BYTES}, got {max_bytes!r}"
+            )
         self._parts = tuple(parts)
         self._max_bytes = max_bytes
         if parts:

@@ -13,7 +13,7 @@ from uncork_workers.definition.adapters.base import InvalidInput
 from uncork_workers.definition.adapters.requests import Request, RequestAdapter
 from uncork_workers.definition.adapters.uploads import MULTIPART, read_upload
 from uncork_workers.extras import install_command
-from uncork_workers.wire.schema import DefinitionError, is_count
+from uncork_workers.wire.schema import MAX_COUNT, DefinitionError, is_count
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PillowImage
@@ -56,7 +56,9 @@ class Image(RequestAdapter):
             raise DefinitionError(f"Image: mode must be a Pillow mode such as 'RGB' or 'L', got {mode!r}")
         most = PIL.Image.MAX_IMAGE_PIXELS
         if size is not None and not (isinstance(size, tuple) and len(size) == 2 and all(map(is_count, size))):
-            raise DefinitionError(f"Image: size must be (width, height) in pixels, at least 1, got {size!r}")
+            raise DefinitionError(
+                f"Image: size must be (width, height) in pixels, each from 1 to {MAX_COUNT}, got {size!r}"
+            )
         if max_pixels is not None and not (is_count(max_pixels) and max_pixels <= (most or max_pixels)):
             raise DefinitionError(
                 f"Image: max_pixels must be an integer from 1 to PIL.Image.MAX_IMAGE_PIXELS ({most}), "

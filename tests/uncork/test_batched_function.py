@@ -12,7 +12,7 @@ import pytest
 
 from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import run
-from uncork_dispatcher.batched import batched
+from uncork.batched_function import batched
 from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WorkerLost, WrongResultCount
 
 pytestmark = pytest.mark.virtual_time
@@ -76,10 +76,18 @@ async def test_the_policy_is_that_asked_for() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"concurrency": 0}, "concurrency must be at least 1, got 0"),
-        ({"mb_max_latency": 0}, "goal_s must be positive"),
-        ({"mb_max_batch_size": 0}, "max_batch_rows must be positive"),
-        ({"timeout": -1}, "timeout_s must be positive"),
+        ({"concurrency": 0}, "concurrency must be an integer from 1 to 10000, got 0"),
+        ({"concurrency": 2.0}, "concurrency must be an integer from 1 to 10000, got 2.0"),
+        ({"concurrency": 2**64}, "concurrency must be an integer from 1 to 10000, got 18446744073709551616"),
+        ({"concurrency": True}, "concurrency must be an integer from 1 to 10000, got True"),
+        ({"mb_max_latency": 0}, "mb_max_latency must be"),
+        ({"mb_max_latency": "8"}, "mb_max_latency must be"),
+        ({"mb_max_batch_size": 0}, "mb_max_batch_size must be"),
+        ({"mb_max_batch_size": 2.5}, "mb_max_batch_size must be"),
+        ({"mb_max_batch_size": 2**64}, "mb_max_batch_size must be"),
+        ({"timeout": -1}, "timeout must be"),
+        ({"timeout": float("nan")}, "timeout must be"),
+        ({"idempotent": 1}, "idempotent must be True or False, got 1"),
         ({"policy": "clever"}, "unknown policy 'clever'"),
     ],
 )
@@ -120,13 +128,18 @@ def test_the_function_keeps_its_name_and_words() -> None:
     assert (square.__name__, square.__doc__) == ("square", "Square each.")
 
 
-async def test_a_wrong_number_of_results_is_told() -> None:
-    @batched()
-    async def first(items: list[int]) -> list[int]:
-        return items[:1]
+@pytest.mark.parametrize("surplus", [[], [1, 2]])
+async def test_a_wrong_number_of_results_is_the_error_of_the_item_alone(surplus: list[int]) -> None:
+    """The function is called again with fewer items, as after an exception."""
 
-    ends = await asyncio.gather(first(1), first(2), return_exceptions=True)
-    assert [type(end) for end in ends] == [WrongResultCount] * 2
+    @batched()
+    async def wrong(items: list[int]) -> list[int]:
+        return [result for item in items for result in (surplus if item == 2 else [item])]
+
+    ends = await asyncio.gather(*map(wrong, [1, 2, 3, 4]), return_exceptions=True)
+
+    assert [ends[0], *ends[2:]] == [1, 3, 4]
+    assert isinstance(ends[1], WrongResultCount)
 
 
 @pytest.mark.parametrize("returned", [None, iter([1, 2]), {1: 1, 2: 2}, {1, 2}])
@@ -272,3 +285,142 @@ def test_one_event_loop_after_another() -> None:
 
     assert squares.lists == [[2, 3], [2, 3]]
     assert first() is None
+
+
+class Private(BaseException):
+    """Not an Exception."""
+
+
+KINDS = [ValueError, asyncio.CancelledError, GeneratorExit, Private, StopAsyncIteration, MemoryError]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bad", [{3}, {0, 7}, {0, 1, 2, 3, 4, 5, 6}, {0, 2, 4, 6, 8, 10}])
+async def test_only_the_callers_of_the_items_at_fault_get_an_error(
+    kind: type[BaseException], bad: set[int]
+) -> None:
+    """A caller cannot be given a cancellation, for example: it has not been cancelled."""
+
+    @batched()
+    async def pick(items: list[int]) -> list[int]:
+        await asyncio.sleep(0.01)
+        if bad & {*items}:
+            raise kind("reason")
+        return items
+
+    ends = await asyncio.gather(*map(pick, range(12)), return_exceptions=True)
+
+    for item, end in enumerate(ends):
+        if item not in bad:
+            assert end == item
+        elif issubclass(kind, Exception):
+            assert type(end) is kind
+        else:
+            assert isinstance(end, DispatchError)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_returned_exception_is_raised_for_its_caller(kind: type[BaseException]) -> None:
+    calls = []
+
+    @batched()
+    async def pick(items: list[int]) -> list[Any]:
+        calls.append(items)
+        return [kind("odd") if item % 2 else item for item in items]
+
+    ends = await asyncio.gather(*map(pick, range(4)), return_exceptions=True)
+
+    assert ends[::2] == [0, 2]
+    expected = kind if issubclass(kind, Exception) else DispatchError
+    assert [type(end) for end in ends[1::2]] == [expected] * 2
+    assert calls == [[0, 1, 2, 3]]
+
+
+async def test_results_of_gather_can_be_returned_as_they_are() -> None:
+    async def one(item: int) -> float:
+        if item == 5:
+            raise asyncio.CancelledError
+        return 1 / item
+
+    @batched()
+    async def inverse(items: list[int]) -> list[Any]:
+        return await asyncio.gather(*map(one, items), return_exceptions=True)
+
+    first, zero, cancelled = await asyncio.gather(*map(inverse, [2, 0, 5]), return_exceptions=True)
+
+    assert first == 0.5
+    assert isinstance(zero, ZeroDivisionError)
+    assert isinstance(cancelled, DispatchError)
+
+
+async def test_what_is_not_idempotent_runs_once() -> None:
+    calls = []
+
+    @batched(idempotent=False)
+    async def fail(items: list[int]) -> list[int]:
+        calls.append(items)
+        raise ValueError("once")
+
+    ends = await asyncio.gather(fail(1), fail(2), return_exceptions=True)
+
+    assert [type(end) for end in ends] == [ValueError] * 2
+    assert calls == [[1, 2]]
+
+
+async def test_the_search_ends_before_the_timeout() -> None:
+    """Items that have succeeded by then have results; the others get the exception of the first call."""
+
+    @batched(timeout=10)
+    async def slow(items: list[int]) -> list[int]:
+        await asyncio.sleep(1.0)
+        if {*items} & {1, 3, 5, 7, 9, 11}:
+            raise ValueError(items)
+        return items
+
+    ends = await asyncio.gather(*map(slow, range(32)), return_exceptions=True)
+
+    assert ends[16:] == list(range(16, 32))
+    assert {type(end) for end in ends[:12]} <= {int, ValueError}
+    assert asyncio.get_running_loop().time() < 10
+
+
+async def test_a_caller_that_leaves_while_parts_run_disturbs_nobody() -> None:
+    @batched()
+    async def pick(items: list[int]) -> list[int]:
+        await asyncio.sleep(1.0)
+        if 2 in items:
+            raise ValueError("two")
+        return items
+
+    callers = [asyncio.ensure_future(pick(item)) for item in range(4)]
+    await asyncio.sleep(1.5)
+    callers[1].cancel()
+    ends = await asyncio.gather(*callers, return_exceptions=True)
+
+    assert [ends[0], ends[3]] == [0, 3]
+    assert [type(end) for end in ends[1:3]] == [asyncio.CancelledError, ValueError]
+    assert await pick(5) == 5
+
+
+def test_the_program_ends_when_the_function_ends_it() -> None:
+    """No caller is left waiting."""
+
+    @batched()
+    async def leave(items: list[int]) -> list[int]:
+        raise SystemExit(3)
+
+    callers: list[asyncio.Future[int]] = []
+
+    async def call() -> None:
+        callers.append(asyncio.ensure_future(leave(1)))
+        await asyncio.Event().wait()
+
+    async def wait() -> None:
+        await asyncio.wait(callers)
+
+    with asyncio.Runner() as runner:
+        with pytest.raises(SystemExit):
+            runner.run(call())
+        runner.run(wait())
+
+    assert str(callers[0].exception()) == "the batch function raised SystemExit(3)"

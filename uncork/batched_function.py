@@ -1,0 +1,222 @@
+"""The dispatcher as a decorator for any asyncio program, without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+from uncork_dispatcher import (
+    ApiRules,
+    AsyncDispatcher,
+    BatchResult,
+    DispatchError,
+    Job,
+    TaskRunner,
+    WorkerLost,
+)
+from uncork_dispatcher.jobs import results_fault
+from uncork_workers.process.batches.bisection import Bisection
+from uncork_workers.wire.schema import ApiSettings, DefinitionError, is_count
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# The rest of the timeout is for the part that runs when the search for the items at fault ends.
+_SHARE_OF_TIMEOUT = 0.9
+_MOST_CONCURRENT = 10_000
+
+
+def batched(
+    *,
+    mb_max_latency: float = 300,
+    mb_max_batch_size: int = 1000,
+    policy: str = "cork",
+    timeout: float = 60,
+    concurrency: int = 1,
+    idempotent: bool = True,
+) -> Callable[[Callable[[list[T]], Awaitable[Sequence[R]]]], Callable[[T], Awaitable[R]]]:
+    """Turn an async function of a list into an async function of one item; concurrent calls share batches.
+
+    ::
+
+        @batched(mb_max_latency=100)
+        async def embed(texts: list[str]) -> list[Vector]: ...
+
+        vector = await embed("hello")
+
+    Args:
+        mb_max_latency: latency goal in milliseconds.
+        mb_max_batch_size: most items in one call of the function.
+        policy: when to release a batch, as for ``@api``.
+        timeout: seconds that a batch may take before it is cancelled.
+        concurrency: batches that may run at the same time.
+        idempotent: whether the function may be called again with items of a call that failed, in smaller
+            lists, so that only the callers of the items at fault get an error.
+
+    A call raises :class:`RequestShed` when its goal cannot be met, :class:`BatchTimedOut` after the timeout,
+    :class:`WrongResultCount` when the function returns another number of results than it got items, and
+    otherwise the exception of the function. An exception that the function returns as the result of an item
+    is raised by the call with that item. What is no ``Exception``, such as a cancellation inside the
+    function, becomes a :class:`DispatchError`. Each event loop has its own queues.
+
+    Raises:
+        DefinitionError: if an argument is not accepted.
+        TypeError: if the function is not ``async def``.
+    """
+    if not is_count(concurrency, most=_MOST_CONCURRENT):
+        raise DefinitionError(
+            f"@batched: concurrency must be an integer from 1 to {_MOST_CONCURRENT}, got {concurrency!r}"
+        )
+    settings = ApiSettings(
+        mb_max_latency=mb_max_latency,
+        mb_max_batch_size=mb_max_batch_size,
+        policy=policy,
+        timeout=timeout,
+        idempotent=idempotent,
+    )
+
+    def decorate(function: Callable[[list[T]], Awaitable[Sequence[R]]]) -> Callable[[T], Awaitable[R]]:
+        if not inspect.iscoroutinefunction(function):
+            raise TypeError(f"@batched must decorate an async function, got {function!r}")
+        name = function.__qualname__
+        settings.check(name)
+        rules = ApiRules(
+            name=name,
+            goal_s=mb_max_latency / 1000,
+            max_batch_rows=mb_max_batch_size,
+            policy=policy,
+            timeout_s=timeout,
+            idempotent=idempotent,
+        )
+        mine: _Batched[T, R] = _Batched(function, rules, concurrency)
+
+        @functools.wraps(function)
+        async def call(item: T) -> R:
+            answer = await mine.dispatcher().call(rules.name, item, source=mine.caller())
+            result = answer.result
+            if not isinstance(result, _Failed):
+                return result
+            try:
+                raise result.error
+            finally:
+                del answer, result  # else the traceback refers to the exception
+
+        return call
+
+    return decorate
+
+
+class _Failed(NamedTuple):
+    """In place of a result: the exception for the caller."""
+
+    error: Exception
+
+
+class _Batched(Generic[T, R]):
+    """One decorated function and its dispatcher in each event loop."""
+
+    def __init__(
+        self, function: Callable[[list[T]], Awaitable[Sequence[R]]], rules: ApiRules, concurrency: int
+    ) -> None:
+        self._function = function
+        self._rules = rules
+        self._concurrency = concurrency
+        self._dispatchers: dict[asyncio.AbstractEventLoop, AsyncDispatcher[T, R | _Failed]] = {}
+        self._callers: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
+        self._numbers = itertools.count(1)
+
+    def dispatcher(self) -> AsyncDispatcher[T, R | _Failed]:
+        loop = asyncio.get_running_loop()
+        dispatcher = self._dispatchers.get(loop)
+        if dispatcher is None:
+            for closed in [known for known in self._dispatchers if known.is_closed()]:
+                del self._dispatchers[closed]
+            dispatcher = self._dispatchers[loop] = AsyncDispatcher(TaskRunner(self._run))
+            dispatcher.set_api(self._rules)
+            for slot in range(self._concurrency):
+                dispatcher.worker_ready(slot)
+        return dispatcher
+
+    def caller(self) -> int | None:
+        """Return a number for the current task: a task that calls in a loop is a returning client.
+
+        Not its ``id()``: a new task may get that of one that has ended.
+        """
+        task = asyncio.current_task()
+        if task is None:
+            return None
+        number = self._callers.get(task)
+        if number is None:
+            number = self._callers[task] = next(self._numbers)
+        return number
+
+    async def _run(self, job: Job[T]) -> BatchResult[R | _Failed]:
+        clock, items = asyncio.get_running_loop().time, job.payloads
+        began = clock()
+        try:
+            results = await self._call(items)
+            if not isinstance(results, Exception):
+                return BatchResult(results)
+            if not self._rules.idempotent or len(items) == 1:
+                raise results
+            # At the timeout no caller gets a result. A part can take as long as the failed call.
+            ends = began + _SHARE_OF_TIMEOUT * self._rules.timeout_s - 2 * (clock() - began)
+            return BatchResult(await self._search(items, results, lambda: clock() < ends), "failed")
+        finally:
+            # The dispatcher gave up the slot of a call that ran past its timeout; the call ends only now.
+            self.dispatcher().worker_ready(job.start.worker)
+
+    async def _search(
+        self, items: list[T], error: Exception, has_time: Callable[[], bool]
+    ) -> list[R | _Failed]:
+        """Call the function with smaller lists, after a call with all items raised ``error``."""
+        search: Bisection[R | _Failed] = Bisection(range(len(items)))
+        while search.part is not None and has_time():
+            search.ran(await self._call([items[at] for at in search.part]))
+        results: dict[int, R | _Failed] = dict.fromkeys(range(len(items)), _Failed(error))
+        results |= {at: _Failed(_for_callers(error)) for at, error in search.culprits.items()}
+        return [*(results | search.results).values()]
+
+    async def _call(self, items: list[T]) -> list[R | _Failed] | Exception:
+        """Call the function; return one result or exception per item, or the exception of all of them."""
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            results = await self._function(items)
+            fault = results_fault(results, len(items))
+            return fault or [_result(result) for result in results]
+        except (SystemExit, KeyboardInterrupt):
+            raise  # they end the program
+        except BaseException as error:
+            # Cancelled at the timeout, or closed with its loop: nobody waits for a result.
+            if task.cancelling() or _is_closing(error):
+                raise
+            return _for_callers(error)
+
+
+def _is_closing(error: BaseException) -> bool:
+    """Return whether the coroutine is closed after its loop has ended."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return isinstance(error, GeneratorExit)
+    return False
+
+
+def _result(result: R) -> R | _Failed:
+    return _Failed(_for_callers(result)) if isinstance(result, BaseException) else result
+
+
+def _for_callers(error: BaseException) -> Exception:
+    """Return an exception that a caller can be given: no cancellation, and no lost worker of this slot."""
+    if isinstance(error, Exception) and not isinstance(error, WorkerLost):
+        return error
+    what = "was cancelled from within" if isinstance(error, asyncio.CancelledError) else f"raised {error!r}"
+    failed = DispatchError(str(error) if isinstance(error, WorkerLost) else f"the batch function {what}")
+    failed.__cause__ = error
+    return failed
