@@ -30,6 +30,10 @@ class Sink(Protocol):
         """Receive the next bytes of the answer; the first come with a head."""
 
 
+# The most bytes of a header in a frame, apart from its name and value.
+_BYTES_PER_HEADER = 8
+
+
 class Marshalled(msgspec.Struct, frozen=True):
     """A request ready for the dispatcher.
 
@@ -59,6 +63,14 @@ class Marshalled(msgspec.Struct, frozen=True):
     sink: Sink | None = None
     span: Span | None = None
     locate: Callable[[Marshalled, RowPath], str] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the request in a batch: its body, and the headers that travel with it."""
+        if self.meta is None:
+            return len(self.body)
+        headers = sum([len(name) + len(value) + _BYTES_PER_HEADER for name, value in self.meta.headers])
+        return len(self.body) + len(self.meta.content_type) + len(self.meta.query) + headers
 
     def path_to(self, place: RowPath) -> str:
         """Return the path in the client's body of a place in the rows."""

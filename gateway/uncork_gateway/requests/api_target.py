@@ -68,7 +68,7 @@ class ApiTarget:
             rows=payload.rows,
             cost=payload.cost.total,
             longest=payload.cost.longest,
-            size_bytes=len(payload.body),
+            size_bytes=payload.size_bytes,
             key=payload.key,
             client_timeout_s=client_timeout_s,
             source=source,

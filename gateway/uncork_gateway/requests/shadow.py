@@ -92,7 +92,7 @@ class Shadow:
                 rows=payload.rows,
                 cost=payload.cost.total,
                 longest=payload.cost.longest,
-                size_bytes=len(payload.body),
+                size_bytes=payload.size_bytes,
                 key=payload.key,
             )
         except RequestShed as error:

@@ -1,5 +1,6 @@
 """The frames of batches."""
 
+import msgspec
 import pytest
 
 from uncork_dispatcher import BatchResult, Job
@@ -8,7 +9,8 @@ from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.requests.batch_frames import from_frame, to_frame
-from uncork_workers.wire.messages import Reply, RowPath
+from uncork_workers.wire.frames import MAX_HEADER_BYTES
+from uncork_workers.wire.messages import Meta, RawForm, Reply, RowPath
 from uncork_workers.wire.schema import ApiSettings
 
 WEIGHED = make_weigh("bytes")
@@ -76,3 +78,30 @@ def test_a_reason_names_the_place_in_the_body_of_its_request() -> None:
 
     assert isinstance(result, BatchResult)
     assert [one.body for one in result.results] == [b"bad: `$.a`", b"`$[1]`: worse"]
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        Meta("a/b", "", [("x-header", "v" * 1000)] * 64),
+        Meta("a/b", "", [("x", "")] * 256),
+        Meta("a/b", "q" * 60_000),
+        Meta("c" * 60_000),
+    ],
+    ids=["large headers", "many headers", "query", "content type"],
+)
+def test_headers_count_as_bytes_of_their_request(meta: Meta) -> None:
+    """Otherwise a batch of more than a thousand requests could exceed the largest header of a frame."""
+    one = Marshalled(b"x", rows=1, meta=meta, form=RawForm())
+    count = 64 * 2**20 // one.size_bytes
+    numbers = tuple(range(count))
+    start = Start(1, 0, "predict", None, numbers, count, count, "idle", 0.0)
+    job = Job(start, [one] * count, [1] * count, [1.0] * count, [1.0] * count)
+
+    batch, _ = to_frame(job, ApiSettings(mb_max_batch_size=10**6), batch_id="x")
+
+    assert len(msgspec.msgpack.encode(batch)) <= MAX_HEADER_BYTES
+
+
+def test_without_headers_the_body_counts() -> None:
+    assert OLD.size_bytes == 3

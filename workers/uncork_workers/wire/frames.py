@@ -33,7 +33,8 @@ import msgspec
 
 from uncork_workers.wire.messages import Message
 
-MAX_HEADER_BYTES = 64 * 2**20
+# By default, a batch has at most 64 MiB of bodies and of the headers of its requests.
+MAX_HEADER_BYTES = 128 * 2**20
 MAX_PAYLOAD_BYTES = 2**31
 _LENGTHS = struct.Struct("!II")
 
