@@ -180,13 +180,14 @@ class Admission:
             # This client has given up: it takes no turn among the clients that will retry.
             retry_after_s = _SHORTEST_RETRY_S
         else:
-            retry_after_s = self.retry_after_s(rows=entry.rows, now=now)
+            retry_after_s = self.retry_after_s(rows=entry.rows, now=now, entry=entry)
         return Shed(entry.request, self._api.rules.name, reason, retry_after_s)
 
-    def retry_after_s(self, *, rows: float, now: float) -> float:
+    def retry_after_s(self, *, rows: float, now: float, entry: Entry | None = None) -> float:
         """Return how long a client that is refused now should wait: from one second to two minutes.
 
-        Until the backlog is done and earlier retries are back. While there are no workers, the backlog starts
+        Until the backlog is done, or the part that goes before the refused ``entry``, and earlier retries are
+        back. While there are no workers, the backlog starts
         when the next one is due.
         """
         api, slots, estimate = self._api, self._slots, self._api.model.estimate
@@ -194,25 +195,42 @@ class Admission:
         free_at = slots.free_at(now)
         if not free_at or batch_rows == 0:
             return max(_SHORTEST_RETRY_S, 0.0 if slots.workers else slots.launches.soonest(now) - now)
-        finish, backlog = free_at[0], api.backlog
-        if backlog.requests:
-            finish = self._finish(free_at, rows=backlog.rows, requests=backlog.requests)
+        finish, backlog_rows, requests = free_at[0], api.backlog.rows, api.backlog.requests
+        if entry is not None and entry.expires_at < math.inf:
+            backlog_rows, requests = self._before(entry)
+            backlog_rows, requests = backlog_rows - entry.rows, requests - 1
+        if requests:
+            finish = self._finish(free_at, rows=backlog_rows, requests=requests)
         seconds = rows * (estimate.seconds(batch_rows) / (len(free_at) * batch_rows))
         return max(_SHORTEST_RETRY_S, self._retries.next_after_s(now=now, earliest=finish, seconds=seconds))
 
     def _is_late(self, entry: Entry) -> bool:
         """Whether a request that arrives now would miss its deadline behind the requests before it."""
-        api, slots, backlog, queue, rows = self._api, self._slots, self._api.backlog, entry.queue, entry.rows
-        likely_rows = max(rows, min(backlog.rows + rows, api.limit_rows))
+        api, slots = self._api, self._slots
+        rows, requests = self._before(entry)
+        likely_rows = max(entry.rows, min(rows, api.limit_rows))
         if slots.workers and not api.model.can_predict(likely_rows):
             return False
-        before, requests = queue.before(entry.flow, rows)
-        finish = self._finish(
-            slots.free_at(entry.arrival),
-            rows=backlog.rows - queue.rows + before,
-            requests=backlog.requests - len(queue) + requests,
-        )
-        return finish > entry.deadline
+        return self._finish(slots.free_at(entry.arrival), rows=rows, requests=requests) > entry.deadline
+
+    def _before(self, entry: Entry) -> tuple[float, int]:
+        """Return the rows and requests of the API up to and including one that is not queued.
+
+        Of its own queue, those count that go first. The queues of other batch keys take turns with it by
+        their oldest request; all requests are assumed to have arrived evenly since the oldest of the API.
+        """
+        backlog, queue, now = self._api.backlog, entry.queue, entry.arrival
+        rows, requests = queue.before(entry, goal_s=self._api.rules.goal_s)
+        others = backlog.requests - len(queue)
+        if not others:
+            return rows, requests
+        first, share = backlog.oldest(now), 1.0
+        if queue:
+            share = rows / (queue.rows + entry.rows)
+            if first < now:
+                own = min(queue.oldest.arrival, now)
+                share = (own + share * (now - own) - first) / (now - first)
+        return rows + share * (backlog.rows - queue.rows), requests + math.ceil(share * others)
 
     def _extend_budget(self, *, rows: float, requests: int, now: float) -> bool:
         """Set the budget to twice this backlog if that meets the goal; return whether it does."""

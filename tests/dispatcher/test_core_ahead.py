@@ -331,3 +331,15 @@ def test_its_size_is_what_can_be_done_in_time_from_its_start(
     [ahead] = starts(poll_all(core, core.next_wakeup()))
     assert ahead.requests == expected
     assert core.next_wakeup() < math.inf
+
+
+@pytest.mark.parametrize(("left_s", "reason"), [(0.4, "deadline"), (0.7, None)])
+def test_admission_counts_the_batch_ahead(left_s: float, reason: str | None) -> None:
+    """The batch ahead ends 0.25 s after the one that runs; a request takes 0.25 s more."""
+    stage = Stage()
+    due = stage.due
+    stage.ahead()
+
+    refused = stage.core.submit(9, api="a", now=stage.now, expires_at=due + left_s)
+
+    assert (refused and refused.reason) == reason

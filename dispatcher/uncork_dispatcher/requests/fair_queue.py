@@ -119,15 +119,13 @@ class FairQueue(RequestQueue):
         self._level = flow.level = flow.level + entry.rows
         self.remove(entry)
 
-    def before(self, flow: Hashable, rows: float) -> tuple[float, int]:
-        """Return the rows and requests up to and including a new one of ``rows`` rows.
+    def before(self, entry: Entry, *, goal_s: float) -> tuple[float, int]:
+        """Return the rows and requests up to and including a new one.
 
-        Of every other flow, only as much goes first as its own flow then has queued.
+        Of every other flow, only as much goes first as its own flow then has that is not due later.
         """
-        own = self._flows.get(flow)
-        requests = 1
-        if own is not None:
-            rows, requests = rows + own.rows, requests + len(own)
+        own = self._flows.get(entry.flow)
+        rows, requests = (entry.rows, 1) if own is None else own.before(entry, goal_s=goal_s)
         others = [one for one in self._flows.values() if one is not own]
         return (
             rows + sum([min(one.rows, rows) for one in others]),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from uncork_dispatcher.learning.measures import BatchSize
 from uncork_dispatcher.policies.base import Hold
+from uncork_dispatcher.requests.due_rows import DueRows
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.requests.states import RequestState
 
@@ -123,6 +124,8 @@ class RequestQueue:
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._latest_deadline = -math.inf
         self._deadlines: LazyHeap[Entry] | None = None
+        self._due_rows: DueRows | None = None
+        """Counts the requests by deadline, once a request came that is due before the last one."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -133,6 +136,8 @@ class RequestQueue:
         self._entries[entry.request] = entry
         self.rows += entry.rows
         self.size_bytes += entry.size_bytes
+        if self._due_rows is not None:
+            self._due_rows.add(entry.deadline, entry.rows)
         if entry.length != self._length:
             self.has_lengths = self._length is not None
             self._length = entry.length
@@ -149,6 +154,8 @@ class RequestQueue:
         del self._entries[entry.request]
         self.rows -= entry.rows
         self.size_bytes -= entry.size_bytes
+        if self._due_rows is not None:
+            self._due_rows.remove(entry.deadline, entry.rows)
 
     def turns(self) -> Iterator[Entry]:
         """Iterate over all requests in the order in which batches take them; the queue must not change."""
@@ -159,6 +166,7 @@ class RequestQueue:
         in_order = self._deadlines is None
         if in_order and not self.has_lengths and fill.take_all(self._entries.values(), rows=self.rows):
             self._entries.clear()
+            self._due_rows = None
             self.rows, self.size_bytes = 0.0, 0
             return fill.entries
         return self._take_in_turn(fill)
@@ -183,9 +191,20 @@ class RequestQueue:
         """Iterate over all requests; the queue must not change meanwhile."""
         return reversed(self._entries.values())
 
-    def before(self, flow: Hashable, rows: float) -> tuple[float, int]:
-        """Return the rows and requests up to and including a new one of ``rows`` rows: here all."""
-        return self.rows + rows, len(self) + 1
+    def before(self, entry: Entry, *, goal_s: float) -> tuple[float, int]:
+        """Return the rows and requests up to and including a new one: those that are not due later."""
+        rows, requests = self.rows + entry.rows, len(self) + 1
+        if not self or (self._deadlines is None and entry.deadline >= self._latest_deadline):
+            return rows, requests
+        if entry.deadline < self.most_urgent.deadline:
+            return entry.rows, 1
+        due_rows = self._due_rows
+        if due_rows is None or due_rows.goal_s != goal_s:
+            self._due_rows = due_rows = DueRows(goal_s)
+            for queued in self._entries.values():
+                due_rows.add(queued.deadline, queued.rows)
+        later_rows, later = due_rows.after(entry.deadline)
+        return rows - later_rows, requests - later
 
     def skippable(self, entries: Sequence[Entry], *, rows: float, goal_s: float) -> int:
         """Return how many of ``entries``, the most urgent, may be shed to fill a batch: here all."""

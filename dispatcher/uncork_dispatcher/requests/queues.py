@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
 
@@ -33,6 +33,13 @@ class Backlog:
     requests: int = 0
     rows: float = 0.0
     size_bytes: int = 0
+    order: QueueOrder | None = field(default=None, compare=False, repr=False)
+    """The queues of the requests that have not run yet; None before the first."""
+
+    def oldest(self, default: float) -> float:
+        """Return the arrival of the oldest request that has not run yet; ``default`` if there is none."""
+        top = None if self.order is None else self.order.by_age.top()
+        return default if top is None else top[0]
 
     def add(self, entry: Entry) -> None:
         self.requests += 1
@@ -263,7 +270,9 @@ class RequestQueues:
         else:
             self._retries[queue.api, queue.key, queue.lost_batch] = queue
         if (queue.api, queue.retry) not in self._orders:
-            self._orders[queue.api, queue.retry] = QueueOrder(queue.api, queue.retry)
+            order = self._orders[queue.api, queue.retry] = QueueOrder(queue.api, queue.retry)
+            if queue.retry is None:
+                self._apis[queue.api].backlog.order = order
         self._last_number += 1
         queue.number = self._last_number
 

@@ -131,9 +131,13 @@ def test_what_goes_before_a_request() -> None:
     add("b", 2)
     add("c", 4)
 
-    assert queue.before("b", 1) == (3 + 3 + 3, 3 + 3 + 3)
-    assert queue.before("new", 1) == (4, 4)
-    assert queue.before("a", 1) == (17, 17)
+    def before(flow: str) -> tuple[float, int]:
+        new = Entry(99, 1.0, 1, 0, 2e6, math.inf, queue, (1, 1, 1, 1), flow=flow)
+        return queue.before(new, goal_s=1.0)
+
+    assert before("b") == (3 + 3 + 3, 3 + 3 + 3)
+    assert before("new") == (4, 4)
+    assert before("a") == (17, 17)
 
 
 def test_only_those_with_more_than_their_share_of_a_batch_make_room() -> None:

@@ -124,7 +124,7 @@ def _refusal(figures: Figures, names: Names, reason: RefusalCause, times: int) -
         case "deadline":
             goal = "its client's deadline" if times == 1 else "their clients' deadlines"
             if figures.goal_s is not None:
-                goal = f"the goal of {exact_ms(figures.goal_s)}"
+                goal = f"the goal of {exact_ms(figures.goal_s)}, or {goal}"
             return f"503 (deadline): {they} would have missed {goal}. {too_much(figures, names)}".strip()
         case "client_deadline":
             return f"504 (client_deadline): the time in X-Request-Timeout-Ms passed before {they} ran."

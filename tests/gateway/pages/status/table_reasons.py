@@ -127,7 +127,8 @@ REFUSALS: dict[str, tuple[Names, Figures, str]] = {
         SERVICE,
         figures(recent=recent(batches=60, sheds={"deadline": 40}, rate=900)),
         "The gateway refused 40 of 100 requests (40 %) with 503 (deadline): they would have missed the goal "
-        "of 300 ms. 900 rows/s arrived; at full load, 1 worker answers about 432 rows/s.",
+        "of 300 ms, or their clients' deadlines. 900 rows/s arrived; at full load, 1 worker answers about "
+        "432 rows/s.",
     ),
     "deadline, of units of cost": (
         SERVICE,
@@ -137,8 +138,8 @@ REFUSALS: dict[str, tuple[Names, Figures, str]] = {
             weighs=True,
         ),
         "The gateway refused 210 of 3,210 requests (7 %) with 503 (deadline): they would have missed the "
-        "goal of 300 ms. 20,400 units of cost/s arrived; at full load, 1 worker answers about 16,200 units "
-        "of cost/s.",
+        "goal of 300 ms, or their clients' deadlines. 20,400 units of cost/s arrived; at full load, 1 worker "
+        "answers about 16,200 units of cost/s.",
     ),
     "deadline, of the only request": (
         PROXY,
@@ -156,7 +157,8 @@ REFUSALS: dict[str, tuple[Names, Figures, str]] = {
         SERVICE,
         figures(recent=recent(batches=10, each=32, sheds={"deadline": 80}, rate=100)),
         "The gateway refused 80 of 400 requests (20 %) with 503 (deadline): they would have missed the goal "
-        "of 300 ms. 100 rows/s arrived; at full load, 1 worker answers about 432 rows/s. So the requests "
+        "of 300 ms, or their clients' deadlines. 100 rows/s arrived; at full load, 1 worker answers about "
+        "432 rows/s. So the requests "
         "came in bursts.",
     ),
     "deadline, next to another API": (
@@ -167,7 +169,8 @@ REFUSALS: dict[str, tuple[Names, Figures, str]] = {
             busiest_other="slow",
         ),
         "The gateway refused 40 of 100 requests (40 %) with 503 (deadline): they would have missed the goal "
-        "of 300 ms. 300 rows/s arrived; at full load, 1 worker answers about 432 rows/s. Other APIs took "
+        "of 300 ms, or their clients' deadlines. 300 rows/s arrived; at full load, 1 worker answers about "
+        "432 rows/s. Other APIs took "
         "50 % of the workers' time.",
     ),
     "client_deadline": (
