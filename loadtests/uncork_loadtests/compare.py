@@ -63,6 +63,10 @@ class LeftOut:
     reason: str
 
 
+WARM_UP = -1
+"""The number of the round that is not counted."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rounds:
     """All measurements."""
@@ -162,7 +166,7 @@ def alternate(
     """
 
     def measure(policy: str, number: int) -> Turn:
-        tell(f"round {number + 1} of {rounds}: {policy}")
+        tell(f"round {number + 1} of {rounds}: {policy}" if number >= 0 else f"warming up: {policy}")
         server, plan = entrants[policy]
         plan = of_round(plan, number)
         outcome, cpu = load(server, plan)
@@ -194,11 +198,16 @@ def of_round(plan: Plan, number: int) -> Plan:
 def take_turns(policies: Sequence[str], *, rounds: int, measure: Callable[[str, int], Turn]) -> Rounds:
     """Measure every policy in every round; each round starts with another policy.
 
+    Before the first, every policy is loaded once without counting, so that it has learned and the service is
+    warm, whichever policy comes first.
+
     A void turn is repeated up to twice; if it stays void its round is left out.
     """
     complete: list[dict[str, Turn]] = []
     left_out: list[LeftOut] = []
     try:
+        for policy in policies:
+            measure(policy, WARM_UP)
         for number in range(rounds):
             first = number % len(policies)
             turns: dict[str, Turn] = {}

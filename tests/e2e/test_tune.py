@@ -12,7 +12,7 @@ from tests.e2e.server import PROBE, run_uncork
 
 @pytest.mark.slow
 def test_a_service_is_tuned_and_proved(tmp_path: Path) -> None:
-    """Measured, advised, loaded; the exit code is that of the warnings."""
+    """Measured, advised, loaded; the exit code is 1 only with a warning."""
     file = tmp_path / "f.json"
     done = run_uncork(
         "tune", PROBE, "--shape", "2", "--goal-ms", "2000", "--rate", "100", "--max-batch-size", "3",
@@ -27,7 +27,7 @@ def test_a_service_is_tuned_and_proved(tmp_path: Path) -> None:
     assert found["advice"]["workers"] == found["proof"]["workers"] == 1
     assert found["proof"]["measured"]["in_goal"] > 0
     assert f"uncork serve {PROBE} --workers 1 " in done.stdout
-    assert done.returncode == (1 if found["warnings"] else 0)
+    assert done.returncode in ((0, 1) if found["warnings"] else (0,))
 
 
 @pytest.mark.slow

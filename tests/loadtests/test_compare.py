@@ -21,6 +21,7 @@ from uncork.cli.compare.plot import draw
 from uncork.cli.compare.tables import as_json, tables
 from uncork_loadtests.compare import (
     METRICS,
+    WARM_UP,
     Comparison,
     Contest,
     Rounds,
@@ -60,8 +61,9 @@ class Script:
 
     def __call__(self, policy: str, number: int) -> Turn:
         self.asked.append((number, policy))
-        self._void[policy] = self._void.get(policy, 0) - 1
-        return replace(GOOD, void="late" if self._void[policy] >= 0 else "")
+        if number != WARM_UP:
+            self._void[policy] = self._void.get(policy, 0) - 1
+        return replace(GOOD, void="late" if self._void.get(policy, 0) >= 0 else "")
 
 
 def comparison(*whole: dict[str, Turn]) -> Comparison:
@@ -88,16 +90,30 @@ def test_every_round_has_all_policies_and_begins_with_another() -> None:
     script = Script()
     rounds = take_turns(["a", "b", "c"], rounds=2, measure=script)
 
-    assert script.asked == [(0, "a"), (0, "b"), (0, "c"), (1, "b"), (1, "c"), (1, "a")]
+    assert script.asked[3:] == [(0, "a"), (0, "b"), (0, "c"), (1, "b"), (1, "c"), (1, "a")]
     assert [list(one) for one in rounds.whole] == [["a", "b", "c"]] * 2
     assert (rounds.left_out, rounds.interrupted) == ([], False)
+
+
+def test_every_policy_is_warm_before_the_first_round() -> None:
+    """The loads do not count, valid or not, and an interrupt while they run leaves no rounds."""
+    script = Script()
+    rounds = take_turns(["a", "b"], rounds=1, measure=script)
+    assert script.asked[:2] == [(WARM_UP, "a"), (WARM_UP, "b")]
+    assert len(rounds.whole) == 1
+
+    def interrupted(policy: str, number: int) -> Turn:
+        raise KeyboardInterrupt
+
+    rounds = take_turns(["a", "b"], rounds=1, measure=interrupted)
+    assert (rounds.whole, rounds.interrupted) == ([], True)
 
 
 def test_a_void_turn_is_repeated_twice() -> None:
     script = Script(b=2)
     rounds = take_turns(["a", "b"], rounds=1, measure=script)
 
-    assert script.asked == [(0, "a"), (0, "b"), (0, "b"), (0, "b")]
+    assert script.asked[2:] == [(0, "a"), (0, "b"), (0, "b"), (0, "b")]
     assert rounds.whole == [{"a": GOOD, "b": GOOD}]
     assert rounds.left_out == []
 
@@ -106,7 +122,7 @@ def test_a_round_that_stays_void_is_left_out() -> None:
     script = Script(a=3)
     rounds = take_turns(["a", "b"], rounds=2, measure=script)
 
-    assert script.asked == [(0, "a")] * 3 + [(1, "b"), (1, "a")]
+    assert script.asked[2:] == [(0, "a")] * 3 + [(1, "b"), (1, "a")]
     assert len(rounds.whole) == 1
     assert [(one.number, one.policy, one.reason) for one in rounds.left_out] == [(0, "a", "late")]
 

@@ -66,6 +66,13 @@ class Measured:
         """Share of the requests that were shed."""
         return self.shed / (self.shed + self.answered) if self.shed else 0.0
 
+    @property
+    def in_goal(self) -> float:
+        """Share of all requests that were answered within the goal; NaN without requests."""
+        if not self.answered:
+            return 0.0 if self.shed else math.nan
+        return self.inside_goal * (1 - self.shed_share)
+
 
 def measure(
     cell: Cell, policy: str, seed: int, *, batches: int = BATCHES, requests: int | None = None

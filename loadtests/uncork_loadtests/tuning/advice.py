@@ -116,7 +116,7 @@ def predict(model: Model, *, rate: float, workers: int, cap: int) -> Advice:
         predicted=Figures(
             p50_ms=seen.p50_ms + model.overhead_ms if seen.answered else None,
             p99_ms=seen.p99_ms + model.overhead_ms if seen.answered else None,
-            in_goal=seen.inside_goal * (1 - seen.shed_share) if seen.answered else 0.0,
+            in_goal=seen.in_goal if seen.answered else 0.0,
             batch_rows=seen.batch_rows * model.rows_per_request if seen.batches else None,
         ),
     )

@@ -106,11 +106,20 @@ class Tuned:
     """None without an advice that keeps the goal."""
 
     @property
-    def warnings(self) -> list[str]:
-        """Reasons to doubt the advice."""
+    def failures(self) -> list[str]:
+        """Reasons why the goal is not met, or why that is unknown."""
         if self.advice is None or not self.advice.met:
             return [_cannot(self.model, self.request, self.advice)]
-        found = doubts(self.proof) if self.proof is not None else []
+        return faults(self.proof) if self.proof is not None else []
+
+    @property
+    def warnings(self) -> list[str]:
+        """The failures, and reasons to doubt predicted figures."""
+        found = self.failures
+        if self.advice is None or not self.advice.met:
+            return found
+        if self.proof is not None:
+            found += differences(self.proof)
         if self.advice.rate > self.gateway_rate and (
             self.proof is None or self.proof.rate < self.advice.rate
         ):
@@ -284,8 +293,8 @@ def _cannot(model: Model, request: TuningRequest, nearest: Advice | None) -> str
     return f"{goal}: {limit}; raise --max-workers"
 
 
-def doubts(proof: Proof) -> list[str]:
-    """Return the contradictions between a proof and its advice."""
+def faults(proof: Proof) -> list[str]:
+    """Return why a load test does not prove that the goal is met."""
     if proof.void:
         return [f"the load test is void: {proof.void}; lower --rate, or raise --processes"]
     if proof.failure or proof.measured is None:
@@ -300,6 +309,14 @@ def doubts(proof: Proof) -> list[str]:
             f"{100 * proof.measured.in_goal:.2f} % of measured requests are within the goal, instead of "
             f"{100 * least:.4g} %"
         )
+    return found
+
+
+def differences(proof: Proof) -> list[str]:
+    """Return the latencies that a valid load test measured otherwise than predicted."""
+    if proof.void or proof.failure or proof.measured is None:
+        return []
+    found = []
     for name, predicted, measured in (
         ("p50", proof.predicted.p50_ms, proof.measured.p50_ms),
         ("p99", proof.predicted.p99_ms, proof.measured.p99_ms),

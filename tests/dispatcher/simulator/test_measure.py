@@ -243,3 +243,18 @@ def test_what_cannot_be_measured_is_refused(cell: Cell, policy: str, requests: i
 def test_a_recording_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.csv"):
         measure(dataclasses.replace(ROW_BY_ROW, arrivals=f"replay:{tmp_path / 'none.csv'}"), "cork", 1)
+
+
+@pytest.mark.parametrize(
+    ("answered", "shed", "inside", "in_goal"),
+    [(4.0, 96.0, 1.0, 0.04), (50.0, 0.0, 0.5, 0.5), (0.0, 9.0, math.nan, 0.0)],
+)
+def test_shed_requests_are_not_within_the_goal(
+    answered: float, shed: float, inside: float, in_goal: float
+) -> None:
+    """Whether any request was answered or not; without requests, the share is unknown."""
+    seen = measure(Cell(intercept_ms=1.0, slope_ms=0.1, load=0.5), "none", 1, requests=10)
+    assert dataclasses.replace(
+        seen, answered=answered, shed=shed, inside_goal=inside
+    ).in_goal == pytest.approx(in_goal)
+    assert math.isnan(dataclasses.replace(seen, answered=0.0, shed=0.0, inside_goal=math.nan).in_goal)

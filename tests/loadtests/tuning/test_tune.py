@@ -33,7 +33,7 @@ from uncork_loadtests.tuning.advice import (
 )
 from uncork_loadtests.tuning.batch_times import BatchTimes, Line, SizeTime
 from uncork_loadtests.tuning.lengths import Lengths
-from uncork_loadtests.tuning.tune import Proof, Tuned, TuningRequest, doubts, tune
+from uncork_loadtests.tuning.tune import Proof, Tuned, TuningRequest, differences, faults, tune
 
 LINE = Line(intercept_ms=10.0, slope_ms=1.0, noise_cv=0.05, worst_rows=8, worst_deviation=-0.12, steps=(8,))
 MODEL = Model(line=LINE, rows_per_request=1, overhead_ms=0.75, goal_ms=100.0, largest=64, requests=1000)
@@ -183,10 +183,25 @@ def test_no_rate_keeps_a_goal_below_a_batch() -> None:
     ],
 )
 def test_a_proof_is_judged(changed: dict[str, Any], expected: list[str]) -> None:
-    found = doubts(replace(PROOF, **changed))
+    proof = replace(PROOF, **changed)
+    found = [*faults(proof), *differences(proof)]
 
     assert len(found) == len(expected)
     assert all(part in one for part, one in zip(expected, found, strict=True))
+
+
+@pytest.mark.parametrize("figures", [{"p50_ms": 8.0}, {"p99_ms": 99.0}])
+def test_a_goal_that_is_met_does_not_fail_because_latencies_were_predicted_wrongly(
+    figures: dict[str, Any],
+) -> None:
+    """The difference is a warning."""
+    tuned = replace(TUNED, proof=replace(PROOF, measured=replace(FIGURES, **figures)))
+    assert tuned.failures == []
+    assert len(tuned.warnings) == 1
+
+    missed = replace(TUNED, proof=replace(PROOF, measured=replace(FIGURES, in_goal=0.5, **figures)))
+    assert missed.failures == missed.warnings[:1]
+    assert len(missed.warnings) == 2
 
 
 @pytest.mark.parametrize(

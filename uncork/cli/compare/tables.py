@@ -32,6 +32,7 @@ def tables(comparison: Comparison) -> Iterator[RenderableType]:
     yield heading(comparison)
     yield ""
     yield _medians(comparison)
+    yield f"left out: a first load of {comparison.plan.seconds:g} s on each policy, to learn and to warm up"
     yield "medians over the rounds; gateway us, workers us: CPU time per request in microseconds"
     shown = _columns(comparison)
     if "long_mean_ms" in shown:

@@ -46,6 +46,11 @@ def shed_share(result: Result) -> float:
     return fmean(one.shed_share for one in result.by_seed)
 
 
+def in_goal(result: Result) -> float:
+    """Return the share of all requests, shed ones included, that were answered within the goal."""
+    return fmean(one.in_goal for one in result.by_seed)
+
+
 def open_loops(comparisons: Iterable[Comparison]) -> list[Comparison]:
     return [one for one in comparisons if one.cell.clients is None]
 
@@ -98,9 +103,13 @@ def _cell_figures(comparison: Comparison, seeds: Sequence[int]) -> dict[str, Any
         "staggered_per_s": _staggered_or_nan(cell),
         "policies": {
             result.policy: {
-                "average": {**asdict(result.average), "shed_share": shed_share(result)},
+                "average": {
+                    **asdict(result.average),
+                    "shed_share": shed_share(result),
+                    "in_goal": in_goal(result),
+                },
                 "by_seed": [
-                    {"seed": seed, **asdict(one), "shed_share": one.shed_share}
+                    {"seed": seed, **asdict(one), "shed_share": one.shed_share, "in_goal": one.in_goal}
                     for seed, one in zip(seeds, result.by_seed, strict=True)
                 ],
                 "ratios": {name: getattr(result, name)._asdict() for name in ("mean", "p99", "throughput")},

@@ -7,7 +7,14 @@ from statistics import fmean
 from rich.console import RenderableType
 from rich.table import Table
 
-from uncork.cli.simulate.figures import closed_loops, open_loops, over_cells, shed_share, staggered_share
+from uncork.cli.simulate.figures import (
+    closed_loops,
+    in_goal,
+    open_loops,
+    over_cells,
+    shed_share,
+    staggered_share,
+)
 from uncork.cli.terminal import NOTHING, percent, plain_table
 from uncork_dispatcher.plural import plural
 from uncork_dispatcher.simulator import Comparison, Ratio, Result
@@ -133,7 +140,7 @@ def _summary(
 
 
 def _goal_summary(comparisons: Sequence[Comparison]) -> Table:
-    """Summarise the matrix of goals by load: goodput, and the share of answers within the goal."""
+    """Summarise the matrix of goals by load: goodput, and the share of requests within the goal."""
     loads: dict[str, list[Comparison]] = {}
     for one in comparisons:
         share = staggered_share(one.cell, one.cell.rate)
@@ -146,10 +153,10 @@ def _goal_summary(comparisons: Sequence[Comparison]) -> Table:
             shares = []
             inside = []
             for one in some:
-                average = one.of(result.policy).average
-                shares.append(staggered_share(one.cell, average.goodput_per_s))
-                if not math.isnan(average.inside_goal):
-                    inside.append(average.inside_goal)
+                found = one.of(result.policy)
+                shares.append(staggered_share(one.cell, found.average.goodput_per_s))
+                if not math.isnan(in_goal(found)):
+                    inside.append(in_goal(found))
             cells += [f"{fmean(shares):.2f} ({min(shares):.2f})", percent(fmean(inside or [math.nan]))]
         table.add_row(result.policy, *cells)
     return table
@@ -185,7 +192,7 @@ _FIGURES: tuple[Column, ...] = (
     ("rows/batch", lambda _, result: _number(result.average.batch_rows, 1)),
     _PADDING,
     ("shed %", lambda _, result: percent(shed_share(result))),
-    ("in goal %", lambda _, result: percent(result.average.inside_goal)),
+    ("in goal %", lambda _, result: percent(in_goal(result))),
 )
 _OPEN: tuple[Column, ...] = (*_FIGURES, ("mean ratio", _ratio("mean")), ("p99 ratio", _ratio("p99")))
 _CLOSED: tuple[Column, ...] = (*_FIGURES, ("rows/s ratio", _ratio("throughput")))

@@ -228,8 +228,9 @@ REFUSALS: dict[str, tuple[Names, Figures, str]] = {
             )
         ),
         "The gateway refused 201 of 211 requests (95 %). 90 % of them got 503 (deadline): they would have "
-        "missed the goal of 300 ms. 900 rows/s arrived; at full load, 1 worker answers about 432 rows/s. "
-        "10 % of them got 503 (no_room): too many large request bodies were arriving at once. Less "
-        "than 1 % of them got 504 (client_deadline): the time in X-Request-Timeout-Ms passed before it ran.",
+        "missed the goal of 300 ms, or their clients' deadlines. 900 rows/s arrived; at full load, 1 worker "
+        "answers about 432 rows/s. 10 % of them got 503 (no_room): too many large request bodies were "
+        "arriving at once. Less than 1 % of them got 504 (client_deadline): the "
+        "time in X-Request-Timeout-Ms passed before it ran.",
     ),
 }  # fmt: skip
