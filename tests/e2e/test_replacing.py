@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.server import ROOT, Server, eventually, run_uncork, serving
+from tests.e2e.server import HTTP, ROOT, Server, eventually, run_uncork, serving
 from tests.e2e.test_lifecycle import is_alive
 from tests.e2e.test_reload import Load, has_workers, write
 from tests.loops import HANG_S
@@ -132,3 +132,22 @@ def test_a_server_goes_with_its_terminal(service: str) -> None:
     os.close(terminal)
 
     assert os.waitpid(child, 0) == (child, 0)
+
+
+@pytest.mark.parametrize("options", [(), ("--max-batches-per-worker", "1")], ids=["killed", "recycled"])
+def test_a_worker_that_comes_back_with_other_code_is_reported(
+    tmp_path: Path, service: str, options: tuple[str, ...]
+) -> None:
+    """Once, and not after a reload."""
+    with serving(service, *options) as server:
+        (tmp_path / "answers.py").write_text("ANSWER = 'b'")
+        reload = run_uncork("reload", "--port", port(server))
+        assert reload.returncode == 0
+        assert "with other code" not in server.output
+        (tmp_path / "answers.py").write_text("ANSWER = 'c'")
+        if options:
+            assert HTTP.post(f"{server.base}/predict", json=1).status_code == 200
+        else:
+            os.kill(server.workers()[0], signal.SIGKILL)
+        eventually(lambda: "worker 0 was started again with other code" in server.output)
+        eventually(server.ready)

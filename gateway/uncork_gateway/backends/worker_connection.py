@@ -69,6 +69,7 @@ class WorkerConnection(asyncio.Protocol):
         standby: whether it gets no batches yet.
         gone: called when either side has closed the connection.
         leaves: called when the worker wants to exit.
+        joins: called before a process of the supervisor joins.
         identity: of a worker on TCP; None on a Unix socket, where only the supervisor's processes connect.
     """
 
@@ -80,6 +81,7 @@ class WorkerConnection(asyncio.Protocol):
         standby: bool,
         gone: Callable[[WorkerConnection], object],
         leaves: Callable[[WorkerConnection], object],
+        joins: Callable[[Hello], object] = lambda hello: None,
         identity: Identity | None = None,
     ) -> None:
         self.number = number
@@ -88,6 +90,7 @@ class WorkerConnection(asyncio.Protocol):
         self.identity = identity
         self._gone = gone
         self._leaves = leaves
+        self._joins = joins
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
         self._file = PayloadFile()
@@ -266,6 +269,7 @@ class WorkerConnection(asyncio.Protocol):
             return
         self._listener.worker_imported(hello.files)
         if not self.standby:
+            self._joins(hello)
             self.join()
 
     def _is_now_ready(self, ready: Ready) -> None:

@@ -38,6 +38,8 @@ class WorkerPool:
         self._standbys: dict[int, WorkerConnection] = {}
         self._retiring: set[WorkerConnection] = set()
         self._servers: list[asyncio.Server] = []
+        self._code = ""
+        """The digest of the code of the process of the supervisor that has joined last."""
         self._ping_later()
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
@@ -180,14 +182,21 @@ class WorkerPool:
         heirs = self._heirs(launches)
         return any(one.is_launched and one.index not in heirs for one in self._connections.values())
 
-    def take_over(self, launches: Collection[int]) -> set[int]:
+    def take_over(self, launches: Collection[int], *, renewed: bool = False) -> set[int]:
         """Replace workers by standby processes with the same indexes; return the replaced processes.
+
+        If the service is ``renewed``, the processes may have other code than those before.
 
         A successor inherits the number of the worker that it replaces, which finishes its batches and
         retires. If no worker stays in service, those that have not identified themselves retire too: they may
         run older code.
         """
         heirs = self._heirs(launches)
+        if renewed:
+            self._code = ""
+        for standby in heirs.values():
+            if standby.hello is not None:
+                self._check_code(standby.hello)
         going: set[int | None] = set(heirs) if self.any_left_by(launches) else {*heirs, None}
         leaving = set()
         for old in [one for one in self._connections.values() if one.index in going]:
@@ -210,6 +219,16 @@ class WorkerPool:
             assert heir.hello is not None
             self._listener.worker_ready(heir.number, heir.hello)
         return leaving
+
+    def _check_code(self, hello: Hello) -> None:
+        """Log that a process brings other code into service than the one before, without a reload."""
+        if self._code and hello.code and hello.code != self._code:
+            self._listener.log.error(
+                "worker %d was started again with other code: files of the service have changed since the "
+                "last reload. Workers may differ until `uncork reload`",
+                hello.index,
+            )
+        self._code = hello.code or self._code
 
     def _heirs(self, launches: Collection[int]) -> dict[int, WorkerConnection]:
         """Return the connections of standby processes by index."""
@@ -282,6 +301,7 @@ class WorkerPool:
             standby=standby,
             gone=self._gone,
             leaves=self._leaves,
+            joins=self._check_code,
             identity=identity,
         )
         (self._standbys if standby else self._connections)[number] = connection

@@ -236,7 +236,7 @@ class ServedService:
         settings, prepared, _ = change or self.prepare_take_over(launches)
         if prepared is not None:
             self.events.put_in_force(prepared)
-        replaced = self._pool.take_over(launches)
+        replaced = self._pool.take_over(launches, renewed=change is not None)
         if settings is not None:
             self._changed(settings)
         else:

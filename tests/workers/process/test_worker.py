@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -226,7 +227,10 @@ def test_a_worker_serves_until_the_gateway_goes(place: Path) -> None:
     code, said = serve(place, "shout.py:Shout", (BATCH, BODIES[:2]), (second, BODIES[1:2]))
 
     hello, ready, first_reply, second_reply = said
-    assert hello == Frame(msgspec.structs.replace(HELLO, files=[str(place / "shout.py")]), b"")
+    assert isinstance(hello.message, Hello)
+    expected = msgspec.structs.replace(HELLO, files=[str(place / "shout.py")], code=hello.message.code)
+    assert hello == Frame(expected, b"")
+    assert len(hello.message.code) == len(sha256().hexdigest())
     assert ready == Frame(Ready(files=[str(place / "shout.py")]), b"")
     message, payload = first_reply
     assert isinstance(message, Reply)

@@ -1,12 +1,15 @@
 """A service in this process. It outlives the connections to the gateway over which it is used."""
 
 import gc
+import hashlib
 import logging
 import math
 import os
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from uncork_workers.definition.hints import AddingHints
@@ -54,6 +57,7 @@ class HostedService(PieceSink):
         self._target = target
         with WorkerCode():
             self._class = load_service(target)
+        self._code = _digest(service_files(target))
         self._service: Service | None = None
         self._executor: Executor | None = None
         self._gateway: GatewayConnection | None = None
@@ -69,6 +73,7 @@ class HostedService(PieceSink):
             files=service_files(self._target),
             host=host,
             version=version,
+            code=self._code,
         )
 
     def serve(self, gateway: GatewayConnection, index: int, settings: Settings) -> None:
@@ -164,6 +169,14 @@ def failed(index: int, stage: Stage, message: str, cause: BaseException | None) 
     """Return the message to the gateway about a stage that failed."""
     text = "" if cause is None else "".join(traceback.format_exception(cause))
     return Failed(index=index, stage=stage, message=message, traceback=text)
+
+
+def _digest(files: Sequence[str]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        with suppress(OSError):
+            digest.update(hashlib.sha256(Path(file).read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _freeze_objects() -> None:

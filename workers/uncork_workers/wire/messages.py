@@ -97,6 +97,7 @@ class Hello(msgspec.Struct, tag="hello", frozen=True):
         files: the service's source files on the worker's machine.
         host: the machine, for placement and pages; empty for the gateway's own.
         version: of the worker's uncork; empty for the gateway's own.
+        code: a digest of these files, as the worker has loaded them.
     """
 
     index: int
@@ -106,6 +107,7 @@ class Hello(msgspec.Struct, tag="hello", frozen=True):
     files: list[str] = []
     host: str = ""
     version: str = ""
+    code: str = ""
 
 
 class WarmUp(msgspec.Struct, tag="warmup", frozen=True):
