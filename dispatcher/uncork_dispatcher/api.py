@@ -166,6 +166,7 @@ class Api:
             most_rows=most_rows,
             size_bytes=rules.max_batch_bytes,
             lengths=lengths,
+            most_requests=self.policy.most_requests,
             allowed_batch_sizes=rules.allowed_batch_sizes,
         )
 
@@ -184,10 +185,12 @@ class Api:
         """Return the largest size, by the measure in force, and the most rows of a batch of ``rows`` rows."""
         measures, rules = self.model.measures, self.rules
         size, allowed = rows * measures.ratio, rules.allowed_batch_sizes
+        # Of short rows, more than usual make a batch of this size, but never more than the limit.
+        most = min(rules.max_batch_rows, self.policy.limit_rows)
         if not measures.has_costs:
-            return size if rows < rules.max_batch_rows else math.inf, rules.max_batch_rows
+            return size if rows < rules.max_batch_rows else math.inf, most
         # The limit includes the padding, because a model that pads needs memory for it.
-        return min(size, rules.max_batch_rows), allowed[-1] if allowed else math.inf
+        return min(size, most), allowed[-1] if allowed else math.inf
 
     def _mixable(
         self, queue: RequestQueue, sample: Sequence[Entry], size: float, most_rows: float

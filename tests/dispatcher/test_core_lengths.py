@@ -461,3 +461,67 @@ def test_rows_beyond_the_limit_of_the_model_share_a_batch() -> None:
     queued = on.submit(200, 10, 1000)
     on.finish(first)
     assert on.run_all() == [(queued[0], queued[2]), (queued[1],)]
+
+
+@pytest.mark.parametrize("drains", [False, True])
+@pytest.mark.parametrize("length", [0.2, 10.0])
+def test_without_batching_every_request_runs_alone(length: float, drains: bool) -> None:
+    """Also once lengths decide who shares a batch, in a drain, and if rows cost less than one."""
+    on, first = busy()
+    on.core.set_api(ApiRules(name="a", policy="none", goal_s=60.0, max_batch_rows=10_000))
+    queued = on.submit(*[length] * 6)
+    if drains:
+        on.core.drain(now=on.now)
+    on.finish(first)
+    assert on.run_all() == [(request,) for request in queued]
+
+
+class Bodies:
+    """A core whose worker takes time by the bytes of the longest body; its rows have no cost."""
+
+    def __init__(self, policy: str) -> None:
+        self.core, self.now, self.submitted = (
+            core_with(ApiRules(name="a", policy="fixed:0", goal_s=60.0)),
+            0.0,
+            0,
+        )
+        for sizes in [(100,), (1000,), (4000,), (500, 600), (1000, 1300), (90, 110, 4000)] * 40:
+            self.submit(*sizes)
+            self.run_all()
+        self.core.set_api(ApiRules(name="a", policy=policy, goal_s=60.0))
+
+    def submit(self, *sizes: int) -> None:
+        """Queue requests of one row with bodies of these sizes."""
+        for size_bytes in sizes:
+            self.submitted += 1
+            self.core.submit(self.submitted, api="a", now=self.now, size_bytes=size_bytes)
+
+    def run_all(self) -> list[int]:
+        """Run what is queued; return the number of requests of each batch."""
+        batches = []
+        while batch := starts(poll_all(self.core, self.now)):
+            for start in batch:
+                batches.append(len(start.requests))
+                longest = start.padded
+                self.now += FIXED_S + TOKEN_S * longest / 10
+                self.core.batch_done(start.batch, status="worked", now=self.now)
+        return batches
+
+
+@pytest.mark.parametrize(("policy", "most"), [("none", 1), ("fixed:0:1", 1), ("fixed:0:3", 3)])
+def test_the_rows_of_a_policy_are_a_limit_for_short_rows_too(policy: str, most: int) -> None:
+    """Many short rows are as large as few of the usual length."""
+    on = Bodies(policy)
+    [stats] = on.core.stats(now=on.now)
+    assert stats.padding is not None
+    on.submit(*[100] * 12)
+    assert on.run_all() == [most] * (12 // most)
+
+
+@pytest.mark.parametrize(("policy", "most"), [("none", 1), ("fixed:0:30", 3)])
+def test_the_cost_of_a_policy_is_a_limit_for_similar_rows_too(policy: str, most: int) -> None:
+    on, first = busy()
+    on.core.set_api(ApiRules(name="a", policy=policy, goal_s=60.0, max_batch_rows=10_000))
+    on.submit(*[10.0] * 12)
+    on.finish(first)
+    assert [len(requests) for requests in on.run_all()] == [most] * (12 // most)

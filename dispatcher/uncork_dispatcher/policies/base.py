@@ -139,6 +139,9 @@ class Policy(ABC):
     keeps_goal: ClassVar[bool] = True
     """Whether its batches are small enough to end within the goal, by the estimate."""
 
+    most_requests: ClassVar[float] = math.inf
+    """The most requests in one batch."""
+
     def __init__(self, *, limit_rows: int) -> None:
         self.limit_rows = limit_rows
         """The most rows that the policy puts into one batch of several requests; may change."""

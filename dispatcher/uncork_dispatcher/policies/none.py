@@ -10,6 +10,7 @@ class NonePolicy(Policy):
 
     rank = 4
     keeps_goal = False
+    most_requests = 1
 
     def __init__(self, *, limit_rows: int = 1) -> None:
         super().__init__(limit_rows=1)

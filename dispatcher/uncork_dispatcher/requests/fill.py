@@ -21,6 +21,7 @@ class Fill:
         size: the largest size by the measure in force.
         measure: the place of that measure in :class:`BatchSize`.
         most_rows: the most rows.
+        most_requests: the most requests.
         size_bytes: the most bytes of bodies.
         lengths: take only requests whose longest row lies inside, if given.
         allowed_batch_sizes: the numbers of rows to which the model pads its batches.
@@ -37,6 +38,7 @@ class Fill:
         size: float,
         measure: int = 0,
         most_rows: float = math.inf,
+        most_requests: float = math.inf,
         size_bytes: float = math.inf,
         lengths: Lengths | None = None,
         allowed_batch_sizes: Sequence[int] = (),
@@ -46,6 +48,7 @@ class Fill:
         self.body_bytes = 0
         self._most = size
         self._most_rows = most_rows
+        self._most_requests = most_requests
         self._measure = measure
         self._most_bytes = size_bytes
         self._lengths = lengths
@@ -80,6 +83,8 @@ class Fill:
         if rows > self._most or self._measure or self._lengths or self._allowed_sizes:
             return False
         entries = list(queued)
+        if len(entries) > self._most_requests:
+            return False
         rows = sum([entry.rows for entry in entries])
         count = sum([entry.count for entry in entries])
         size_bytes = sum([entry.size_bytes for entry in entries])
@@ -93,6 +98,8 @@ class Fill:
 
     def _take(self, entry: Entry) -> bool:
         """Take a request; return False if it does not fit."""
+        if len(self.entries) >= self._most_requests:
+            return False
         longest, padding = self._longest, self._padding
         if entry.length > longest:
             longest = entry.length
