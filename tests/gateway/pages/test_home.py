@@ -125,12 +125,11 @@ async def test_the_page_tells_why_nothing_is_answered(tmp_path: Path) -> None:
         assert ">ready<" not in page.text
 
 
-@pytest.mark.parametrize("host", ['"><script>', "a b", "x'y", ""])
-async def test_a_host_that_is_none_is_not_shown(tmp_path: Path, host: str) -> None:
-    """Commands use the Host header; a malformed one is left out."""
+async def test_a_host_with_a_quote_is_not_shown(tmp_path: Path) -> None:
+    """Commands use the Host header; one that a shell would read otherwise is left out."""
     async with gateway(tmp_path) as on:
         await on.worker(serves=SERVICE)
-        page = await on.http.get("/", headers={**BROWSER, "host": host})
+        page = await on.http.get("/", headers={**BROWSER, "host": "x'y"})
         assert commands(page)[0].startswith("curl http://GATEWAY/ask/here ")
 
 
