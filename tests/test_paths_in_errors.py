@@ -109,14 +109,18 @@ V1: list[tuple[str, Any, str]] = [
     ("text", {"instances": ["a", 5]}, "$.instances[1]"),
 ]
 V2: list[tuple[str, Any, str]] = [
-    ("matrix", [tensor([1, 2, 3, 4, 5, 6.5, 7, 8], [2, 2, 2])], "$.inputs[0].data[5]"),
-    ("matrix", [tensor([[[1, 2], [3, 4]], [[5, 6.5], [7, 8]]], [2, 2, 2])], "$.inputs[0].data[1][0][1]"),
+    ("matrix", [tensor([1, 2, 3, 4, 5, 6.5, 7, 8], [2, 2, 2], datatype="INT64")], "$.inputs[0].data[5]"),
+    (
+        "matrix",
+        [tensor([[[1, 2], [3, 4]], [[5, 6.5], [7, 8]]], [2, 2, 2], datatype="INT64")],
+        "$.inputs[0].data[1][0][1]",
+    ),
     (
         "point",
-        [tensor([1, 2], [2], name="x"), tensor([1, 2, 3, 4.5], [2, 2], name="y")],
+        [tensor([1, 2], [2], name="x"), tensor([1, 2, 3, 4.5], [2, 2], name="y", datatype="INT32")],
         "$.inputs[1].data[3]",
     ),
-    ("text", [tensor([1, 2], [2])], "$.inputs[0].data[0]"),
+    ("text", [tensor(["a", 2], [2], datatype="BYTES")], "$.inputs[0].data[1]"),
     ("whole", [tensor([1, 2, 3, 4], [2, 2])], "$.inputs[0]"),
 ]
 
@@ -176,7 +180,7 @@ def test_a_place_that_is_not_there_is_told_as_the_worker_says_it() -> None:
         ("/table", b'{"a":[1],"a":2,"b c":3}', "`$[...]`"),
         (
             "/v1/models/kinds.table:predict",
-            b'{"instances":[{"a":1,"b c":2},{"a":[1],"b c":NaN}]}',
+            b'{"instances":[{"a":1,"b c":2},{"a":[1,2],"b c":NaN}]}',
             "`$.instances[1][...]`",
         ),
     ],

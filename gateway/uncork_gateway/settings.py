@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.interfaces import Tracing
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,6 +14,7 @@ class ServerSettings:
 
     Attributes:
         max_body_bytes: largest body of a batched request; larger ones get 413.
+        limits: on the rows and values of a request to a service; larger ones get 400.
         max_queue_rows: rows that may be queued per API or model; more are refused with 503.
         max_queue_bytes: bytes of bodies that may be queued per API or model; more are refused with 503.
         fair_by: a header, in lower case, whose values share each queue equally; None: first in, first out.
@@ -25,6 +27,7 @@ class ServerSettings:
     """
 
     max_body_bytes: int = 64 * 2**20
+    limits: Limits = DEFAULT_LIMITS
     max_queue_rows: int = 20_000
     max_queue_bytes: int = 256 * 2**20
     fair_by: bytes | None = None

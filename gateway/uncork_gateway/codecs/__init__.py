@@ -9,12 +9,15 @@ from uncork_gateway.codecs.json import JsonCodec
 from uncork_gateway.codecs.ndarray import NdArrayCodec
 from uncork_gateway.codecs.raw import RawCodec
 from uncork_gateway.codecs.text import TextCodec
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["AcceptKey", "Codec", "Marshalled", "Sink", "make_codec"]
 
 
-def make_codec(description: dict[str, Any], cost: float | str | None = None) -> Codec:
-    """Build the codec for an adapter's description, and for the ``cost`` of ``@api``.
+def make_codec(
+    description: dict[str, Any], cost: float | str | None = None, limits: Limits = DEFAULT_LIMITS
+) -> Codec:
+    """Build the codec for an adapter's description, for the ``cost`` of ``@api`` and the limits on requests.
 
     Raises:
         ValueError: if there is no codec of that kind.
@@ -22,14 +25,14 @@ def make_codec(description: dict[str, Any], cost: float | str | None = None) -> 
     weigh = make_weigh(cost)
     match description:
         case {"kind": "json"}:
-            return JsonCodec(weigh)
+            return JsonCodec(weigh, limits=limits)
         case {"kind": "ndarray", "shape": shape}:
-            return NdArrayCodec(weigh, shape=shape)
+            return NdArrayCodec(weigh, shape=shape, limits=limits)
         case {"kind": "dataframe", "columns": columns}:
-            return DataFrameCodec(weigh, columns=columns)
+            return DataFrameCodec(weigh, columns=columns, limits=limits)
         case {"kind": "text"}:
-            return TextCodec(weigh)
+            return TextCodec(weigh, limits=limits)
         case {"kind": "raw", "accepts": accepts}:
-            return RawCodec(weigh, accepts=accepts)
+            return RawCodec(weigh, accepts=accepts, limits=limits)
         case _:
             raise ValueError(f"there is no codec for {description}")

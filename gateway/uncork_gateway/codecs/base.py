@@ -13,11 +13,24 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from uncork_gateway.codecs.cost import NO_COST, Cost
+from uncork_gateway.codecs.cost import NO_COST, Cost, Weigh, unweighed
 from uncork_gateway.interfaces import Span
+from uncork_gateway.protocols.limits import Limits
+from uncork_gateway.protocols.tensor_rows import json_objects, json_rows, values_of
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.wire.messages import AnswerHead, Form, Meta, RowPath, TensorForm, json_path
+from uncork_workers.wire.messages import (
+    AnswerHead,
+    ColumnsForm,
+    Form,
+    ListForm,
+    Meta,
+    RowPath,
+    TensorForm,
+    Wanted,
+    json_path,
+)
 from uncork_workers.wire.schema import JSON
+from uncork_workers.wire.tensors import join_columns
 
 
 class Sink(Protocol):
@@ -43,7 +56,7 @@ class Marshalled(msgspec.Struct, frozen=True):
         key: the batch key; requests with different keys do not share a batch.
         single: whether the client sent one row without the leading axis, and gets its answer so.
         cost: of the rows.
-        raw: whether the client wants array results as raw bytes, not as JSON.
+        raw: how the worker writes the results.
         note: state of the client's dialect, needed to write the answer.
         meta: headers and query, for a body that travels as the client sent it.
         sink: receives the answer if it is streamed.
@@ -57,7 +70,7 @@ class Marshalled(msgspec.Struct, frozen=True):
     single: bool = True
     cost: Cost = NO_COST
     form: Form = None
-    raw: bool = False
+    raw: Wanted = ""
     note: Any = None
     meta: Meta | None = None
     sink: Sink | None = None
@@ -97,10 +110,12 @@ class Codec(Protocol):
     Attributes:
         summary: one or two sentences about the body, for the OpenAPI document.
         one_or_many: whether JSON may be one row, or many with a leading axis.
+        limits: on the rows and values of a request.
     """
 
     summary: str
     one_or_many: bool
+    limits: Limits
 
     @property
     def accepts(self) -> tuple[str, ...]:
@@ -121,14 +136,41 @@ class Codec(Protocol):
         """
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
-        """Read the rows of a tensor, which is JSON or binary.
+        """Read the rows of a tensor, which is JSON or binary. The worker checks its values.
+
+        Raises:
+            BadRequest: as :meth:`marshal`.
+        """
+
+    def marshal_columns(self, tensors: Sequence[Tensor]) -> Marshalled:
+        """Read rows that are objects, with a value from each tensor of a name.
 
         Raises:
             BadRequest: as :meth:`marshal`.
         """
 
 
-def raw_rows(tensor: Tensor, *, key: Hashable = None) -> Marshalled:
-    """Marshal a binary tensor without converting it, for an API without a cost."""
-    form = TensorForm(tensor.datatype, tensor.shape[1:])
-    return Marshalled(tensor.data, rows=tensor.shape[0], key=key, single=False, form=form)
+def of_tensor(tensor: Tensor, weigh: Weigh, *, key: Hashable = None) -> Marshalled:
+    """Marshal a tensor as it is; the cost of its rows is computed from their JSON."""
+    cost = NO_COST if weigh is unweighed else weigh(json_rows(tensor))
+    return Marshalled(
+        values_of(tensor), rows=tensor.shape[0], key=key, single=False, cost=cost, form=_form(tensor)
+    )
+
+
+def of_columns(tensors: Sequence[Tensor], weigh: Weigh, *, key: Hashable = None) -> Marshalled:
+    """Marshal tensors as they are; the cost of their rows is computed from their JSON."""
+    cost = NO_COST if weigh is unweighed else weigh(json_objects(tensors))
+    return Marshalled(
+        join_columns(map(values_of, tensors)),
+        rows=tensors[0].shape[0],
+        key=key,
+        single=False,
+        cost=cost,
+        form=ColumnsForm(tuple([(tensor.name, _form(tensor)) for tensor in tensors])),
+    )
+
+
+def _form(tensor: Tensor) -> TensorForm | ListForm:
+    datatype, shape = tensor.datatype, tensor.shape[1:]
+    return TensorForm(datatype, shape) if tensor.form == "binary" else ListForm(datatype, shape)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from uncork_dispatcher.plural import plural
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 
 # All bytes but the separators of unquoted fields and lines.
 _CONTENT = bytes(set(range(256)) - set(b",\n"))
@@ -28,28 +29,31 @@ class Table(NamedTuple):
     rows: int
 
 
-def read_table(body: bytes) -> Table:
+def read_table(body: bytes, limits: Limits = DEFAULT_LIMITS) -> Table:
     """Check the structure of a body that is valid UTF-8, and count its rows. Blank lines are ignored.
 
     Rows without quotes stay unchanged; otherwise all fields are quoted.
 
     Raises:
         BadRequest: if it is not CSV, a column name is missing or repeated, a row has not as many fields as
-            the header, or there are no rows.
+            the header, or there are no rows, or more rows or values than the limits.
     """
     body = body.removeprefix(codecs.BOM_UTF8)
     if b"\0" in body:
         raise BadRequest(f"the body is not valid CSV: NUL character at byte {body.index(0)}")
     header, _, lines = body.partition(b"\n")
+    limits.check_rows(header.count(b",") + 1)
     header = header.removesuffix(b"\r")
     if header and b"\r" not in header and b'"' not in lines:
+        limits.check_rows(lines.count(b"\n") + lines.count(b"\r") - lines.count(b"\r\n"))
         names = _read_names(_read(header.decode()))
         lines = lines.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if not lines.endswith(b"\n"):
             lines += b"\n"
         if rows := _count_plain(lines, len(names)):
             return Table(names, lines, rows)
-    return _rewrite(body)
+    limits.check_values(body.count(b",") + body.count(b"\n"))
+    return _rewrite(body, limits)
 
 
 def write_header(names: Iterable[str]) -> str:
@@ -79,13 +83,14 @@ def _count_plain(lines: bytes, width: int) -> int:
     return rows if width > 1 and marks == (b"," * (width - 1) + b"\n") * rows else 0
 
 
-def _rewrite(body: bytes) -> Table:
+def _rewrite(body: bytes, limits: Limits) -> Table:
     """Read all fields and write them again: slower, but correct with quotes, and it reports errors."""
     rows = _read(body.decode())
     names = _read_names(rows)
     del rows[0]
     if not rows:
         raise BadRequest("the body has no rows, only a header")
+    limits.check_rows(len(rows))
     for number, row in enumerate(rows, 1):
         if len(row) != len(names):
             raise BadRequest(f"row {number} has {plural(len(row), 'field')}, but the header has {len(names)}")

@@ -9,14 +9,15 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from uncork_dispatcher.plural import plural
-from uncork_gateway.codecs.base import Marshalled
+from uncork_gateway.codecs.base import Marshalled, of_columns
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.csv import Table, first_repeated, read_lines, read_table, write_header
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.decoding import decode_json
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, objects
-from uncork_gateway.protocols.tensor_rows import json_rows
-from uncork_gateway.protocols.tensors import SPACE, Tensor
+from uncork_gateway.protocols.raw_text import SPACE
+from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.wire.messages import RowPath, TableForm, json_path
 from uncork_workers.wire.schema import CSV, JSON
 
@@ -54,20 +55,26 @@ class DataFrameCodec:
     )
     one_or_many = True
 
-    def __init__(self, weigh: Weigh = unweighed, *, columns: Sequence[str] | None) -> None:
+    def __init__(
+        self, weigh: Weigh = unweighed, *, columns: Sequence[str] | None, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
         self._weigh = weigh
+        self.limits = limits
         self._columns = None if columns is None else frozenset(columns)
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
         """Check structure and column names, in JSON those of the first row. The worker checks values."""
         _check_utf8(body)
         if media_type in _CSV:
-            return self._from_csv(read_table(body))
+            return self._from_csv(read_table(body, self.limits))
         body = body.strip(SPACE)
+        self.limits.check_items(body)
         if not body.startswith(b"{"):
             listed = decode_json(_list_decoder, body, "a list of rows, or an object")
             return self._from_rows(body[1:-1], listed)
         fields = decode_json(_object_decoder, body, "an object")
+        if any(map(is_list, fields.values())) or all(map(is_object, fields.values())):
+            self.limits.check_all_values(body)
         if fields.keys() in _SPLIT:
             names, rows = _rows_of_split(body)
             return replace(self.marshal(rows), locate=partial(_in_split, names))
@@ -80,12 +87,18 @@ class DataFrameCodec:
         return self._from_rows(b",".join(rows), rows)
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
-        """Reject the tensor: its rows are not objects."""
-        return self.marshal(json_rows(tensor))
+        """Read the only column."""
+        return self.marshal_columns([tensor])
+
+    def marshal_columns(self, tensors: Sequence[Tensor]) -> Marshalled:
+        names = tuple([tensor.name for tensor in tensors])
+        self._check_names(names)
+        return of_columns(tensors, self._weigh, key=names if self._columns is None else None)
 
     def _from_rows(self, body: bytes, rows: Sequence[bytes | Raw]) -> Marshalled:
         if not rows:
             raise BadRequest("the body has no rows")
+        self.limits.check_items(rows[0])
         fields = _first_row(rows[0])
         if not fields:
             raise BadRequest("the first row has no columns")
@@ -97,6 +110,8 @@ class DataFrameCodec:
     def _from_csv(self, table: Table) -> Marshalled:
         """Keep the rows as lines; their cost is computed from their JSON."""
         self._check_names(table.names)
+        if self._weigh is not unweighed:
+            self.limits.check_values(table.rows * len(table.names))
         cost = self._weigh(() if self._weigh is unweighed else _json_rows(table))
         form = TableForm(write_header(table.names))
         return Marshalled(table.lines, rows=table.rows, key=form, single=False, cost=cost, form=form)

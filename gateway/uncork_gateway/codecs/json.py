@@ -5,11 +5,12 @@ from typing import ClassVar
 
 import msgspec
 
-from uncork_gateway.codecs.base import Marshalled, raw_rows
+from uncork_gateway.codecs.base import Marshalled, of_columns, of_tensor
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.protocols.decoding import decode_json
-from uncork_gateway.protocols.tensor_rows import json_rows
-from uncork_gateway.protocols.tensors import SPACE, Tensor
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
+from uncork_gateway.protocols.raw_text import SPACE
+from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.wire.messages import ValueForm
 from uncork_workers.wire.schema import JSON
 
@@ -30,8 +31,9 @@ class JsonCodec:
     summary = "One JSON value."
     one_or_many = False
 
-    def __init__(self, weigh: Weigh = unweighed) -> None:
+    def __init__(self, weigh: Weigh = unweighed, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self._weigh = weigh
+        self.limits = limits
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
         counts_rows = self._weigh is unweighed
@@ -46,7 +48,7 @@ class JsonCodec:
         return Marshalled(b",".join(rows), rows=len(rows), single=False, cost=self._weigh(rows))
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
-        """Keep a binary tensor as it is, unless the API has a cost, which is computed from JSON."""
-        if tensor.form == "binary" and self._weigh is unweighed:
-            return raw_rows(tensor)
-        return self.marshal(json_rows(tensor))
+        return of_tensor(tensor, self._weigh)
+
+    def marshal_columns(self, tensors: Sequence[Tensor]) -> Marshalled:
+        return of_columns(tensors, self._weigh)

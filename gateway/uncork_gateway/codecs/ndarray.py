@@ -1,22 +1,25 @@
 """Nested JSON lists of numbers: one row, or many rows with the leading axis."""
 
+import re
 from collections.abc import Sequence
+from typing import NoReturn
 
 import msgspec
 from msgspec.structs import replace
 
 from uncork_dispatcher.plural import plural
-from uncork_gateway.codecs.base import Marshalled, raw_rows
+from uncork_gateway.codecs.base import Marshalled, of_tensor
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.json import ANY_JSON
 from uncork_gateway.codecs.npy import decode_npy
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.decoding import decode_json
-from uncork_gateway.protocols.tensor_rows import json_rows
-from uncork_gateway.protocols.tensors import SPACE, Tensor
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
+from uncork_gateway.protocols.raw_text import SPACE
+from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.wire.schema import JSON, NPY
 
-_OPEN = ord("[")
+_MOST_DEPTH = 64
 _KINDS = {b"{": "an object", b'"': "a string", b"t": "true", b"f": "false", b"n": "null"}
 _rows_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -28,8 +31,11 @@ class NdArrayCodec:
     summary = "One row, or a list of rows, as JSON or as a NumPy file (`.npy`)."
     one_or_many = True
 
-    def __init__(self, weigh: Weigh = unweighed, *, shape: Sequence[int | None]) -> None:
+    def __init__(
+        self, weigh: Weigh = unweighed, *, shape: Sequence[int | None], limits: Limits = DEFAULT_LIMITS
+    ) -> None:
         self._weigh = weigh
+        self.limits = limits
         self._shape = tuple(shape)
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
@@ -37,15 +43,15 @@ class NdArrayCodec:
         if media_type == NPY:
             tensor, single = decode_npy(body, row_axes=len(self._shape))
             return replace(self.marshal_tensor(tensor), single=single)
-        depth = _depth(body)
+        depth = _depth(body, len(self._shape) + 1)
         if depth == len(self._shape):
             decode_json(ANY_JSON, body, "JSON")
             return Marshalled(body, rows=1, key=self._key(body), cost=self._weigh([body.strip(SPACE)]))
         if depth != len(self._shape) + 1:
             decode_json(ANY_JSON, body, "JSON")
-            raise BadRequest(
-                f"expected {_row(self._shape)}, or a list of such rows; got {_kind(body, depth)}"
-            )
+            got = _kind(body, _depth(body, _MOST_DEPTH))
+            raise BadRequest(f"expected {_row(self._shape)}, or a list of such rows; got {got}")
+        self.limits.check_items(body)
         rows = decode_json(_rows_decoder, body, "a list of rows")
         if not rows:
             raise BadRequest("the body has no rows")
@@ -58,21 +64,24 @@ class NdArrayCodec:
         return Marshalled(body, len(rows), self._key(rows[0]), single=False, cost=self._weigh(rows))
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
-        """Keep a binary tensor as it is, unless the API has a cost, which is computed from JSON."""
-        if tensor.form != "binary" or self._weigh is not unweighed:
-            return self.marshal(json_rows(tensor))
+        """Check the shape; the lengths of open axes become the batch key."""
         wanted, got = self._shape, tensor.shape[1:]
         if len(got) != len(wanted) or any(
             length not in (None, given) for length, given in zip(wanted, got, strict=True)
         ):
             raise BadRequest(f"a row must have shape {_shown(wanted)}, got rows of shape {_shown(got)}")
         open_lengths = tuple([length for each, length in zip(wanted, got, strict=True) if each is None])
-        return raw_rows(tensor, key=open_lengths or None)
+        return of_tensor(tensor, self._weigh, key=open_lengths or None)
+
+    def marshal_columns(self, tensors: Sequence[Tensor]) -> NoReturn:
+        """Reject rows that are objects."""
+        raise BadRequest(f"a row must be {_row(self._shape)}, got an object")
 
     def _key(self, row: bytes | msgspec.Raw) -> tuple[int, ...] | None:
         """Return the lengths of a row along open axes; rows that differ there cannot share a batch."""
         if None not in self._shape:
             return None
+        self.limits.check_all_values(row)
         lengths: list[int] = []
         for length in self._shape:
             try:
@@ -107,12 +116,7 @@ def _kind(body: bytes, depth: int) -> str:
     return _KINDS.get(body.strip(SPACE)[:1], "a number")
 
 
-def _depth(body: bytes) -> int:
-    """Return how many lists open before anything else."""
-    depth = 0
-    for byte in body:
-        if byte == _OPEN:
-            depth += 1
-        elif byte not in SPACE:
-            break
-    return depth
+def _depth(body: bytes, most: int) -> int:
+    """Return how many lists open before anything else; not more than one above ``most``."""
+    found = re.match(rb"(?:[ \t\r\n]*\[){0,%d}" % (most + 1), body)
+    return found[0].count(b"[") if found else 0

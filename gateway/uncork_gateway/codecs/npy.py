@@ -9,7 +9,8 @@ import numpy as np
 
 from uncork_dispatcher.plural import plural
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.protocols.tensors import LAYOUTS, Tensor
+from uncork_gateway.protocols.tensors import Tensor
+from uncork_workers.wire.tensors import LAYOUTS
 
 _DATATYPES = {np.dtype(layout): datatype for datatype, layout in LAYOUTS.items() if datatype != "BF16"}
 

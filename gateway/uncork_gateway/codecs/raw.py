@@ -8,6 +8,7 @@ import msgspec
 from uncork_gateway.codecs.base import Marshalled
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.errors import BadRequest, UnsupportedMediaType
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.wire.messages import Meta, RawForm
 
@@ -27,8 +28,11 @@ class RawCodec:
     summary = ""
     one_or_many = False
 
-    def __init__(self, weigh: Weigh = unweighed, *, accepts: Sequence[str]) -> None:
+    def __init__(
+        self, weigh: Weigh = unweighed, *, accepts: Sequence[str], limits: Limits = DEFAULT_LIMITS
+    ) -> None:
         self._weigh = weigh
+        self.limits = limits
         self._takes = tuple(accepts)
         # The wildcard keeps the headers of every request; decode rejects other media types.
         self.accepts = (*(one for one in accepts if one != _ANY), _ANY)
@@ -54,6 +58,9 @@ class RawCodec:
         )
 
     def marshal_tensor(self, tensor: Tensor) -> NoReturn:
+        self.marshal(())
+
+    def marshal_columns(self, tensors: Sequence[Tensor]) -> NoReturn:
         self.marshal(())
 
     def _accepted(self, media_type: str) -> bool:

@@ -65,7 +65,7 @@ class Native:
             asked = replace(asked, meta=_meta(headers, assumed))
         accept = dict(headers)[_ACCEPT].decode()
         if accept == NPY:
-            return replace(asked, raw=True)
+            return replace(asked, raw="npy")
         return replace(asked, key=AcceptKey(accept, asked.key)) if accept else asked
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:

@@ -10,7 +10,6 @@ from uncork_gateway.dialects.rest import SIGNATURE, check_signature
 from uncork_gateway.dialects.tensors import (
     TensorDialect,
     chosen,
-    marshal_inputs,
     output_tensors,
     without_values,
 )
@@ -37,12 +36,12 @@ class Predict(TensorDialect):
         """
         check_signature(request.model_spec.signature_name)
         try:
-            asked = read_request(request)
+            asked = read_request(request, self._codec.limits)
         except Unmergeable as error:
             raise BadRequest(str(error)) from None
-        marshalled = marshal_inputs(asked.inputs, self._codec, takes_objects=self._takes_objects)
+        marshalled = self._inputs.marshal(asked.inputs, self._codec)
         asked = asked._replace(inputs=without_values(asked.inputs))
-        return replace(marshalled, note=asked, raw=True, locate=_in_inputs)
+        return replace(marshalled, note=asked, raw="tensors", locate=_in_inputs)
 
     def write(self, result: HandlerResult, asked: Marshalled) -> tuple[bytes, bytes]:
         """Return a serialized PredictResponse, and nothing; only the requested outputs, if there are any.

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from uncork_gateway.codecs import Codec, Marshalled
 from uncork_gateway.dialects.base import JSON, HandlerResult, Reply, require_rows
+from uncork_gateway.dialects.inputs import ANY_INPUTS, Inputs
 from uncork_gateway.errors import BadRequest, GatewayError
 from uncork_gateway.headers import Header
 from uncork_gateway.protocols.raw_json import Parts, quoted, written
@@ -33,12 +34,16 @@ class Rest:
 
     Args:
         codec: reads the API's input.
+        inputs: what a row is.
         results: the name of that list, ``predictions`` or ``explanations``.
         kserve: whether an answer to ``instances`` carries message and batch id, as from KServe's batcher.
     """
 
-    def __init__(self, codec: Codec, *, results: str = "predictions", kserve: bool) -> None:
+    def __init__(
+        self, codec: Codec, *, inputs: Inputs = ANY_INPUTS, results: str = "predictions", kserve: bool
+    ) -> None:
         self._codec = codec
+        self._inputs = inputs
         self._results = results
         self._kserve = kserve
 
@@ -49,14 +54,15 @@ class Rest:
     def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
         """Read rows; columns become rows that are objects."""
         try:
-            request = parse_rows(body)
+            request = parse_rows(body, self._codec.limits)
         except Unmergeable as error:
             raise BadRequest(str(error)) from None
         others = dict(request.others)
         if "signature_name" in others:
             check_signature(msgspec.json.decode(others["signature_name"]))
         locate = _in_columns if request.names is not None else _IN_ROWS[request.member]
-        return replace(self._codec.marshal(as_rows(request)), note=request.member, locate=locate)
+        rows = list(map(self._inputs.read_row, as_rows(request)))
+        return replace(self._codec.marshal(rows), note=request.member, locate=locate)
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
         """Answer ``inputs`` with columns if all results are objects with the same names."""

@@ -4,17 +4,11 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from uncork_gateway.codecs import Codec, Marshalled
+from uncork_gateway.codecs import Codec
 from uncork_gateway.dialects.base import HandlerResult, require_rows
+from uncork_gateway.dialects.inputs import Inputs
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.protocols.raw_json import objects
-from uncork_gateway.protocols.tensor_rows import (
-    OUTPUT,
-    json_rows,
-    output_tensor,
-    row_texts,
-    tensors_from_rows,
-)
+from uncork_gateway.protocols import tensor_rows
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.versions import FIRST
 from uncork_workers.wire.messages import RowPath, json_path
@@ -26,7 +20,7 @@ class TensorDialect:
     Args:
         codec: reads the API's input.
         model: the API's name for clients, and ``version`` its version.
-        takes_objects: whether a row may be an object, so that a request may have several inputs.
+        inputs: what a row is.
         saw: called with all output tensors of each answer.
     """
 
@@ -36,36 +30,14 @@ class TensorDialect:
         *,
         model: str,
         version: str = FIRST,
-        takes_objects: bool,
+        inputs: Inputs,
         saw: Callable[[Sequence[Tensor]], object],
     ) -> None:
         self._codec = codec
         self._model = model
         self._version = version
-        self._takes_objects = takes_objects
+        self._inputs = inputs
         self._saw = saw
-
-
-def marshal_inputs(inputs: Sequence[Tensor], codec: Codec, *, takes_objects: bool) -> Marshalled:
-    """Read rows from the only input, or rows that are objects with a value from each input.
-
-    Args:
-        inputs: checked, with the same number of rows.
-        codec: reads the API's input.
-        takes_objects: whether a row may be an object, so that there may be several inputs.
-
-    Raises:
-        BadRequest: if the API does not accept the tensors.
-    """
-    if len(inputs) == 1:
-        return codec.marshal_tensor(inputs[0])
-    names = [tensor.name for tensor in inputs]
-    if not takes_objects:
-        raise BadRequest(f"this model takes one input, got {', '.join(map(repr, names))}")
-    if len(set(names)) < len(names):
-        raise BadRequest(f"input names must be unique, got {', '.join(map(repr, names))}")
-    rows = list(zip(*[json_rows(tensor) for tensor in inputs], strict=True))
-    return codec.marshal(objects(names, rows))
 
 
 def without_values(tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -77,7 +49,7 @@ def output_tensors(result: HandlerResult, *, rows: int, binary: Callable[[str], 
     """Return the output tensors of a handler's result.
 
     Args:
-        result: of a request whose ``raw`` was ``binary(OUTPUT)``.
+        result: of a request.
         rows: of the request.
         binary: whether the client wants the tensor of a name in binary.
 
@@ -85,9 +57,7 @@ def output_tensors(result: HandlerResult, *, rows: int, binary: Callable[[str], 
         HandlerFailed: if the result is not rows.
     """
     require_rows(result)
-    if result.form is None:
-        return tensors_from_rows(row_texts(result.body), binary=binary)
-    return [output_tensor(result.body, result.form, rows=rows, binary=binary(OUTPUT))]
+    return tensor_rows.output_tensors(result.body, result.form, rows=rows, binary=binary)
 
 
 def chosen(outputs: list[Tensor], wanted: Collection[str]) -> list[Tensor]:

@@ -9,7 +9,6 @@ from uncork_gateway.dialects.base import JSON, HandlerResult, Reply
 from uncork_gateway.dialects.tensors import (
     TensorDialect,
     chosen,
-    marshal_inputs,
     output_tensors,
     path_in_inputs,
     refuse_classification,
@@ -18,12 +17,11 @@ from uncork_gateway.errors import BadRequest, GatewayError
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.protocols.raw_json import quoted
 from uncork_gateway.protocols.rows import error_body
-from uncork_gateway.protocols.tensor_rows import OUTPUT
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.v2 import InferRequest, parse_request
 from uncork_gateway.protocols.v2_message import JSON_LENGTH, write
 from uncork_gateway.protocols.wire import Content, Unmergeable
-from uncork_workers.wire.messages import RowPath
+from uncork_workers.wire.messages import RowPath, Wanted
 
 
 class V2(TensorDialect):
@@ -35,12 +33,13 @@ class V2(TensorDialect):
     def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
         """Read rows from the only input, or rows that are objects with a value from each input."""
         try:
-            request = parse_request(Content(body, headers))
+            request = parse_request(Content(body, headers), self._codec.limits)
         except Unmergeable as error:
             raise BadRequest(str(error)) from None
         refuse_classification(request.classified)
-        marshalled = marshal_inputs(request.inputs, self._codec, takes_objects=self._takes_objects)
-        return replace(marshalled, note=request, raw=request.wants_binary(OUTPUT), locate=_in_inputs)
+        marshalled = self._inputs.marshal(request.inputs, self._codec)
+        raw: Wanted = "tensors" if any(request.wanted.values() or [request.binary]) else ""
+        return replace(marshalled, note=request, raw=raw, locate=_in_inputs)
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
         """Write results as output tensors; only the requested ones, if the request names any."""

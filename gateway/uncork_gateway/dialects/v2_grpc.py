@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from uncork_gateway.codecs import Codec, Marshalled
 from uncork_gateway.dialects.base import HandlerResult, require_rows
+from uncork_gateway.dialects.inputs import Inputs
 from uncork_gateway.dialects.tensors import (
     TensorDialect,
     chosen,
-    marshal_inputs,
     output_tensors,
     path_in_inputs,
     refuse_classification,
@@ -20,11 +20,12 @@ from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.grpc.v2 import CONTENTS, InferRequest, add_tensors, read_request
 from uncork_gateway.protocols.grpc.values import varint
 from uncork_gateway.protocols.grpc_messages import message
-from uncork_gateway.protocols.tensor_rows import output_tensor
+from uncork_gateway.protocols.tensor_rows import OUTPUT
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.wire import Unmergeable
 from uncork_gateway.versions import FIRST
 from uncork_workers.wire.messages import RowPath, TensorForm
+from uncork_workers.wire.tensors import BYTES
 
 _Response = message("inference.ModelInferResponse")
 _ID, _RAW = b"\x1a", b"\x32"
@@ -44,10 +45,10 @@ class V2Grpc(TensorDialect):
         *,
         model: str,
         version: str = FIRST,
-        takes_objects: bool,
+        inputs: Inputs,
         saw: Callable[[Sequence[Tensor]], object],
     ) -> None:
-        super().__init__(codec, model=model, version=version, takes_objects=takes_objects, saw=saw)
+        super().__init__(codec, model=model, version=version, inputs=inputs, saw=saw)
         self._start: bytes = _Response(model_name=model, model_version=version).SerializeToString()
         self._described: dict[tuple[TensorForm, int], bytes] = {}
         """What precedes the values of the only output, by its rows and what they are."""
@@ -59,13 +60,13 @@ class V2Grpc(TensorDialect):
             BadRequest: if it is malformed, or needs what Uncork does not have.
         """
         try:
-            asked = read_request(request)
+            asked = read_request(request, self._codec.limits)
         except Unmergeable as error:
             raise BadRequest(str(error)) from None
         refuse_classification(asked.classified)
-        marshalled = marshal_inputs(asked.inputs, self._codec, takes_objects=self._takes_objects)
+        marshalled = self._inputs.marshal(asked.inputs, self._codec)
         asked = asked._replace(inputs=without_values(asked.inputs))
-        return replace(marshalled, note=asked, raw=True, locate=_in_inputs)
+        return replace(marshalled, note=asked, raw="tensors", locate=_in_inputs)
 
     def write(self, result: HandlerResult, asked: Marshalled) -> tuple[bytes, bytes]:
         """Return a serialized ModelInferResponse in two parts, the second of which may be the worker's bytes.
@@ -77,8 +78,10 @@ class V2Grpc(TensorDialect):
         """
         require_rows(result)
         request: InferRequest = asked.note
-        if isinstance(result.form, TensorForm) and not (request.typed or request.wanted):
-            return self._raw(result.body, result.form, asked.rows, request.id)
+        form = result.form
+        # The size of BYTES differs between responses of one form.
+        if isinstance(form, TensorForm) and form.datatype != BYTES and not (request.typed or request.wanted):
+            return self._raw(result.body, form, asked.rows, request.id)
         outputs = output_tensors(result, rows=asked.rows, binary=lambda output: True)
         self._saw(outputs)
         response = _Response(model_name=self._model, model_version=self._version, id=request.id)
@@ -97,7 +100,8 @@ class V2Grpc(TensorDialect):
         return start + described, body
 
     def _describe(self, form: TensorForm, rows: int, size: int) -> bytes:
-        output = output_tensor(b"", form, rows=rows, binary=True)
+        shape = (rows, *form.shape)
+        output = Tensor(name=OUTPUT, datatype=form.datatype, shape=shape, form="binary", data=b"")
         self._saw([output])
         response = _Response()
         add_tensors(response.outputs, [], [output], typed=False)

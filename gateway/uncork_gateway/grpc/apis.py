@@ -12,10 +12,10 @@ from uncork_gateway.grpc.infer_method import InferMethod, MessageDialect, Messag
 from uncork_gateway.grpc.infer_stream import InferStream
 from uncork_gateway.grpc.interfaces import StreamingMethod
 from uncork_gateway.grpc.services.models import Models, version_in
+from uncork_gateway.pages.models.inputs import row_inputs
 from uncork_gateway.pages.models.metadata import Model
 from uncork_gateway.protocols.grpc_messages import message
 from uncork_gateway.versions import Candidate, VersionChoice
-from uncork_workers.wire.schema import KINDS_WITH_FIELDS
 
 INFERENCE = b"/inference.GRPCInferenceService/"
 PREDICTION = b"/tensorflow.serving.PredictionService/"
@@ -90,12 +90,12 @@ class ApiMethods:
             ValueError: if there is no codec for its input.
         """
         api = model.api
-        codec = make_codec(api.input, api.settings.cost)
-        takes_objects = api.input["kind"] in KINDS_WITH_FIELDS
+        codec = make_codec(api.input, api.settings.cost, model.limits)
+        inputs = row_inputs(api)
         saw = model.outputs.saw
         named = {"model": model.name, "version": model.version}
-        v2 = V2Grpc(codec, **named, takes_objects=takes_objects, saw=saw)
-        predict = Predict(codec, **named, takes_objects=takes_objects, saw=saw)
+        v2 = V2Grpc(codec, **named, inputs=inputs, saw=saw)
+        predict = Predict(codec, **named, inputs=inputs, saw=saw)
         return ServedModel(model, _route(model, v2, batching), _route(model, predict, batching))
 
 

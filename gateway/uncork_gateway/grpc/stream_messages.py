@@ -3,7 +3,7 @@
 from uncork_gateway.protocols.grpc.values import varint
 from uncork_gateway.protocols.grpc_messages import message
 from uncork_gateway.protocols.tensor_rows import OUTPUT
-from uncork_gateway.protocols.tensors import prefixed
+from uncork_workers.wire.tensors import prefixed
 
 FINAL = "triton_final_response"
 WANTS_FINAL = "triton_enable_empty_final_response"

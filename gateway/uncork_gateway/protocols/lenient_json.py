@@ -14,7 +14,8 @@ from msgspec.json import Decoder
 
 from uncork_gateway.protocols import raw_json
 from uncork_gateway.protocols.decoding import decode_json
-from uncork_gateway.protocols.tensors import FLOATS, Malformed, without_strings
+from uncork_gateway.protocols.raw_text import without_strings
+from uncork_gateway.protocols.tensors import FLOATS, Malformed
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 _NULL = b"null"

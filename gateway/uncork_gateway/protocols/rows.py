@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols import rows_replies
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.raw_json import (
     NotJson,
     Parts,
@@ -28,7 +29,7 @@ from uncork_gateway.protocols.raw_json import (
     written,
 )
 from uncork_gateway.protocols.rows_replies import RowsReply
-from uncork_gateway.protocols.wire import JSON, Content, Unmergeable
+from uncork_gateway.protocols.wire import JSON, Content, Unmergeable, passing_on
 
 _Lists = tuple[tuple[str, ...] | None, tuple[list[Raw], ...]]
 
@@ -61,21 +62,26 @@ class RowsRequest:
         return self.member, self.names, tuple(map(form_of, self.firsts)), self.others
 
 
-def parse_rows(body: bytes) -> RowsRequest:
+def parse_rows(body: bytes, limits: Limits = DEFAULT_LIMITS) -> RowsRequest:
     """Parse a request. Of a repeated member only the last counts and is passed on.
 
     Raises:
         BadRequest: if it is malformed.
+        TooMany: if it has more rows or values than the limits.
         Unmergeable: if it has no rows, or inputs other than lists of equal length, which some servers accept.
     """
     try:
-        if rows := read_only_list(body, "instances"):
+        is_small = body.count(b",") < limits.rows
+        if is_small and (rows := read_only_list(body, "instances")):
             return _only_instances(rows, size_bytes=len(body))
+        limits.check_items(body)
         fields = read_object(body)
         instances, inputs = fields.pop("instances", None), fields.pop("inputs", None)
         if (instances is None) == (inputs is None):
             found = "neither" if inputs is None else "both"
             raise BadRequest(f"the body must have either 'instances' or 'inputs', got {found}")
+        if not is_small:
+            _check_size(instances if inputs is None else inputs, limits)
         names, lists = _read_instances(instances) if inputs is None else _read_inputs(inputs)
     except NotJson as error:
         raise BadRequest(f"the body {error}") from error
@@ -91,6 +97,16 @@ def parse_rows(body: bytes) -> RowsRequest:
         others=tuple((name, bytes(fields[name])) for name in sorted(fields)),
         size_bytes=len(body),
     )
+
+
+def _check_size(text: Raw | None, limits: Limits) -> None:
+    """Raise TooMany if there are too many rows, or too many columns or values in all of them."""
+    if text is not None:
+        limits.check_items(text)
+        if is_object(text):
+            limits.check_all_values(text)
+            for column in members(text).values():
+                limits.check_items(column)
 
 
 def _only_instances(rows: list[Raw], *, size_bytes: int) -> RowsRequest:
@@ -127,7 +143,8 @@ class RowsWire:
         self._add_batch_id = add_batch_id
 
     def parse(self, content: Content) -> RowsRequest:
-        return parse_rows(content.body)
+        with passing_on():
+            return parse_rows(content.body)
 
     def cut(self, request: RowsRequest, most_rows: int) -> list[RowsRequest]:
         if request.rows <= most_rows:

@@ -1,37 +1,32 @@
 """Conversion between tensors and JSON rows, for services of our own."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from uncork_gateway.protocols.raw_json import objects
+from uncork_gateway.protocols.raw_text import SPACE, without_strings
 from uncork_gateway.protocols.tensors import (
-    LAYOUTS,
-    MAX_AXES,
-    SPACE,
-    DataForm,
     Malformed,
     Tensor,
+    TensorSpec,
     between_commas,
-    check_values,
     elements,
     leaves,
     malformed,
-    prefixed,
-    without_strings,
 )
-from uncork_workers.wire.messages import ListForm, TensorForm
+from uncork_workers.wire.messages import ColumnsForm, ListForm, RowsForm, TensorForm
+from uncork_workers.wire.tensors import BYTES, LAYOUTS, encoded, infer, split_columns, text_of
 
 OUTPUT = "output-0"
 """The name of the only tensor of results that are not objects."""
 
-_INFERRED = ("BOOL", "INT64", "UINT64", "FP64", "BYTES")
+NULL = b"null"
 _texts_decoder = msgspec.json.Decoder(list[msgspec.Raw])
-_strings_decoder = msgspec.json.Decoder(list[str])
 _objects_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
@@ -59,44 +54,103 @@ def json_rows(tensor: Tensor) -> list[bytes]:
         return [text.strip(SPACE) for text in texts]
     texts = [b"[%b]" % text for text in texts]
     while inner:
+        if inner[-1] == 1:  # many such axes cost no more than one
+            wrapped = 1
+            while inner[-wrapped - 1 : -wrapped] == [1]:
+                wrapped += 1
+            del inner[-wrapped:]
+            texts = [b"[" * wrapped + text + b"]" * wrapped for text in texts]
+            continue
         length = inner.pop()
         lists = rows * math.prod(inner)
         texts = [b"[%b]" % b",".join(texts[at * length : (at + 1) * length]) for at in range(lists)]
     return texts
 
 
-def output_tensor(body: bytes, form: TensorForm | ListForm, *, rows: int, binary: bool) -> Tensor:
-    """Return the output tensor of results that are an array.
+def json_objects(tensors: Sequence[Tensor]) -> list[bytes]:
+    """Return each row of checked tensors as the JSON of an object, with a value from each tensor."""
+    rows = list(zip(*[json_rows(tensor) for tensor in tensors], strict=True))
+    return objects([tensor.name for tensor in tensors], rows)
+
+
+def values_of(tensor: Tensor) -> bytes:
+    """Return the bytes of a binary tensor, or the values of a checked JSON tensor without lists around them.
+
+    Raises:
+        Malformed: if there are no values.
+    """
+    if tensor.form == "binary":
+        return tensor.data
+    if not tensor.data and 0 not in tensor.shape:
+        raise Malformed(f"tensor {tensor.name!r} has no values")
+    return tensor.data if tensor.form == "flat" else _flattened(tensor.data, tensor.shape)
+
+
+def output_tensors(body: bytes, form: RowsForm, *, rows: int, binary: Callable[[str], bool]) -> list[Tensor]:
+    """Return the output tensors of results, which keep the types that the worker gives.
+
+    Results that are objects with the same keys have a tensor for each key; others have one, :data:`OUTPUT`.
+    Values without a type get the first datatype of BOOL, INT64, UINT64, FP64 and BYTES that holds them.
+    Values of several kinds or shapes become BYTES, one element for each row: text as it is, a missing value
+    empty, and anything else as JSON.
 
     Args:
-        body: the worker's rows. Numbers and booleans already have the form that the client wants.
+        body: the worker's results.
         form: how they are written.
         rows: how many there are.
-        binary: whether the client wants binary data; workers send strings as JSON either way.
-    """
-    tensor = Tensor(name=OUTPUT, datatype=form.datatype, shape=(rows, *form.shape), form="binary", data=body)
-    if isinstance(form, TensorForm):
-        return tensor
-    values = _flattened(body, tensor.shape)
-    if binary:
-        strings = _strings_decoder.decode(b"[%b]" % values)
-        return msgspec.structs.replace(tensor, data=prefixed([string.encode() for string in strings]))
-    return msgspec.structs.replace(tensor, form="flat", data=values)
-
-
-def tensors_from_rows(rows: Sequence[bytes], *, binary: Callable[[str], bool]) -> list[Tensor]:
-    """Return output tensors for the JSON texts of results, one or more.
-
-    Numbers, booleans, strings and lists of one shape become one tensor, :data:`OUTPUT`; objects with the same
-    keys become a tensor for each key; anything else becomes BYTES of the JSON texts. A tensor has the first
-    datatype of BOOL, INT64, UINT64, FP64 and BYTES that holds its values. null is NaN in binary floats.
-
-    Args:
-        rows: the results.
         binary: whether the client wants the tensor of a name in binary.
     """
-    columns = columns_of(rows) or {OUTPUT: list(rows)}
-    return [_output(name, texts, binary(name)) for name, texts in columns.items()]
+    return [_as_wanted(tensor, binary(tensor.name)) for tensor in _tensors(body, form, rows)]
+
+
+def output_specs(body: bytes, form: RowsForm) -> tuple[TensorSpec, ...]:
+    """Return the output tensors of one or more results, without their values."""
+    match form:
+        case TensorForm(datatype, shape) | ListForm(datatype, shape):
+            return (TensorSpec(OUTPUT, datatype, shape),)
+        case ColumnsForm(columns):
+            return tuple([TensorSpec(name, each.datatype, each.shape) for name, each in columns])
+    tensors = _tensors(body, form, 0)
+    return tuple([TensorSpec(tensor.name, tensor.datatype, tensor.shape[1:]) for tensor in tensors])
+
+
+def _tensors(body: bytes, form: RowsForm, rows: int) -> list[Tensor]:
+    match form:
+        case TensorForm() | ListForm():
+            return [_typed(OUTPUT, form, rows, body)]
+        case ColumnsForm(columns):
+            parts = split_columns(body)
+            return [_typed(*column, rows, data) for column, data in zip(columns, parts, strict=True)]
+    texts = row_texts(body)
+    by_name = columns_of(texts) or {OUTPUT: texts}
+    forms = {} if form is None else dict(form.columns)
+    return [
+        _typed(name, forms[name], len(values), b",".join(values))
+        if name in forms
+        else _inferred(name, values)
+        for name, values in by_name.items()
+    ]
+
+
+def _typed(name: str, form: TensorForm | ListForm, rows: int, data: bytes) -> Tensor:
+    shape = (rows, *form.shape)
+    if isinstance(form, TensorForm):
+        return Tensor(name=name, datatype=form.datatype, shape=shape, form="binary", data=data)
+    data = _flattened(data, shape)
+    return Tensor(name=name, datatype=form.datatype, shape=shape, form="flat", data=data)
+
+
+def _as_wanted(tensor: Tensor, binary: bool) -> Tensor:
+    """Return a tensor as binary, or as a flat JSON list."""
+    if binary == (tensor.form == "binary"):
+        return tensor
+    if binary:
+        values = msgspec.json.decode(b"[%b]" % tensor.data)
+        values = [math.nan if value is None else value for value in values]
+        return msgspec.structs.replace(tensor, form="binary", data=encoded(values, tensor.datatype))
+    flat = msgspec.structs.replace(tensor, shape=(math.prod(tensor.shape),))
+    data = b",".join(json_rows(flat)) if tensor.data else b""
+    return msgspec.structs.replace(tensor, form="flat", data=data)
 
 
 def columns_of(rows: Sequence[bytes]) -> dict[str, list[bytes]] | None:
@@ -129,70 +183,25 @@ def _array(tensor: Tensor) -> npt.NDArray[Any]:
     return values.reshape(tensor.shape)
 
 
-def _output(name: str, texts: Sequence[bytes], binary: bool) -> Tensor:
-    try:
-        return _regular(name, texts, binary)
-    except (Malformed, msgspec.ValidationError, OverflowError):
-        # Not one shape, not one kind, or a number that no datatype holds.
-        data = prefixed(texts) if binary else msgspec.json.encode([text.decode() for text in texts])[1:-1]
-        form: DataForm = "binary" if binary else "flat"
-        return Tensor(name=name, datatype="BYTES", shape=(len(texts),), form=form, data=data)
-
-
-def _regular(name: str, texts: Sequence[bytes], binary: bool) -> Tensor:
-    """Return a tensor of the values themselves.
-
-    Raises:
-        Malformed: if they are not of one shape and kind.
-        msgspec.ValidationError, OverflowError: if a number is too large.
-    """
+def _inferred(name: str, texts: Sequence[bytes]) -> Tensor:
     data = b",".join(texts)
-    values: list[Any] = msgspec.json.decode(b"[%b]" % data)
-    shape = _shape(values)
-    form: DataForm = "nested" if len(shape) > 1 else "flat"
-    tensor = Tensor(name=name, datatype="", shape=shape, form=form, data=data)
-    check_values(tensor)
-    for _ in shape[1:]:
-        values = list(chain.from_iterable(values))
-    datatype = _datatype(name, values)
-    if binary:
-        return msgspec.structs.replace(
-            tensor, datatype=datatype, form="binary", data=_encoded(values, datatype)
-        )
-    return msgspec.structs.replace(tensor, datatype=datatype, form="flat", data=_flattened(data, shape))
+    try:
+        inferred = infer(msgspec.json.decode(b"[%b]" % data))
+    except (msgspec.ValidationError, RecursionError):  # a number that no datatype holds
+        inferred = None
+    if inferred is None:
+        data = msgspec.json.encode(list(map(_as_text, texts)))[1:-1]
+        return Tensor(name=name, datatype=BYTES, shape=(len(texts),), form="flat", data=data)
+    datatype, shape, values = inferred
+    data = msgspec.json.encode(values)[1:-1] if datatype == BYTES else _flattened(data, shape)
+    return Tensor(name=name, datatype=datatype, shape=shape, form="flat", data=data)
 
 
-def _shape(values: list[Any]) -> tuple[int, ...]:
-    """Return the shape that the first elements have."""
-    shape: list[int] = []
-    first: Any = values
-    while isinstance(first, list):
-        shape.append(len(first))
-        first = first[0] if first else None
-    if len(shape) > MAX_AXES:
-        raise Malformed(f"{len(shape)} axes are more than {MAX_AXES}")
-    return tuple(shape)
-
-
-def _datatype(name: str, values: Sequence[Any]) -> str:
-    if not values:
-        return "FP64"
-    kinds = set(map(type, values))
-    for datatype in _INFERRED:
-        if _holds(datatype, kinds, values):
-            return datatype
-    raise Malformed(f"tensor {name!r}: values of different kinds")
-
-
-def _holds(datatype: str, kinds: set[type], values: Sequence[Any]) -> bool:
-    if datatype == "BYTES":
-        return kinds == {str}
-    if datatype == "BOOL":
-        return kinds == {bool}
-    if datatype == "FP64":
-        return kinds <= {int, float, type(None)}
-    limits = np.iinfo(LAYOUTS[datatype])
-    return kinds == {int} and limits.min <= min(values) and max(values) <= limits.max
+def _as_text(text: bytes) -> str:
+    """Return the element of BYTES for a value of any kind."""
+    if text.startswith(b'"') or text == NULL:
+        return text_of(msgspec.json.decode(text))
+    return text.decode()
 
 
 def _flattened(text: bytes, shape: Sequence[int]) -> bytes:
@@ -204,11 +213,3 @@ def _flattened(text: bytes, shape: Sequence[int]) -> bytes:
     marks = np.frombuffer(without_strings(text), np.uint8)
     kept: bytes = np.frombuffer(text, np.uint8)[(marks != ord("[")) & (marks != ord("]"))].tobytes()
     return kept
-
-
-def _encoded(values: Iterable[Any], datatype: str) -> bytes:
-    if datatype == "BYTES":
-        return prefixed([value.encode() for value in values])
-    if datatype == "FP64":
-        values = [math.nan if value is None else float(value) for value in values]
-    return np.array(values, LAYOUTS[datatype]).tobytes()

@@ -6,7 +6,7 @@ a row of JSON ends: a row of n values has n - 1 of them, however it is nested.
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
@@ -15,29 +15,17 @@ import numpy as np
 
 from uncork_dispatcher.plural import plural
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
+from uncork_gateway.protocols.raw_text import SPACE, without_strings
+from uncork_workers.wire.tensors import BYTES, LAYOUTS, LENGTH_BYTES, MAX_AXES
 
-SPACE = b" \t\r\n"
-# NumPy's limit. Without one, handling a shape could cost more than its tensor.
-MAX_AXES = 64
-LENGTH_BYTES = 4
 _MOST_ROWS = 2**63 - 1
 DataForm = Literal["flat", "nested", "binary"]
 
-# NumPy dtypes of binary tensors by datatype; BF16 is the upper half of an FP32.
-LAYOUTS = {
-    "BOOL": "?",
-    **{f"UINT{bits}": f"<u{bits // 8}" for bits in (8, 16, 32, 64)},
-    **{f"INT{bits}": f"<i{bits // 8}" for bits in (8, 16, 32, 64)},
-    "FP16": "<f2",
-    "BF16": "<u2",
-    "FP32": "<f4",
-    "FP64": "<f8",
-}
-DATATYPES = (*LAYOUTS, "BYTES")
+DATATYPES = (*LAYOUTS, BYTES)
 FLOATS = frozenset({"FP16", "BF16", "FP32", "FP64"})
 _ITEM_BYTES = {datatype: np.dtype(layout).itemsize for datatype, layout in LAYOUTS.items()}
 
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _EMPTY_LIST = re.compile(rb"\[[ \t\r\n]*\]")
 # The characters of numbers, true, false, null, NaN and Infinity. A list without them is brackets and commas.
 _SCALARS = b"0123456789+-.eEtrufalsnNIiy" + SPACE
@@ -92,11 +80,12 @@ class TensorSpec(NamedTuple):
     shape: tuple[int, ...]
 
 
-def check_values(tensor: Tensor) -> None:
+def check_values(tensor: Tensor, limits: Limits = DEFAULT_LIMITS) -> None:
     """Check that the number of values matches the shape, and that they are nested like it or flat.
 
     Raises:
         Malformed: if not.
+        TooMany: if it has more texts in binary than the limit, each of which must be found.
     """
     wanted = math.prod(tensor.shape)
     unit = "value"
@@ -107,7 +96,8 @@ def check_values(tensor: Tensor) -> None:
         if b"[" in text:
             raise malformed(tensor.name, "the data mixes nested lists and values")
         got = text.count(b",") + 1 if text else 0
-    elif tensor.datatype == "BYTES":
+    elif tensor.datatype == BYTES:
+        limits.check_values(min(wanted, len(tensor.data) // LENGTH_BYTES))
         got = len(element_ends(tensor))
     else:
         wanted *= _ITEM_BYTES[tensor.datatype]
@@ -169,21 +159,16 @@ def between_commas(text: bytes, stops: Sequence[int], width: int) -> list[bytes]
     return [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
 
 
-def without_strings(text: bytes) -> bytes:
-    """Replace strings by digits, so that every comma and bracket is structural."""
-    if b'"' not in text:
-        return text
-    return _STRING.sub(lambda string: b"0" * len(string[0]), text)
-
-
 def element_ends(tensor: Tensor) -> list[int]:
     """Return the ends of the elements of a binary BYTES tensor: each is a length in four bytes, then data.
 
     Raises:
         Malformed: if the last one is cut short.
     """
-    data, ends, at = tensor.data, [], 0
-    while at < len(data):
+    data, at = tensor.data, 0
+    ends: list[int] = []
+    most = math.prod(tensor.shape)
+    while at < len(data) and len(ends) <= most:
         at += LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "little")
         ends.append(at)
     if at > len(data):
@@ -199,11 +184,6 @@ def elements(tensor: Tensor) -> list[bytes]:
     """
     ends = element_ends(tensor)
     return [tensor.data[start + LENGTH_BYTES : end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
-
-
-def prefixed(strings: Iterable[bytes]) -> bytes:
-    """Return the data of a binary BYTES tensor."""
-    return b"".join([len(string).to_bytes(LENGTH_BYTES, "little") + string for string in strings])
 
 
 def _blocks(tensor: Tensor, stops: Sequence[int], width: int) -> list[bytes]:
@@ -227,10 +207,18 @@ def _is_nested_like(text: bytes, shape: tuple[int, ...]) -> bool:
     # Commas are compared first, so that the brackets built from the shape are no larger than the data.
     if len(shape) < 2 or text.count(b",") + 1 != leaves(shape):
         return False
+    # So are brackets: an axis of length 1 has no commas.
+    if text.count(b"[") != sum(math.prod(shape[:axis]) for axis in range(1, _nested_axes(shape))):
+        return False
     brackets = _brackets(shape)
     if 0 in shape:
         return text.translate(None, SPACE) == brackets
     return text.translate(None, _SCALARS) == brackets and not _EMPTY_LIST.search(text)
+
+
+def _nested_axes(shape: Sequence[int]) -> int:
+    """Return how many axes have lists: those inside an axis of length 0 have none."""
+    return shape.index(0) + 1 if 0 in shape else len(shape)
 
 
 def _brackets(shape: Sequence[int]) -> bytes:

@@ -7,6 +7,7 @@ import msgspec
 
 from uncork_gateway.protocols import v2_replies
 from uncork_gateway.protocols.lenient_json import or_null_decoder, read_members, read_structs
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import Malformed, Tensor, check_values, concatenate, cut_rows
 from uncork_gateway.protocols.v2_message import (
     JSON_LENGTH,
@@ -21,7 +22,7 @@ from uncork_gateway.protocols.v2_message import (
     write,
 )
 from uncork_gateway.protocols.v2_replies import WHOLE_PARAMETERS, InferReply
-from uncork_gateway.protocols.wire import Content, Unmergeable
+from uncork_gateway.protocols.wire import Content, Unmergeable, passing_on
 
 _SEQUENCE = frozenset({"sequence_id", "sequence_start", "sequence_end"})
 _SHARED_MEMORY = "shared_memory_"
@@ -72,26 +73,27 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.wanted.get(output, self.binary)
 
 
-def parse_request(content: Content) -> InferRequest:
+def parse_request(content: Content, limits: Limits = DEFAULT_LIMITS) -> InferRequest:
     """Parse a request.
 
     Raises:
         BadRequest: if it is malformed.
         Unmergeable: if it belongs to a sequence, uses shared memory, has no rows, or its inputs have
             different numbers of rows or unknown members.
+        TooMany: if it has more rows or values than the limits.
     """
     if natural(content.header(JSON_LENGTH) or b"") == 0:
         raise Unmergeable("raw tensors without JSON are not supported; describe the inputs in JSON")
-    message = read(content, "inputs")
+    message = read(content, "inputs", limits)
     parameters = _parameters(message.members)
     binary = _boolean(parameters.get("binary_data_output", b"false"))
     wanted, classified = _wanted(message.members, binary)
     inputs = _inputs(message)
-    rows = rows_of(inputs)
+    rows = rows_of(inputs, limits)
     for tensor in inputs:
         # A single row without data carries parameters only.
         if tensor.data or tensor.form == "binary" or rows > 1:
-            check_values(tensor)
+            check_values(tensor, limits)
     return InferRequest(
         id=message.id,
         members=message.members,
@@ -111,7 +113,8 @@ class V2Wire:
     join = staticmethod(v2_replies.join)
 
     def parse(self, content: Content) -> InferRequest:
-        request = parse_request(content)
+        with passing_on():
+            request = parse_request(content)
         for tensor in request.inputs:
             # A merged input has a value of each parameter for every request.
             if len(tensor.parameters) > _MOST_PARAMETERS:
@@ -209,10 +212,11 @@ def refuse_shared_memory(name: str, parameters: Iterable[str]) -> None:
         raise Unmergeable(f"tensor {name!r}: shared memory is not supported; send the data in the body")
 
 
-def rows_of(inputs: Sequence[Tensor]) -> int:
+def rows_of(inputs: Sequence[Tensor], limits: Limits = DEFAULT_LIMITS) -> int:
     """Return the length of the first axis of all inputs.
 
     Raises:
+        TooMany: if it is above the limit.
         Unmergeable: if there are no inputs or rows, or inputs have different numbers of rows.
     """
     if not inputs:
@@ -223,6 +227,7 @@ def rows_of(inputs: Sequence[Tensor]) -> int:
         raise Unmergeable(
             f"inputs must have the same number of rows, at least 1, and no axis of length 0, got {shapes}"
         )
+    limits.check_rows(max(rows))
     return rows.pop()
 
 

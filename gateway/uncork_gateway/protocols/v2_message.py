@@ -7,9 +7,10 @@ import msgspec
 
 from uncork_dispatcher.plural import plural
 from uncork_gateway.protocols.lenient_json import read_members
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.raw_json import quoted
+from uncork_gateway.protocols.raw_text import SPACE
 from uncork_gateway.protocols.tensors import (
-    SPACE,
     DataForm,
     Malformed,
     Tensor,
@@ -54,20 +55,24 @@ class Message(NamedTuple):
     blocks: memoryview
 
 
-def read(content: Content, tensors_name: str) -> Message:
+def read(content: Content, tensors_name: str, limits: Limits = DEFAULT_LIMITS) -> Message:
     """Parse a body whose tensors are the member ``tensors_name``.
 
     Raises:
         Malformed: if it is not an object with tensors, not UTF-8, its id is not a string, or the length of
             the JSON in its header is wrong.
+        TooMany: if it has more members or tensors than the limit on rows.
     """
     text, blocks = _halves(content)
+    limits.check_items(text)
     members = read_members(text)
     tensors = members.pop(tensors_name, None)
     if tensors is None:
         raise Malformed(
             f"{tensors_name!r} is missing; the body has {', '.join(map(repr, members)) or 'no members'}"
         )
+    for part in (tensors, members.get("outputs", ABSENT), members.get("parameters", ABSENT)):
+        limits.check_items(part)
     own_id = bytes(members.pop("id", ABSENT))
     if own_id != NULL and not own_id.startswith(b'"'):
         raise Malformed(f"id must be a string, got {excerpt(own_id)}")

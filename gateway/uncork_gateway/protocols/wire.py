@@ -4,10 +4,12 @@ Bodies are cut and joined as bytes: no number or text is decoded and written aga
 """
 
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from uncork_gateway.headers import Header, value_of
+from uncork_gateway.protocols.limits import TooMany
 
 JSON = (b"content-type", b"application/json")
 
@@ -28,6 +30,15 @@ class Content(NamedTuple):
 
 class Unmergeable(Exception):
     """The request cannot share a call with others; the message says why."""
+
+
+@contextmanager
+def passing_on() -> Iterator[None]:
+    """Have a request that is too large to be taken apart passed on unchanged: TooMany becomes Unmergeable."""
+    try:
+        yield
+    except TooMany as error:
+        raise Unmergeable(str(error)) from error
 
 
 class WrongReply(Exception):

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_workers.wire.messages import ListForm, TensorForm
+from uncork_workers.wire.messages import ListForm, RecordsForm, TensorForm
 
 _RELATIVE = 1e-6
 # Comparing longer answers would block the event loop for too long.
@@ -30,7 +30,7 @@ def same_answer(one: HandlerResult, other: HandlerResult) -> bool | None:
     match one.form, other.form:
         case TensorForm(), TensorForm():
             return one.form == other.form and _same_tensors(one, other)
-        case ListForm(), ListForm():
+        case (ListForm(), ListForm()) | (RecordsForm(), RecordsForm()):
             return one.form == other.form and _same_json(b"[%b]" % one.body, b"[%b]" % other.body)
         case None, None:
             return _same_json(one.body, other.body)

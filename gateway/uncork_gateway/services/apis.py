@@ -12,6 +12,7 @@ from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.pages.models.metadata import ModelSource, dialects_of, models_of
 from uncork_gateway.pages.models.outputs import Outputs
+from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.api_target import ApiTarget
 from uncork_gateway.requests.stream_route import StreamRoute
@@ -116,8 +117,11 @@ class Apis:
             self._source,
             version=name.version,
             outputs=self.outputs if same_code else {},
+            limits=settings.limits,
         )
-        native = {api.name: self._route(api, _native(api), settings) for api in effective.apis}
+        native = {
+            api.name: self._route(api, _native(api, settings.limits), settings) for api in effective.apis
+        }
         of_models = {
             path: self._route(api, dialect, settings)
             for model in models.values()
@@ -223,6 +227,6 @@ def _rules(api: ApiDescription, limits: GatewaySettings) -> ApiRules:
     )
 
 
-def _native(api: ApiDescription) -> Native:
-    codec = make_codec(api.input, api.settings.cost)
+def _native(api: ApiDescription, limits: Limits) -> Native:
+    codec = make_codec(api.input, api.settings.cost, limits)
     return Native(codec, offers=api.offers, errors=api.errors)

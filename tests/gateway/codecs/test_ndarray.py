@@ -15,7 +15,7 @@ from uncork_gateway.codecs.ndarray import NdArrayCodec
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.definition.adapters import InvalidInput, NdArray
-from uncork_workers.wire.messages import TensorForm
+from uncork_workers.wire.messages import ListForm, TensorForm
 
 Shape = tuple[int | None, ...]
 
@@ -94,8 +94,8 @@ def test_a_tensor_shares_batches_with_json(case: Case) -> None:
     assert raw == replace(as_json, body=sent.data, form=form)
     flat = msgspec.structs.replace(sent, form="flat", data=json.dumps(array.ravel().tolist())[1:-1].encode())
     again = case.codec.marshal_tensor(flat)
-    assert (again.key, again.rows, again.form) == (raw.key, raw.rows, None)
-    assert json.loads(b"[%b]" % again.body) == array.tolist()
+    assert (again.key, again.rows, again.form) == (raw.key, raw.rows, ListForm("FP32", array.shape[1:]))
+    assert json.loads(b"[%b]" % again.body) == array.ravel().tolist()
 
 
 @pytest.mark.parametrize(

@@ -356,7 +356,7 @@ def test_files_share_batches_with_json() -> None:
     as_json = dialect.read(b"[1.0, 2.0]", ())
 
     for kind, body in ((NPY, npy([1, 2])), (JSON, b"[1.0, 2.0]")):
-        for takes, raw in ((b"*/*", False), (b"text/html, application/x-npy;q=0.1", True)):
+        for takes, raw in ((b"*/*", ""), (b"text/html, application/x-npy;q=0.1", "npy")):
             asked = dialect.read(body, dialect.keep([(TYPE, kind.encode()), (TAKES, takes)], b"/"))
 
             assert asked == replace(as_json, body=asked.body, form=asked.form, raw=raw)

@@ -29,11 +29,15 @@ from tests.gateway.protocols.grpc_bodies import (
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import Rest
 from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.dialects.inputs import ANY_INPUTS, Inputs
 from uncork_gateway.dialects.predict import Predict
 from uncork_gateway.dialects.v2_grpc import V2Grpc
 from uncork_gateway.errors import BadRequest, HandlerFailed
 from uncork_gateway.protocols.grpc_messages import parse
-from uncork_workers.wire.messages import RowPath, RowsForm, TensorForm
+from uncork_workers.wire.messages import ColumnsForm, RowPath, RowsForm, TensorForm
+from uncork_workers.wire.tensors import split_columns
+
+VALUES = Inputs("values")
 
 
 def dialect(
@@ -42,7 +46,13 @@ def dialect(
     """The dialect of an API that takes JSON, or arrays of a shape."""
     codec = make_codec({"kind": "json"} if shape is None else {"kind": "ndarray", "shape": shape}, cost)
     return Predict(
-        codec, **{"model": "m", "takes_objects": shape is None, "saw": lambda outputs: None, **others}
+        codec,
+        **{
+            "model": "m",
+            "inputs": ANY_INPUTS if shape is None else VALUES,
+            "saw": lambda outputs: None,
+            **others,
+        },
     )
 
 
@@ -77,7 +87,7 @@ def dims(*lengths: int) -> dict[str, Any]:
 @given(tensor=tensors(), typed=st.booleans())
 def test_every_datatype_is_read_as_model_infer_reads_it(tensor: Named, typed: bool) -> None:
     """Requests of both protocols have one key, form and body, whichever way values travel."""
-    v2 = V2Grpc(make_codec({"kind": "json"}), model="m", takes_objects=True, saw=lambda outputs: None)
+    v2 = V2Grpc(make_codec({"kind": "json"}), model="m", inputs=ANY_INPUTS, saw=lambda outputs: None)
 
     asked = dialect().read(predict_request(tensor, typed=typed))
 
@@ -111,8 +121,9 @@ def test_columns_share_batches_with_rest() -> None:
 
     asked = dialect(cost="b").read(predict_request(*inputs))
 
-    assert (asked.body, asked.key, asked.form) == (body.body, body.key, body.form)
-    assert (asked.rows, asked.cost.total) == (2, 3)
+    assert (asked.key, asked.rows, asked.cost) == (body.key, 2, body.cost)
+    assert split_columns(asked.body) == [each.raw for each in sorted(inputs)]
+    assert asked.form == ColumnsForm((("a", TensorForm("BYTES", ())), ("b", TensorForm("FP32", ()))))
 
 
 @pytest.mark.parametrize(
@@ -168,10 +179,10 @@ def test_a_wrong_request_says_what_is_wrong(inputs: dict[str, Any], message: str
 
 def test_a_small_message_cannot_fill_the_memory() -> None:
     """The bytes of repeated values are counted over all inputs."""
-    large = dims(2**17 + 2, 1)  # half a mebibyte of floats is repeated, and one more
+    large = dims(2, 2**16 + 1)  # half a mebibyte of floats is repeated, and one more
     one = {"dtype": "DT_FLOAT", "tensor_shape": large, "float_val": [1]}
 
-    assert dialect().read(of_protos(x=one)).rows == 2**17 + 2
+    assert dialect().read(of_protos(x=one)).rows == 2
     for inputs in ({"x": one, "y": one}, {"x": {**one, "tensor_shape": dims(2**62)}}):
         with pytest.raises(BadRequest, match="the last value may be repeated to at most 1048576 bytes"):
             dialect().read(of_protos(**inputs))

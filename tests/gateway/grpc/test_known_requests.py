@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.gateway.protocols.grpc_bodies import Named, infer_request, predict_request
 from uncork_gateway.codecs import Marshalled, make_codec
+from uncork_gateway.dialects.inputs import ANY_INPUTS
 from uncork_gateway.dialects.predict import Predict
 from uncork_gateway.dialects.v2_grpc import V2Grpc
 from uncork_gateway.errors import GatewayError
@@ -28,9 +29,7 @@ class Route:
 
     def __init__(self, dialect: type[V2Grpc] | type[Predict], **codec: Any) -> None:
         spec, cost = codec.get("spec", {"kind": "ndarray", "shape": [None]}), codec.get("cost")
-        self.dialect = dialect(
-            make_codec(spec, cost), model="m", takes_objects=False, saw=lambda outputs: None
-        )
+        self.dialect = dialect(make_codec(spec, cost), model="m", inputs=ANY_INPUTS, saw=lambda outputs: None)
 
 
 class Stage:

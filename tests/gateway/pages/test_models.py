@@ -346,8 +346,8 @@ STRUCT = {
         ("json", {"type": "integer"}, [("input-0", "INT64", [-1])]),
         ("json", {"type": "array", "items": {"type": "number"}}, [("input-0", "FP64", [-1, -1])]),
         ("text", {"type": "string"}, [("input-0", "BYTES", [-1])]),
-        # A single tensor is the row itself, not an object; nested objects are no tensors.
-        ("json", {"type": "object", "properties": {"a": {"type": "integer"}}}, []),
+        ("json", {"type": "object", "properties": {"a": {"type": "integer"}}}, [("a", "INT64", [-1])]),
+        # Nested objects are no tensors.
         ("json", {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "object"}}}, []),
         ("json", {"type": "array", "prefixItems": [{"type": "integer"}]}, []),
         ("json", {"anyOf": [{"type": "integer"}, {"type": "string"}]}, []),
@@ -516,7 +516,7 @@ async def test_a_binary_batch_says_what_its_rows_are(tmp_path: Path) -> None:
         reply = await asking
         plain, _ = await on.echo(worker, "/v1/models/fake:predict", {"instances": [[1, 2]]})
 
-        assert (batch.forms, batch.rows, batch.raw) == ((TensorForm("FP32", (2,)),), [2], [True])
+        assert (batch.forms, batch.rows, batch.raw) == ((TensorForm("FP32", (2,)),), [2], ["tensors"])
         assert payload == tensor.block()
         assert reply.content[int(reply.headers[v2_bodies.HEADER.decode()]) :] == struct.pack(
             "<4q", 1, 2, 3, 4

@@ -13,11 +13,11 @@ from hypothesis.extra import numpy as hnp
 
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensor_rows import (
+    OUTPUT,
     columns_of,
     json_rows,
-    output_tensor,
+    output_tensors,
     row_texts,
-    tensors_from_rows,
 )
 from uncork_gateway.protocols.tensors import (
     DataForm,
@@ -192,7 +192,7 @@ def test_rows_become_the_tensor_that_they_were(drawn: tuple[str, Any], as_binary
     form = TensorForm(datatype, inner) if as_binary else ListForm(datatype, inner)
     body = array.tobytes() if as_binary else rows
 
-    one = output_tensor(body, form, rows=len(array), binary=as_binary)
+    (one,) = output_tensors(body, form, rows=len(array), binary=lambda name: as_binary)
 
     check_values(one)
     assert (one.name, one.datatype, one.shape) == ("output-0", datatype, array.shape)
@@ -215,11 +215,12 @@ def test_strings_become_the_tensor_that_they_were(
     text: bytes, inner: tuple[int, ...], flat: bytes, block: bytes
 ) -> None:
     for binary, data in ((False, flat), (True, block)):
-        one = output_tensor(text, ListForm("BYTES", inner), rows=2, binary=binary)
+        form = ListForm("BYTES", inner)
+        (one,) = output_tensors(text, form, rows=2, binary={OUTPUT: binary}.__getitem__)
 
         check_values(one)
-        form: DataForm = "binary" if binary else "flat"
-        assert one == Tensor(name="output-0", datatype="BYTES", shape=(2, *inner), form=form, data=data)
+        written: DataForm = "binary" if binary else "flat"
+        assert one == Tensor(name="output-0", datatype="BYTES", shape=(2, *inner), form=written, data=data)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,13 @@ def test_strings_become_the_tensor_that_they_were(
         ([b"[1]", b"[1, 2]"], "BYTES", (2,), b'"[1]","[1, 2]"'),
         ([b"[1]", b"2"], "BYTES", (2,), b'"[1]","2"'),
         ([b"1", b"true"], "BYTES", (2,), b'"1","true"'),
-        ([b'"a"', b"1"], "BYTES", (2,), b'"\\"a\\"","1"'),
+        ([b'"a"', b"1"], "BYTES", (2,), b'"a","1"'),
+        ([b'"a"', b"null"], "BYTES", (2,), b'"a",""'),
+        ([b"null", b'"null"'], "BYTES", (2,), b'"","null"'),
+        ([b'["a",null]', b'["b","c"]'], "BYTES", (2, 2), b'"a","","b","c"'),
+        ([b"true", b"null", b"false"], "BYTES", (3,), b'"true","","false"'),
+        ([b'"a"', b"null", b"1", b"[1, 2]"], "BYTES", (4,), b'"a","","1","[1, 2]"'),
+        ([b"null", b"null"], "FP64", (2,), b"null,null"),
         ([b"1e400"], "BYTES", (1,), b'"1e400"'),
         ([b"[" * 65 + b"]" * 65], "BYTES", (1,), b'"%b"' % (b"[" * 65 + b"]" * 65)),
         ([b'{"a":1}', b'{"b":1}'], "BYTES", (2,), b'"{\\"a\\":1}","{\\"b\\":1}"'),
@@ -248,7 +255,7 @@ def test_strings_become_the_tensor_that_they_were(
     ],
 )
 def test_what_results_become(rows: list[bytes], datatype: str, shape: tuple[int, ...], data: bytes) -> None:
-    (one,) = tensors_from_rows(rows, binary=lambda name: False)
+    (one,) = output_tensors(b",".join(rows), None, rows=len(rows), binary=lambda name: False)
 
     assert one == Tensor(name="output-0", datatype=datatype, shape=shape, form="flat", data=data)
 
@@ -256,7 +263,7 @@ def test_what_results_become(rows: list[bytes], datatype: str, shape: tuple[int,
 def test_objects_become_a_tensor_for_each_key() -> None:
     rows = [b'{"label":"a","p":[0.5,1]}', b'{"p": [2,null] ,"label":"b"}']
 
-    label, p = tensors_from_rows(rows, binary=lambda name: name == "p")
+    label, p = output_tensors(b",".join(rows), None, rows=len(rows), binary=lambda name: name == "p")
 
     assert (label.name, label.datatype, label.form, label.data) == ("label", "BYTES", "flat", b'"a","b"')
     assert (p.name, p.datatype, p.shape, p.form) == ("p", "FP64", (2, 2), "binary")
@@ -272,7 +279,7 @@ def test_objects_become_a_tensor_for_each_key() -> None:
 )
 def test_binary_strings_have_their_lengths(rows: list[bytes], data: bytes) -> None:
     """Each element has a 4-byte length, including JSON texts."""
-    (one,) = tensors_from_rows(rows, binary=lambda name: True)
+    (one,) = output_tensors(b",".join(rows), None, rows=len(rows), binary=lambda name: True)
 
     assert one == Tensor(name="output-0", datatype="BYTES", shape=(2,), form="binary", data=data)
 

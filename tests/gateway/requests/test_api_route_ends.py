@@ -16,6 +16,7 @@ from tests.gateway.stage import RULES, Stage, detail, reason
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.telemetry.metrics import ApiTally
 from uncork_workers.wire.schema import JSON as JSON_TYPE
@@ -259,6 +260,7 @@ class BrokenCodec:
     accepts = (JSON_TYPE,)
     summary = ""
     one_or_many = False
+    limits = DEFAULT_LIMITS
 
     def decode(self, body: bytes, media_type: str = JSON_TYPE) -> Marshalled:
         """Fail."""
@@ -272,9 +274,9 @@ class BrokenCodec:
         """Fail."""
         raise ZeroDivisionError("a secret of ours")
 
-    def encode(self, rows: bytes, *, single: bool) -> bytes:
-        """Never called."""
-        return rows
+    def marshal_columns(self, tensors: Sequence[Tensor]) -> Marshalled:
+        """Fail."""
+        raise ZeroDivisionError("a secret of ours")
 
 
 async def test_a_fault_of_ours_is_500_with_an_id(caplog: pytest.LogCaptureFixture) -> None:

@@ -25,10 +25,22 @@ class TensorForm(msgspec.Struct, tag="tensor", frozen=True):
 
 
 class ListForm(msgspec.Struct, tag="list", frozen=True):
-    """A body of tensor rows as comma-separated JSON texts."""
+    """A body of a tensor as JSON texts, joined by commas: the rows of a result, the values of a request."""
 
     datatype: str
     shape: tuple[int, ...]
+
+
+class ColumnsForm(msgspec.Struct, tag="columns", frozen=True):
+    """A body of several tensors by name, each with its own form; see ``join_columns`` of ``wire.tensors``."""
+
+    columns: tuple[tuple[str, TensorForm | ListForm], ...]
+
+
+class RecordsForm(msgspec.Struct, tag="records", frozen=True):
+    """A body of comma-separated JSON objects, with the forms of the values that come from arrays, by name."""
+
+    columns: tuple[tuple[str, ListForm], ...]
 
 
 class TableForm(msgspec.Struct, tag="table", frozen=True):
@@ -45,11 +57,14 @@ class ValueForm(msgspec.Struct, tag="value", frozen=True):
     """A large JSON value as the client sent it; the gateway has not checked its syntax."""
 
 
-Form = TensorForm | TableForm | RawForm | ValueForm | None
+Form = TensorForm | ListForm | ColumnsForm | TableForm | RawForm | ValueForm | None
 """The encoding of a request body; None means comma-separated JSON rows."""
 
-RowsForm = TensorForm | ListForm | None
+RowsForm = TensorForm | ListForm | ColumnsForm | RecordsForm | None
 """The encoding of result rows; None means comma-separated JSON texts."""
+
+Wanted = Literal["", "npy", "tensors"]
+"""How a request gets its rows: as JSON; raw if they are one array, else as JSON; always as raw tensors."""
 
 F = TypeVar("F", Form, RowsForm)
 
@@ -125,7 +140,7 @@ class RowResult(msgspec.Struct, frozen=True):
     """
 
     body: bytes = b""
-    form: ListForm | None = None
+    form: ListForm | RecordsForm | None = None
     content_type: str = ""
 
 
@@ -177,7 +192,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
         forms: the form of each body, or a single one for all.
         metas: one per request if the form is :class:`RawForm`.
         accept: media type of the responses; empty for rows.
-        raw: whether each request gets array rows raw; None if all get JSON.
+        raw: how each request gets its rows; None if all get JSON.
         id: the batch's id in logs.
         left_s: seconds left to each request's deadline at the release; negative if it has passed.
         trace: ``traceparent`` and ``tracestate`` of the batch's span.
@@ -197,7 +212,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     forms: tuple[Form, ...] = (None,)
     metas: list[Meta] | None = None
     accept: str = ""
-    raw: list[bool] | None = None
+    raw: list[Wanted] | None = None
     id: str = ""
     left_s: list[float] = []
     trace: tuple[str, str] | None = None

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from uncork_gateway.protocols.tensors import MAX_AXES, TensorSpec
+from uncork_gateway.dialects.inputs import ANY_INPUTS, Inputs
+from uncork_gateway.protocols.tensors import TensorSpec
 from uncork_workers.wire.schema import KINDS_WITH_FIELDS, ApiDescription
+from uncork_workers.wire.tensors import MAX_AXES
 
 Schema = Mapping[str, Any]
 
@@ -19,7 +21,9 @@ _OF_DTYPES = {
 _WIDEST = "FP64"
 """For dtypes that V2 lacks."""
 _OF_TYPES = {"boolean": "BOOL", "integer": "INT64", "number": "FP64", "string": "BYTES"}
+_OF_VALUES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 _ANYTHING = "BYTES"
+_ANY = "anything"
 # Keywords of a schema that allows any value.
 _SAYS_NOTHING = {"title", "description", "default", "examples"}
 
@@ -36,13 +40,32 @@ def inputs_of(api: ApiDescription) -> list[TensorSpec]:
         shape = tuple(-1 if length is None else length for length in api.input["shape"])
         return [TensorSpec(INPUT, _OF_DTYPES.get(api.input["dtype"], _WIDEST), shape)]
     definitions = schema.get("$defs", {})
-    row = _plain(schema, definitions)
-    if kind not in KINDS_WITH_FIELDS or _type(row) != "object":
-        spec = _spec(INPUT, row, definitions)
-        return [] if spec is None else [spec]
-    specs = [_spec(name, field, definitions) for name, field in row.get("properties", {}).items()]
-    # A single tensor is the row itself, not an object with one field.
-    return [spec for spec in specs if spec is not None] if len(specs) > 1 and None not in specs else []
+    specs = [_spec(name, field, definitions) for name, field in (_fields(api) or {INPUT: schema}).items()]
+    return [spec for spec in specs if spec is not None] if None not in specs else []
+
+
+def row_inputs(api: ApiDescription) -> Inputs:
+    """Return what a row is, for protocols whose rows are tensors or have names."""
+    definitions = api.schema.get("$defs", {})
+    fields = _fields(api)
+    types = {name: _types(field, definitions) for name, field in (fields or {"": api.schema}).items()}
+    if fields is None and types[""] & {"object", _ANY}:
+        return ANY_INPUTS
+    others = _plain(api.schema, definitions).get("additionalProperties")
+    return Inputs(
+        rows="values" if fields is None else "objects",
+        single=frozenset(name for name, each in types.items() if each <= _OF_TYPES.keys()),
+        all_single=isinstance(others, dict) and _types(others, definitions) <= _OF_TYPES.keys(),
+        texts=frozenset(name for name, each in types.items() if each == {"string"}),
+    )
+
+
+def _fields(api: ApiDescription) -> dict[str, Schema] | None:
+    """Return the schemas of the fields of rows that are objects; None for other rows."""
+    row = _plain(api.schema, api.schema.get("$defs", {}))
+    if api.input["kind"] not in KINDS_WITH_FIELDS or _type(row) != "object":
+        return None
+    return dict(row.get("properties", {}))
 
 
 def _spec(name: str, schema: Schema, definitions: Mapping[str, Schema]) -> TensorSpec | None:
@@ -72,3 +95,14 @@ def _type(schema: Schema) -> str:
     """Return the first type of a schema other than null; empty if it has none."""
     said = schema.get("type", "")
     return next((one for one in said if one != "null"), "") if isinstance(said, list) else str(said)
+
+
+def _types(schema: Schema, definitions: Mapping[str, Schema]) -> set[str]:
+    """Return all types that a value may have, but for null."""
+    schema = _plain(schema, definitions)
+    if "anyOf" in schema:
+        return set().union(*[_types(one, definitions) for one in schema["anyOf"]]) - {"null"}
+    if "enum" in schema:
+        return {_OF_VALUES.get(type(value), _ANY) for value in schema["enum"] if value is not None}
+    said = schema.get("type", _ANY)
+    return set(said if isinstance(said, list) else [said]) - {"null"}

@@ -14,14 +14,15 @@ from uncork_gateway.dialects import V2, Dialect, Rest
 from uncork_gateway.dialects.rest import SIGNATURE
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.headers import NO_STORE
-from uncork_gateway.pages.models.inputs import inputs_of
+from uncork_gateway.pages.models.inputs import inputs_of, row_inputs
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.nearest import nearest
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import TensorSpec
 from uncork_gateway.telemetry.metrics import ApiTally
 from uncork_gateway.version import VERSION as SERVER_VERSION
 from uncork_gateway.versions import FIRST
-from uncork_workers.wire.schema import KINDS_WITH_FIELDS, ApiDescription, ServiceDescription
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 PREFIXES = ("/v1/models/", "/v2/")
 """Prefixes of these protocols' paths."""
@@ -72,7 +73,8 @@ NO_SOURCE = ModelSource()
 class Model(NamedTuple):
     """An API under its name in other protocols.
 
-    ``explainer`` answers ``:explain``. The models of one API share its ``outputs``.
+    ``explainer`` answers ``:explain``. The models of one API share its ``outputs``. ``limits`` are those of
+    requests.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Model(NamedTuple):
     outputs: Outputs
     source: ModelSource = NO_SOURCE
     version: str = FIRST
+    limits: Limits = DEFAULT_LIMITS
 
     @property
     def tally(self) -> ApiTally:
@@ -100,6 +103,7 @@ def models_of(
     *,
     version: str = FIRST,
     outputs: Mapping[str, Outputs] = MappingProxyType({}),
+    limits: Limits = DEFAULT_LIMITS,
 ) -> dict[str, Model]:
     """Return the models of a version of a service; its name means ``predict``, or its only API.
 
@@ -109,7 +113,7 @@ def models_of(
     apis = {api.name: api for api in service.apis if not api.streams}
     models = {
         f"{name}.{api.name}": Model(
-            f"{name}.{api.name}", api, None, outputs.get(api.name) or Outputs(), source, version
+            f"{name}.{api.name}", api, None, outputs.get(api.name) or Outputs(), source, version, limits
         )
         for api in apis.values()
     }
@@ -139,20 +143,23 @@ def streaming_models_of(
 def dialects_of(model: Model) -> Iterator[tuple[str, ApiDescription, Dialect]]:
     """Yield the paths of a model, each with its API and dialect."""
     api, version = model.api, f"versions/{model.version}"
-    codec = make_codec(api.input, api.settings.cost)
-    yield f"/v1/models/{model.name}:predict", api, Rest(codec, kserve=True)
-    yield f"/v1/models/{model.name}/{version}:predict", api, Rest(codec, kserve=False)
+    codec, inputs = make_codec(api.input, api.settings.cost, model.limits), row_inputs(api)
+    yield f"/v1/models/{model.name}:predict", api, Rest(codec, inputs=inputs, kserve=True)
+    yield f"/v1/models/{model.name}/{version}:predict", api, Rest(codec, inputs=inputs, kserve=False)
     explainer = model.explainer
     if explainer is not None:
         explains = Rest(
-            make_codec(explainer.input, explainer.settings.cost), results="explanations", kserve=True
+            make_codec(explainer.input, explainer.settings.cost, model.limits),
+            inputs=row_inputs(explainer),
+            results="explanations",
+            kserve=True,
         )
         yield f"/v1/models/{model.name}:explain", explainer, explains
     v2 = V2(
         codec,
         model=model.name,
         version=model.version,
-        takes_objects=api.input["kind"] in KINDS_WITH_FIELDS,
+        inputs=inputs,
         saw=model.outputs.saw,
     )
     for path in (f"/v2/models/{model.name}/infer", f"/v2/models/{model.name}/{version}/infer"):

@@ -1,11 +1,12 @@
 """The output tensors of an API, learned from its results, because handlers do not declare them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.protocols.tensor_rows import OUTPUT, row_texts, tensors_from_rows
+from uncork_gateway.protocols.tensor_rows import output_specs
 from uncork_gateway.protocols.tensors import Tensor, TensorSpec
 
 _OK = 200
@@ -53,18 +54,11 @@ class Outputs:
         first = next(rows, None)
         if first is None:
             return
-        if first.form is not None:
-            self._learn((TensorSpec(OUTPUT, first.form.datatype, first.form.shape),))
-        elif 0 < len(first.body) <= _MOST_BYTES:
-            self._saw_json(first)
-
-    def _saw_json(self, reply: HandlerResult) -> None:
-        try:
-            rows = row_texts(reply.body)
-            tensors = tensors_from_rows(rows, binary=lambda name: False)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return  # if a V2 client asked, it gets the error
-        self.saw(tensors)
+        if first.form is not None or 0 < len(first.body) <= _MOST_BYTES:
+            with suppress(
+                msgspec.DecodeError, UnicodeDecodeError, RecursionError
+            ):  # a V2 client gets the error
+                self._learn(output_specs(first.body, first.form))
 
     def _learn(self, seen: tuple[TensorSpec, ...]) -> None:
         if self._known is None:

@@ -9,6 +9,7 @@ import msgspec
 from uncork_dispatcher.plural import plural
 from uncork_gateway.protocols.grpc.values import add_rest, add_values, read_values
 from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import (
     Tensor,
     check_kind,
@@ -63,28 +64,32 @@ class PredictRequest(NamedTuple):
     wanted: list[str]
 
 
-def read_request(request: Any) -> PredictRequest:
+def read_request(request: Any, limits: Limits = DEFAULT_LIMITS) -> PredictRequest:
     """Read a PredictRequest.
 
     Raises:
         Malformed: if it contradicts itself.
         Unmergeable: if it has no rows, its inputs have different numbers of rows, or a tensor is of a kind
             that has no rows of bytes.
+        TooMany: if it has more rows or values than the limits.
     """
-    inputs = read_tensors(request.inputs)
-    return PredictRequest(inputs, rows_of(inputs), list(dict.fromkeys(request.output_filter)))
+    limits.check_rows(len(request.inputs))
+    inputs = read_tensors(request.inputs, limits)
+    return PredictRequest(inputs, rows_of(inputs, limits), list(dict.fromkeys(request.output_filter)))
 
 
-def read_tensors(tensors: Mapping[str, Any]) -> list[Tensor]:
+def read_tensors(tensors: Mapping[str, Any], limits: Limits = DEFAULT_LIMITS) -> list[Tensor]:
     """Read the tensors of a request or a response, all into binary, by name.
 
     Raises:
         Malformed: if a tensor is invalid, or its data does not match it.
         Unmergeable: if a tensor is of a kind that has no rows of bytes.
+        TooMany: if there are too many values in fields of their type.
     """
     left_bytes = _MOST_REPEATED_BYTES
     read = []
     for name in sorted(tensors):
+        limits.check_values(_count_values(tensors[name]))
         tensor, repeated_bytes = _read_tensor(name, tensors[name], left_bytes)
         left_bytes -= repeated_bytes
         read.append(tensor)
@@ -110,6 +115,12 @@ def add_tensors(added: Any, tensors: Iterable[Tensor], *, typed: bool) -> None:
             add_values(proto, VALUE_FIELDS[tensor.datatype], tensor)
         else:
             proto.tensor_content = tensor.data
+
+
+def _count_values(proto: Any) -> int:
+    return max(
+        [len(values) for field, values in proto.ListFields() if field.name.endswith("_val")], default=0
+    )
 
 
 def _read_tensor(name: str, proto: Any, left_bytes: int) -> tuple[Tensor, int]:

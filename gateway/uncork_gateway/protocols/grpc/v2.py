@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from uncork_dispatcher.plural import plural
 from uncork_gateway.protocols.grpc.values import add_rest, add_values, read_values
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import Malformed, Tensor, check_kind, check_values, malformed
 from uncork_gateway.protocols.v2 import CLASSIFICATION, refuse_sequence, refuse_shared_memory, rows_of
 
@@ -43,34 +44,40 @@ class InferRequest(NamedTuple):
     classified: list[str]
 
 
-def read_request(request: Any) -> InferRequest:
+def read_request(request: Any, limits: Limits = DEFAULT_LIMITS) -> InferRequest:
     """Read a ModelInferRequest.
 
     Raises:
         Malformed: if it contradicts itself.
         Unmergeable: if it belongs to a sequence, uses shared memory, has no rows, or its inputs have
             different numbers of rows.
+        TooMany: if it has more rows or values than the limits.
     """
+    limits.check_rows(max(len(request.inputs), len(request.outputs)))
     refuse_sequence(request.parameters)
     for tensor in (*request.inputs, *request.outputs):
         refuse_shared_memory(tensor.name, tensor.parameters)
     raw = request.raw_input_contents
-    inputs = read_tensors(request.inputs, raw, "raw_input_contents")
+    inputs = read_tensors(request.inputs, raw, "raw_input_contents", limits)
     wanted = list(dict.fromkeys([output.name for output in request.outputs]))
     classified = [output.name for output in request.outputs if _classifies(output.parameters)]
-    return InferRequest(request.id, inputs, rows_of(inputs), not raw, wanted, classified)
+    return InferRequest(request.id, inputs, rows_of(inputs, limits), not raw, wanted, classified)
 
 
-def read_tensors(described: Sequence[Any], raw: Sequence[bytes], raw_name: str) -> list[Tensor]:
+def read_tensors(
+    described: Sequence[Any], raw: Sequence[bytes], raw_name: str, limits: Limits = DEFAULT_LIMITS
+) -> list[Tensor]:
     """Read the tensors of a request or a response, all into binary.
 
     Args:
         described: the tensors.
         raw: their data, if it is not with them.
         raw_name: the field of ``raw``.
+        limits: on values.
 
     Raises:
         Malformed: if a tensor is invalid, or its data does not match it.
+        TooMany: if there are too many values in fields of their type.
     """
     if raw and len(raw) != len(described):
         names = ", ".join(repr(each.name) for each in described) or "none"
@@ -81,9 +88,9 @@ def read_tensors(described: Sequence[Any], raw: Sequence[bytes], raw_name: str) 
     for at, each in enumerate(described):
         shape = tuple(each.shape)
         check_kind(each.name, each.datatype, shape)
-        data = _raw_data(each, raw[at], raw_name) if raw else _typed_data(each, raw_name)
+        data = _raw_data(each, raw[at], raw_name) if raw else _typed_data(each, raw_name, limits)
         tensor = Tensor(each.name, each.datatype, shape, "binary", data)
-        check_values(tensor)
+        check_values(tensor, limits)
         tensors.append(tensor)
     return tensors
 
@@ -110,7 +117,7 @@ def _raw_data(described: Any, data: bytes, raw_name: str) -> bytes:
     return data
 
 
-def _typed_data(described: Any, raw_name: str) -> bytes:
+def _typed_data(described: Any, raw_name: str, limits: Limits) -> bytes:
     name, datatype = described.name, described.datatype
     field = CONTENTS.get(datatype)
     if field is None:
@@ -119,6 +126,7 @@ def _typed_data(described: Any, raw_name: str) -> bytes:
         if each.name != field:
             raise malformed(name, f"values of {datatype} must be in {field}, got {each.name}")
     values = getattr(described.contents, field)
+    limits.check_values(len(values))
     wanted = math.prod(described.shape)
     if len(values) != wanted:
         raise malformed(

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from uncork_gateway.protocols.tensors import LAYOUTS, Tensor, elements, malformed, prefixed
+from uncork_gateway.protocols.tensors import Tensor, elements, malformed
+from uncork_workers.wire.tensors import LAYOUTS, prefixed
 
 # Fields that hold these have the widths and bytes of binary tensors.
 _PACKED = frozenset({"FP32", "FP64"})

@@ -13,7 +13,7 @@ from uncork_gateway.protocols.grpc.values import REST
 from uncork_gateway.protocols.grpc_messages import parse
 from uncork_gateway.protocols.tensor_replies import join_outputs, split_outputs
 from uncork_gateway.protocols.tensors import Malformed, Tensor, concatenate, cut_rows
-from uncork_gateway.protocols.wire import Content, Unmergeable, WrongReply, if_certain
+from uncork_gateway.protocols.wire import Content, Unmergeable, WrongReply, if_certain, passing_on
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +126,8 @@ class TensorWire(ABC):
             BadRequest: if it is malformed.
             Unmergeable: if it must be passed on unchanged, alone.
         """
-        parsed = self.read_request(message)
+        with passing_on():
+            parsed = self.read_request(message)
         inputs = [
             (each.name, each.datatype, each.shape[1:], *each.parameters.values()) for each in parsed.tensors
         ]

@@ -16,7 +16,7 @@ from tests.gateway.running import turns
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.openapi.results import example_result
-from uncork_gateway.protocols.tensor_rows import tensors_from_rows
+from uncork_gateway.protocols.tensor_rows import output_tensors
 from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
 from uncork_workers.wire.schema import CSV, JSON, NPY, ApiDescription
 
@@ -178,7 +178,7 @@ def test_values_are_made_up_for_numbers_in_small_results(row: bytes, value: Any)
 def test_lengths_that_vary_are_made_up() -> None:
     outputs = Outputs()
     for row in (b"[1,2,3]", b"[1]"):
-        outputs.saw(tensors_from_rows([row], binary=lambda name: False))
+        outputs.saw(output_tensors(row, None, rows=1, binary=lambda name: False))
     example = example_result(outputs)
 
     assert example is not None

@@ -277,7 +277,7 @@ class Lines(Adapter):
 
 
 def test_an_input_takes_json_only_if_it_says_nothing_else() -> None:
-    with pytest.raises(InvalidInput, match=r"^this API does not accept binary tensors$"):
+    with pytest.raises(InvalidInput, match=r"^this API does not accept tensors$"):
         Lines().merge_tensors([b"1"], TensorForm("INT8", ()), [1])
     with pytest.raises(InvalidInput, match=r"^this API does not accept CSV$"):
         Lines().merge_table([b"1\n"], "a", [1])

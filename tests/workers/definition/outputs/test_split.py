@@ -13,7 +13,7 @@ from tests.workers.json_values import SCALARS, VALUES
 from uncork_workers.definition.outputs.encoding import Array, CompleteResponse, Encoded, as_array, encode
 from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
 from uncork_workers.definition.outputs.split import SplitResults, join_chunks, split_results
-from uncork_workers.wire.messages import ListForm, TensorForm
+from uncork_workers.wire.messages import ListForm, TensorForm, Wanted
 from uncork_workers.wire.schema import CSV, NPY
 
 OCTETS = "application/octet-stream"
@@ -96,7 +96,8 @@ def test_an_array_is_dealt_out_raw_and_as_json(
     counts = data.draw(COUNTS)
     # NumPy's resize changes the byte order to that of this machine.
     results = np.resize(array, (sum(counts), *array.shape[1:])).astype(array.dtype, order="F")
-    raw = data.draw(st.lists(st.booleans(), min_size=len(counts), max_size=len(counts)))
+    wanted: st.SearchStrategy[Wanted] = st.sampled_from(["", "npy", "tensors"])
+    raw = data.draw(st.lists(wanted, min_size=len(counts), max_size=len(counts)))
     ends = sorted({cut for cut in cuts if cut < len(results)} | {len(results)})
     parts = [as_array(some, expected=len(some)) for some in np.split(results, ends[:-1])]
 
@@ -210,7 +211,7 @@ def test_arrays_of_several_calls_that_differ_are_json(other: Any) -> None:
     assert one is not None
     parts = [one, as_array(other, expected=1) or text]
 
-    dealt = split_results(join_chunks(parts), [1, 1], [True, False])
+    dealt = split_results(join_chunks(parts), [1, 1], ["npy", ""])
 
     assert dealt == SplitResults([b"[0.0,0.0]", *text.rows], [None, None])
 

@@ -17,7 +17,7 @@ from uncork_workers.definition.outputs.media_types import Csv, Npy
 from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
-from uncork_workers.wire.messages import Batch, ListForm, Reply, TensorForm
+from uncork_workers.wire.messages import Batch, ListForm, RecordsForm, Reply, RowsForm, TensorForm, Wanted
 from uncork_workers.wire.schema import CSV
 
 OCTETS = "application/octet-stream"
@@ -91,7 +91,7 @@ def run(
     requests: list[list[int]],
     *,
     accept: str = "",
-    raw: list[bool] | None = None,
+    raw: list[Wanted] | None = None,
     limit_rows: int = 100,
     service: Offers | None = None,
 ) -> tuple[Reply, list[bytes]]:
@@ -112,13 +112,14 @@ def run(
 
 
 RAW, LISTED = TensorForm("FP32", (2,)), ListForm("FP32", (2,))
+FRAME = RecordsForm((("n", ListForm("INT64", ())),))
 
 
 @pytest.mark.parametrize("limit_rows", [1, 2, 3, 100])
 def test_each_caller_gets_the_rows_of_an_array_as_it_wants_them(limit_rows: int) -> None:
     requests = [[2], [4, 6, 8], [10], [12, 14]]
 
-    reply, answers = run("halves", requests, raw=[True, False, False, True], limit_rows=limit_rows)
+    reply, answers = run("halves", requests, raw=["npy", "", "", "tensors"], limit_rows=limit_rows)
 
     assert (reply.statuses, reply.forms) == ([200] * 4, (RAW, LISTED, LISTED, RAW))
     assert (reply.content_types, reply.headers) == (None, None)
@@ -131,23 +132,24 @@ def test_each_caller_gets_the_rows_of_an_array_as_it_wants_them(limit_rows: int)
 
 
 def test_the_form_of_all_is_told_once() -> None:
-    for raw, form in ((None, LISTED), ([False] * 2, LISTED), ([True] * 2, RAW)):
-        reply, _ = run("halves", [[2], [4, 6]], raw=raw)
+    forms: dict[Wanted, RowsForm] = {"": LISTED, "npy": RAW, "tensors": RAW}
+    for wanted, form in forms.items():
+        reply, _ = run("halves", [[2], [4, 6]], raw=[wanted] * 2)
 
         assert reply.forms == (form,)
 
 
 def test_calls_that_return_the_same_array_again_lose_nothing() -> None:
-    reply, answers = run("reused", [[2], [4], [6]], raw=[True] * 3, limit_rows=1)
+    reply, answers = run("reused", [[2], [4], [6]], raw=["tensors"] * 3, limit_rows=1)
 
     assert reply.forms == (TensorForm("FP64", ()),)
     assert np.frombuffer(b"".join(answers)).tolist() == [2, 4, 6]
 
 
 def test_what_is_no_array_is_json_for_those_who_want_it_raw() -> None:
-    reply, answers = run("frame", [[1], [2, 3]], raw=[True, False])
+    reply, answers = run("frame", [[1], [2, 3]], raw=["npy", ""])
 
-    assert (reply.statuses, reply.forms) == ([200] * 2, (None,))
+    assert (reply.statuses, reply.forms) == ([200] * 2, (FRAME,))
     assert json.loads(answers[0]) == {"n": 1, "text": "1,\n"}
 
 
@@ -169,7 +171,7 @@ def test_who_takes_json_gets_json_though_csv_comes_first() -> None:
     for accept in ("", "application/json"):
         reply, answers = run("frame", [[1], [2, 3]], accept=accept)
 
-        assert (reply.content_types, reply.forms) == (None, (None,))
+        assert (reply.content_types, reply.forms) == (None, (FRAME,))
         assert [json.loads(b"[%b]" % answer) for answer in answers] == [
             [{"n": row, "text": f"{row},\n"} for row in rows] for rows in ([1], [2, 3])
         ]
@@ -198,7 +200,7 @@ def test_each_request_gets_what_the_handler_gave_in_its_place(accept: str, limit
     items = [0, 1, 2, 3, 0, 4, 1]
     row, kind = (b"0\r\n1.5\r\n", CSV) if accept == CSV else (b"1.5", "")
 
-    raw = None if accept else [True] * len(items)
+    raw: list[Wanted] | None = None if accept else ["npy"] * len(items)
     reply, answers = run("mixed", [[item] for item in items], accept=accept, raw=raw, limit_rows=limit_rows)
 
     assert reply.statuses == [200, 422, 201, 200, 200, 204, 422]
@@ -238,7 +240,7 @@ def test_the_neighbours_of_a_bad_row_get_what_they_take() -> None:
     reply, answers = run("halves", [[2], [13], [4]], accept=CSV)
     assert (reply.statuses, answers[2]) == ([200, 500, 200], b"0,1\r\n4.0,2.0\r\n")
 
-    reply, answers = run("halves", [[2], [13], [4]], raw=[False, False, True])
+    reply, answers = run("halves", [[2], [13], [4]], raw=["", "", "tensors"])
     assert (reply.statuses, reply.forms) == ([200, 500, 200], (LISTED, None, RAW))
     assert (answers[0], answers[2]) == (b"[2.0,1.0]", np.array([4, 2], "<f4").tobytes())
 
@@ -263,21 +265,24 @@ def test_a_batch_gets_too_few_results(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("odd", [[1, 2], [2, 1], [1, 3], [3, 1], [1, 0], [0, 1]])
-@pytest.mark.parametrize("raw", [True, False])
-def test_requests_that_are_run_apart_may_get_different_kinds(odd: list[int], raw: bool) -> None:
+@pytest.mark.parametrize("raw", ["npy", "tensors", ""])
+def test_requests_that_are_run_apart_may_get_different_kinds(odd: list[int], raw: Wanted) -> None:
     first, second = odd
 
     reply, answers = run("uneven", [[first, 9], [13], [second, 9]], raw=[raw] * 3)
 
     assert reply.statuses == [200, 500, 200]
+    forms: dict[int, tuple[str, tuple[int, ...]]]
     forms = {1: ("FP64", (2,)), 2: ("FP64", (3,)), 3: ("FP32", (2,))}
     kind = TensorForm if raw else ListForm
-    wanted = [kind(*forms[each]) if each else None for each in odd]
+    if raw == "tensors":
+        forms[0] = ("INT64", ())
+    wanted = [kind(*forms[each]) if each in forms else None for each in odd]
     assert reply.forms == (wanted[0], None, wanted[1])
-    bytes_of_two = {1: 32, 2: 48, 3: 16}
+    bytes_of_two = {0: 16, 1: 32, 2: 48, 3: 16}
     values = {0: 0, 1: [0.0] * 2, 2: [0.0] * 3, 3: [0.0] * 2}
     for each, answer in zip(odd, (answers[0], answers[2]), strict=True):
-        if raw and each:
+        if raw and each in forms:
             assert answer == bytes(bytes_of_two[each])
         else:
             assert json.loads(b"[%b]" % answer) == [values[each]] * 2
@@ -285,7 +290,7 @@ def test_requests_that_are_run_apart_may_get_different_kinds(odd: list[int], raw
 
 @pytest.mark.parametrize("odd", [[1, 2], [3, 1], [1, 0], [0, 1]])
 def test_arrays_of_calls_that_differ_are_json(odd: list[int]) -> None:
-    reply, answers = run("uneven", [[each] for each in odd], raw=[True, False], limit_rows=1)
+    reply, answers = run("uneven", [[each] for each in odd], raw=["npy", ""], limit_rows=1)
 
     assert (reply.statuses, reply.forms) == ([200, 200], (None,))
     assert [json.loads(answer) for answer in answers] == [

@@ -13,7 +13,15 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 import numpy as np
 
-from uncork_workers.wire.messages import UNKNOWN_STEP, Meta, RowPath, TensorForm, json_path
+from uncork_workers.wire.messages import (
+    UNKNOWN_STEP,
+    ColumnsForm,
+    ListForm,
+    Meta,
+    RowPath,
+    TensorForm,
+    json_path,
+)
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a JSON decoder raises for a document that it cannot read."""
@@ -91,9 +99,13 @@ class Adapter(ABC):
     def merge(self, bodies: Sequence[bytes]) -> Any:
         """Merge bodies of comma-separated JSON rows."""
 
-    def merge_tensors(self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> Any:
-        """Merge raw tensors with the given numbers of rows."""
-        raise InvalidInput("this API does not accept binary tensors")
+    def merge_tensors(self, bodies: Sequence[bytes], form: TensorForm | ListForm, rows: Sequence[int]) -> Any:
+        """Merge tensors with the given numbers of rows."""
+        raise InvalidInput("this API does not accept tensors")
+
+    def merge_columns(self, bodies: Sequence[bytes], form: ColumnsForm, rows: Sequence[int]) -> Any:
+        """Merge rows that are objects, with a tensor for each field and the given numbers of rows."""
+        raise InvalidInput("this API does not accept several tensors")
 
     def merge_table(self, bodies: Sequence[bytes], header: str, rows: Sequence[int]) -> Any:
         """Merge lines of CSV under one header, with the given numbers of rows."""

@@ -17,9 +17,10 @@ from uncork_workers.definition.adapters.base import (
     json_array,
     message_pieces,
 )
+from uncork_workers.definition.adapters.tensors import read_columns
 from uncork_workers.extras import install_command
 from uncork_workers.plural import plural
-from uncork_workers.wire.messages import UNKNOWN_STEP, RowPath
+from uncork_workers.wire.messages import UNKNOWN_STEP, ColumnsForm, RowPath
 from uncork_workers.wire.schema import DefinitionError
 
 # pandas is optional and slow to import: only a worker whose service uses DataFrame loads it.
@@ -161,6 +162,23 @@ class DataFrame(Adapter):
             raise InvalidInput(f"expected {plural(sum(rows), 'row')}, got {len(frame)}")
         return pd.DataFrame(
             {name: column_of_csv(name, frame[name], rows, self._dtypes.get(name)) for name in ordered}
+        )
+
+    def merge_columns(self, bodies: Sequence[bytes], form: ColumnsForm, rows: Sequence[int]) -> pd.DataFrame:
+        """Return tensors as a frame, whose values are as in JSON; NaN and infinity survive."""
+        import pandas as pd
+
+        from uncork_workers.definition.adapters.columns import column_of_json
+
+        columns = read_columns(bodies, form, rows)
+        for name, column in columns.items():
+            if column.ndim > 1:
+                raise InvalidInput(f"{name!r}: a row must be one value, got shape {column.shape[1:]}")
+        return pd.DataFrame(
+            {
+                name: column_of_json(name, columns[name].tolist(), self._dtypes.get(name))
+                for name in self._ordered(columns)
+            }
         )
 
     def _ordered(self, names: Iterable[str]) -> list[str]:

@@ -12,8 +12,8 @@ from uncork_workers.definition.adapters.base import (
     json_array,
     message_pieces,
 )
-from uncork_workers.definition.adapters.tensors import read_tensors
-from uncork_workers.wire.messages import RowPath, TensorForm
+from uncork_workers.definition.adapters.tensors import read_columns, read_tensors
+from uncork_workers.wire.messages import ColumnsForm, ListForm, RowPath, TensorForm
 from uncork_workers.wire.schema import DefinitionError
 
 _MOST_ERRORS = 5
@@ -56,9 +56,17 @@ class Json(Adapter):
             values += merged
         return values
 
-    def merge_tensors(self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> list[Any]:
+    def merge_tensors(
+        self, bodies: Sequence[bytes], form: TensorForm | ListForm, rows: Sequence[int]
+    ) -> list[Any]:
         """Return the rows as nested lists of numbers, booleans or text; a row of shape () as a bare value."""
         return self._reader.convert(read_tensors(bodies, form, rows).tolist())
+
+    def merge_columns(self, bodies: Sequence[bytes], form: ColumnsForm, rows: Sequence[int]) -> list[Any]:
+        """Return the rows as objects with a value from each tensor."""
+        columns = read_columns(bodies, form, rows)
+        values = zip(*[column.tolist() for column in columns.values()], strict=True)
+        return self._reader.convert([dict(zip(columns, row, strict=True)) for row in values])
 
 
 class _Reader:

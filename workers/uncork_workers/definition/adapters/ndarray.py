@@ -15,8 +15,9 @@ from uncork_workers.definition.adapters.base import (
     message_pieces,
 )
 from uncork_workers.definition.adapters.tensors import read_tensors
-from uncork_workers.wire.messages import RowPath, TensorForm
+from uncork_workers.wire.messages import ListForm, RowPath, TensorForm
 from uncork_workers.wire.schema import DefinitionError, is_count
+from uncork_workers.wire.tensors import BYTES
 
 _SCALARS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool}
 # The kinds of tensors that each kind of dtype accepts: those whose values it also accepts as JSON.
@@ -101,13 +102,14 @@ class NdArray(Adapter):
         return array
 
     def merge_tensors(
-        self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]
+        self, bodies: Sequence[bytes], form: TensorForm | ListForm, rows: Sequence[int]
     ) -> np.ndarray[Any, Any]:
-        """Return the rows of tensors as an array; unlike JSON, they may contain NaN and infinity."""
+        """Return the rows of tensors as an array; unlike rows of JSON, they may contain NaN and infinity."""
         self._check_shape(form.shape)
         array = read_tensors(bodies, form, rows)
         if array.dtype.kind not in _TENSORS[self._dtype.kind]:
-            raise self._wrong(f"got a tensor of {form.datatype}")
+            is_missing = array.dtype.kind == "O" and form.datatype != BYTES
+            raise self._wrong("got null" if is_missing else f"got a tensor of {form.datatype}")
         return self._convert(array)
 
     @np.errstate(over="ignore", invalid="ignore")

@@ -8,18 +8,14 @@ from typing import Any
 import numpy as np
 
 from uncork_workers.definition.adapters.base import InvalidInput
+from uncork_workers.definition.adapters.tensor_values import read_values
 from uncork_workers.plural import plural
-from uncork_workers.wire.messages import ListForm, TensorForm
+from uncork_workers.wire.messages import ColumnsForm, ListForm, RowPath, TensorForm
+from uncork_workers.wire.tensors import BYTES, LAYOUTS, split_columns
 
-BYTES = "BYTES"
 _BF16 = "BF16"
-_DTYPES: dict[str, np.dtype[Any]] = {
-    "BOOL": np.dtype("bool"),
-    **{f"UINT{8 * size}": np.dtype(f"<u{size}") for size in (1, 2, 4, 8)},
-    **{f"INT{8 * size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)},
-    **{f"FP{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)},
-}
-_NAMES = {(dtype.kind, dtype.itemsize): name for name, dtype in _DTYPES.items()}
+_DTYPES = {name: np.dtype(layout) for name, layout in LAYOUTS.items()}
+_NAMES = {(dtype.kind, dtype.itemsize): name for name, dtype in _DTYPES.items() if name != _BF16}
 _LENGTH = struct.Struct("<I")
 
 
@@ -35,26 +31,58 @@ def form_of(results: object) -> ListForm | None:
     return None if datatype is None else ListForm(datatype, results.shape[1:])
 
 
-def read_tensors(bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> np.ndarray[Any, Any]:
+def read_tensors(
+    bodies: Sequence[bytes], form: TensorForm | ListForm, rows: Sequence[int]
+) -> np.ndarray[Any, Any]:
     """Return the rows of all bodies as one writable array; BF16 becomes float32, BYTES become text.
 
+    In JSON a missing float is NaN. If other values are missing, the array is one of objects, with None.
+
     Raises:
-        InvalidInput: if the datatype is unknown, or the length of a body does not match its rows.
+        InvalidInput: if the datatype is unknown or does not hold a value, or the length of a body does not
+            match its rows.
     """
     if min(form.shape, default=1) < 1:
         raise InvalidInput(f"a row of shape {form.shape} has no values")
-    flat = _read_texts(bodies, form, rows) if form.datatype == BYTES else _read_numbers(bodies, form, rows)
+    if form.datatype not in (*_DTYPES, BYTES):
+        known = ", ".join((*_DTYPES, BYTES))
+        raise InvalidInput(f"unknown datatype {form.datatype!r}; send one of {known}")
+    if isinstance(form, ListForm):
+        flat = read_values(bodies, form, sum(rows))
+    elif form.datatype == BYTES:
+        flat = _read_texts(bodies, form, rows)
+    else:
+        flat = _read_numbers(bodies, form, rows)
     try:
         return flat.reshape(sum(rows), *form.shape)
     except ValueError as error:
         raise InvalidInput(f"a tensor has too many dimensions: {error}") from error
 
 
+def read_columns(
+    bodies: Sequence[bytes], form: ColumnsForm, rows: Sequence[int]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the tensors of all bodies by name, each as :func:`read_tensors`.
+
+    Raises:
+        InvalidInput: as :func:`read_tensors`; a path begins with the name of the tensor.
+    """
+    parts = zip(*map(split_columns, bodies), strict=True)
+    columns = {}
+    for (name, each), of_name in zip(form.columns, parts, strict=True):
+        try:
+            columns[name] = read_tensors(of_name, each, rows)
+        except InvalidInput as error:
+            raise InvalidInput(f"{name!r}: ", *[_below(name, piece) for piece in error.args]) from error
+    return columns
+
+
+def _below(name: str, piece: str | RowPath) -> str | RowPath:
+    return RowPath(piece.row, (name, *piece.path)) if isinstance(piece, RowPath) else piece
+
+
 def _read_numbers(bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> np.ndarray[Any, Any]:
-    dtype = np.dtype("<u2") if form.datatype == _BF16 else _DTYPES.get(form.datatype)
-    if dtype is None:
-        known = ", ".join((*_DTYPES, _BF16, BYTES))
-        raise InvalidInput(f"unknown datatype {form.datatype!r}; send one of {known}")
+    dtype = _DTYPES[form.datatype]
     row_bytes = math.prod(form.shape) * dtype.itemsize
     for body, count in zip(bodies, rows, strict=True):
         if len(body) != count * row_bytes:

@@ -12,8 +12,9 @@ from uncork_workers.definition.adapters.base import (
     json_array,
     message_pieces,
 )
-from uncork_workers.definition.adapters.tensors import BYTES, read_tensors
-from uncork_workers.wire.messages import TensorForm
+from uncork_workers.definition.adapters.tensors import read_tensors
+from uncork_workers.wire.messages import ListForm, RowPath, TensorForm
+from uncork_workers.wire.tensors import BYTES
 
 _decoder: msgspec.json.Decoder[list[str]] = msgspec.json.Decoder(list[str])
 
@@ -34,12 +35,16 @@ class Text(Adapter):
         except UNREADABLE as error:
             raise InvalidInput("each row must be a JSON string: ", *message_pieces(error)) from error
 
-    def merge_tensors(self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> list[str]:
+    def merge_tensors(
+        self, bodies: Sequence[bytes], form: TensorForm | ListForm, rows: Sequence[int]
+    ) -> list[str]:
         """Return the handler's argument for tensors of BYTES, one text per row."""
         if form.datatype != BYTES or form.shape:
             raise InvalidInput(
                 f"each row must be one text: a tensor of {BYTES} with the shape (rows,), "
                 f"got {form.datatype} with rows of shape {form.shape}"
             )
-        texts: list[str] = read_tensors(bodies, form, rows).tolist()
+        texts: list[Any] = read_tensors(bodies, form, rows).tolist()
+        if None in texts:
+            raise InvalidInput("each row must be one text, got null - at ", RowPath(texts.index(None)))
         return texts

@@ -7,13 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from uncork_workers.definition.adapters.tensors import BYTES, form_of
+from uncork_workers.definition.adapters.tensors import form_of
+from uncork_workers.definition.outputs.arrays import as_numpy
 from uncork_workers.definition.outputs.json import encode_json, values_of
 from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
 from uncork_workers.definition.outputs.result_errors import check_count, no_results
-from uncork_workers.definition.outputs.tables import as_rows, encode_csv
-from uncork_workers.wire.messages import ListForm, RowResult
+from uncork_workers.definition.outputs.tables import as_rows, columns_of, encode_csv, rows_of
+from uncork_workers.definition.outputs.tensors import Values, named, records_form
+from uncork_workers.wire.messages import ListForm, RecordsForm, RowResult
 from uncork_workers.wire.schema import CSV, JSON
+from uncork_workers.wire.tensors import BYTES
 
 OK = 200
 OCTETS = "application/octet-stream"
@@ -43,16 +46,22 @@ class Encoded(NamedTuple):
         content_type: content type of a response; empty if the gateway composes its body.
         head: bytes before the rows of a response.
         between: bytes between its rows.
-        form: the form of JSON rows that come from an array.
+        form: the form of JSON rows that come from arrays.
         responses: complete responses, by position of the row that they replace.
+        values: the results, for requests that want tensors; None if none does.
     """
 
     rows: list[bytes]
     content_type: str = ""
     head: bytes = b""
     between: bytes = b","
-    form: ListForm | None = None
+    form: ListForm | RecordsForm | None = None
     responses: Mapping[int, CompleteResponse] = MappingProxyType({})
+    values: Values | None = None
+
+    def copied(self) -> "Encoded":
+        """Return these results with arrays of their own."""
+        return self if self.values is None else self._replace(values=self.values.copied())
 
     @property
     def has_rows(self) -> bool:
@@ -66,9 +75,13 @@ class Array(NamedTuple):
     values: np.ndarray[Any, Any]
     form: ListForm
 
+    def copied(self) -> "Array":
+        """Return these results with an array of their own."""
+        return self._replace(values=self.values.copy())
+
     def as_json(self) -> Encoded:
-        """Encode the rows as JSON texts."""
-        return encode(self.values, expected=len(self.values))
+        """Encode the rows as JSON texts, with their values."""
+        return encode(self.values, expected=len(self.values), as_tensors=True)
 
 
 def as_array(results: object, *, expected: int) -> Array | None:
@@ -77,6 +90,7 @@ def as_array(results: object, *, expected: int) -> Array | None:
     Raises:
         WrongResult: if there are not ``expected`` rows.
     """
+    results = as_numpy(results)
     form = form_of(results)
     if not isinstance(results, np.ndarray) or results.ndim == 0 or form is None or form.datatype == BYTES:
         return None
@@ -84,16 +98,30 @@ def as_array(results: object, *, expected: int) -> Array | None:
     return Array(results, form)
 
 
-def encode(results: object, *, expected: int, accept: str = "") -> Encoded:
+def encode(
+    results: object, *, expected: int, accept: str = "", as_json: bool = True, as_tensors: bool = False
+) -> Encoded:
     """Encode ``expected`` results in the media type ``accept`` if possible, else as JSON, files or bytes.
+
+    Args:
+        results: what the handler returned.
+        expected: how many there must be.
+        accept: the media type.
+        as_json: whether a request wants JSON; else the texts of rows are empty.
+        as_tensors: whether a request wants tensors.
 
     Raises:
         WrongResult: if the number of results is wrong, or one cannot be written.
     """
+    results = as_numpy(results)
     form = form_of(results)
-    rows = _listed(results, expected)
+    columns = columns_of(results)
+    rows = _listed(results if columns is None else rows_of(columns), expected)
+    by_name = None if columns is None else named(columns)
+    values = Values(results if isinstance(results, np.ndarray) else rows, by_name) if as_tensors else None
     if accept != CSV and (form or _PLAIN.issuperset(map(type, rows))):
-        return Encoded(rows=encode_json(rows), form=form)
+        lines = encode_json(rows) if as_json else [b""] * len(rows)
+        return Encoded(rows=lines, form=form or records_form(rows, by_name), values=values)
     responses = {at: _response(row, accept) for at, row in enumerate(rows) if _is_response(row)}
     left = [at for at in range(len(rows)) if at not in responses]
     others = [rows[at] for at in left]
@@ -101,7 +129,7 @@ def encode(results: object, *, expected: int, accept: str = "") -> Encoded:
         head, lines = encode_csv(others)
         encoded = Encoded(rows=lines, content_type=CSV, head=head, between=b"")
     else:
-        encoded = Encoded(rows=encode_json(others, places=left))
+        encoded = Encoded(rows=encode_json(others, places=left), values=values)
     texts = iter(encoded.rows)
     all_rows = [b"" if at in responses else next(texts) for at in range(len(rows))]
     return encoded._replace(rows=all_rows, responses=responses)
@@ -112,11 +140,14 @@ def row_result(results: object, *, answers_each: bool = False) -> RowResult | No
 
     With ``answers_each`` every result is a complete response.
     """
-    form = form_of(results)
+    results = as_numpy(results)
     # A large batch of images as Python lists would take too much memory.
-    first = _as_sequence(results[:1] if isinstance(results, np.ndarray) else results)[0]
+    rows = _as_sequence(results[:1] if isinstance(results, np.ndarray) else results)
+    first = rows[0]
     if answers_each or _is_response(first):
         return _text_result(_response(first))
+    columns = columns_of(results)
+    form = form_of(results) or records_form(rows, None if columns is None else named(columns))
     [body] = encode_json([first])
     if len(body) > _MOST_RESULT_BYTES:
         return None if form is None else RowResult(form=form)

@@ -11,7 +11,7 @@ from uncork_workers.definition.outputs.result_errors import not_json
 
 # Units of NumPy times that tolist() turns into integers, as Python's times end at microseconds.
 _TOO_FINE = ("ns]", "ps]", "fs]", "as]")
-_UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
+UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
 _MOST_LEVELS = 20
 
 
@@ -26,7 +26,7 @@ def encode_json(results: Sequence[Any], *, places: Sequence[int] | None = None) 
     """
     try:
         return _encoder.encode_lines(results).split(b"\n")[: len(results)]
-    except _UNWRITABLE as error:
+    except UNWRITABLE as error:
         at, path, reason = _locate_error(results, error)
         name = "a result" if len(results) == 1 else f"result {at if places is None else places[at]}"
         where = f" at {path}" if path else ""
@@ -56,7 +56,7 @@ def _items(value: Any) -> Iterable[tuple[Any, Any]]:
 def _error_at(key: Any, value: Any) -> tuple[Any, Any, Exception] | None:
     try:
         _encoder.encode(value)
-    except _UNWRITABLE as error:
+    except UNWRITABLE as error:
         return key, value, error
     return None
 

@@ -7,8 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from uncork_workers.definition.outputs.encoding import OK, Array, CompleteResponse, Encoded
+from uncork_workers.definition.outputs.json import UNWRITABLE, encode_json
 from uncork_workers.definition.outputs.responses import WrongResult
-from uncork_workers.wire.messages import RowsForm, TensorForm
+from uncork_workers.definition.outputs.tensors import Values, join_values
+from uncork_workers.wire.messages import RowsForm, TensorForm, Wanted
 
 
 class SplitResults(NamedTuple):
@@ -19,7 +21,7 @@ class SplitResults(NamedTuple):
 
 
 def join_chunks(chunks: Sequence[Encoded | Array]) -> Encoded | Array:
-    """Join the results of several handler calls. Arrays that differ in datatype or shape become JSON.
+    """Join the results of several handler calls. Arrays that differ in datatype or shape become lists.
 
     Raises:
         WrongResult: if the calls' results differ in content type or columns.
@@ -37,6 +39,7 @@ def join_chunks(chunks: Sequence[Encoded | Array]) -> Encoded | Array:
             "the handler's results differ in content type or columns between calls for one batch"
         )
     starts = accumulate((len(chunk.rows) for chunk in texts), initial=0)
+    values = [chunk.values for chunk in texts if chunk.values is not None]
     return Encoded(
         rows=list(chain.from_iterable(chunk.rows for chunk in texts)),
         content_type=first.content_type,
@@ -48,35 +51,56 @@ def join_chunks(chunks: Sequence[Encoded | Array]) -> Encoded | Array:
             for start, chunk in zip(starts, texts, strict=False)
             for at, response in chunk.responses.items()
         },
+        values=join_values(values) if len(values) == len(texts) else None,
     )
 
 
-def split_results(results: Encoded | Array, counts: Sequence[int], raw: Sequence[bool] = ()) -> SplitResults:
+def split_results(
+    results: Encoded | Array, counts: Sequence[int], raw: Sequence[Wanted] = ()
+) -> SplitResults:
     """Split results into one body per request.
 
     Args:
+        results: of all requests.
         counts: the number of rows of each request.
-        raw: for an array, whether each request gets its rows raw.
+        raw: how each request gets its rows; empty if all get JSON.
 
     Raises:
         WrongResult: if a request of several rows would get a complete response.
     """
     if isinstance(results, Array):
         return _split_array(results, counts, raw)
-    forms = [results.form] * len(counts)
-    if not results.responses and not results.content_type and len(results.rows) == len(counts):
+    forms: list[RowsForm] = [results.form] * len(counts)
+    if (
+        results.values is None
+        and not results.responses
+        and not results.content_type
+        and len(results.rows) == len(counts)
+    ):
         return SplitResults(results.rows, forms)
-    ends = accumulate(counts)
-    return SplitResults(
-        [_body(results, end - count, end) for count, end in zip(counts, ends, strict=True)], forms
-    )
+    bodies: list[bytes | CompleteResponse] = []
+    for at, (count, end) in enumerate(zip(counts, accumulate(counts), strict=True)):
+        body = _body(results, end - count, end)
+        if results.values is not None and raw and raw[at] == "tensors" and isinstance(body, bytes):
+            body, forms[at] = _tensors(results.values, end - count, end)
+        bodies.append(body)
+    return SplitResults(bodies, forms)
 
 
-def _split_array(array: Array, counts: Sequence[int], raw: Sequence[bool]) -> SplitResults:
+def _tensors(values: Values, start: int, end: int) -> tuple[bytes, RowsForm]:
+    part = values.part(start, end)
+    try:
+        return part.tensors()
+    except UNWRITABLE as error:
+        encode_json(list(part.rows), places=range(start, end))  # names the value and its place
+        raise WrongResult(f"the results cannot be written as tensors: {error}") from error
+
+
+def _split_array(array: Array, counts: Sequence[int], raw: Sequence[Wanted]) -> SplitResults:
     values = array.values.astype(array.values.dtype.newbyteorder("<"), copy=False)
     texts: Iterator[bytes] = iter(())
     if not all(raw):
-        listed = values[np.repeat(np.logical_not(raw), counts)]
+        listed = values[np.repeat([not wanted for wanted in raw], counts)]
         texts = iter(array._replace(values=listed).as_json().rows)
     bodies = [
         values[end - count : end].tobytes() if is_raw else b",".join(islice(texts, count))

@@ -4,32 +4,48 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from uncork_workers.definition.outputs.arrays import as_numpy, is_frame, is_series
 from uncork_workers.definition.outputs.json import plain, values_of
 from uncork_workers.definition.outputs.responses import WrongResult
+
+
+def columns_of(results: object) -> dict[Any, Any] | None:
+    """Return the columns of a table, each a list or an array, by name; None for anything else.
+
+    Raises:
+        WrongResult: if columns differ in length, share a name, or are not lists or arrays.
+    """
+    if isinstance(results, Mapping):
+        return _checked({name: _column(values) for name, values in results.items()})
+    if is_frame(results):
+        if not results.columns.is_unique:  # type: ignore[attr-defined]
+            raise WrongResult("the data frame has duplicate column names")
+        return {name: _column(results[name]) for name in results.columns}  # type: ignore[attr-defined,index]
+    return None
 
 
 def as_rows(results: object) -> object:
     """Convert a table to a list of dicts and a series to a list; return anything else unchanged.
 
     Raises:
-        WrongResult: if columns differ in length, share a name, or are not lists or arrays.
+        WrongResult: as :func:`columns_of`.
     """
-    if isinstance(results, Mapping):
-        return _transposed(results)
-    # By module name, to avoid importing pandas.
-    if type(results).__module__.partition(".")[0] == "pandas":
-        if hasattr(results, "to_frame"):
-            return results.tolist()  # type: ignore[attr-defined]
-        if hasattr(results, "to_dict"):
-            if not results.columns.is_unique:  # type: ignore[attr-defined]
-                raise WrongResult("the data frame has duplicate column names")
-            return results.to_dict("records")
-    return results
+    columns = columns_of(results)
+    if columns is not None:
+        return rows_of(columns)
+    return results.tolist() if is_series(results) else results  # type: ignore[attr-defined]
+
+
+def rows_of(columns: Mapping[Any, Any]) -> list[dict[Any, Any]]:
+    """Return the rows of columns as dicts."""
+    values = [values_of(each) if isinstance(each, np.ndarray) else each for each in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 
 
 def encode_csv(results: Sequence[Any]) -> tuple[bytes, list[bytes]]:
@@ -65,23 +81,27 @@ def _field(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _transposed(columns: Mapping[Any, Any]) -> list[dict[Any, Any]]:
-    values = {name: _listed(column) for name, column in columns.items()}
-    if not all(isinstance(column, list | tuple) for column in values.values()):
+def _checked(columns: dict[Any, Any]) -> dict[Any, Any]:
+    if not all(isinstance(column, list | tuple | np.ndarray) for column in columns.values()):
         raise WrongResult(
             "each value of a returned dict must be a column, a list or an array with one value per row; to "
             "return one object per row, use a list of dicts"
         )
-    lengths = {len(column) for column in values.values()}
+    lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         raise WrongResult(f"the columns of a returned dict must have equal lengths, got {sorted(lengths)}")
-    return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    return columns
 
 
-def _listed(column: Any) -> Any:
-    if isinstance(column, np.ndarray):
-        return values_of(column)
-    return column.tolist() if hasattr(column, "tolist") else column
+def _column(values: Any) -> Any:
+    """Return a column as an array if it has one NumPy type, else as a list."""
+    array = as_numpy(values)
+    if isinstance(array, np.ndarray):
+        return array if array.ndim else array.tolist()
+    if hasattr(array, "__array__") and not isinstance(array, np.generic) and not is_series(array):
+        with suppress(Exception):  # whatever another library raises for values that NumPy cannot have
+            return np.asarray(array)
+    return array.tolist() if hasattr(array, "tolist") else array
 
 
 def _line(values: Sequence[Any]) -> bytes:

@@ -44,6 +44,7 @@ from uncork_workers.wire.messages import (
     Reply,
     RowPath,
     RowsForm,
+    Wanted,
     compact_forms,
     expand_forms,
 )
@@ -217,10 +218,10 @@ class BatchRun:
             size = padded_size(count, sizes)
             with costing(with_copies(costs[done : done + count], size)) if costs else nullcontext():
                 self.returned = self._handler(with_copies(rows, size))
-            chunk = without_copies(self._encode(self.returned, size, raw=any(requests.raw)), count)
-            if isinstance(chunk, Array) and len(chunks) > 1:
-                # The next call of the handler may reuse the same array.
-                chunk = chunk._replace(values=chunk.values.copy())
+            chunk = without_copies(self._encode(self.returned, size, raw=requests.raw), count)
+            if len(chunks) > 1:
+                # The next call of the handler may reuse the same arrays.
+                chunk = chunk.copied()
             encoded.append(chunk)
             self.chunks.append((cost, time.perf_counter() - began))
             done += count
@@ -228,11 +229,19 @@ class BatchRun:
             return SplitResults([], [])
         return split_results(join_chunks(encoded), requests.rows, requests.raw)
 
-    def _encode(self, results: object, expected: int, *, raw: bool) -> Encoded | Array:
+    def _encode(self, results: object, expected: int, *, raw: Sequence[Wanted]) -> Encoded | Array:
         if self._adapter.answers_each:
             return encode_each(results, expected=expected)
-        array = as_array(results, expected=expected) if raw else None
-        return encode(results, expected=expected, accept=self._batch.accept) if array is None else array
+        array = as_array(results, expected=expected) if any(raw) else None
+        if array is not None:
+            return array
+        return encode(
+            results,
+            expected=expected,
+            accept=self._batch.accept,
+            as_json=not raw or set(raw) != {"tensors"},
+            as_tensors="tensors" in raw,
+        )
 
     def _warn_of_search(self, requests: int, error: BaseException) -> None:
         log.warning(

@@ -71,4 +71,5 @@ def without_copies(encoded: Encoded | Array, rows: int) -> Encoded | Array:
     if len(encoded.rows) == rows:
         return encoded
     responses = {at: response for at, response in encoded.responses.items() if at < rows}
-    return encoded._replace(rows=encoded.rows[:rows], responses=responses)
+    values = None if encoded.values is None else encoded.values.part(0, rows)
+    return encoded._replace(rows=encoded.rows[:rows], responses=responses, values=values)

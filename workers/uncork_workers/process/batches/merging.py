@@ -10,13 +10,23 @@ import numpy as np
 
 from uncork_workers.definition.adapters import Adapter, InvalidInput
 from uncork_workers.plural import plural
-from uncork_workers.wire.messages import Form, Meta, RawForm, TableForm, TensorForm, ValueForm
+from uncork_workers.wire.messages import (
+    ColumnsForm,
+    Form,
+    ListForm,
+    Meta,
+    RawForm,
+    TableForm,
+    TensorForm,
+    ValueForm,
+    Wanted,
+)
 
 
 class BatchRequests(NamedTuple):
     """Some requests of a batch; every field has one value per request.
 
-    ``costs`` (of each row of a request), ``metas`` and ``raw`` (whether a request gets array rows raw) are
+    ``costs`` (of each row of a request), ``metas`` and ``raw`` (how a request gets its rows) are
     empty if the batch has none.
     """
 
@@ -25,7 +35,7 @@ class BatchRequests(NamedTuple):
     forms: Sequence[Form]
     costs: Sequence[Sequence[float]] = ()
     metas: Sequence[Meta] = ()
-    raw: Sequence[bool] = ()
+    raw: Sequence[Wanted] = ()
 
     def pick(self, group: Sequence[int]) -> BatchRequests:
         """Return the requests at some positions."""
@@ -53,8 +63,10 @@ def _merge_alike(adapter: Adapter, requests: BatchRequests, form: Form) -> Any:
     match form:
         case None:
             merged = adapter.merge(bodies)
-        case TensorForm():
+        case TensorForm() | ListForm():
             merged = adapter.merge_tensors(bodies, form, rows)
+        case ColumnsForm():
+            merged = adapter.merge_columns(bodies, form, rows)
         case TableForm(header):
             merged = adapter.merge_table(bodies, header, rows)
         case RawForm():
@@ -71,11 +83,13 @@ def _interleave(groups: Sequence[Sequence[int]], merged: Sequence[Any], counts: 
 
     Args:
         groups: the positions of the requests in each group.
-        merged: the rows of each group: all arrays with the same row shape, or all lists.
+        merged: the rows of each group: all arrays with the same row shape, all lists, or all data frames.
         counts: the number of rows of each request, by position.
     """
     ends = list(accumulate(counts))
     first, total = merged[0], ends[-1]
+    if hasattr(first, "iloc"):
+        return _interleave_frames(groups, merged, counts)
     is_array = isinstance(first, np.ndarray)
     rows: Any = np.empty((total, *first.shape[1:]), first.dtype) if is_array else [None] * total
     for group, group_rows in zip(groups, merged, strict=True):
@@ -85,3 +99,13 @@ def _interleave(groups: Sequence[Sequence[int]], merged: Sequence[Any], counts: 
             rows[ends[at] - counts[at] : ends[at]] = group_rows[start:end]
             start = end
     return rows
+
+
+def _interleave_frames(groups: Sequence[Sequence[int]], merged: Sequence[Any], counts: Sequence[int]) -> Any:
+    import pandas as pd  # the service has loaded it
+
+    numbers = [np.arange(sum(counts[at] for at in group)) for group in groups]
+    starts = accumulate(map(len, numbers), initial=0)
+    places = [rows + start for rows, start in zip(numbers, starts, strict=False)]
+    order = _interleave(groups, places, counts)
+    return pd.concat(list(merged), ignore_index=True).take(order).reset_index(drop=True)

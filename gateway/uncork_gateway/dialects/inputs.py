@@ -1,0 +1,101 @@
+"""What a row of an API is, for requests whose rows are tensors or have names."""
+
+import base64
+import binascii
+from collections.abc import Collection, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from uncork_gateway.codecs import Codec, Marshalled
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, written
+from uncork_gateway.protocols.tensor_rows import values_of
+from uncork_gateway.protocols.tensors import Tensor
+
+_BASE64 = "b64"
+
+
+class Inputs(NamedTuple):
+    """The inputs of an API.
+
+    Attributes:
+        rows: whether a row is an object with a value for each input, the value of the only input, or either.
+        single: the inputs whose values are single numbers, booleans or texts; of rows that are values, "".
+        all_single: whether the values of other inputs are single too.
+        texts: the inputs whose values are texts.
+    """
+
+    rows: Literal["objects", "values", "any"] = "any"
+    single: Collection[str] = ()
+    all_single: bool = False
+    texts: Collection[str] = ()
+
+    def marshal(self, tensors: Sequence[Tensor], codec: Codec) -> Marshalled:
+        """Read the rows of checked tensors of equal length.
+
+        Raises:
+            BadRequest: if the API does not accept the tensors.
+        """
+        if self.rows == "objects" or (self.rows == "any" and len(tensors) > 1):
+            names = [tensor.name for tensor in tensors]
+            if len(set(names)) < len(names):
+                raise BadRequest(f"input names must be unique, got {', '.join(map(repr, names))}")
+            return codec.marshal_columns([self._fitted(tensor, tensor.name) for tensor in tensors])
+        if len(tensors) > 1:
+            names = [tensor.name for tensor in tensors]
+            raise BadRequest(f"this model takes one input, got {', '.join(map(repr, names))}")
+        return codec.marshal_tensor(self._fitted(tensors[0], ""))
+
+    def read_row(self, row: bytes) -> bytes:
+        """Return a row of JSON as the API takes it, without the name of its only input or lists of one."""
+        if self.rows == "any":
+            return row
+        if self.rows == "objects":
+            return self._read_object(row)
+        text = Raw(row)
+        if is_object(text):
+            fields = members(text)
+            if len(fields) == 1 and _BASE64 not in fields:
+                [text] = fields.values()
+        return self._read_value(text, "")
+
+    def _read_object(self, row: bytes) -> bytes:
+        text = Raw(row)
+        if not is_object(text) or not (b"[" in row or b'"b64"' in row):
+            return row
+        return written({name: self._read_value(value, name) for name, value in members(text).items()})
+
+    def _read_value(self, value: Raw, name: str) -> bytes:
+        if self._is_single(name) and is_list(value):
+            inner = elements(value)
+            value = inner[0] if len(inner) == 1 else value
+        return _decoded(value) if name in self.texts and is_object(value) else bytes(value)
+
+    def _is_single(self, name: str) -> bool:
+        return self.all_single or name in self.single
+
+    def _fitted(self, tensor: Tensor, name: str) -> Tensor:
+        """Drop axes of length 1 around single values."""
+        rows, *inner = tensor.shape
+        if not inner or set(inner) != {1} or not self._is_single(name):
+            return tensor
+        form = tensor.form if tensor.form == "binary" else "flat"
+        return msgspec.structs.replace(tensor, shape=(rows,), form=form, data=values_of(tensor))
+
+
+ANY_INPUTS = Inputs()
+"""Rows of any kind."""
+
+
+def _decoded(value: Raw) -> bytes:
+    """Return a text that TensorFlow Serving's clients send as base64, as JSON; anything else unchanged."""
+    fields = members(value)
+    if fields.keys() != {_BASE64}:
+        return bytes(value)
+    try:
+        text = msgspec.json.decode(fields[_BASE64], type=str)
+        return msgspec.json.encode(base64.b64decode(text, validate=True).decode())
+    except (msgspec.ValidationError, binascii.Error, ValueError) as error:
+        raise BadRequest(f"b64 must be the base64 of a text in UTF-8: {error}") from error

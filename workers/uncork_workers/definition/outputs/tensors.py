@@ -1,0 +1,146 @@
+"""Results as tensors, whose values keep the type, shape and bits that the handler returned."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from uncork_workers.definition.adapters.tensors import form_of
+from uncork_workers.definition.outputs.arrays import as_numpy
+from uncork_workers.definition.outputs.json import plain, values_of
+from uncork_workers.wire.messages import ColumnsForm, RecordsForm, TensorForm
+from uncork_workers.wire.tensors import BYTES, encoded, infer, join_columns, prefixed, text_of
+
+_NO_OBJECTS = (bool, int, float, str, list, tuple, type(None), np.ndarray, np.generic)
+
+Column = Sequence[Any] | np.ndarray[Any, Any]
+"""A value per row."""
+Objects = Mapping[str, Column]
+"""Columns by name."""
+
+
+class Values(NamedTuple):
+    """Results before they are encoded: the columns of a table, or a list with a value per row."""
+
+    rows: Column
+    columns: Objects | None = None
+
+    def part(self, start: int, end: int) -> "Values":
+        """Return some rows."""
+        columns = self.columns
+        of_rows = None if columns is None else {name: column[start:end] for name, column in columns.items()}
+        return Values(self.rows[start:end], of_rows)
+
+    def copied(self) -> "Values":
+        """Return these results with arrays of their own."""
+        return Values(_copied(self.rows), _copied(self.columns))
+
+    def tensors(self) -> tuple[bytes, TensorForm | ColumnsForm]:
+        """Encode the rows: a tensor for each name if they are objects with the same names, else one."""
+        columns = _by_name(self.rows) if self.columns is None else self.columns
+        if columns is None:
+            return _tensor(self.rows)
+        tensors = {name: _tensor(column) for name, column in columns.items()}
+        form = ColumnsForm(tuple([(name, form) for name, (_, form) in tensors.items()]))
+        return join_columns([data for data, _ in tensors.values()]), form
+
+
+def named(columns: Mapping[Any, Column]) -> Objects | None:
+    """Return columns with the names that they have in JSON; None if a name is neither text nor an integer."""
+    if not all(isinstance(name, str | int | np.integer) and type(name) is not bool for name in columns):
+        return None
+    return {str(name): column for name, column in columns.items()}
+
+
+def join_values(parts: Sequence[Values]) -> Values:
+    """Join the results of several handler calls; columns that differ in name or type become lists."""
+    rows = [row for part in parts for row in part.rows]
+    columns = [part.columns for part in parts if part.columns is not None]
+    names = columns[0].keys() if columns else {}
+    if len(columns) < len(parts) or any(each.keys() != names for each in columns):
+        return Values(rows)
+    return Values(rows, {name: _join([each[name] for each in columns]) for name in names})
+
+
+def records_form(rows: Sequence[Any], columns: Objects | None) -> RecordsForm | None:
+    """Return the forms of the columns that come from arrays; None if there are none."""
+    if columns is None:
+        first = rows[0] if rows else None
+        if type(first) is not dict or not any(map(_is_numpy, first.values())):
+            return None
+        columns = _by_name(rows)
+    found = {name: form_of(as_numpy(column)) for name, column in (columns or {}).items()}
+    forms = tuple([(name, form) for name, form in found.items() if form is not None])
+    return RecordsForm(forms) if forms else None
+
+
+def _copied(value: Any) -> Any:
+    match value:
+        case np.ndarray():
+            return value.copy()
+        case dict():
+            return {key: _copied(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return list(map(_copied, value))
+    return value
+
+
+def _is_numpy(value: object) -> bool:
+    return isinstance(value, np.ndarray | np.generic)
+
+
+def _by_name(rows: Column) -> Objects | None:
+    """Return the values of rows that are objects with the same names, by name; None for other rows."""
+    if isinstance(rows, np.ndarray) or isinstance(rows[0], _NO_OBJECTS):
+        return None
+    if not all(type(row) is dict for row in rows) or not all(
+        type(name) is str for row in rows for name in row
+    ):
+        # Dataclasses and the like become objects, too.
+        rows = msgspec.to_builtins(list(rows), enc_hook=plain, str_keys=True)
+        if not all(type(row) is dict for row in rows):
+            return None
+    names = rows[0].keys()
+    if not names or any(row.keys() != names for row in rows):
+        return None
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def _join(columns: Sequence[Column]) -> Column:
+    arrays = [column for column in columns if isinstance(column, np.ndarray)]
+    if len(arrays) == len(columns) and len({(array.dtype, array.shape[1:]) for array in arrays}) == 1:
+        return np.concatenate(arrays)
+    return [value for column in columns for value in column]
+
+
+def _tensor(values: Column) -> tuple[bytes, TensorForm]:
+    """Encode the values of all rows; other values than numbers and texts of one shape as BYTES."""
+    array = as_numpy(values)
+    form = form_of(array)
+    if form is not None and form.datatype != BYTES:
+        data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+        return data, TensorForm(form.datatype, form.shape)
+    if isinstance(array, np.ndarray):
+        if array.dtype.kind in "SU":
+            return _texts(array)
+        array = values_of(array)
+    if all(isinstance(value, bytes) for value in array):
+        return prefixed(array), TensorForm(BYTES, ())
+    listed = msgspec.to_builtins(list(array), enc_hook=plain, str_keys=True)
+    inferred = infer(listed)
+    if inferred is None:
+        return encoded(list(map(_as_text, listed)), BYTES), TensorForm(BYTES, ())
+    return encoded(inferred.values, inferred.datatype), TensorForm(inferred.datatype, inferred.shape[1:])
+
+
+def _texts(array: np.ndarray[Any, Any]) -> tuple[bytes, TensorForm]:
+    elements = array.ravel().tolist()
+    data = prefixed(elements) if array.dtype.kind == "S" else encoded(elements, BYTES)
+    return data, TensorForm(BYTES, array.shape[1:])
+
+
+def _as_text(value: Any) -> str:
+    if value is None or value != value:
+        return text_of(None)
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
