@@ -35,6 +35,7 @@ from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.auth import ApiKeys
+from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.services.worker_events import ServiceUnusable
 from uncork_workers.extras import install_command
 from uncork_workers.process.logs import LogFormat
@@ -91,6 +92,7 @@ async def _serve(
             shadow=own.shadow,
             workers=own.worker_count.most,
             warmup_seconds=own.warmup_seconds,
+            limits=Limits(own.max_request_rows, own.max_request_values),
             keys=keys,
             # What follows cannot change while the server runs.
             admin=listeners.admin is not None,

@@ -19,6 +19,7 @@ from uncork.config.option_fields import argument, option
 from uncork.config.sources import Kind, Source
 from uncork_dispatcher import POLICY_USAGE
 from uncork_dispatcher.plural import plural
+from uncork_gateway.protocols.limits import Limits
 from uncork_workers.supervision.gpus import read_gpus
 from uncork_workers.supervision.recycling import RecyclingLimits
 from uncork_workers.wire.overrides import Override
@@ -190,6 +191,14 @@ class ServeOptions(WorkerPortOptions):
         False,
         "Give the service copies of the requests to its other versions, and drop the answers.",
         "--shadow",
+    )
+    max_request_rows: int = option(
+        Limits().rows, "Maximum rows in one request; larger requests get 400.", min=1
+    )
+    max_request_values: int = option(
+        Limits().values,
+        "Maximum values in one request that the gateway must read one by one; larger requests get 400.",
+        min=1,
     )
     warmup_seconds: float = option(
         10.0,

@@ -18,6 +18,8 @@ EFFECTS: Mapping[str, Effect] = {
             "max_batches_per_worker",
             "max_worker_memory",
             "max_body_bytes",
+            "max_request_rows",
+            "max_request_values",
             "max_queue_rows",
             "max_queue_bytes",
             "fair_by",

@@ -1,0 +1,171 @@
+"""Limits on the rows and values of a request, in every codec, dialect and protocol."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.gateway.dialects.values_stage import v2_body
+from tests.gateway.protocols.grpc_bodies import Named, infer_request, predict_request
+from uncork_gateway.codecs import make_codec
+from uncork_gateway.dialects import V2, Rest
+from uncork_gateway.dialects.inputs import ANY_INPUTS
+from uncork_gateway.dialects.predict import Predict
+from uncork_gateway.dialects.v2_grpc import V2Grpc
+from uncork_gateway.protocols.limits import Limits, TooMany
+from uncork_gateway.protocols.raw_text import without_strings
+from uncork_gateway.protocols.rows import RowsWire
+from uncork_gateway.protocols.v2 import V2Wire
+from uncork_gateway.protocols.v2_grpc_wire import V2GrpcWire
+from uncork_gateway.protocols.wire import Content, Unmergeable
+
+ROWS, VALUES = 8, 20
+LIMITS = Limits(ROWS, VALUES)
+Send = Callable[[int], object]
+
+
+def codec(kind: str, **more: Any) -> Any:
+    return make_codec({"kind": kind, **more}, None, LIMITS)
+
+
+def rest(text: Callable[[int], str]) -> Send:
+    return lambda count: Rest(codec("json"), kserve=True).read(text(count).encode(), ())
+
+
+def native(text: Callable[[int], str], kind: str, *media_type: str, **more: Any) -> Send:
+    return lambda count: codec(kind, **more).decode(text(count).encode(), *media_type)
+
+
+def ones(count: int) -> str:
+    return ",".join(["1"] * count)
+
+
+def v2(name: str, array: Callable[[int], Any], datatype: str = "INT32") -> Send:
+    of: dict[str, Any] = {"model": "m", "inputs": ANY_INPUTS, "saw": lambda outputs: None}
+
+    def send(count: int) -> object:
+        one = Named("x", datatype, array(count))
+        match name:
+            case "json" | "binary":
+                return V2(codec("json"), **of).read(*v2_body([one], binary=name == "binary"))
+            case "raw" | "typed":
+                return V2Grpc(codec("json"), **of).read(infer_request(one, typed=name == "typed"))
+        return Predict(codec("json"), **of).read(predict_request(one, typed=name == "predict typed"))
+
+    return send
+
+
+def rows(count: int) -> Any:
+    return np.ones((count, 1), "<i4")
+
+
+def texts(count: int) -> Any:
+    return np.array([*[b""] * count, None], object)[:-1].reshape(1, count)
+
+
+OF_ROWS = {
+    "instances": rest(lambda n: f'{{"instances":[{ones(n)}]}}'),
+    "instances and more": rest(lambda n: f'{{"a":[{ones(99)}],"instances":[{ones(n)}]}}'),
+    "lists": rest(lambda n: f'{{"instances":[{",".join(["[1,2,3]"] * n)}]}}'),
+    "texts with commas": rest(lambda n: json.dumps({"instances": [',",['] * n})),
+    "inputs": rest(lambda n: f'{{"inputs":[{ones(n)}]}}'),
+    "columns": rest(lambda n: f'{{"inputs":{{"a":[{ones(n)}]}}}}'),
+    "members": rest(
+        lambda n: f'{{{",".join(f"{json.dumps(str(k))}:1" for k in range(n - 1))},"instances":[1]}}'
+    ),
+    "array": native(lambda n: f"[{ones(n)}]", "ndarray", shape=[]),
+    "array of lists": native(
+        lambda n: f" [[[1],[2],[3]]{',[[1],[2],[3]]' * (n - 1)}]", "ndarray", shape=[3, 1]
+    ),
+    "records": native(lambda n: json.dumps([{"a": 1, "b": 2}] * n), "dataframe", columns=None),
+    "wide record": native(lambda n: json.dumps({str(k): 1 for k in range(n)}), "dataframe", columns=None),
+    "wide records": native(lambda n: json.dumps([{str(k): 1 for k in range(n)}]), "dataframe", columns=None),
+    "csv": native(lambda n: "a,b\n" + "1,2\n" * n, "dataframe", "text/csv", columns=None),
+    "wide csv": native(
+        lambda n: f"{','.join(map(str, range(n)))}\n{ones(n)}\n", "dataframe", "text/csv", columns=None
+    ),
+    **{name: v2(name, rows) for name in ("json", "binary", "raw", "typed", "predict", "predict typed")},
+}
+OF_VALUES = {
+    "split": native(
+        lambda n: f'{{"columns":["a"],"data":[{",".join(["[1]"] * (n - 1))}]}}', "dataframe", columns=None
+    ),
+    "columns": native(
+        lambda n: f'{{"a":[{ones(n // 2)}],"b":[{ones(n - n // 2)}]}}', "dataframe", columns=None
+    ),
+    "open row": native(lambda n: f"[[{ones(n)}]]", "ndarray", shape=[None]),
+    "csv with quotes": native(
+        lambda n: 'a,b\n"1",2\n' + "1,2\n" * (n // 2 - 2) + "1,2\n" * (n % 2),
+        "dataframe",
+        "text/csv",
+        columns=None,
+    ),
+    "binary texts": v2("binary", texts, "BYTES"),
+    "raw texts": v2("raw", texts, "BYTES"),
+    "typed texts": v2("typed", texts, "BYTES"),
+    "typed numbers": v2("typed", lambda n: np.ones((1, n), "<i4")),
+    "predict": v2("predict typed", lambda n: np.ones((1, n), "<i4")),
+}
+
+
+@pytest.mark.parametrize("form", OF_ROWS)
+def test_rows_are_counted_before_they_are_built(form: str) -> None:
+    OF_ROWS[form](ROWS)
+    with pytest.raises(TooMany, match=rf"^a request may have at most {ROWS} rows, got (at least )?\d+; send"):
+        OF_ROWS[form](ROWS + 1)
+
+
+@pytest.mark.parametrize("form", sorted(set(OF_VALUES) - {"split", "columns", "csv with quotes"}))
+def test_values_are_counted_before_they_are_built(form: str) -> None:
+    OF_VALUES[form](VALUES)
+    with pytest.raises(
+        TooMany,
+        match=rf"^a request may have at most {VALUES} values, got \d+; .* or raise --max-request-values$",
+    ):
+        OF_VALUES[form](VALUES + 1)
+
+
+@pytest.mark.parametrize("form", ["split", "columns", "csv with quotes"])
+def test_values_of_tables_are_counted(form: str) -> None:
+    with pytest.raises(TooMany, match=r"^a request may have at most "):
+        OF_VALUES[form](2 * VALUES)
+
+
+def test_numbers_of_tensors_are_not_limited() -> None:
+    """They reach the worker as they came."""
+    for name in ("json", "binary", "raw", "predict"):
+        v2(name, lambda n: np.ones((1, n), "<i4"))(10 * VALUES)
+
+
+def test_the_proxy_passes_on_what_it_does_not_take_apart() -> None:
+    many = Limits().rows + 1
+    body = f'{{"instances":[{ones(many)}]}}'.encode()
+    with pytest.raises(Unmergeable, match="rows"):
+        RowsWire(add_batch_id=False).parse(Content(body))
+    one = Named("x", "INT8", np.ones(many, "i1"))
+    with pytest.raises(Unmergeable, match="rows"):
+        V2Wire().parse(Content(*v2_body([one], binary=True)))
+    with pytest.raises(Unmergeable, match="rows"):
+        V2GrpcWire().parse(Content(infer_request(one).SerializeToString()))
+
+
+@given(value=st.lists(st.text(alphabet='a\\",[{é') | st.integers()))
+def test_strings_are_replaced_by_as_many_digits(value: list[str | int]) -> None:
+    """Whatever they contain, structure and length stay."""
+    for ascii_only in (True, False):
+        text = json.dumps(value, ensure_ascii=ascii_only).encode()
+        shown = without_strings(text)
+        sizes = [len(json.dumps(each, ensure_ascii=ascii_only).encode()) for each in value]
+        assert len(shown) == len(text)
+        assert [len(part.strip()) for part in shown[1:-1].split(b",") if part] == sizes
+
+
+@pytest.mark.parametrize(("body", "rows"), [(b" \n[ [ 1 ] , [2]]", 2), (b"\t[ 1]", 1)])
+def test_space_before_lists_is_skipped(body: bytes, rows: int) -> None:
+    assert codec("ndarray", shape=[1]).decode(body).rows == rows
