@@ -178,6 +178,13 @@ def test_values_of_json_are_of_their_datatype(datatype: str, values: str, says: 
     assert place in str(caught.value)
 
 
+def test_json_may_have_what_is_not_finite() -> None:
+    served = Served(NdArray(dtype="float32", shape=()), lambda rows: rows)
+    body = b'{"inputs":[{"name":"x","shape":[4],"datatype":"FP32","data":[NaN,Infinity,-Infinity,1]}]}'
+    served.run(served._v2.read(body, ()))
+    assert same_bits(served.got, np.array([np.nan, np.inf, -np.inf, 1], "<f4"))
+
+
 def test_requests_of_all_protocols_share_a_batch() -> None:
     """Each row arrives as it was sent, and each answer belongs to its request."""
     for adapter in (Json(type=Several), DataFrame(columns=["x", "name"], dtypes={"x": "float32"})):

@@ -54,7 +54,10 @@ def _decode(text: bytes, kind: str) -> list[Any]:
     except UNREADABLE:
         if kind != "f" or b'"' in text or not (b"N" in text or b"I" in text):
             raise
-        values = msgspec.convert(json.loads(text), list[float | None])
+        try:
+            values = msgspec.convert(json.loads(text), list[float | None])
+        except ValueError as error:  # Python's message has the place in all requests
+            raise msgspec.DecodeError("JSON is malformed") from error
     return values
 
 
