@@ -125,7 +125,7 @@ def test_versions_take_over_under_load(tmp_path: Path) -> None:
         }
         assert {status for status, _, _ in load.seen} == {200}
         assert "SyntaxError" in server.output
-        assert "service.py changed\n" in server.output
+        assert "service.py changed: reloaded" in server.output
         # On a busy machine it may change while the reload before it runs, and be named with the next file.
         assert "answers.py" in server.output
         server.terminate()
@@ -143,7 +143,7 @@ def test_a_file_that_was_missing_is_noticed(tmp_path: Path) -> None:
         eventually(lambda: "No module named 'later'" in server.output)
         eventually(lambda: "the old workers keep running" in server.output)
         (tmp_path / "later.py").touch()
-        eventually(lambda: "later.py changed\n" in server.output)
+        eventually(lambda: "later.py changed: reloaded" in server.output)
 
         assert HTTP.post(f"{server.base}/predict", json=5).json() == [5, "one", "a"]
         eventually(partial(has_workers, server, 1))

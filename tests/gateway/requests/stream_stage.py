@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from tests.gateway.client import Connection, Server, request
@@ -58,13 +59,13 @@ class Streaming:
 class StreamStage:
     """The route, and the requests at its workers."""
 
-    def __init__(self, *, timeout_s: float = 60, workers: int = 1) -> None:
+    def __init__(self, *, workers: int = 1) -> None:
         self.running: list[Streaming] = []
         self.metrics = Metrics()
         dispatcher: AsyncDispatcher[Marshalled, HandlerResult] = AsyncDispatcher(
-            self, observers=(self.metrics,)
+            self, observers=(self.metrics,), clock=asyncio.get_running_loop().time
         )
-        rules = ApiRules(name="tell", policy="none", idempotent=False, timeout_s=timeout_s)
+        rules = ApiRules(name="tell", policy="none", idempotent=False, timeout_s=60)
         dispatcher.set_api(rules)
         for worker in range(workers):
             dispatcher.worker_ready(worker)

@@ -13,6 +13,8 @@ from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
 from uncork_workers.wire.messages import AnswerHead
 
+pytestmark = pytest.mark.virtual_time
+
 
 def body_of(connection: Connection) -> bytes:
     """Return the bytes after the first head, with chunk sizes."""
@@ -195,7 +197,7 @@ async def test_after_the_first_piece_a_failure_ends_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The last chunk is missing; HTTP/1.0 has none, so there it is a reset. The log says why."""
-    stage = StreamStage(timeout_s=0.01 if happens is time_passes else 60)
+    stage = StreamStage()
     connection, worker = await stage.ask(version=version)
     worker.send(b"ab")
     happens(worker)
