@@ -21,11 +21,13 @@ def make_policy(name: str, *, limit_rows: int) -> Policy:
     ``name`` is a registered name; arguments follow it behind colons (``fixed:25:16``).
 
     Raises:
-        ValueError: if there is no such policy; the message lists the policies and their arguments.
+        ValueError: if there is no such policy, or its arguments are wrong; the message lists the valid ones.
     """
     kind, *arguments = name.split(":")
     policy = REGISTERED.get(kind)
-    made = policy.from_arguments(arguments, limit_rows=limit_rows) if policy is not None else None
-    if made is None:
+    if policy is None:
         raise ValueError(f"unknown policy {name!r}; available: {POLICY_USAGE}")
+    made = policy.from_arguments(arguments, limit_rows=limit_rows)
+    if made is None:
+        raise ValueError(f"wrong arguments of policy {name!r}; {policy.usage or f'{kind} takes none'}")
     return made

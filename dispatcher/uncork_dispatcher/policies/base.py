@@ -131,7 +131,7 @@ class Policy(ABC):
     rank: ClassVar[int] = 100
     """Position in lists of policies; of equal ranks, by name."""
     usage: ClassVar[str] = ""
-    """The forms of its name with arguments, for the error message about an unknown policy."""
+    """The forms of its name with arguments, for help texts and error messages."""
     warm_up_s: ClassVar[float] = 0.0
     """Seconds of traffic that it needs before it can be measured."""
     plans: ClassVar[bool] = False

@@ -29,7 +29,7 @@ class FixedPolicy(Policy):
 
     rank = 2
     keeps_goal = False
-    usage = "fixed:MS or fixed:MS:ROWS sets the longest wait in ms and the rows of a full batch"
+    usage = "fixed:MS or fixed:MS:ROWS sets the longest wait in ms and the rows of a full batch, at least 1"
 
     def __init__(self, *, limit_rows: int, wait_s: float) -> None:
         super().__init__(limit_rows=limit_rows)

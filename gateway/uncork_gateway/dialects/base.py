@@ -4,12 +4,13 @@ All dialects use the codec of the API's input, so clients of several protocols s
 """
 
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Protocol
 
 import msgspec
 
 from uncork_gateway.codecs import Marshalled
-from uncork_gateway.errors import GatewayError, HandlerFailed
+from uncork_gateway.errors import GatewayError, HandlerFailed, Refused
 from uncork_gateway.headers import Header
 from uncork_workers.wire.messages import RowsForm
 
@@ -63,9 +64,26 @@ class Dialect(Protocol):
 
 
 def require_rows(reply: HandlerResult) -> None:
-    """Raise HandlerFailed if a result is not rows: only the native dialect can express others."""
+    """Raise an error if a result is not rows: only the native dialect can express others.
+
+    Raises:
+        Refused: with the handler's status and text, if that is an error.
+        HandlerFailed: for any other complete answer.
+    """
+    if reply.content_type and reply.status >= HTTPStatus.BAD_REQUEST:
+        raise Refused(_text_of(reply), reply.status)
     if reply.content_type:
         raise HandlerFailed(
             f"the handler returned {reply.content_type}, which this protocol cannot carry; use the API's "
             "own route"
         )
+
+
+def _text_of(reply: HandlerResult) -> str:
+    """Return the body of an error as text, or its media type if it is no text."""
+    if (
+        reply.content_type.startswith(("text/", "application/json", "application/problem+json"))
+        and reply.body
+    ):
+        return reply.body.decode(errors="replace")
+    return f"the handler returned status {reply.status} with {reply.content_type}"

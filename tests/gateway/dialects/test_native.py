@@ -34,6 +34,8 @@ RESPONSES: dict[str, Any] = {
     "created": responses.Response({"id": 7}, 201, {"Location": "/7", "X-Note": "é"}),
     "page": responses.Response("<p>", content_type="text/html"),
     "gone": responses.Response("gone", 410),
+    "lost": responses.Response({"id": 7}, 404),
+    "blank": responses.Response(b"", 409),
     "empty": responses.Response(None, 204),
     "raw": b"\0\xff",
     "row": {"a": 1},
@@ -268,6 +270,8 @@ async def test_a_response_reaches_only_its_client(tmp_path: Path) -> None:
         "created": (201, JSON, b'{"id":7}'),
         "page": (200, "text/html", b"<p>"),
         "gone": (410, "text/plain; charset=utf-8", b"gone"),
+        "lost": (404, JSON, b'{"id":7}'),
+        "blank": (409, "application/octet-stream", b""),
         "empty": (204, "application/octet-stream", b""),
         "raw": (200, "application/octet-stream", b"\0\xff"),
         "row": (200, JSON, b'{"a":1}'),
@@ -275,8 +279,28 @@ async def test_a_response_reaches_only_its_client(tmp_path: Path) -> None:
     assert replies["created"].headers["location"] == "/7"
     assert replies["created"].headers.get_list("x-note") == ["é"]
     assert {name for name, reply in replies.items() if "location" in reply.headers} == {"created"}
-    assert {reply.headers["x-batch-size"] for reply in replies.values()} == {"6"}
-    assert counted == {"200": 4, "201": 1, "204": 1, "410": 1}
+    assert {reply.headers["x-batch-size"] for reply in replies.values()} == {"8"}
+    assert counted == {"200": 4, "201": 1, "204": 1, "404": 1, "409": 1, "410": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "error"), [("gone", 410, "gone"), ("lost", 404, '{"id":7}'), ("blank", 409, "")]
+)
+@pytest.mark.parametrize("version", ["v1", "v2"])
+async def test_errors_of_whole_answers_keep_their_status_in_other_protocols(
+    tmp_path: Path, version: str, name: str, status: int, error: str
+) -> None:
+    path = "/v1/models/kinds.responses:predict"
+    body: dict[str, Any] = {"instances": [name]}
+    if version == "v2":
+        tensor = {"name": "x", "shape": [1], "datatype": "BYTES", "data": [name]}
+        path, body = "/v2/models/kinds.responses/infer", {"inputs": [tensor]}
+
+    async with working(tmp_path) as on:
+        reply = await on.answer(path, json.dumps(body).encode(), content_type=JSON)
+
+    text = error or "the handler returned status 409 with application/octet-stream"
+    assert (reply.status_code, reply.json()) == (status, {"error": text})
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ async def test_limits_of_the_gateway_are_in_force(tmp_path: Path) -> None:
     ("settings", "overrides", "message"),
     [
         ({"policy": "magic"}, {}, "API 'echo': policy: unknown policy 'magic'; available: cork, "),
-        ({}, {"policy": "fixed:x"}, "API 'echo': policy: unknown policy 'fixed:x'; available: cork, "),
+        ({}, {"policy": "fixed:x"}, "API 'echo': policy: wrong arguments of policy 'fixed:x'; fixed:MS or "),
         (
             {},
             {"mb_max_latency": -1},

@@ -11,6 +11,7 @@ import pytest
 from uncork_workers.definition import hints
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.hints import AddingHints, hint_on_import
+from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import Batch
@@ -51,6 +52,15 @@ def noted(service: Service, error: BaseException) -> list[str]:
         with pytest.raises(type(error)), AddingHints(service):
             raise error
     return getattr(error, "__notes__", [])
+
+
+def test_a_rejection_that_is_raised() -> None:
+    """It is a result, not an exception."""
+    service = Uses()
+    with pytest.raises(TypeError) as caught, AddingHints(service):
+        raise Rejected(422, "no such wine")  # type: ignore[misc]
+    hint = "hint: return Rejected(...) or Response(...) in the list of results, at the position of its row"
+    assert caught.value.__notes__ == [hint]
 
 
 @pytest.mark.parametrize(

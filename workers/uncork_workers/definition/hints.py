@@ -62,7 +62,12 @@ class AddingHints:
 
 
 def _add_hint(error: BaseException, service: Service, rows: Any) -> None:
-    hint = _hint_on_attribute(error, service) or hint_on_import(error) or _hint_on_rows(error, rows)
+    hint = (
+        _hint_on_attribute(error, service)
+        or hint_on_import(error)
+        or _hint_on_raise(error)
+        or _hint_on_rows(error, rows)
+    )
     note = f"hint: {hint}"
     # A service may raise the same exception object again.
     if hint and note not in getattr(error, "__notes__", ()):
@@ -111,6 +116,14 @@ def _hint_on_attribute(error: BaseException, service: Service) -> str:
         what = f"available attributes: {listed}" if listed else "self has no attributes"
         return f"setup() does not set self.{name}; {what}"
     return f"self.{name} is not set; set it in setup(self), which runs once in each worker"
+
+
+def _hint_on_raise(error: BaseException) -> str:
+    """Return a hint for a handler that raises a result that is made to be returned."""
+    is_raised = isinstance(error, TypeError) and str(error) == "exceptions must derive from BaseException"
+    if not is_raised:
+        return ""
+    return "return Rejected(...) or Response(...) in the list of results, at the position of its row"
 
 
 def _almost_setup(service: type[Service]) -> str | None:

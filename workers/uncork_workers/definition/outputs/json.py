@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from uncork_workers.definition.outputs.responses import WrongResult
-from uncork_workers.definition.outputs.result_errors import not_json
+from uncork_workers.definition.outputs.result_errors import not_json, wrong_key
 
 # Units of NumPy times that tolist() turns into integers, as Python's times end at microseconds.
 _TOO_FINE = ("ns]", "ps]", "fs]", "as]")
@@ -44,7 +44,15 @@ def _locate_error(results: Sequence[Any], error: Exception) -> tuple[int, str, E
             break
         key, value, error = found
         at, path = (key, "") if level == 0 else (at, f"{path}[{key!r}]")
-    return at, path, error
+    return at, path, _error_of_key(value) or error
+
+
+def _error_of_key(value: Any) -> Exception | None:
+    """Return the error for the first key of a dict that JSON cannot have."""
+    for key in value if isinstance(value, dict) else ():
+        if _error_at(key, {key: None}) is not None:
+            return wrong_key(key)
+    return None
 
 
 def _items(value: Any) -> Iterable[tuple[Any, Any]]:

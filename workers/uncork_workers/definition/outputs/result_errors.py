@@ -43,6 +43,14 @@ def not_json(value: object) -> TypeError:
     return TypeError(f"{type(value).__name__} is not supported{advice}")
 
 
+def wrong_key(key: object) -> TypeError:
+    """Return the error for a key of a dict that JSON cannot have."""
+    kind, as_text = type(key).__name__, str(key)
+    return TypeError(
+        f"the key {key!r:.80} is a {kind}; use text or integers as keys, such as {as_text!r:.80}"
+    )
+
+
 def _advice_on_return(returned: object, expected: int) -> str:
     if returned is None:
         return "; is a return statement missing?"
