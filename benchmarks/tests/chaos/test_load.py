@@ -164,7 +164,7 @@ async def test_single_replies_are_read_in_all_their_forms(sent: bytes, status: i
         writer.close()
 
     async with serving(handle) as url, connected(port_of(url)) as (reader, writer):
-        writer.write(b"POST / HTTP/1.1\r\n\r\n")
+        writer.write(b"POST / HTTP/1.1\r\nhost: t\r\n\r\n")
         found = await read_reply(reader)
         again = await read_reply(reader)
         assert again is None
