@@ -97,6 +97,8 @@ class Shadow:
             )
         except RequestShed as error:
             copy.failed(error)
+        except KeyError:  # The other version has dropped the API since the request came.
+            copy.failed(RequestShed("draining", 0.0))
 
 
 class _Comparison:

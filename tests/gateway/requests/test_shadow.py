@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from tests.gateway.client import Client
@@ -63,6 +64,19 @@ async def test_a_copy_that_waits_delays_nobody() -> None:
     pair.copy.runner.gate.set()
     await turns()
     assert pair.outcomes == {"shed": 2, "agreed": 2}
+
+
+async def test_a_copy_for_an_api_that_was_dropped_is_shed() -> None:
+    """Between the request and its copy, in the same turn of the loop, or before."""
+    pair = Pair()
+    asking = asyncio.create_task(pair.real.reply(b"[1]"))
+    asyncio.get_running_loop().call_soon(pair.copy.dispatcher.remove_api, "echo")
+    assert (await asking).status == 200
+    await turns()
+    assert pair.outcomes == {"shed": 1}
+    assert await pair.ask() == 200
+    assert pair.outcomes == {"shed": 2}
+    assert pair.copy.runner.batches == []
 
 
 async def test_nothing_is_compared_with_an_error_or_with_a_client_that_left() -> None:
