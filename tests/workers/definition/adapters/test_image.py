@@ -1,7 +1,10 @@
 """The Image adapter."""
 
+import gc
 import io
+import logging
 import struct
+import weakref
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.workers.definition.adapters.raw_stage import Sent, form, merge, raw, run
+from tests.workers.definition.adapters.raw_stage import Answered, Sent, form, merge, raw, run
 from uncork_workers.definition.adapters import Image, InvalidInput
 from uncork_workers.wire.schema import DefinitionError
 
@@ -151,6 +154,148 @@ def test_an_api_may_take_fewer_pixels() -> None:
     assert len(merge(Image(max_pixels=400), raw(PNG))) == 1
     with pytest.raises(InvalidInput, match=r"^the image has 20 x 20 pixels; the limit is 399$"):
         merge(Image(max_pixels=399), raw(PNG))
+
+
+def tiff_with_tiles(width: int, height: int) -> bytes:
+    """Return a TIFF of 10 x 10 pixels whose only tile has this size."""
+    data = zlib.compress(bytes(width * height))
+    tags = {256: 10, 257: 10, 258: 8, 259: 8, 262: 1, 277: 1, 322: width, 323: height, 325: len(data)}
+    tags[324] = 8 + 2 + 12 * 10 + 4
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, tags[tag]) for tag in sorted(tags))
+    return b"II*\0" + struct.pack("<IH", 8, 10) + entries + bytes(4) + data
+
+
+def test_tiles_count_as_pixels() -> None:
+    """A decoder reads whole tiles, however small the image is."""
+    assert decoded(Image(max_pixels=256), raw(tiff_with_tiles(16, 16))).size == (10, 10)
+    with pytest.raises(InvalidInput, match=r"^the image has tiles of 16 x 32 pixels; the limit is 500$"):
+        merge(Image(max_pixels=500), raw(tiff_with_tiles(16, 32)))
+
+
+@pytest.fixture
+def few_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Pillow accept no image of more than 100 pixels."""
+    monkeypatch.setattr(PIL.Image, "MAX_IMAGE_PIXELS", 100)
+
+
+def widths_by_call(adapter: Image, requests: Sequence[Sent]) -> tuple[list[list[int]], list[Answered]]:
+    """Run a batch; return the widths of the images of each call of the handler, and the responses."""
+    calls: list[list[int]] = []
+
+    def widths(images: Sequence[PIL.Image.Image]) -> list[int]:
+        calls.append([image.width for image in images])
+        return calls[-1]
+
+    return calls, run(adapter, widths, requests)
+
+
+@pytest.mark.parametrize(
+    ("widths", "portions"),
+    [
+        ([100], [[100]]),
+        ([60, 40], [[60, 40]]),
+        ([60, 41], [[60], [41]]),
+        ([100, 1, 99, 1], [[100], [1, 99], [1]]),
+        ([10] * 25, [[10] * 10, [10] * 10, [10] * 5]),
+    ],
+)
+@pytest.mark.usefixtures("few_pixels")
+def test_the_images_of_one_call_have_limited_pixels(widths: list[int], portions: list[list[int]]) -> None:
+    calls, answers = widths_by_call(Image(), [raw(file_of(picture(width, 1))) for width in widths])
+
+    assert calls == portions
+    assert [(answer.status, int(answer.body)) for answer in answers] == [(200, width) for width in widths]
+
+
+@pytest.mark.parametrize("kind", ["BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP"])
+@pytest.mark.usefixtures("few_pixels")
+def test_every_format_counts_its_pixels(kind: str) -> None:
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    turned = file_of(picture(1, 60), kind, **({} if kind in ("BMP", "GIF") else {"exif": exif}))
+    sent = [raw(turned), form({"photo": ("a.gif", file_of(picture(60, 1)), "image/png")}), raw(turned)]
+
+    calls, answers = widths_by_call(Image(mode="L"), sent)
+
+    assert [len(call) for call in calls] == [1, 1, 1]
+    assert [answer.status for answer in answers] == [200] * 3
+
+
+@pytest.mark.usefixtures("few_pixels")
+def test_an_animation_counts_the_pixels_of_one_frame() -> None:
+    frames = [PIL.Image.new("P", (50, 1), color) for color in range(5)]
+    animation = file_of(frames[0], "GIF", save_all=True, append_images=frames[1:])
+
+    calls, _ = widths_by_call(Image(), [raw(animation)] * 4)
+
+    assert calls == [[50, 50], [50, 50]]
+
+
+@pytest.mark.usefixtures("few_pixels")
+def test_tiles_count_for_the_portion() -> None:
+    adapter = Image()
+    sent = [raw(tiff_with_tiles(4, 16))] * 2
+
+    assert adapter.portions([one.body for one in sent], [one.meta for one in sent]) == [1, 1]
+
+
+@pytest.mark.usefixtures("few_pixels")
+def test_images_that_are_resized_share_a_call() -> None:
+    """They are decoded one at a time, so the images as sent take no memory together."""
+    calls, _ = widths_by_call(Image(size=(3, 3)), [raw(file_of(picture(60, 1)))] * 4)
+
+    assert calls == [[3, 3, 3, 3]]
+
+
+@pytest.mark.usefixtures("few_pixels")
+def test_invalid_images_leave_other_portions_alone() -> None:
+    widths = [60, 60, 101, 60, 60]
+    requests = [raw(file_of(picture(width, 1))) for width in widths]
+    requests[1] = raw(b"no image")
+
+    calls, answers = widths_by_call(Image(), requests)
+
+    assert [answer.status for answer in answers] == [200, 400, 400, 200, 200]
+    assert calls == [[60], [60], [60]]
+
+
+@pytest.mark.usefixtures("few_pixels")
+def test_a_portion_that_fails_leaves_others_alone() -> None:
+    calls: list[list[int]] = []
+
+    def widths(images: Sequence[PIL.Image.Image]) -> list[int]:
+        calls.append([image.width for image in images])
+        if 7 in calls[-1]:
+            raise ValueError("seven")
+        return calls[-1]
+
+    answers = run(Image(), widths, [raw(file_of(picture(width, 1))) for width in (95, 7, 60, 80)])
+
+    assert [answer.status for answer in answers] == [200, 500, 200, 200]
+    assert calls == [[95], [7, 60], [7], [60], [80]]
+
+
+@pytest.mark.usefixtures("few_pixels")
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_portion_is_gone_before_the_next_is_decoded(fails: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "uncork.worker")  # pytest keeps log records, with their tracebacks
+    seen: list[weakref.ref[PIL.Image.Image]] = []
+
+    def answer(images: Sequence[PIL.Image.Image]) -> Sequence[PIL.Image.Image]:
+        assert [one for one in seen if one() is not None] == []
+        seen.extend(map(weakref.ref, images))
+        if fails:
+            raise ValueError("always")
+        return images
+
+    gc.disable()
+    try:
+        answers = run(Image(), answer, [raw(file_of(picture(width, 1))) for width in (90, 80, 70)])
+    finally:
+        gc.enable()
+
+    assert len(seen) == 3
+    assert [answer.status for answer in answers] == [500 if fails else 200] * 3
 
 
 @given(

@@ -122,6 +122,13 @@ class Adapter(ABC):
         """Merge bodies as the clients sent them, one row each."""
         raise InvalidInput("this API does not accept bodies of this kind")
 
+    def portions(self, bodies: Sequence[bytes], metas: Sequence[Meta]) -> list[int]:
+        """Return how many of the bodies for :meth:`merge_raw` to merge and run at a time, in order.
+
+        It limits the memory of rows that are much larger than their bodies.
+        """
+        return [len(bodies)]
+
 
 def _to_builtins(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):

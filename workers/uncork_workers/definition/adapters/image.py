@@ -13,6 +13,7 @@ from uncork_workers.definition.adapters.base import InvalidInput
 from uncork_workers.definition.adapters.requests import Request, RequestAdapter
 from uncork_workers.definition.adapters.uploads import MULTIPART, read_upload
 from uncork_workers.extras import install_command
+from uncork_workers.wire.messages import Meta
 from uncork_workers.wire.schema import MAX_COUNT, DefinitionError, is_count
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 # Modes with more than 8 bits, which keep all values of 16-bit images.
 _DEEP_MODES = ("I", "I;16", "F")
+# The tags of TIFF for the size of a tile, which can exceed that of the image.
+_TILE_WIDTH, _TILE_LENGTH = 322, 323
 
 
 class Image(RequestAdapter):
@@ -38,6 +41,9 @@ class Image(RequestAdapter):
             fits into one array. By default images keep their size.
         max_pixels: the most pixels of an image as sent; a larger one gets 400 before it is decoded. At most,
             and by default, ``PIL.Image.MAX_IMAGE_PIXELS``.
+
+    Without ``size``, the images of a batch that have more than ``PIL.Image.MAX_IMAGE_PIXELS`` pixels in total
+    are decoded in portions, with one call of the handler for each.
 
     Raises:
         DefinitionError: if Pillow is not installed, or an argument is invalid.
@@ -67,10 +73,29 @@ class Image(RequestAdapter):
         self._mode = mode
         self._size = size
         self._max_pixels = most if max_pixels is None else max_pixels
+        # Images that are resized are decoded one at a time, so their batch needs no limit.
+        self._portion_pixels = None if size is not None else most
 
     def schema(self) -> dict[str, Any]:
         """Return the schema of an image file."""
         return {"type": "string", "contentMediaType": "image/*"}
+
+    def portions(self, bodies: Sequence[bytes], metas: Sequence[Meta]) -> list[int]:
+        """Limit the pixels of the images that are decoded together, by the headers of their files."""
+        if self._portion_pixels is None:
+            return super().portions(bodies, metas)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sizes = [_pixels(body, meta.content_type) for body, meta in zip(bodies, metas, strict=True)]
+        counts: list[int] = []
+        left = 0
+        for pixels in sizes:
+            if pixels > left or not counts:
+                counts.append(0)
+                left = self._portion_pixels
+            counts[-1] += 1
+            left -= pixels
+        return counts
 
     def handle_batch_request(self, requests: Sequence[Request]) -> list[PillowImage]:
         """Decode the image of each request."""
@@ -85,21 +110,47 @@ class Image(RequestAdapter):
         import PIL.Image
         import PIL.ImageOps
 
+        image = _open(data)
+        for name, (width, height) in _decoded_sizes(image).items():
+            if self._max_pixels is not None and width * height > self._max_pixels:
+                raise InvalidInput(f"{name} {width} x {height} pixels; the limit is {self._max_pixels}")
         try:
-            image = PIL.Image.open(io.BytesIO(data), formats=_FORMATS)
-        except PIL.UnidentifiedImageError:
-            raise InvalidInput(f"the body is not a supported image; send {', '.join(_FORMATS)}") from None
-        except Exception as error:  # Pillow's decoders raise all kinds of exceptions
-            raise InvalidInput(f"the image cannot be read: {error}") from error
-        if self._max_pixels is not None and image.width * image.height > self._max_pixels:
-            raise InvalidInput(
-                f"the image has {image.width} x {image.height} pixels; the limit is {self._max_pixels}"
-            )
-        try:
-            upright = _in_8_bits(PIL.ImageOps.exif_transpose(image), self._mode).convert(self._mode)
+            PIL.ImageOps.exif_transpose(image, in_place=True)
+            upright = _in_8_bits(image, self._mode).convert(self._mode)
         except Exception as error:
             raise InvalidInput(f"the image cannot be decoded: {error}") from error
         return upright if self._size is None else upright.resize(self._size, PIL.Image.Resampling.BICUBIC)
+
+
+def _open(data: bytes) -> PillowImage:
+    """Read the headers of an image, nothing else."""
+    import PIL.Image
+
+    try:
+        return PIL.Image.open(io.BytesIO(data), formats=_FORMATS)
+    except PIL.UnidentifiedImageError:
+        raise InvalidInput(f"the body is not a supported image; send {', '.join(_FORMATS)}") from None
+    except Exception as error:  # Pillow's decoders raise all kinds of exceptions
+        raise InvalidInput(f"the image cannot be read: {error}") from error
+
+
+def _decoded_sizes(image: PillowImage) -> dict[str, tuple[int, int]]:
+    """Return the sizes of what decoding an image fills: the image and, for TIFF, one of its tiles."""
+    sizes = {"the image has": image.size}
+    tags = getattr(image, "tag_v2", {})
+    tile = tags.get(_TILE_WIDTH, 0), tags.get(_TILE_LENGTH, 0)
+    if not all(isinstance(length, int) for length in tile):
+        raise InvalidInput(f"the image cannot be read: its tiles have the size {tile}")
+    return sizes | {"the image has tiles of": tile}
+
+
+def _pixels(body: bytes, content_type: str) -> int:
+    """Return how many pixels the headers of a request's image announce; 0 if it is not valid."""
+    try:
+        image = _open(read_upload(body, content_type).data)
+        return max(width * height for width, height in _decoded_sizes(image).values())
+    except InvalidInput:
+        return 0
 
 
 def _in_8_bits(image: PillowImage, mode: str) -> PillowImage:

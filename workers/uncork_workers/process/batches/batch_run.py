@@ -5,7 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 from uncork_workers.definition.adapters import InvalidInput
@@ -71,11 +71,13 @@ class BatchRun:
         forms = expand_forms(batch.forms, len(bodies))
         costs = () if batch.costs is None else by_request(batch.costs, batch.rows)
         self._requests = BatchRequests(bodies, batch.rows, forms, costs, batch.metas or (), batch.raw or ())
-        self._valid: Sequence[int] = range(len(bodies))
+        self._valid: Sequence[int] = ()
         self._complete: dict[int, CompleteResponse] = {}
         self._forms: list[RowsForm] = [None] * len(bodies)
         self._reasons: dict[int, list[str | RowPath]] = {}
         self._exceptions: list[ExceptionReport] = []
+        self._worked = True
+        self._began = self._portion_began = time.perf_counter()
         self.bodies = [b""] * len(bodies)
         """The bodies of the responses."""
         self.chunks: list[tuple[float, float]] = []
@@ -83,17 +85,26 @@ class BatchRun:
         self.returned: object = None
         """What the last handler call returned."""
 
-    def run(self) -> None:
-        """Answer all requests. If they cannot be merged, find those at fault and run the others.
+    def portions(self) -> list[range]:
+        """Return the requests to run at a time: all, unless their rows together take too much memory."""
+        bodies, metas = self._requests.bodies, self._requests.metas
+        counts = self._adapter.portions(bodies, metas) if metas and len(bodies) > 1 else [len(bodies)]
+        return [range(end - count, end) for count, end in zip(counts, accumulate(counts), strict=True)]
+
+    def run(self, portion: range) -> None:
+        """Answer the requests of a portion. If they cannot be merged, find those at fault and run the others.
 
         Raises:
             BaseException: what the handler raised; :meth:`run_parts` answers the requests then.
         """
-        requests = self._requests
+        self._portion_began = time.perf_counter()
+        self.returned = None  # it may refer to the rows of the portion before
+        self._valid = portion
+        requests = self._requests if len(portion) == len(self.bodies) else self._requests.pick(portion)
         merged = self._merged(requests)
         if merged is None:
             self._valid = self._mergeable()
-            requests = requests.pick(self._valid)
+            requests = self._requests.pick(self._valid)
             merged = merge(self._adapter, requests) if self._valid else ()
         with NamingHandler(self._method):
             results = self._call(requests, merged)
@@ -103,12 +114,19 @@ class BatchRun:
         for at, body, form in zip(self._valid, *results, strict=True):
             self._answer(at, body, form)
 
-    def run_parts(self, error: BaseException, *, took_s: float) -> None:
-        """Answer all requests after :meth:`run` failed; requests that succeed in a smaller part get results.
+    def run_parts(self, error: BaseException) -> None:
+        """Answer the requests of a portion after :meth:`run` failed, and release the exception.
 
-        Args:
-            took_s: how long the failed run took.
+        Requests that succeed in a smaller part get results.
         """
+        self._worked = False
+        reported = len(self._exceptions)
+        self._search(error)
+        if len(self._exceptions) == reported:
+            self._exceptions.append(exception_report(error, self._method))
+        release(error)
+
+    def _search(self, error: BaseException) -> None:
         valid = self._valid
         if len(valid) == 1 or not self._batch.idempotent:
             self._fail(valid, error)
@@ -116,7 +134,8 @@ class BatchRun:
         self._warn_of_search(len(valid), error)
         # At the timeout the gateway kills the worker, and no request of the batch is answered. A part can
         # take as long as the failed run, so stop in time.
-        ends = time.perf_counter() + _SHARE_OF_TIMEOUT * self._batch.timeout_s - 2 * took_s
+        took_s = time.perf_counter() - self._portion_began
+        ends = self._began + _SHARE_OF_TIMEOUT * self._batch.timeout_s - took_s
         search: Bisection[tuple[bytes | CompleteResponse, RowsForm]] = Bisection(valid)
         while search.part is not None and time.perf_counter() < ends:
             outcome = self._try(search.part)
@@ -127,7 +146,7 @@ class BatchRun:
             self._answer(at, body, form)
         self._fail_each({**search.culprits, **dict.fromkeys(search.given_up, error)})
 
-    def reply(self, *, failure: BaseException | None, seconds: float) -> Reply:
+    def reply(self) -> Reply:
         """Return the reply that goes with ``bodies``."""
         statuses, content_types, headers = [OK] * len(self.bodies), None, None
         if self._complete:
@@ -139,16 +158,15 @@ class BatchRun:
                 headers = [list(one.headers) for one in responses]
         return Reply(
             batch=self._batch.batch,
-            worked=failure is None,
-            seconds=seconds,
+            worked=self._worked,
+            seconds=time.perf_counter() - self._began,
             statuses=statuses,
             lengths=list(map(len, self.bodies)),
             chunks=self.chunks,
             forms=compact_forms(self._forms),
             content_types=content_types,
             headers=headers,
-            exceptions=self._exceptions
-            or ([] if failure is None else [exception_report(failure, self._method)]),
+            exceptions=self._exceptions,
             reasons=self._reasons,
         )
 

@@ -11,7 +11,6 @@ from uncork_workers.definition.hints import AddingHints, warn_if_blocking
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.process.batches.batch_run import BatchRun, StreamRun
-from uncork_workers.process.batches.exception_reports import release
 from uncork_workers.process.batches.handler_loop import HandlerLoop
 from uncork_workers.process.batches.streaming import PieceSink, Stream
 from uncork_workers.process.children import WorkerCode
@@ -48,26 +47,15 @@ class Executor:
 
     def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
         """Execute a batch. Every request gets a status and a body, whatever the handler raises."""
-        began = time.perf_counter()
         definition, handler = self._apis[batch.api], self._handlers[batch.api]
         if definition.description.streams:
             run: BatchRun = StreamRun(definition, partial(self._stream, batch.batch, handler), batch, bodies)
         else:
             run = BatchRun(definition, handler, batch, bodies)
-        failure: BaseException | None = None
         with Running(self._context(batch)):
-            try:
-                run.run()
-            except Stopped:
-                raise
-            except BaseException as error:
-                failure = error
-            if failure is not None:
-                run.run_parts(failure, took_s=time.perf_counter() - began)
-        reply = run.reply(failure=failure, seconds=time.perf_counter() - began)
-        if failure is not None:
-            release(failure)
-        return reply, run.bodies
+            for portion in run.portions():
+                _run_portion(run, portion)
+        return run.reply(), run.bodies
 
     def run_example(self, batch: Batch, bodies: Sequence[bytes]) -> object:
         """Execute a warm-up batch and return what the last call of the handler returned.
@@ -77,7 +65,8 @@ class Executor:
         """
         with Running(self._context(batch)):
             run = BatchRun(self._apis[batch.api], self._handlers[batch.api], batch, bodies)
-            run.run()
+            for portion in run.portions():
+                run.run(portion)
             if not run.chunks:
                 raise InvalidInput(run.bodies[0].decode())
         return run.returned
@@ -107,3 +96,16 @@ class Executor:
             tracestate=tracestate,
             allowed_lengths=batch.allowed_lengths,
         )
+
+
+def _run_portion(run: BatchRun, portion: range) -> None:
+    failure: BaseException | None = None
+    try:
+        run.run(portion)
+    except Stopped:
+        raise
+    except BaseException as error:
+        failure = error
+    # Not while the exception is handled: those of the parts would refer to it.
+    if failure is not None:
+        run.run_parts(failure)
