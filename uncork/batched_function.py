@@ -20,6 +20,7 @@ from uncork_dispatcher import (
     WorkerLost,
 )
 from uncork_dispatcher.jobs import results_fault
+from uncork_dispatcher.tasks import is_being_cancelled
 from uncork_workers.process.batches.bisection import Bisection
 from uncork_workers.wire.schema import ApiSettings, DefinitionError, is_count
 
@@ -163,7 +164,10 @@ class _Batched(Generic[T, R]):
             if not isinstance(results, Exception):
                 return BatchResult(results)
             if not self._rules.idempotent or len(items) == 1:
-                raise results
+                try:
+                    raise results
+                finally:
+                    del results  # as above
             # At the timeout no caller gets a result. A part can take as long as the failed call.
             ends = began + _SHARE_OF_TIMEOUT * self._rules.timeout_s - 2 * (clock() - began)
             return BatchResult(await self._search(items, results, lambda: clock() < ends), "failed")
@@ -184,8 +188,6 @@ class _Batched(Generic[T, R]):
 
     async def _call(self, items: list[T]) -> list[R | _Failed] | Exception:
         """Call the function; return one result or exception per item, or the exception of all of them."""
-        task = asyncio.current_task()
-        assert task is not None
         try:
             results = await self._function(items)
             fault = results_fault(results, len(items))
@@ -194,7 +196,7 @@ class _Batched(Generic[T, R]):
             raise  # they end the program
         except BaseException as error:
             # Cancelled at the timeout, or closed with its loop: nobody waits for a result.
-            if task.cancelling() or _is_closing(error):
+            if _is_closing(error) or is_being_cancelled():
                 raise
             return _for_callers(error)
 

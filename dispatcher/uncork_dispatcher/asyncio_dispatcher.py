@@ -200,6 +200,7 @@ class AsyncDispatcher(Generic[P, R]):
             return await future
         finally:
             self.cancel(number)  # does something only if the caller was cancelled
+            del future  # else the traceback of its exception refers to it
 
     async def drain(self) -> None:
         """Shed new requests, release the queued ones, and return when all have been answered."""

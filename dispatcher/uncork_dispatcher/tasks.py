@@ -13,6 +13,15 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
+def is_being_cancelled() -> bool:
+    """Return whether the current task was asked to end.
+
+    A frame that refers to its task would be a reference cycle: a cancelled task keeps its exception.
+    """
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 class TaskRunner(Generic[P, R]):
     """A runner that awaits ``execute(job)``, and cancels it when its batch is abandoned."""
 
@@ -45,8 +54,7 @@ class TaskRunner(Generic[P, R]):
         try:
             outcome = await self._execute(job)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if is_being_cancelled():
                 raise
             # The cancellation came from something that the function awaited, not from us.
             outcome = DispatchError("the batch was cancelled from within")
@@ -55,4 +63,7 @@ class TaskRunner(Generic[P, R]):
         except (SystemExit, KeyboardInterrupt) as error:
             ended(DispatchError(f"the batch function raised {error!r}"))
             raise
-        ended(outcome)
+        try:
+            ended(outcome)
+        finally:
+            del outcome  # else the traceback of an exception refers to it, and keeps the batch

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
+import weakref
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -195,6 +198,49 @@ async def test_an_observer_that_raises_costs_nobody_anything() -> None:
 
     assert await outcomes(callers) == ["X", "RequestShed", "Z"]
     assert (await asyncio.wait_for(shell.call("a", "w"), 1.0)).result == "W"
+
+
+class Payload:
+    """A payload that a weak reference can point to."""
+
+
+async def _raises(job: Job[Any]) -> BatchResult[Any]:
+    raise ValueError("bad")
+
+
+async def _cancels(job: Job[Any]) -> BatchResult[Any]:
+    raise asyncio.CancelledError
+
+
+async def _runs_too_long(job: Job[Any]) -> BatchResult[Any]:
+    await asyncio.sleep(100)
+    return BatchResult(job.payloads)
+
+
+async def _gives_too_few(job: Job[Any]) -> BatchResult[Any]:
+    return BatchResult([])
+
+
+@pytest.mark.parametrize("execute", [_raises, _cancels, _runs_too_long, _gives_too_few])
+async def test_a_failed_batch_leaves_nothing_to_the_garbage_collector(
+    execute: Callable[[Job[Any]], Any],
+) -> None:
+    """The collector runs rarely in a server: memory would grow with failures."""
+    shell: AsyncDispatcher[Any, Any] = dispatcher(execute, ApiRules(name="a", timeout_s=5))
+    gc.disable()
+    try:
+        payload = Payload()
+        kept = weakref.ref(payload)
+        caller = asyncio.ensure_future(shell.call("a", payload))
+        del payload
+        await asyncio.wait([caller])
+        assert caller.exception() is not None
+        del caller
+        await asyncio.sleep(1)
+
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 class Refusing:

@@ -287,6 +287,55 @@ def test_one_event_loop_after_another() -> None:
     assert first() is None
 
 
+class Item:
+    """An item that a weak reference can point to."""
+
+
+async def _fails(items: list[Item]) -> list[Item]:
+    raise ValueError("bad")
+
+
+async def _cancels(items: list[Item]) -> list[Item]:
+    raise asyncio.CancelledError
+
+
+async def _returns_too_few(items: list[Item]) -> list[Item]:
+    return items[1:]
+
+
+async def _returns_an_error(items: list[Item]) -> list[Exception]:
+    return [ValueError("bad") for _ in items]
+
+
+async def _takes_too_long(items: list[Item]) -> list[Item]:
+    await asyncio.sleep(100)
+    return items
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("function", [_fails, _cancels, _returns_too_few, _returns_an_error, _takes_too_long])
+async def test_a_failed_batch_leaves_nothing_to_the_garbage_collector(
+    function: Callable[[list[Item]], Any], count: int, idempotent: bool
+) -> None:
+    """The collector runs rarely in a server: memory would grow with failures."""
+    call = batched(idempotent=idempotent, timeout=5)(function)
+    gc.disable()
+    try:
+        items = [Item() for _ in range(count)]
+        kept = [weakref.ref(item) for item in items]
+        callers = [asyncio.ensure_future(call(item)) for item in items]
+        del items
+        await asyncio.wait(callers)
+        assert all(caller.exception() for caller in callers)
+        del callers
+        await asyncio.sleep(1)
+
+        assert [one() for one in kept] == [None] * count
+    finally:
+        gc.enable()
+
+
 class Private(BaseException):
     """Not an Exception."""
 

@@ -41,7 +41,10 @@ class InMemoryTransport(httpx.AsyncBaseTransport):
             content = await _content(response)
             failure = self._server.failure_behind(response.status_code, content.decode(errors="replace"))
             if failure is not None:
-                raise failure
+                try:
+                    raise failure
+                finally:
+                    del failure  # else the traceback refers to the exception
             response = _with_content(response, content)
         return response
 

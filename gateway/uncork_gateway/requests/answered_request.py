@@ -76,6 +76,10 @@ class AnsweredRequest(ABC):
     def answered(self, answer: RequestResult[Any]) -> None:
         """Send the result, or the error that this raises."""
         self._answer = answer
+        if isinstance(answer.result, Exception):
+            # Not raised: its traceback would refer to this request, and the request to it.
+            self.failed(answer.result)
+            return
         try:
             self._finish(answer)
         except Exception as error:

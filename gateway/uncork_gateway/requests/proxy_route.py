@@ -12,7 +12,7 @@ from uncork_gateway.backends.model_servers.merged_calls import CallResult, with_
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS
 from uncork_gateway.dialects.base import JSON
-from uncork_gateway.errors import BadGateway, GatewayError
+from uncork_gateway.errors import GatewayError
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.interfaces import Connection
 from uncork_gateway.protocols.rows import error_body
@@ -118,8 +118,6 @@ class ProxyRequest(RequestInParts, BufferedRequest[ProxyRoute]):
 
     def _finish(self, answer: RequestResult[CallResult]) -> None:
         batch, result = answer.batch, answer.result
-        if isinstance(result, BadGateway):
-            raise result
         if isinstance(result, ServerResponse):
             status, headers, body = result.status, result.headers, result.body
             check_status(status)

@@ -264,8 +264,9 @@ class RequestInParts(AnsweredRequest):
     _relaying: asyncio.Task[None] | None = None
 
     def _withdraw(self) -> None:
-        if self._parts is not None:
-            self._parts.withdraw()
+        parts, self._parts = self._parts, None  # they refer to this request
+        if parts is not None:
+            parts.withdraw()
         if self._relaying is not None:
             self._relaying.cancel()
 

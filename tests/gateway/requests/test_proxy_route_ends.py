@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 
 import pytest
 from hypothesis import example, given, settings
@@ -26,6 +28,7 @@ from tests.gateway.proxy_stage import (
     served,
     sizes,
 )
+from tests.gateway.running import turns
 
 # Refusals
 
@@ -288,3 +291,36 @@ async def test_a_part_that_is_refused_as_another_starts_leaves_the_slot_to_other
         assert sorted(sizes(model)) == [1, 2]
         for _ in range(5):
             assert predictions(await on.ask(rows_body(6)).reply()) == [12]
+
+
+# Memory
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(b'{"predictions": [1]}', 200, (JSON,)),
+        Answer(b'{"predictions": [1, 2]}', 200, (JSON,)),
+        Answer(b'{"predictions": 1', 200, (JSON,)),
+        Answer(b'{"error": "no"}', 500, (JSON,)),
+        Answer(b"", 302, ((b"location", b"/"),)),
+    ],
+)
+@pytest.mark.parametrize("callers", [1, 2])
+async def test_a_request_leaves_nothing_to_the_garbage_collector(answer: Answer, callers: int) -> None:
+    """The collector runs rarely: memory would grow with requests."""
+    async with merging(lambda call: answer) as (on, _):
+        gc.disable()
+        try:
+            asking = [on.ask(rows_body(row)) for row in range(callers)]
+            for caller in asking:
+                await caller.reply()
+                caller.leave()
+                del caller.protocol
+            kept = list(map(weakref.ref, asking))
+            del asking, caller
+            await turns()
+
+            assert [one() for one in kept] == [None] * callers
+        finally:
+            gc.enable()

@@ -10,7 +10,6 @@ from uncork_dispatcher import RequestResult
 from uncork_gateway.backends.model_servers.known_models import UNKNOWN, can_be_known
 from uncork_gateway.backends.model_servers.merged_calls import CallResult, with_trace
 from uncork_gateway.backends.model_servers.server import ServerResponse
-from uncork_gateway.errors import BadGateway
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.grpc.proxy.metadata import to_metadata
 from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
@@ -96,8 +95,6 @@ class ProxyCall(RequestInParts, UnaryRequest):
 
     def _finish(self, answer: RequestResult[CallResult]) -> None:
         batch, result = answer.batch, answer.result
-        if isinstance(result, BadGateway):
-            raise result
         trailers = self._method.merging.batch_headers.pairs(batch, answer.queued_s)
         if isinstance(result, ServerResponse):
             self._answer_with(result, trailers)

@@ -1,5 +1,7 @@
 """Custom adapters."""
 
+import gc
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.workers.definition.adapters.raw_stage import Answered, raw, run
+from tests.workers.definition.adapters.raw_stage import Answered, merge, raw, run
 from uncork_workers.definition.adapters import InvalidInput, Json, Request, RequestAdapter
 from uncork_workers.wire.schema import DefinitionError
 
@@ -155,3 +157,28 @@ def test_rows_of_json_are_no_requests() -> None:
         InvalidInput, match=r"^this API accepts requests only at its own route, not as rows of JSON$"
     ):
         Numbers().merge([b"1"])
+
+
+class Made:
+    """A row that a weak reference can point to."""
+
+
+def test_a_rejected_row_leaves_nothing_to_the_garbage_collector() -> None:
+    made = Made()
+    kept = weakref.ref(made)
+
+    class Rows(RequestAdapter):
+        def handle_batch_request(self, requests: Sequence[Request]) -> list[Any]:
+            nonlocal made
+            rows = [made, InvalidInput("no")]
+            del made
+            return rows
+
+    gc.disable()
+    try:
+        with pytest.raises(InvalidInput, match=r"^no$"):
+            merge(Rows(), raw(b"1"), raw(b"2"))
+
+        assert kept() is None
+    finally:
+        gc.enable()

@@ -163,7 +163,10 @@ class RequestAdapter(Adapter):
         if isinstance(rows, list | tuple):
             for row in rows:
                 if isinstance(row, InvalidInput):
-                    raise row
+                    try:
+                        raise row
+                    finally:
+                        del rows, row  # else the traceback refers to the exception
         return rows
 
 
