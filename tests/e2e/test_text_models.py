@@ -197,7 +197,7 @@ def test_openais_client_raises_what_fits_other_errors(embeddings: Server, client
     assert "content type 'text/csv' is not accepted" in csv.value.message
     assert "no route for /v1/moderations" in unknown.value.response.json()["detail"]
     cost = HTTP.post(f"{embeddings.base}/v1/embeddings", json={"model": "m"})
-    assert (cost.status_code, cost.json()["error"]["message"]) == (400, "a row has no cost field 'input'")
+    assert (cost.status_code, cost.json()["error"]["message"]) == (400, "the field 'input' is missing")
 
 
 def test_documents_are_ranked_as_by_the_model(reranker: Server, ranker: Model) -> None:

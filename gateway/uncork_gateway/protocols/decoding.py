@@ -5,6 +5,7 @@ from typing import TypeVar
 import msgspec
 
 from uncork_gateway.protocols.tensors import Malformed
+from uncork_workers.wire.json_faults import json_fault
 
 _T = TypeVar("_T")
 
@@ -22,4 +23,4 @@ def decode_json(
     except msgspec.ValidationError as error:
         raise Malformed(f"{name} must be {expected}: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed(f"{name} is not valid JSON: {error}") from error
+        raise Malformed(f"{name} is not valid JSON: {json_fault(bytes(text), error)}") from error

@@ -17,6 +17,7 @@ from msgspec import Raw
 
 from uncork_dispatcher.plural import plural
 from uncork_gateway.errors import BadRequest
+from uncork_workers.wire.json_faults import json_fault
 
 _members_decoder = msgspec.json.Decoder(dict[str, Raw])
 _elements_decoder = msgspec.json.Decoder(list[Raw])
@@ -227,7 +228,7 @@ def _read_object_leniently(body: bytes) -> dict[str, Raw]:
     try:
         _lenient_decoder.decode(text)
     except json.JSONDecodeError as error:
-        raise NotJson(f"is not valid JSON: {error}") from error
+        raise NotJson(f"is not valid JSON: {json_fault(body, error)}") from error
     if not text.startswith("{"):
         raise NotJson("is not a JSON object")
     return _as_members(_parts(text))

@@ -65,7 +65,15 @@ def read(content: Content, tensors_name: str, limits: Limits = DEFAULT_LIMITS) -
     """
     text, blocks = _halves(content)
     limits.check_items(text)
-    members = read_members(text)
+    try:
+        members = read_members(text)
+    except Malformed as error:
+        if len(text) == len(content.body) and _BINARY_SIZE.encode() in text:
+            raise Malformed(
+                f"{error}; if binary data follows the JSON, send the length of the JSON in the header "
+                "Inference-Header-Content-Length"
+            ) from error
+        raise
     tensors = members.pop(tensors_name, None)
     if tensors is None:
         raise Malformed(

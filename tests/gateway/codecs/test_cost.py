@@ -107,8 +107,8 @@ def test_a_number_without_end_is_refused() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"{}", "a row has no cost field 'n'"),
-        (b'{"N": 1, "m": {"n": 1}}', "a row has no cost field 'n'"),
+        (b"{}", "the field 'n' is missing"),
+        (b'{"N": 1, "m": {"n": 1}}', "the field 'n' is missing"),
         (b"5", "each row must be an object with the cost field 'n'"),
         (b'[{"n": 1}]', "each row must be an object with the cost field 'n'"),
         (b'{"n": 1', "the body is not valid JSON: .+"),

@@ -202,7 +202,7 @@ async def test_rows_are_weighed() -> None:
 
     assert stage.runner.jobs[0].costs == [5]
     bad = error(await stage.reply(b'{"instances": [{"n": 2}, {}]}'), 400)
-    assert bad == "a row has no cost field 'n'"
+    assert bad == "the field 'n' is missing"
 
 
 async def test_a_client_that_leaves_is_in_nobodys_way() -> None:

@@ -185,6 +185,10 @@ def test_several_inputs_are_objects() -> None:
             "Inference-Header-Content-Length must be from 0 to",
         ),
         (Content(b"{"), "the body is not valid JSON"),
+        (
+            Content(b'{"inputs": [{"parameters": {"binary_data_size": 4}}]}\0\0\0\0'),
+            "send the length of the JSON in the header Inference-Header-Content-Length",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_refused(content: Content, message: str) -> None:

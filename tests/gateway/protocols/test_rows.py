@@ -143,12 +143,12 @@ def test_awkward_values_are_sent_on_as_they_came(text: bytes) -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (b"", "the body is not valid JSON: "),
+        (b"", "the body is not valid JSON: it is empty"),
         (b"{", "the body is not valid JSON: "),
         (b'{"instances": [1,]}', "the body is not valid JSON: "),
         (b'{"instances": [nan]}', "the body is not valid JSON: "),
         (b'{"instances": [1]} x', "the body is not valid JSON: "),
-        (b'\xef\xbb\xbf{"instances": [1]}', "the body is not valid JSON: "),
+        (b'\xef\xbb\xbf{"instances": [1]}', "the body is not valid JSON: it begins with a byte order mark"),
         (b'{"instances": ["\xff"]}', "the body is not valid UTF-8: invalid start byte at byte 16"),
         (b"[1]", "the body is not a JSON object"),
         (b"[NaN]", "the body is not a JSON object"),

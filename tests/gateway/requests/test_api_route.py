@@ -199,7 +199,7 @@ async def test_a_body_that_cannot_be_weighed_is_refused() -> None:
 
     bad, good = await asyncio.gather(stage.reply(b'{"m": 1}'), stage.reply(b'{"n": 1}'))
 
-    assert detail(bad, 400) == "a row has no cost field 'n'"
+    assert detail(bad, 400) == "the field 'n' is missing"
     assert good.status == 200
 
 

@@ -123,7 +123,7 @@ def test_a_cost_that_does_not_fit_the_input_is_refused() -> None:
         ),
         ({"input": NdArray(shape=(2,)), "warmup": [[1, 2]]}, "Expected `float`, got `array` - at `$[0]`;"),
         ({"input": Json(), "warmup": object()}, "it cannot be written as JSON: object is not supported"),
-        ({"input": Json(), "warmup": {"a": 1}, "cost": "n"}, "a row has no cost field 'n'"),
+        ({"input": Json(), "warmup": {"a": 1}, "cost": "n"}, "the field 'n' is missing"),
         (
             {"input": Requests(), "warmup": "text"},
             "it must be bytes, a pathlib.Path or a Request, got 'text'",

@@ -19,7 +19,7 @@ from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.warmup import Chunks, Example, WarmupFailed, examples_of, warm_up
-from uncork_workers.wire.messages import ListForm, RowResult
+from uncork_workers.wire.messages import ListForm, RecordsForm, RowResult
 from uncork_workers.wire.overrides import for_all_apis
 from uncork_workers.wire.schema import ApiSettings
 
@@ -271,7 +271,10 @@ def frame(rows: int) -> pd.DataFrame:
         (lambda rows: [{"a": 1.5}] * len(rows), RowResult(body=b'{"a":1.5}')),
         (lambda rows: tuple([1, "a"] for _ in rows), RowResult(body=b'[1,"a"]')),
         (lambda rows: np.full(len(rows), 1, np.longdouble), RowResult(body=b"1.0")),
-        (lambda rows: frame(len(rows)), RowResult(body=b'{"a":1.0,"b":"text"}')),
+        (
+            lambda rows: frame(len(rows)),
+            RowResult(body=b'{"a":1.0,"b":"text"}', form=RecordsForm((("a", ListForm("FP32", ())),))),
+        ),
         (lambda rows: {"a": [1] * len(rows)}, RowResult(body=b'{"a":1}')),
         (lambda rows: ["x" * 70_000] * len(rows), None),
         (
@@ -341,7 +344,5 @@ def test_an_example_must_fit_the_cost_in_force() -> None:
             return items
 
     assert [one.cost for one in examples_of(Costly, for_all_apis({"cost": "text"}))] == [1]
-    with pytest.raises(
-        WarmupFailed, match=r"predict: the warm-up example .* a row has no cost field 'tokens'"
-    ):
+    with pytest.raises(WarmupFailed, match=r"predict: the warm-up example .* the field 'tokens' is missing"):
         examples_of(Costly, for_all_apis({"cost": "tokens"}))

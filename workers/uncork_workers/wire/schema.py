@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeGuard, get_args
 
 import msgspec
 
+from uncork_workers.wire.json_faults import json_fault
+
 # Paths that the gateway serves itself, now or in a later version.
 RESERVED_ROUTES = (
     "/livez",
@@ -173,9 +175,9 @@ def field_cost(row: bytes | msgspec.Raw, field: str) -> float:
     except msgspec.ValidationError:
         raise ValueError(f"each row must be an object with the cost field {field!r}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"the body is not valid JSON: {error}") from error
+        raise ValueError(f"the body is not valid JSON: {json_fault(bytes(row), error)}") from error
     if field not in fields:
-        raise ValueError(f"a row has no cost field {field!r}")
+        raise ValueError(f"the field {field!r} is missing")
     text = bytes(fields[field])
     first = text[:1]
     if first in (b"[", b"{"):

@@ -86,7 +86,7 @@ def test_all_statuses_are_named_and_no_others(path: str, keys: Any) -> None:
         ("/array", "expected a list of 4 numbers, or a list of such rows; got an object"),
         ("/table", "the body has the wrong columns: missing 'a', 'b'; unknown 'column'; expected 'a', 'b'"),
         ("/value", "the body is not valid JSON: Input data was truncated"),
-        ("/costly", "a row has no cost field 'words'"),
+        ("/costly", "the field 'words' is missing"),
         ("/text", "the text is not valid UTF-8: invalid start byte at byte 0; for another encoding, set"),
         ("/image", ""),
         ("/form", ""),

@@ -71,7 +71,10 @@ BOUNDARY = WHOLE.meta.content_type
     [
         (form({"a": b"1", "b": b"2"}), "the form must have exactly one part, got 2"),
         (raw(b"--b--\r\n", "multipart/form-data; boundary=b"), "the form must have exactly one part, got 0"),
-        (raw(WHOLE.body, "multipart/form-data"), "the body is not valid multipart/form-data"),
+        (
+            raw(WHOLE.body, "multipart/form-data"),
+            "'multipart/form-data' has no boundary; let the HTTP client set",
+        ),
         (raw(WHOLE.body, "multipart/form-data; boundary=other"), "is not valid multipart"),
         (raw(WHOLE.body[:-4], BOUNDARY), "Unexpected end"),
         (raw(b"", BOUNDARY), "Unexpected end"),

@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as npst
 
 from tests.workers.json_values import SPACES
 from uncork_workers.definition.adapters import InvalidInput, NdArray
+from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.schema import DefinitionError
 
 DTYPES = ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint64", "bool"]
@@ -71,7 +72,7 @@ WRONG: dict[str, tuple[NdArray, bytes, str]] = {
     "too shallow": (FLOATS, b"1", "Expected `array`, got `int`"),
     "too deep": (FLOATS, b"[[1,2],[3,4]]", "Expected `float`, got `array`"),
     "deep without end": (FLOATS, b"[" * 100_000, "Expected `float`, got `array`"),
-    "ragged rows": (NdArray(), b"[1],[2,3]", "rows have different lengths"),
+    "ragged rows": (NdArray(), b"[1],[2,3]", "rows have different lengths - at "),
     "ragged inside": (NdArray(shape=(2, None)), b"[[1],[2,3]]", "rows have different lengths"),
     "text": (FLOATS, b'["1","2"]', "Expected `float`, got `str`"),
     "null": (FLOATS, b"[1,null]", "Expected `float`, got `null`"),
@@ -80,9 +81,13 @@ WRONG: dict[str, tuple[NdArray, bytes, str]] = {
     "bool for int": (NdArray(dtype="int64"), b"[true]", "Expected `int`, got `bool`"),
     "float for int": (NdArray(dtype="int64"), b"[1.5]", "Expected `int`, got `float`"),
     "int for bool": (NdArray(dtype="bool"), b"[1]", "Expected `bool`, got `int`"),
-    "out of range for int8": (NdArray(dtype="int8"), b"[128]", "128 out of bounds for int8"),
-    "below the range of uint8": (NdArray(dtype="uint8"), b"[-1]", "-1 out of bounds for uint8"),
-    "out of range for int64": (NdArray(dtype="int64"), b"[9223372036854775808]", "too large"),
+    "out of range for int8": (NdArray(dtype="int8"), b"[128]", "128 is out of bounds for int8"),
+    "below the range of uint8": (NdArray(dtype="uint8"), b"[-1]", "-1 is out of bounds for uint8"),
+    "out of range for int64": (
+        NdArray(dtype="int64"),
+        b"[9223372036854775808]",
+        "9223372036854775808 is out of bounds for int64 - at ",
+    ),
     "out of any range": (NdArray(dtype="int64"), b"[" + b"1" * 5000 + b"]", "out of range"),
     "too large for float16": (NdArray(dtype="float16"), b"[65520]", "a value is too large for float16"),
     "too large for float32": (NdArray(dtype="float32"), b"[-1e39]", "a value is too large for float32"),
@@ -102,6 +107,26 @@ WRONG: dict[str, tuple[NdArray, bytes, str]] = {
 def test_what_is_not_a_row_is_invalid_input(adapter: NdArray, body: bytes, reason: str) -> None:
     with pytest.raises(InvalidInput, match=f"{reason}.*; a row must have shape .*, each value "):
         adapter.merge([body])
+
+
+@pytest.mark.parametrize(
+    ("adapter", "bodies", "row", "path"),
+    [
+        (NdArray(dtype="int64", shape=(2,)), [b"[1,2]", b"[3,9223372036854775808]"], 1, (1,)),
+        (NdArray(dtype="int8", shape=()), [b"1", b"2", b"-129"], 2, ()),
+        (NdArray(dtype="uint8", shape=(1, 2)), [b"[[0,256]]"], 0, (0, 1)),
+        (NdArray(dtype="float32", shape=(2,)), [b"[1,2]", b"[3,1e39]"], 1, (1,)),
+        (NdArray(), [b"[1]", b"[2]", b"[3,4]"], 2, ()),
+        (NdArray(shape=(None, None)), [b"[[1],[2]]", b"[[1],[2,3]]"], 1, ()),
+        (NdArray(shape=(None, None)), [b"[[1],[2,3]]", b"[[1],[2,3]]"], 0, ()),
+    ],
+)
+def test_a_wrong_value_has_a_place(
+    adapter: NdArray, bodies: list[bytes], row: int, path: tuple[int, ...]
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        adapter.merge(bodies)
+    assert [piece for piece in caught.value.args if isinstance(piece, RowPath)] == [RowPath(row, path)]
 
 
 @pytest.mark.parametrize("name", [name for name in WRONG if name != "nothing"])

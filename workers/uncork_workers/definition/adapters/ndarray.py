@@ -93,13 +93,24 @@ class NdArray(Adapter):
             with np.errstate(over="ignore"):
                 array = np.array(rows, dtype=self._dtype)
         except OverflowError as error:
-            raise self._wrong(str(error)) from error
+            raise self._wrong(*self._out_of_range(rows)) from error
         except ValueError as error:
-            raise self._wrong("rows have different lengths") from error
+            raise self._wrong("rows have different lengths - at ", RowPath(_first_unlike(rows))) from error
         self._check_shape(array.shape[1:])
         if self._narrows and not np.isfinite(array).all():
-            raise self._wrong(f"a value is too large for {self._dtype.name}")
+            row, *path = np.argwhere(~np.isfinite(array))[0].tolist()
+            raise self._wrong(f"a value is too large for {self._dtype.name} - at ", RowPath(row, tuple(path)))
         return array
+
+    def _out_of_range(self, rows: list[Any]) -> tuple[str, RowPath]:
+        """Return the first integer that the dtype cannot hold, and its place."""
+        limits = np.iinfo(self._dtype)
+        (row, *path), number = next(
+            (place, number)
+            for place, number in np.ndenumerate(np.array(rows, dtype=object))
+            if not limits.min <= number <= limits.max
+        )
+        return f"{number} is out of bounds for {self._dtype.name} - at ", RowPath(row, tuple(path))
 
     def merge_tensors(
         self, bodies: Sequence[bytes], form: TensorForm | ListForm, rows: Sequence[int]
@@ -143,6 +154,22 @@ class NdArray(Adapter):
         values = _NAMES[self._dtype.kind]
         wanted = f"; a row must have shape {shape}, each value {values} ({self._dtype.name})"
         return InvalidInput(*reason, wanted)
+
+
+def _first_unlike(rows: list[Any]) -> int:
+    """Return the first row whose lists differ in length from those of the first row, or from each other."""
+    lengths = [_lengths(row) for row in rows]
+    return next(at for at, own in enumerate(lengths) if own is None or own != lengths[0])
+
+
+def _lengths(value: Any) -> tuple[int, ...] | None:
+    """Return the lengths of nested lists, from the outside in; None if those of one level differ."""
+    if not isinstance(value, list):
+        return ()
+    inner = {_lengths(each) for each in value}
+    if len(inner) > 1 or None in inner:
+        return None
+    return (len(value), *next(iter(inner), ()))  # type: ignore[misc]
 
 
 def _is_length(length: object) -> bool:

@@ -22,6 +22,7 @@ from uncork_workers.definition.adapters.uploads import (
     read_parts,
 )
 from uncork_workers.plural import plural
+from uncork_workers.wire.json_faults import json_fault
 from uncork_workers.wire.messages import Meta
 from uncork_workers.wire.schema import JSON, DefinitionError
 
@@ -235,7 +236,7 @@ def _parse_json(body: bytes) -> Any:
     try:
         return _decoder.decode(body)
     except UNREADABLE as error:
-        raise InvalidInput(f"the body is not valid JSON: {error}") from error
+        raise InvalidInput(f"the body is not valid JSON: {json_fault(body, error)}") from error
 
 
 def _parse_form(body: bytes) -> dict[str, str]:

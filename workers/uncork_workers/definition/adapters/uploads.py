@@ -54,6 +54,10 @@ def read_parts(body: bytes, content_type: str) -> list[Part]:
         InvalidInput: if the body is malformed or incomplete, or has too many parts.
     """
     boundary = media_type_of(content_type)[1].get("boundary", "")
+    if not boundary:
+        raise InvalidInput(
+            f"the Content-Type {content_type!r} has no boundary; let the HTTP client set the header of a form"
+        )
     parts: list[Part] = []
     chunks: list[bytes] = []
     segment: MultipartSegment

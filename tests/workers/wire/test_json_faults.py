@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from uncork_workers.wire.json_faults import json_fault
+
+PARSER = ValueError("what the parser says")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (b"\xef\xbb\xbf[1]", "it begins with a byte order mark; send UTF-8 without one"),
+        ("[1]".encode("utf-16"), "it is UTF-16; send UTF-8"),
+        (b'"\\ud800"', "\\ud800 is half of a character; send both escapes of its pair, or the character"),
+        (b'"a\\uDC00"', "\\uDC00 is half of a character; send both escapes of its pair, or the character"),
+        (
+            b'"\\\\\\ud83d\\n"',
+            "\\ud83d is half of a character; send both escapes of its pair, or the character",
+        ),
+        (b'"\\ud83d\\ude00\\ude01"', "\\ude01 is half of a character; send both escapes of its pair, or"),
+        (b'"\\ud83d\\ud83d\\ude00"', "\\ud83d is half of a character; send both escapes of its pair, or"),
+        (b'["\\ud83d\\ude00"', "what the parser says"),
+        (b'["\\\\ud800"', "what the parser says"),
+        (b"[1,", "what the parser says"),
+    ],
+)
+def test_a_fault_is_named(text: bytes, says: str) -> None:
+    assert json_fault(text, PARSER).startswith(says)
+
+
+def test_many_backslashes_take_one_pass() -> None:
+    """Quadratic work would not end here."""
+    assert json_fault(b'"' + b"\\" * 4_000_001, PARSER) == "what the parser says"
