@@ -6,6 +6,7 @@ from uncork_gateway.auth import ApiKeys
 from uncork_gateway.connection.bursts import Bursts
 from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.connection.open_connections import OpenConnections
+from uncork_gateway.connection.turn import Turn
 from uncork_gateway.errors import PHRASES
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.interfaces import BodyPool, Tracing
@@ -28,6 +29,7 @@ class ListenerContext:
         retiring: whether each connection closes after its pending responses; new ones are still accepted.
         closing: whether new requests are refused, besides.
         bursts: handles requests together, and sends replies together.
+        turn: bounds the work of small pieces of input.
         open: counts the connections, also those of other listeners that share it.
         reserve: how many connections this listener may have in addition to the maximum.
     """
@@ -50,6 +52,7 @@ class ListenerContext:
         self.traces = traces
         self.retiring = self.closing = False
         self.bursts = Bursts()
+        self.turn = Turn()
         self.open = open_connections or OpenConnections()
         self.reserve = reserve
         self._headers: list[Header] = []

@@ -12,6 +12,7 @@ from uncork_gateway.connection.client_limits import (
     too_many_fields,
 )
 from uncork_gateway.connection.state import HEAD, State
+from uncork_gateway.connection.turn import CHUNK_WORK, HEAD_WORK, Turn
 from uncork_gateway.errors import BadRequest, GatewayError, unexpected
 from uncork_gateway.headers import Header, header_lines
 
@@ -34,7 +35,7 @@ class Receiver(Protocol):
 class RequestParser:
     """The parser of one connection.
 
-    ``limits`` are those of the client.
+    ``limits`` are those of the client; heads and pieces of bodies are work of the ``turn``.
 
     Attributes:
         method: of the current or last request, like all others.
@@ -43,7 +44,8 @@ class RequestParser:
         body_left: bytes of its body that are still to come, if their number is declared; else 0.
     """
 
-    def __init__(self, receiver: Receiver, limits: ClientLimits) -> None:
+    def __init__(self, receiver: Receiver, limits: ClientLimits, turn: Turn) -> None:
+        self._turn = turn
         self._max_fields = limits.max_header_fields
         self._allowed_hosts = limits.allowed_hosts
         self.method = self.target = b""
@@ -124,6 +126,7 @@ class RequestParser:
     def on_headers_complete(self) -> None:
         self.method = self._parser.get_method()
         self._unused_bytes = 0
+        self._turn.left -= HEAD_WORK
         check_head(
             self.method,
             self.target,
@@ -137,6 +140,7 @@ class RequestParser:
 
     def on_body(self, piece: bytes) -> None:
         self._unused_bytes = 0
+        self._turn.left -= CHUNK_WORK
         self.body_left = max(0, self.body_left - len(piece))
         self._receiver.body_received(piece)
 

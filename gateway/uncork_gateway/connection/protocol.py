@@ -47,13 +47,13 @@ from uncork_gateway.connection.state import (
     Transitions,
 )
 from uncork_gateway.connection.timeouts import Timeouts
+from uncork_gateway.connection.unparsed import ReadingFlow, Unparsed
 from uncork_gateway.errors import BadRequest, GatewayError, Unavailable
 from uncork_gateway.interfaces import Handler, QueuedRequest, Request
 from uncork_gateway.telemetry.access_log import AccessLog
 
 _LINGER_S = 5.0
 _FIRST_PING_S = 0.01
-_STEP_BYTES = 1024
 
 
 # An asyncio.Protocol in all but its base: below an interpreted one, mypyc would make attributes slow.
@@ -74,6 +74,7 @@ class HttpProtocol:
     flow: FlowControl
     _parser: RequestParser
     _replies: ReplyQueue
+    _unparsed: Unparsed
     _timeouts: Timeouts
     _scope: Scope
 
@@ -107,18 +108,16 @@ class HttpProtocol:
         self._body_left = 0
         """Bytes of its body still to come, if its head was known; they bypass the parser."""
         self._reply_begun = False
-        self._unparsed = b""
-        """Input behind requests that wait for their turn: requests take far more memory than their bytes."""
         self._says_keep_alive = False
         """Whether the last head that was parsed is of HTTP/1.0, whose clients expect this header."""
-        self._is_feeding = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         self.transport = transport
-        self.flow = FlowControl(transport)
+        self.flow = flow = ReadingFlow(transport)
         limits = self._listener.limits
-        self._parser = RequestParser(self, limits)
+        self._parser = RequestParser(self, limits, self._listener.turn)
         self._replies = ReplyQueue(transport, self.flow)
+        self._unparsed = Unparsed(self, self._parser, self._replies, flow=flow, turn=self._listener.turn)
         self._is_tls = is_ssl(transport)
         self._scope = connection_scope(transport, self._app_state)
         self._timeouts = Timeouts(self, limits, keep_alive_s=self._config.timeout_keep_alive, loop=self._loop)
@@ -142,6 +141,7 @@ class HttpProtocol:
         # Reference cycles would keep thousands of closed connections until the garbage collector runs.
         self._parser.close()
         self._incoming = None
+        self._unparsed.close()
         del self._parser, self._timeouts
 
     @property
@@ -154,9 +154,7 @@ class HttpProtocol:
         """Take the fast path for a request whose head is known, and for the rest of its body; else parse."""
         if self.is_waiting:
             self._bursts.submit_waiting()
-        if self._unparsed and self.state in READING:
-            self._unparsed += data
-            self.flow.pause_reading()
+        if self._unparsed.add(data):
             return
         if self._body_left:
             data = self._known_body_received(data)
@@ -174,35 +172,9 @@ class HttpProtocol:
 
     def _parse(self, data: bytes) -> None:
         begins, begun, body_bytes = self.state is IDLE, self.begun, self.body_bytes
-        self._feed(data)
+        self._unparsed.feed(data)
         if begins and self.begun == begun + 1 and self.state in (IDLE, BODY) and not self._unparsed:
             self._learn_head(data, self.body_bytes - body_bytes)
-
-    def _feed(self, data: bytes) -> None:
-        """Parse input in small steps, until a request has to wait for its turn."""
-        at, self._is_feeding = 0, True
-        while at < len(data) and self.state in READING:
-            if self._replies.queued:
-                self._unparsed = data[at:]
-                self.flow.pause_reading()
-                break
-            end = at + max(_STEP_BYTES, self._parser.body_left if self.state is BODY else 0)
-            self._feed_step(data[at:end])
-            at = end
-        self._is_feeding = False
-
-    def _feed_step(self, data: bytes) -> None:
-        try:
-            self._parser.feed(data)
-        except GatewayError as error:
-            self.give_up(error)
-
-    def _feed_rest(self) -> None:
-        """Parse what waits, unless a request still has to wait for its turn."""
-        if self._unparsed and not (self._replies.queued or self._is_feeding) and self.state in READING:
-            data, self._unparsed = self._unparsed, b""
-            self.flow.resume_reading()
-            self._feed(data)
 
     def _learn_head(self, chunk: bytes, received: int) -> None:
         """Remember the head of the only request in ``chunk``, with ``received`` bytes of its body."""
@@ -308,7 +280,7 @@ class HttpProtocol:
         if not request.keep_alive:
             self.hang_up()
         self._replies.advance()
-        self._feed_rest()
+        self._unparsed.feed_rest()
 
     def send_continue(self) -> None:
         if self.http_version != "1.0":  # which knows no interim replies
@@ -336,7 +308,7 @@ class HttpProtocol:
         """Start queued requests: the client reads its replies again."""
         self.flow.resume_writing()
         self._replies.advance()
-        self._feed_rest()
+        self._unparsed.feed_rest()
 
     def pause_writing(self) -> None:
         self.flow.pause_writing()
@@ -351,9 +323,7 @@ class HttpProtocol:
         in both cases the client counts as gone.
         """
         self._bursts.submit_waiting()
-        if self._unparsed and self.state in READING:
-            data, self._unparsed = self._unparsed, b""
-            self._feed_step(data)  # The requests that were sent get their replies.
+        self._unparsed.end()
         before = self.state
         if self._is_tls or (self._reply_begun and before is not ENDED):
             return False
@@ -386,6 +356,7 @@ class HttpProtocol:
         if self.state is CLOSED or self._is_tls:
             self.close()
         elif before is not LINGERING:
+            self._unparsed.take()
             self.flow.resume_reading()
             self.transport.write_eof()
             self._timeouts.linger(_LINGER_S, self.transport.abort)

@@ -406,8 +406,9 @@ async def test_thousands_of_pipelined_requests_are_answered(at_once: bool) -> No
     connection = Connection(serving(echo))
     connection.send(hot(b"first") + hot(b"more") * 3000)
     echo.at_once = at_once
-    while echo.open_requests:
+    while echo.open_requests or not connection.reading:
         echo.answer()
+        await turns(1)
 
     assert bodies(connection) == [b"first"] + [b"more"] * 3000
     assert connection.reading
@@ -523,12 +524,113 @@ async def test_few_of_many_pipelined_requests_are_read_before_their_turn() -> No
     connection = Connection(serving(echo))
     connection.send(hot(b"more") * 3000)
     connection.send(hot(b"last"))
-    assert len(echo.open_requests) < 40
-    assert not connection.reading
-    while echo.open_requests:
+    assert (len(echo.open_requests) < 40, connection.reading) == (True, False)
+    while echo.open_requests or not connection.reading:
         echo.answer()
+        await turns(1)
     assert bodies(connection) == [b"more"] * 3000 + [b"last"]
     assert connection.reading
+
+
+async def test_requests_that_are_answered_at_once_are_read_in_several_turns() -> None:
+    connection = Connection(serving(Echo()))
+    connection.send(hot(b"more") * 3000)
+    at_once = len(bodies(connection))
+    assert (at_once < 130, connection.reading) == (True, False)
+    await turns(1)
+    assert at_once < len(bodies(connection)) <= 2 * at_once + 20
+    while not connection.reading:
+        await turns(1)
+    assert bodies(connection) == [b"more"] * 3000
+
+
+def pieces(size: int, count: int) -> bytes:
+    return (b"%x\r\n%b\r\n" % (size, b" " * size)) * count
+
+
+async def received(connection: Connection) -> int:
+    """Wait until all input is parsed; return the largest number of bytes of bodies that a turn added."""
+    most = 0
+    while not connection.reading:
+        before = connection.protocol.body_bytes
+        await turns(1)
+        most = max(most, connection.protocol.body_bytes - before)
+    return most
+
+
+@pytest.mark.parametrize("path", [b"/hot", b"/cold"])
+async def test_a_body_in_tiny_chunks_is_read_in_several_turns(path: bytes) -> None:
+    """Other connections get their turns, and nothing more is read from this one meanwhile."""
+    server = serving(Echo())
+    connection, other = Connection(server), Connection(server)
+    head = b"POST %b HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n" % path
+    connection.send(head)
+    await turns(2)
+    connection.send(pieces(2, 20_000))
+    assert (2 * 2000 < connection.protocol.body_bytes <= 2 * 2700, connection.reading) == (True, False)
+    connection.send(pieces(2, 20_000) + b"0\r\n\r\n")
+    other.send(hot(b"other"))
+    assert bodies(other) == [b"other"]
+    assert 2 * 2000 < await received(connection) <= 2 * 2700
+    await turns(3)
+    [reply] = connection.replies()
+    assert reply.body.removeprefix(b"POST /cold ") == b" " * 80_000
+
+
+async def test_many_bodies_in_tiny_chunks_share_a_turn() -> None:
+    """Each connection is read a little at once, and in its share of later turns."""
+    server = serving(Echo())
+    connections = [Connection(server) for _ in range(50)]
+    for connection in connections:
+        connection.send(b"POST /hot HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n")
+    for connection in connections:
+        connection.send(pieces(2, 5000))
+
+    def total() -> int:
+        return sum(connection.protocol.body_bytes for connection in connections)
+
+    assert 2 * 50 * 100 < total() < 2 * (2700 + 50 * 200)
+    most = 0
+    while not all(connection.reading for connection in connections):
+        before = total()
+        await turns(1)
+        most = max(most, total() - before)
+    assert most <= 2 * 3500
+    assert total() == 2 * 50 * 5000
+
+
+async def test_a_body_in_one_chunk_after_the_work_of_a_turn() -> None:
+    """Large pieces of bodies cost no more than their bytes, and do not wait."""
+    echo = Echo()
+    connection, other = Connection(serving(echo)), Connection(serving(echo))
+    other.send(b"POST /hot HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n" + pieces(2, 9000))
+    connection.send(hot(b"x" * 100_000))
+    assert bodies(connection) == [b"x" * 100_000]
+
+
+@pytest.mark.parametrize("how", ["leave", "end"])
+async def test_a_client_that_stops_while_its_chunks_wait(how: str) -> None:
+    echo = Echo()
+    connection = Connection(serving(echo))
+    connection.send(b"POST /hot HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n")
+    connection.send(pieces(2, 5000) + b"0\r\n\r\n")
+    assert not connection.reading
+    getattr(connection, how)()
+    await turns(3)
+    assert echo.left == (how == "leave")
+    assert bodies(connection) == ([b" " * 10_000] if how == "end" else [])
+
+
+async def test_an_application_that_reads_does_not_let_more_input_in_than_is_parsed() -> None:
+    connection = Connection(serving(Echo()))
+    connection.send(b"POST /cold HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n")
+    await turns(2)
+    connection.send(pieces(2, 20_000))
+    for _ in range(4):
+        assert not connection.reading
+        await turns(1)
+    assert await received(connection)
+    assert connection.protocol.body_bytes == 40_000
 
 
 async def test_pipelined_requests_of_a_client_that_ends_are_answered() -> None:

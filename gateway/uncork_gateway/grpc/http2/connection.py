@@ -58,7 +58,7 @@ class GrpcConnection(asyncio.Protocol):
         self._loop = loop
         self._is_reading = True
         self._is_behind = False
-        """Whether frames are left for another turn of the loop."""
+        """Whether input is left for another turn of the loop."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
@@ -74,8 +74,9 @@ class GrpcConnection(asyncio.Protocol):
             loop=self._loop,
             ended=self._streams_ended,
             fail=self.fail,
+            wait=self._wait,
         )
-        self.reader = FrameReader(self.session)
+        self.reader = FrameReader(self.session, self._context.turn)
         self._timeouts = Timeouts(self, self._context.limits, self._limits, loop=self._loop)
         self._connections.add(self)
         most = self._context.limits.max_connections
@@ -98,12 +99,16 @@ class GrpcConnection(asyncio.Protocol):
         del self.outbox, self.reader, self.session, self._timeouts
 
     def data_received(self, data: bytes) -> None:
+        self._context.turn.admit()
+        self._read(data)
+
+    def _read(self, data: bytes) -> None:
         if not self._is_reading:
             return
         outbox = self.outbox
         was_scheduled, outbox.is_scheduled = outbox.is_scheduled, True
-        self.session.rest()
         try:
+            self.session.catch_up()
             self.reader.feed(data)
         except ConnectionFault as fault:
             self.fail(fault)
@@ -112,17 +117,22 @@ class GrpcConnection(asyncio.Protocol):
         if outbox.frames or outbox.blocked:
             outbox.flush()
         outbox.is_scheduled = was_scheduled
-        if self._is_reading and self.reader.is_behind and not self._is_behind:
-            self._is_behind = True
-            self.transport.pause_reading()
-            self._loop.call_soon(self._catch_up)
+        if self.reader.is_behind:
+            self._wait()
         if self._context.closing:
             self.drain()
 
-    def _catch_up(self) -> None:
-        """Read the frames that were left for another turn of the loop."""
+    def _wait(self) -> None:
+        """Leave the rest of the input for another turn of the loop."""
+        if self._is_reading and not self._is_behind:
+            self._is_behind = True
+            self.transport.pause_reading()
+            self._context.turn.wait(self)
+
+    def go_on(self) -> None:
+        """Read what was left for another turn of the loop."""
         self._is_behind = False
-        self.data_received(b"")
+        self._read(b"")
         if not (self._is_behind or self.transport.is_closing()):
             self.transport.resume_reading()
 

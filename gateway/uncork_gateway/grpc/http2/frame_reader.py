@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from uncork_gateway.connection.turn import FRAME_WORK, Turn
 from uncork_gateway.grpc.http2.frames import (
     ACK,
     CONTINUATION,
@@ -62,11 +63,6 @@ class FrameHandler(Protocol):
     All methods but the first may raise ConnectionFault and StreamFault.
     """
 
-    @property
-    def is_tired(self) -> bool:
-        """Whether the other frames have to wait for another turn of the loop."""
-        ...
-
     def begin(self) -> None:
         """Accept the preface."""
 
@@ -94,13 +90,14 @@ class FrameReader:
 
     Attributes:
         has_begun: whether the client has sent the preface, and the head of its first SETTINGS.
-        is_behind: whether complete frames wait for the next :meth:`feed`, because the handler is tired.
+        is_behind: whether complete frames wait for the next :meth:`feed`, because the loop's turn is over.
         progress: grows with every complete frame, or several.
         blocks: how many header blocks have come in several frames.
     """
 
-    def __init__(self, handler: FrameHandler) -> None:
+    def __init__(self, handler: FrameHandler, turn: Turn) -> None:
         self._handler = handler
+        self._turn = turn
         self._unread = b""
         self._has_preface = False
         self._block: tuple[int, bytes, bool] | None = None
@@ -147,7 +144,7 @@ class FrameReader:
     def _read_frames(self, data: bytes, at: int) -> None:
         begun_at = at
         at = at if self.has_begun else self._begin(data)
-        handler = self._handler
+        handler, turn = self._handler, self._turn
         end, last_head = len(data), len(data) - FRAME_HEAD_BYTES
         while 0 <= at <= last_head:
             high, low, kind, flags, number = FRAME_HEAD.unpack_from(data, at)
@@ -159,9 +156,10 @@ class FrameReader:
             start = at + FRAME_HEAD_BYTES
             if start + size > end:
                 break
-            if handler.is_tired:
+            if turn.left <= 0:
                 self.is_behind = True
                 break
+            turn.left -= FRAME_WORK
             at = start + size
             number &= MAX_STREAM_ID
             try:

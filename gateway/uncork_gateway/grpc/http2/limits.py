@@ -11,8 +11,6 @@ CONTROL_PER_MESSAGE = 2
 FREE_FIELDS = 32
 """Header fields of a call that cost nothing; the others cost more than their bytes."""
 FIELDS_PER_CONTROL = 8
-FIELDS_PER_TURN = 500
-"""Header fields that are decoded in one turn of the loop: 5 ms."""
 RESETS_PER_S = 200.0
 # Many small answers may be on their way to a client that reads: those of all streams of a connection.
 _LEAST_UNSENT_BYTES = 64 * 2**20

@@ -22,8 +22,10 @@ _OVERFULL = 2
 class Receiver(Protocol):
     """The stream, as its :class:`MessageReader` sees it."""
 
-    is_paused: bool
-    """Whether messages have to wait."""
+    @property
+    def must_wait(self) -> bool:
+        """Whether messages have to wait."""
+        ...
 
     @property
     def inflate_steps(self) -> int:
@@ -42,7 +44,7 @@ class Receiver(Protocol):
 class MessageReader:
     """Cuts the DATA of a stream into messages, and decompresses them in order.
 
-    Later DATA waits unread, as the client sent it, while a message is inflated or the receiver is paused.
+    Later DATA waits unread, as the client sent it, while a message is inflated or the receiver has to wait.
 
     Args:
         takes_one: whether there must be exactly one message. It stays as the client sent it until the stream
@@ -102,7 +104,7 @@ class MessageReader:
 
     @property
     def _must_wait(self) -> bool:
-        return self.is_inflating or self._receiver.is_paused
+        return self.is_inflating or self._receiver.must_wait
 
     def feed(self, data: bytes) -> None:
         if self._must_wait:

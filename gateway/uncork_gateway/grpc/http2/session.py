@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 
 from uncork_gateway.connection.inflating import STEPS_AT_ONCE
 from uncork_gateway.connection.listener_context import ListenerContext
+from uncork_gateway.connection.turn import FIELD_WORK
 from uncork_gateway.grpc.http2 import frames, replies
 from uncork_gateway.grpc.http2.frames import (
     DEFAULT_WINDOW_BYTES,
@@ -20,7 +21,6 @@ from uncork_gateway.grpc.http2.limits import (
     CONTROL_PER_CALL,
     CONTROL_PER_S,
     FIELDS_PER_CONTROL,
-    FIELDS_PER_TURN,
     FREE_FIELDS,
     RESETS_PER_S,
     Allowance,
@@ -51,6 +51,7 @@ class Session:
     Args:
         ended: called whenever the last stream has ended.
         fail: ends the connection.
+        wait: has :meth:`catch_up` called in another turn of the loop.
     """
 
     def __init__(
@@ -65,10 +66,12 @@ class Session:
         loop: asyncio.AbstractEventLoop,
         ended: Callable[[], None],
         fail: Callable[[ConnectionFault], None],
+        wait: Callable[[], None],
     ) -> None:
         self.number = number
         self.traces = context.traces
         self.pool = context.pool
+        self.turn = context.turn
         self.outbox = outbox
         self.streams: dict[int, Stream] = {}
         self.windows = ReceiveWindows(self.streams, outbox, starved)
@@ -86,8 +89,10 @@ class Session:
         self._loop = loop
         self._ended = ended
         self._fail = fail
+        self._wait = wait
         self._heads = HeadReader(max_fields=context.limits.max_header_fields)
-        self._fields_left = FIELDS_PER_TURN
+        self._behind: dict[int, Stream] = {}
+        """Streams whose next messages wait for another turn of the loop."""
         self._free_lanes: list[int] = []
         self._ignored: dict[int, None] = {}
         """Streams that the server has reset, of which the client may not know yet."""
@@ -142,21 +147,22 @@ class Session:
             heads.admitted()
 
     def _charge_fields(self, fields: int) -> None:
-        self._fields_left -= fields
+        self.turn.left -= fields * FIELD_WORK
         if fields > FREE_FIELDS:
             self.control.tokens -= (fields - FREE_FIELDS) / FIELDS_PER_CONTROL
             if self.control.tokens < 0:
                 raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many header fields")
 
-    @property
-    def is_tired(self) -> bool:
-        """Whether enough header fields were decoded in this turn of the loop."""
-        return self._fields_left <= 0
+    def postpone(self, stream: Stream) -> None:
+        """Read the other messages of a stream in another turn of the loop."""
+        self._behind[stream.number] = stream
+        self._wait()
 
-    def rest(self) -> None:
-        """Begin another turn of the loop."""
-        self._fields_left = FIELDS_PER_TURN
+    def catch_up(self) -> None:
+        """Read messages that were left for another turn of the loop."""
         self.inflate_steps = STEPS_AT_ONCE
+        while self._behind and self.turn.left > 0:
+            self._behind.pop(next(iter(self._behind))).catch_up()
 
     def _open(self, number: int, head: Head, *, ends: bool) -> bool:
         """Open the call of a stream; return False if it fails at once."""
@@ -282,6 +288,7 @@ class Session:
         self.windows.forget()
         streams = list(self.streams.values())
         self.streams.clear()
+        self._behind.clear()
         for stream in streams:
             stream.cancel()
 

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from uncork_gateway.connection.turn import MESSAGE_WORK, Turn
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.grpc.http2.frames import ErrorCode, StreamFault
 from uncork_gateway.grpc.http2.heads import Head
@@ -20,8 +21,10 @@ class StreamConnection(SendingConnection, Protocol):
 
     pool: BodyPool
     inflate_steps: int
+    turn: Turn
 
     def widen(self, stream: "Stream") -> None: ...
+    def postpone(self, stream: "Stream") -> None: ...
 
 
 class _Nobody:
@@ -53,6 +56,7 @@ class Stream(Outgoing):
 
     __slots__ = (
         "_head",
+        "_is_behind",
         "_is_rejected",
         "call",
         "is_half_closed",
@@ -75,7 +79,7 @@ class Stream(Outgoing):
         self.is_half_closed = False
         self.received_bytes = 0
         self._head = head
-        self._is_rejected = self.is_paused = False
+        self._is_rejected = self.is_paused = self._is_behind = False
 
     def data_received(self, data: bytes, *, ends: bool) -> None:
         """Accept DATA.
@@ -98,6 +102,8 @@ class Stream(Outgoing):
         if self.reader is None and size >= PREFIX_BYTES and not must_wait:
             flag, length = PREFIX.unpack_from(data)
             if not flag and length == size - PREFIX_BYTES and length <= self._max_message_bytes:
+                if not call.takes_one:
+                    self.connection.turn.left -= MESSAGE_WORK
                 call.message_received(data[PREFIX_BYTES:])
                 if ends and self.is_open:
                     self.call.end_received()
@@ -160,7 +166,28 @@ class Stream(Outgoing):
 
     def message_complete(self, message: bytes) -> None:
         if self.is_open:
+            self._charge_message()
             self.call.message_received(message)
+
+    def _charge_message(self) -> None:
+        """Leave the messages behind one for another turn of the loop, if this one is over."""
+        if self.call.takes_one:
+            return
+        turn = self.connection.turn
+        turn.left -= MESSAGE_WORK
+        if turn.left <= 0 and not self._is_behind:
+            self._is_behind = True
+            self.connection.postpone(self)
+
+    def catch_up(self) -> None:
+        """Read messages that were left for another turn of the loop."""
+        self._is_behind = False
+        if self.reader is not None:
+            self.reader.go_on()
+
+    @property
+    def must_wait(self) -> bool:
+        return self.is_paused or self._is_behind
 
     def messages_end(self) -> None:
         if self.is_open:

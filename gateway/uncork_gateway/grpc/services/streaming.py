@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from http import HTTPStatus
@@ -14,6 +15,9 @@ from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.grpc.methods import PlainCall
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.protocols.grpc_messages import parse
+
+# Of answers that the client has not read. Its next messages are read only when it has.
+_MOST_UNSENT_BYTES = 64 * 1024
 
 
 class OpenCalls:
@@ -51,6 +55,7 @@ class StreamingCall(PlainCall, ABC):
         super().__init__(stream, head)
         self._request = request
         self._calls = calls
+        self._until_read: asyncio.Future[None] | None = None
         self.on_end: Callable[[], object] = lambda: None
         """Called when the call is over, for whatever reason."""
         calls.add(self)
@@ -66,6 +71,14 @@ class StreamingCall(PlainCall, ABC):
 
     def send(self, message: Message) -> None:
         self._stream.send(message.SerializeToString())
+        if self._stream.unsent_bytes > _MOST_UNSENT_BYTES and self._until_read is None:
+            self._stream.pause()
+            self._until_read = asyncio.ensure_future(self._resume_when_read())
+
+    async def _resume_when_read(self) -> None:
+        await self._stream.sent()
+        self._until_read = None
+        self._stream.resume()
 
     # What the connection reports
 
@@ -89,4 +102,6 @@ class StreamingCall(PlainCall, ABC):
     def _finished(self, status: int, code: Code = Code.OK) -> None:
         super()._finished(status, code)
         self._calls.discard(self)
+        if self._until_read is not None:
+            self._until_read.cancel()
         self.on_end()

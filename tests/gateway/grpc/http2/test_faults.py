@@ -37,6 +37,8 @@ pytestmark = pytest.mark.virtual_time
 
 START = frames.PREFACE + frames.settings({})
 HANG = Encoder().encode(headers(b"/t.T/Hang"))
+ECHO = Encoder().encode(headers())
+STREAM = Encoder().encode(headers(b"/t.T/Stream"))
 OPEN = frames.headers(1, HANG, ends=False)
 HALF = frames.headers(1, HANG, ends=True)
 PROTOCOL, SIZE, FLOW = ErrorCode.PROTOCOL_ERROR, ErrorCode.FRAME_SIZE_ERROR, ErrorCode.FLOW_CONTROL_ERROR
@@ -428,6 +430,106 @@ async def test_many_header_fields_are_read_in_several_turns() -> None:
     await turns(10)
     assert (len(server.calls), wire.is_read) == (101, True)
     assert not wire.ended
+
+
+async def test_many_connections_with_many_header_fields_share_a_turn() -> None:
+    server = Server()
+    wires = [Wire(server) for _ in range(50)]
+    for wire in wires:
+        wire.send(START)
+    for wire in wires:
+        wire.send(b"".join([many_fields(number, 95) for number in range(1, 61, 2)]))
+    assert len(server.calls) <= 5 + len(wires)
+    most = 0
+    while not all(wire.is_read for wire in wires):
+        before = len(server.calls)
+        await turns(1)
+        most = max(most, len(server.calls) - before)
+    assert most <= 10
+    assert len(server.calls) == 50 * 30
+
+
+def small_frames(number: int, count: int) -> bytes:
+    return frame(DATA, 0, number, b"x" * 16) * count
+
+
+async def test_a_message_in_many_small_frames_is_read_in_several_turns() -> None:
+    """Other connections get their turns, and nothing more is read from this one meanwhile."""
+    server = Server()
+    wire, other = Wire(server), Peer(server)
+    wire.send(START + frames.headers(1, ECHO, ends=False))
+    wire.send(frame(DATA, 0, 1, message(b"x" * 160_011)[:16]) + small_frames(1, 5000))
+    stream = wire.protocol.session.streams[1]
+    assert (16 * 1000 < stream.received_bytes <= 16 * 1251, wire.is_read) == (True, False)
+    assert other.ask().status == 0
+    for more in (small_frames(1, 5000), b""):
+        before = stream.received_bytes
+        while not wire.is_read:
+            await turns(1)
+            assert stream.received_bytes - before <= 16 * 1251
+            before = stream.received_bytes
+        wire.send(more)
+    wire.send(frame(DATA, END_STREAM, 1))
+    assert server.calls[0].events == [b"x" * 160_011, "end"]
+
+
+@pytest.mark.parametrize("in_frames", [False, True])
+async def test_many_messages_of_a_stream_are_read_in_several_turns(in_frames: bool) -> None:
+    """In order, with the end of the stream behind the last one, whether each has a frame of its own."""
+    server = Server()
+    wire, other = Wire(server), Peer(server)
+    wire.send(START + frames.headers(1, STREAM, ends=False))
+    sent = [b"%016d" % number for number in range(600)]
+    data = [message(one) for one in sent]
+    whole = data if in_frames else [b"".join(data)]
+    wire.send(b"".join([frame(DATA, 0, 1, part) for part in whole]) + frame(DATA, END_STREAM, 1))
+    events = server.calls[0].events
+    assert (80 < len(events) <= 100, wire.is_read) == (True, False)
+    assert other.ask().status == 0
+    most = 0
+    while not wire.is_read:
+        before = len(events)
+        await turns(1)
+        most = max(most, len(events) - before)
+    assert most <= 101
+    assert events == [*sent, "end"]
+    assert not wire.protocol.session.streams
+    assert server.pool.used_bytes == 0
+
+
+@pytest.mark.parametrize("how", ["leave", "reset"])
+async def test_a_client_that_stops_while_its_messages_wait(how: str) -> None:
+    server = Server()
+    wire = Wire(server)
+    wire.send(START + frames.headers(1, STREAM, ends=False))
+    wire.send(frame(DATA, 0, 1, message(b"one") * 600))
+    if how == "leave":
+        wire.leave()
+    else:
+        wire.send(frames.reset(1, ErrorCode.CANCEL))
+    await turns(10)
+    *events, last = server.calls[0].events
+    assert (last, len(events) < 600) == ("cancelled", how == "leave")
+    assert server.pool.used_bytes == 0
+
+
+async def test_messages_that_wait_for_the_call_and_for_the_turn() -> None:
+    server = Server()
+    wire = Wire(server)
+    wire.send(START + frames.headers(1, STREAM, ends=False))
+    call = server.calls[0]
+    call.stream.pause()
+    wire.send(frame(DATA, END_STREAM, 1, message(b"one") * 600))
+    assert call.events == []
+    call.stream.resume()
+    assert 0 < len(call.events) <= 100
+    call.stream.pause()
+    before = len(call.events)
+    await turns(3)
+    assert len(call.events) == before
+    call.stream.resume()
+    await turns(20)
+    assert call.events == [b"one"] * 600 + ["end"]
 
 
 async def test_a_client_that_leaves_while_its_frames_wait() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.grpc.fake_stream import FakeStream
+from tests.gateway.running import turns
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.interfaces import CallHead
 from uncork_gateway.grpc.services.streaming import OpenCalls, StreamingCall
@@ -64,6 +65,27 @@ async def test_a_call_that_is_over_is_not_asked(how: str) -> None:
 
     assert call.requests == before
     assert ends == ([] if how == "closed before" else [how])
+
+
+async def test_a_client_that_does_not_read_the_answers_sends_no_more_messages() -> None:
+    stream, calls = FakeStream(), OpenCalls()
+    call = Recording(stream, calls)
+    stream.unsent_bytes = 70_000
+    for _ in range(2):
+        call.send(Request(service="answer"))
+        assert stream.is_paused
+    stream.read_all()
+    await turns(2)
+    assert not stream.is_paused
+    call.send(Request(service="answer"))
+    assert not stream.is_paused
+
+    stream.unsent_bytes = 70_000
+    call.send(Request(service="answer"))
+    call.cancelled()
+    stream.read_all()
+    await turns(2)
+    assert stream.is_paused
 
 
 async def test_a_fault_ends_only_its_call(caplog: pytest.LogCaptureFixture) -> None:

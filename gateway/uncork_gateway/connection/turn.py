@@ -1,0 +1,76 @@
+"""The work that clients may cause in one turn of the event loop, besides their requests."""
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+from uncork_gateway.errors import unexpected
+
+CHUNK_WORK = 1
+"""For one piece of a body over HTTP. A unit of work takes about 2 µs."""
+HEAD_WORK = 25
+FRAME_WORK = 2
+FIELD_WORK = 5
+"""For one header field that HPACK decodes."""
+MESSAGE_WORK = 25
+TURN_WORK = 2500
+# A connection that waits does not wait for all the input of those before it.
+_SHARE_WORK = 500
+_FIRST_WORK = 250
+
+
+class WaitingConnection(Protocol):
+    """A connection with input that it has not read."""
+
+    transport: asyncio.Transport
+
+    def go_on(self) -> None:
+        """Read more, and wait again if that is not all."""
+
+
+class Turn:
+    """The work of all connections of a listener in one turn of the loop.
+
+    Small pieces of input cost more than their bytes. Connections subtract that work, and leave the rest of
+    their input for later turns when the work of this one is used up. Then they continue in order, each with
+    a share.
+
+    Attributes:
+        left: work that may still be done in this turn.
+    """
+
+    def __init__(self) -> None:
+        self.left = TURN_WORK
+        self._waiting: deque[WaitingConnection] = deque()
+        self._is_scheduled = False
+
+    def admit(self) -> None:
+        """Allow some work for a connection that has received input: small requests need not wait."""
+        self.left = max(self.left, _FIRST_WORK)
+
+    def wait(self, connection: WaitingConnection) -> None:
+        """Let a connection, which must not be waiting, continue in a later turn."""
+        self._waiting.append(connection)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin(self) -> None:
+        """Begin another turn with the connections that wait. A fault closes its connection."""
+        left = TURN_WORK
+        while self._waiting and left > 0:
+            connection = self._waiting.popleft()
+            share = self.left = min(left, _SHARE_WORK)
+            try:
+                connection.go_on()
+            except Exception as error:
+                unexpected(error)
+                connection.transport.close()
+            left -= share - self.left
+        self.left = left
+        self._is_scheduled = False
+        if self._waiting:
+            self._schedule()

@@ -1,0 +1,131 @@
+"""Input of an HTTP connection on its way to the parser."""
+
+import asyncio
+from typing import Protocol
+
+from uvicorn.protocols.http.flow_control import FlowControl
+
+from uncork_gateway.connection.parser import RequestParser
+from uncork_gateway.connection.reply_queue import ReplyQueue
+from uncork_gateway.connection.state import BODY, READING, State
+from uncork_gateway.connection.turn import Turn
+from uncork_gateway.errors import GatewayError
+
+_STEP_BYTES = 1024
+
+
+class ReadingFlow(FlowControl):
+    """Flow control that does not resume reading while input waits.
+
+    Attributes:
+        is_behind: whether input waits.
+    """
+
+    is_behind = False
+
+    def resume_reading(self) -> None:
+        if not self.is_behind:
+            super().resume_reading()
+
+
+class ParsingConnection(Protocol):
+    """The connection, as :class:`Unparsed` sees it."""
+
+    state: State
+    transport: asyncio.Transport
+
+    def give_up(self, error: GatewayError) -> None: ...
+
+
+class Unparsed:
+    """Parses input in small steps, until a request has to wait for its turn, or the loop's turn is over.
+
+    The rest waits as it came: requests take far more memory than their bytes.
+    """
+
+    def __init__(
+        self,
+        connection: ParsingConnection,
+        parser: RequestParser,
+        replies: ReplyQueue,
+        *,
+        flow: ReadingFlow,
+        turn: Turn,
+    ) -> None:
+        self.transport = connection.transport
+        self._connection = connection
+        self._flow = flow
+        self._parser = parser
+        self._replies = replies
+        self._turn = turn
+        self._data = b""
+        self._is_feeding = self._waits_for_turn = False
+
+    def add(self, data: bytes) -> bool:
+        """Keep input if other input waits; return whether it does."""
+        if not (self._data and self._connection.state in READING):
+            return False
+        self._keep(self._data + data)
+        return True
+
+    def feed(self, data: bytes) -> None:
+        """Parse input. The first step is always made: small requests do not wait for another turn."""
+        at, self._is_feeding, turn = 0, True, self._turn
+        connection, parser, replies = self._connection, self._parser, self._replies
+        while at < len(data) and connection.state in READING:
+            body_left = parser.body_left if connection.state is BODY else 0
+            is_over = turn.left <= 0 and at > 0 and not body_left
+            if replies.queued or is_over:
+                self._keep(data[at:])
+                if is_over and not self._waits_for_turn:
+                    self._waits_for_turn = True
+                    turn.wait(self)
+                break
+            end = at + max(_STEP_BYTES, body_left)
+            self._step(data[at:end])
+            at = end
+        self._is_feeding = False
+
+    def go_on(self) -> None:
+        """Parse in another turn of the loop."""
+        self._waits_for_turn = False
+        self.feed_rest()
+
+    def feed_rest(self) -> None:
+        """Parse what waits, unless it has to wait longer."""
+        if not self._data or self._waits_for_turn or self._is_feeding or self._replies.queued:
+            return
+        if self._connection.state in READING:
+            data = self.take()
+            self._flow.resume_reading()
+            self.feed(data)
+
+    def end(self) -> None:
+        """Parse all that waits: the requests that were sent get their replies."""
+        if self._data and self._connection.state in READING:
+            self._step(self.take())
+
+    def take(self) -> bytes:
+        """Remove what waits, and return it."""
+        data, self._data = self._data, b""
+        self._flow.is_behind = False
+        return data
+
+    def close(self) -> None:
+        """Drop what waits, and the reference cycle with the connection."""
+        self._data = b""
+        del self._connection, self._parser
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def _keep(self, data: bytes) -> None:
+        self._data = data
+        self._flow.is_behind = True
+        self._flow.pause_reading()
+
+    def _step(self, data: bytes) -> None:
+        try:
+            self._parser.feed(data)
+        except GatewayError as error:
+            self._connection.give_up(error)
