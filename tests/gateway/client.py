@@ -126,9 +126,12 @@ class Connection(asyncio.Transport):
 
 
 def request(body: bytes, *, path: bytes = b"/", headers: Sequence[tuple[bytes, bytes]] = (JSON,)) -> bytes:
-    """A POST with the length of its body."""
-    lines = b"".join(b"%b: %b\r\n" % header for header in (*headers, (b"content-length", b"%d" % len(body))))
-    return b"POST %b HTTP/1.1\r\nhost: test\r\n%b\r\n%b" % (path, lines, body)
+    """A POST with the length of its body, and a host unless ``headers`` has one."""
+    own = [(b"content-length", b"%d" % len(body))]
+    if b"host" not in dict(headers):
+        own.append((b"host", b"test"))
+    lines = b"".join(b"%b: %b\r\n" % header for header in (*headers, *own))
+    return b"POST %b HTTP/1.1\r\n%b\r\n%b" % (path, lines, body)
 
 
 class Client:
