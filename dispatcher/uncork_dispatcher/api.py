@@ -272,10 +272,8 @@ class Api:
             self.model.estimate, self.model.transport_s, self.traffic.arrived_rows, self.backlog.rows
         )
 
-    def stats(
-        self, now: float, *, running: int = 0, oldest_s: float = 0.0, holding: Holding | None = None
-    ) -> ApiStats:
-        """Return what is queued and what was learned; ``running`` counts the requests that run."""
+    def stats(self, now: float, *, oldest_s: float = 0.0, holding: Holding | None = None) -> ApiStats:
+        """Return what is queued and what was learned."""
         backlog, traffic, model = self.backlog, self.traffic, self.model
         return ApiStats(
             self.rules.name,
@@ -286,10 +284,9 @@ class Api:
             model.estimate,
             self.rules,
             self.policy.limit_rows,
-            traffic.returning_share(now),
-            backlog.requests + running + traffic.returns.clients,
             model.smallest_rows if model.smallest_rows < math.inf else 0.0,
             model.known_rows,
+            model.slope_error_s,
             oldest_s,
             model.measures.padding,
             holding,

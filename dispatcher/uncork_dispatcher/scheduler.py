@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Mapping
 
 from uncork_dispatcher.actions import Action, Shed, ShedReason, Start
@@ -89,13 +88,9 @@ class Scheduler:
 
     def stats(self, now: float) -> list[ApiStats]:
         """Return what each API has queued, and why it is held."""
-        running = Counter[str]()
-        for batch in self._slots:
-            running[batch.start.api] += len(batch.entries)
         return [
             api.stats(
                 now,
-                running=running[name],
                 oldest_s=now - self._queues.oldest(name, now),
                 holding=self._holding(self._queues.most_urgent(name), now),
             )

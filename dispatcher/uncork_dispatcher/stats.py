@@ -30,14 +30,12 @@ class ApiStats(NamedTuple):
     rules: ApiRules
     limit_rows: int
     """The most rows that the policy puts into one batch of several requests."""
-    returning_share: float
-    """Share of the arrivals that came from clients expected back after an answer."""
-    clients: int
-    """Estimated number of clients: those with requests queued or running, and those expected back."""
     smallest_rows: float
     """Rows of the smallest request that was answered; 0 before the first."""
     known_rows: tuple[float, float] | None
     """Sizes of the smallest and the largest batch behind the estimate; None before the first."""
+    slope_error_s: float
+    """The likely error of the estimate's slope; infinite while batches of one size do not show it."""
     oldest_s: float
     """How long the oldest request has been queued; 0 if none is."""
     padding: Padding | None

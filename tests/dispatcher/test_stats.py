@@ -68,22 +68,17 @@ def test_what_runs_is_told_with_how_long_it_has_left() -> None:
     assert running == RunningBatch(start.worker, "a", 3, 1, 0.5, start.predicted_s - 0.5)
 
 
-def test_clients_are_those_who_wait_and_those_who_are_expected_back() -> None:
-    """Who has come back is one of the first, and no new one."""
+def test_the_sizes_of_batches_and_requests_are_known() -> None:
+    """One size does not show the slope."""
     core = core_with(ApiRules(name="a"))
-    for number, client in enumerate(("x", "y", "z")):
-        core.submit(number, api="a", source=client, now=0.0)
+    for number in range(3):
+        core.submit(number, api="a", now=0.0)
     [start] = core.poll(0.0)
-    core.submit(3, api="a", source="w", now=0.05)
     assert isinstance(start, Start)
     core.batch_done(start.batch, status="worked", now=0.1)
-    core.submit(4, api="a", source="x", now=0.15)
 
     [api] = core.stats(now=0.15)
-    assert api.clients == 4
-    assert 0 < api.returning_share < 0.5
-    assert api.known_rows == (3.0, 3.0)
-    assert api.smallest_rows == 1
+    assert (api.known_rows, api.smallest_rows, api.slope_error_s) == ((3.0, 3.0), 1, math.inf)
 
 
 def test_a_sample_has_all_that_arrived_and_what_is_queued() -> None:
@@ -104,5 +99,5 @@ def test_a_sample_has_all_that_arrived_and_what_is_queued() -> None:
 def test_nothing_is_known_at_first() -> None:
     [api] = core_with(fixed(max_batch_rows=7)).stats(now=0.0)
 
-    assert (api.limit_rows, api.rules.name, api.clients, api.smallest_rows) == (7, "a", 0, 0)
-    assert (api.known_rows, api.holding, api.oldest_s, api.returning_share) == (None, None, 0, 0)
+    assert (api.limit_rows, api.rules.name, api.smallest_rows) == (7, "a", 0)
+    assert (api.known_rows, api.holding, api.oldest_s, api.slope_error_s) == (None, None, 0, math.inf)

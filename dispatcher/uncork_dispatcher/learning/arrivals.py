@@ -85,8 +85,3 @@ class Traffic:
         """Return the arrivals in rows per second: the higher of a short and a long average."""
         rate, slow_rate = self._rate.per_second(now=now), self._slow_rate.per_second(now=now)
         return rate if rate > slow_rate else slow_rate
-
-    def returning_share(self, now: float) -> float:
-        """Return the share of the arrivals that came from clients that were expected back."""
-        rate = self.rate(now)
-        return max(0.0, 1.0 - self.new_clients.per_second(now=now) / rate) if rate > 0 else 0.0

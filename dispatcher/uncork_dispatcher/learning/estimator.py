@@ -85,6 +85,8 @@ class _Size:
     seconds: float
     weight: float
     seen: int
+    proven: int = 0
+    """The batches that show how long this size takes, of those that the mean remembers."""
 
 
 class BatchTimeEstimator:
@@ -103,6 +105,28 @@ class BatchTimeEstimator:
         """Sizes of the smallest and the largest batch seen; None before the first."""
         sizes = [size.rows for size in self._sizes.values()]
         return (min(sizes), max(sizes)) if sizes else None
+
+    @property
+    def slope_error_s(self) -> float:
+        """The likely error of the slope, in seconds per row; infinite until two sizes show it.
+
+        The line through the sizes that have run repeatedly may differ from the estimate, which also rests on
+        single batches, and its own slope has a standard error.
+        """
+        weight = x = y = xx = xy = 0.0
+        for size in self._sizes.values():
+            w = size.proven / max(size.seconds, 1e-9) ** 2
+            weight += w
+            x += w * size.rows
+            y += w * size.seconds
+            xx += w * size.rows * size.rows
+            xy += w * size.rows * size.seconds
+        spread_of_sizes = weight * xx - x * x
+        if spread_of_sizes <= 1e-9 * weight * xx:
+            return math.inf
+        slope = (weight * xy - x * y) / spread_of_sizes
+        error = math.sqrt(self._variance * weight / spread_of_sizes)
+        return abs(slope - self.estimate.slope_s) + error
 
     def observe(self, rows: float, seconds: float) -> None:
         """Learn that a batch of ``rows`` rows (or of that cost) took ``seconds`` seconds.
@@ -128,7 +152,7 @@ class BatchTimeEstimator:
         for rows, seconds in chunks:
             _check(rows, seconds)
         for rows, seconds in chunks:
-            self._remember(rows, seconds)
+            self._remember(rows, seconds, is_profile=True)
         if chunks:
             self._estimate_anew()
 
@@ -166,11 +190,14 @@ class BatchTimeEstimator:
             size.seconds *= factor
         return True
 
-    def _remember(self, rows: float, seconds: float) -> None:
+    def _remember(self, rows: float, seconds: float, *, is_profile: bool = False) -> None:
         self._batches += 1
         for other in self._sizes.values():
             other.weight = max(_WEIGHT_FLOOR, other.weight * _FORGET)
         size = self._sizes.setdefault(_size_class(rows), _Size(rows, seconds, 0.0, 0))
+        # The first batch of a size may be slow: many models compile or allocate for each size.
+        if is_profile or size.seen:
+            size.proven = min(size.proven + 1, round(1 / _MEMORY))
         size.seen += 1
         share = max(1.0 / size.seen, _MEMORY)
         size.rows += share * (rows - size.rows)

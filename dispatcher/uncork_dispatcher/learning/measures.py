@@ -132,6 +132,11 @@ class Measures:
         return self._by[_ROWS].known_rows
 
     @property
+    def slope_error_s(self) -> float:
+        """The likely error of the slope, in seconds per row; infinite if the slope is unknown."""
+        return self._by[_ROWS].slope_error_s
+
+    @property
     def padding(self) -> Padding | None:
         """How lengths affect batch times; None if they have not differed, or do not matter."""
         if not self.compares or (self.in_force == _ROWS and not self.has_costs):

@@ -123,11 +123,6 @@ class Returns:
         self.group_times = GroupTimes()
         """How long groups of clients that were answered together stay away."""
 
-    @property
-    def clients(self) -> int:
-        """How many clients are expected back, or were until recently."""
-        return len(self._sources)
-
     def answered(self, clients: Iterable[tuple[Hashable, float]], *, now: float) -> None:
         """Expect clients back, each given with the rows of its request; a client None is unknown."""
         group = _Group(now, {}, 0.0)

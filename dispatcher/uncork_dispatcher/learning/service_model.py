@@ -49,6 +49,11 @@ class ServiceModel:
         return self.measures.known_rows
 
     @property
+    def slope_error_s(self) -> float:
+        """The likely error of the slope, in seconds per row; infinite if the slope is unknown."""
+        return self.measures.slope_error_s
+
+    @property
     def smallest_rows(self) -> float:
         """Rows or cost of the smallest request that was answered; infinity before the first."""
         return self._smallest.rows

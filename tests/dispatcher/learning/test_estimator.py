@@ -308,3 +308,35 @@ def test_a_profile_of_nothing_says_nothing() -> None:
     estimator.observe_profile([])
 
     assert estimator.estimate == Estimate()
+
+
+def test_one_size_does_not_show_the_slope() -> None:
+    """Nor does a single batch of another size, which may have been slow because it was the first."""
+    estimator = BatchTimeEstimator()
+    assert estimator.slope_error_s == math.inf
+
+    estimator.observe(1, 0.15)
+    for _ in range(40):
+        estimator.observe(16, 0.082)
+    assert estimator.estimate.slope_s == 0
+    assert estimator.slope_error_s == math.inf
+
+
+def test_sizes_that_ran_repeatedly_correct_a_slope_from_a_slow_first_batch() -> None:
+    estimator = BatchTimeEstimator()
+    estimator.observe(1, 0.15)
+    for _ in range(40):
+        for rows in (4, 16):
+            estimator.observe(rows, 0.050 + 0.002 * rows)
+
+    assert abs(estimator.estimate.slope_s - 0.002) <= estimator.slope_error_s < 0.001
+
+
+def test_a_profile_shows_the_slope() -> None:
+    estimator = BatchTimeEstimator()
+    estimator.observe_profile([(1, 0.052), (16, 0.082)])
+    for _ in range(40):
+        estimator.observe(16, 0.082)
+
+    assert estimator.estimate.slope_s == pytest.approx(0.002)
+    assert estimator.slope_error_s < 0.0005

@@ -8,7 +8,6 @@ from uncork_gateway.pages.status.figures import A_FEW, MANY_REQUESTS, MOSTLY, Fi
 from uncork_gateway.pages.status.formatting import (
     Names,
     as_sentence,
-    capitalized,
     count,
     exact,
     exact_ms,
@@ -29,7 +28,6 @@ from uncork_gateway.pages.status.phrases import (
     time_spent,
     too_much,
     unit,
-    waiting_clients,
     what_failed,
 )
 
@@ -38,8 +36,6 @@ _WORTH = 1.2
 # A smaller gain is next to nothing.
 _HARDLY = 1.05
 _NOISY = 0.5
-# A full batch below this share of the row cap is full of bytes.
-_NOT_FULL = 0.9
 _ENOUGH_BATCHES = 20
 # From this mean on, requests may mix lengths.
 _SEVERAL_ROWS = 2
@@ -105,9 +101,10 @@ def _split_requests(figures: Figures, names: Names) -> str | None:
 
 
 def _add_workers(figures: Figures, names: Names) -> str | None:
-    if not figures.work.workers or figures.capacity is None or not figures.is_overloaded:
+    in_bursts = figures.recent.refused_for_load > A_FEW
+    if not figures.work.workers or figures.capacity is None or not (figures.is_overloaded or in_bursts):
         return None
-    if figures.recent.refused_for_load > A_FEW:
+    if in_bursts:
         refused = of_requests(figures, figures.recent.refused)
         why = f"The gateway refused {refused}. {too_much(figures, names)}"
     elif figures.is_late:
@@ -123,28 +120,18 @@ def _add_workers(figures: Figures, names: Names) -> str | None:
 def _raise_cap(figures: Figures, names: Names) -> str | None:
     if figures.stats.limit_rows < figures.stats.rules.max_batch_rows:
         return None  # the policy has a limit of its own
-    reached = figures.caps_batches and not _is_full_of_bytes(figures)
-    if not reached and figures.limited_by != "cap":
+    if figures.limited_by != "cap":
         return None
-    within_goal = figures.best_of(math.inf, figures.goal_s) * figures.cap / figures.cap_less_padding
-    most = min(2 * figures.cap, max(within_goal, figures.cap + 1))
-    why = f"Batches of at most {cap(figures)} are too small for this rate."
-    if reached:
-        share = percent(figures.recent.share_of_releases("full"))
-        why = f"{share} of the batches reach the cap of {cap(figures)}."
-    gain = _gain(figures, "cap", figures.gain_of_cap)
-    return f"{why} Raise {names.cap}, for example to {exact(math.floor(most))}{gain}."
-
-
-def _gain(figures: Figures, what: str, factor: float) -> str:
-    """State the gain of doubling a setting; empty if nothing separates the parts of the estimate."""
-    if not figures.sizes_differ:
-        return ""
-    return f": doubling the {what} would raise the throughput by about {percent(factor - 1)}"
+    most = figures.rows_of_twice_the_cap * figures.cap / figures.cap_less_padding
+    share = percent(figures.recent.share_of_releases("full"))
+    return (
+        f"{share} of the batches reach the cap of {cap(figures)}. Larger batches would answer more: raise "
+        f"{names.cap}, for example to {exact(math.floor(most + 1e-9))}."
+    )
 
 
 def _raise_batch_bytes(figures: Figures, names: Names) -> str | None:
-    if names.cap_bytes is None or not _is_full_of_bytes(figures):
+    if names.cap_bytes is None or not figures.is_full_of_bytes:
         return None
     recent = figures.recent
     size = f"{rows(figures, recent.mean_rows)} of {exact(figures.cap)}"
@@ -154,19 +141,13 @@ def _raise_batch_bytes(figures: Figures, names: Names) -> str | None:
     )
 
 
-def _is_full_of_bytes(figures: Figures) -> bool:
-    recent = figures.recent
-    full = recent.share_of_releases("full") >= MOSTLY
-    return full and recent.mean_rows + recent.rows_per_request < _NOT_FULL * figures.cap_less_padding
-
-
 def _raise_goal(figures: Figures, names: Names) -> str | None:
     if figures.limited_by != "goal" or figures.is_out_of_reach or figures.goal_s is None:
         return None
     goal, fit = exact_ms(figures.goal_s), rows(figures, figures.whole_rows)
     return (
-        f"Batches that meet the goal ({names.goal}, {goal}) have at most {fit}. Raise it if your clients can "
-        f"wait longer{_gain(figures, 'goal', figures.gain_of_goal)}."
+        f"Batches that meet the goal ({names.goal}, {goal}) have at most {fit}. Larger batches would answer "
+        "more: raise the goal if your clients can wait longer."
     )
 
 
@@ -194,8 +175,8 @@ def _client_deadline(figures: Figures, names: Names) -> str | None:
 
 
 def _shared_workers(figures: Figures, names: Names) -> str | None:
-    recent, other = figures.recent, figures.busiest_other
-    if other is None or figures.others_share < MOSTLY or recent.queue_s <= recent.run_s:
+    other = figures.busiest_other
+    if not figures.waits_for_others:
         return None
     return (
         f"{time_spent(figures)}. Other {names.apis} took {percent(figures.others_share)} of {names.time}; "
@@ -222,22 +203,9 @@ def _fixed_window(figures: Figures, names: Names) -> str | None:
     )
 
 
-def _closed_loop(figures: Figures, names: Names) -> str | None:
-    if not figures.is_closed_loop or figures.is_overloaded or not figures.recent.batches:
-        return None
-    most = figures.stats.clients * figures.recent.rows_per_request
-    if most >= MOSTLY * figures.best_rows or not figures.merges:
-        return None
-    requests = count(figures.stats.clients, "request")
-    return (
-        f"{capitalized(waiting_clients(figures))}, so a batch has at most {requests}. For larger batches, "
-        "send more requests at the same time."
-    )
-
-
 def _thin_traffic(figures: Figures, names: Names) -> str | None:
     recent = figures.recent
-    if recent.mean_requests >= MANY_REQUESTS or figures.is_closed_loop or not figures.is_thin:
+    if recent.mean_requests >= MANY_REQUESTS or figures.is_late or not figures.is_thin:
         return None
     if not figures.merges or figures.is_out_of_reach:
         return None
@@ -246,7 +214,7 @@ def _thin_traffic(figures: Figures, names: Names) -> str | None:
 
 def _slope_dominated(figures: Figures, names: Names) -> str | None:
     recent = figures.recent
-    if not figures.sizes_differ or recent.batches < _ENOUGH_BATCHES or not figures.merges:
+    if not figures.slope_is_known or recent.batches < _ENOUGH_BATCHES or not figures.merges:
         return None
     if _split_requests(figures, names) is not None:
         return None  # the padding of the requests takes the time
@@ -279,8 +247,10 @@ def _noisy(figures: Figures, names: Names) -> str | None:
         return None
     if estimate is None or estimate.spread < _NOISY or figures.recent.batches < _ENOUGH_BATCHES:
         return None
-    cost = "" if figures.goal_s is None else ", so batches must stay small to meet the goal"
-    return f"Batch times vary by ±{percent(estimate.spread)} around the estimate{cost}. {names.noise}"
+    cost = " If some rows take far longer than others, define their cost."
+    if names.cost is None or figures.weighs:
+        cost = ""
+    return f"Batch times vary by ±{percent(estimate.spread)} around the estimate. {names.noise}{cost}"
 
 
 ADVICE: dict[str, Callable[[Figures, Names], str | None]] = {
@@ -300,7 +270,6 @@ ADVICE: dict[str, Callable[[Figures, Names], str | None]] = {
     "slope_dominated": _slope_dominated,
     "give_cost": _give_cost,
     "noisy": _noisy,
-    "closed_loop": _closed_loop,
     "thin_traffic": _thin_traffic,
 }
 """By code, the most urgent first."""

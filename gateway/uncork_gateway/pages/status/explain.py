@@ -185,6 +185,12 @@ def _line(figures: Figures, estimate: Estimate, known: tuple[float, float]) -> s
     if known[0] == known[1]:
         size, takes = rows(figures, known[0]), ms(estimate.seconds(known[0]))
         return f"A batch of {size} takes about {takes} ({scatter}); no other size has run yet"
+    if not figures.slope_is_known:
+        typical = figures.recent.mean_rows or known[1]
+        size, takes = rows(figures, typical), ms(estimate.seconds(typical))
+        return (
+            f"A batch of {size} takes about {takes} ({scatter}); too few of other sizes have run to compare"
+        )
     longest_s = estimate.seconds(known[1])
     if estimate.slope_s * (known[1] - known[0]) < _NEGLIGIBLE * longest_s:
         return f"A batch takes about {ms(longest_s)} ({scatter}), whatever its size"
@@ -230,7 +236,7 @@ def _limit(figures: Figures, names: Names) -> str:
     capacity = f" {capitalized(full)}." if full else ""
     match figures.limited_by:
         case "nothing":
-            if figures.recent.is_few or figures.state != "ok":
+            if figures.recent.is_few or figures.is_late or figures.state != "ok":
                 return capacity.strip()
             return f"There is no bottleneck{f': {full}' if full else ''}."
         case "goal" if figures.is_out_of_reach:

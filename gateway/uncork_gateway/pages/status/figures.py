@@ -10,18 +10,20 @@ from uncork_gateway.telemetry.recent import Recent
 
 # Above this share of the capacity, bursts make queues grow without bound.
 _FULL_LOAD = 0.95
+# A full batch below this share of the row cap is full of bytes.
+_NOT_FULL = 0.9
 # The load that added workers should have, to leave room for bursts.
 _HEADROOM = 0.8
 # Sizes that differ by less than this factor count as one.
 _SIMILAR = 1.1
-# Sizes that all differ by less than this factor say little about others.
-_APART = 2
+# Up to this share of a batch's time, the error of the slope does not matter.
+_SURE = 0.15
 # From this gain on, larger batches are worth recommending.
 _WORTH = 1.2
-_SOME_GAIN = 1.1
 # Below this load, with requests run one at a time, the next request usually finds an idle worker.
 _THIN = 0.7
-_CLOSED = 0.9
+# Below this share of busy time, workers limit nothing but bursts.
+_BUSY = 0.8
 _HALF = 0.5
 
 A_FEW = 0.01
@@ -86,7 +88,14 @@ class Figures:
     @property
     def needed_s(self) -> float:
         """The predicted time of the smallest request alone; 0 if it is unknown."""
-        return self.seconds(self.stats.smallest_rows) if self.stats.smallest_rows else 0.0
+        return self.alone_s(self.stats.smallest_rows) if self.stats.smallest_rows else 0.0
+
+    def alone_s(self, rows: float) -> float:
+        """Return the predicted time of a request that runs alone; 0 if no such batch shows it."""
+        known = self.stats.known_rows
+        if not self.slope_is_known and (known is None or rows < known[0] / _SIMILAR):
+            return 0.0
+        return self.seconds(rows)
 
     @property
     def is_out_of_reach(self) -> bool:
@@ -152,10 +161,10 @@ class Figures:
     def capacity(self) -> float | None:
         """The rows per second of all workers when always busy.
 
-        None if unknown: before the estimate, and while batches may grow but have all been of about one size.
+        None if unknown: before the estimate, and while batches may grow and the slope is unknown.
         """
         each = self.throughput_of_worker
-        if each <= 0 or (self.capacity_is_least and not self.sizes_differ):
+        if each <= 0 or (self.capacity_is_least and not self.slope_is_known):
             return None
         return self.work.workers * each
 
@@ -170,10 +179,15 @@ class Figures:
         return self.capacity is not None and self.recent.rate <= _HEADROOM * self.capacity
 
     @property
-    def sizes_differ(self) -> bool:
-        """True if the estimate rests on batches of clearly different sizes."""
+    def slope_is_known(self) -> bool:
+        """True if batches of different sizes have shown how their time depends on the size.
+
+        If nearly all had one size, the estimate says nothing about larger or smaller ones.
+        """
         known = self.stats.known_rows
-        return known is not None and known[1] >= _APART * known[0]
+        if known is None:
+            return False
+        return self.stats.slope_error_s * known[1] <= _SURE * self.seconds(known[1])
 
     @property
     def _largest_rows(self) -> float:
@@ -187,8 +201,8 @@ class Figures:
 
     @property
     def balanced_rows(self) -> float | None:
-        """The rows in a batch at which workers just keep up; None without such a size or arrivals."""
-        if self.estimate is None or self.recent.rate <= 0:
+        """The rows in a batch at which workers just keep up; None without size, slope or arrivals."""
+        if self.estimate is None or not self.slope_is_known or self.recent.rate <= 0:
             return None
         left = self.work.workers - self.recent.rate * self.estimate.slope_s
         if left <= 0:
@@ -197,9 +211,17 @@ class Figures:
         return rows if rows < math.inf else None
 
     @property
+    def utilization(self) -> float:
+        """The share of the workers' time that batches of all APIs took; 0 without workers."""
+        worker_s = self.work.workers * self.recent.seconds
+        if worker_s <= 0:
+            return 0.0
+        return min(1.0, self.recent.counts.batch_duration.sum / worker_s + self.others_share)
+
+    @property
     def is_overloaded(self) -> bool:
-        """True if more arrives than the workers can answer in the time that other APIs leave."""
-        if self.recent.is_few:
+        """True if more arrives than the busy workers can answer in the time that other APIs leave."""
+        if self.recent.is_few or self.utilization < _BUSY:
             return False
         if self.recent.refused_for_load > A_FEW or self.waits_for_workers:
             return True
@@ -223,25 +245,28 @@ class Figures:
         return max(1, math.ceil(needed) - self.work.workers)
 
     @property
-    def gain_of_cap(self) -> float:
-        """The factor by which twice the cap would increase throughput."""
-        return self._gain(self.best_of(2 * self.cap_less_padding, self.goal_s))
+    def rows_of_twice_the_cap(self) -> float:
+        """The rows of batches under twice the cap, with as many requests waiting or running as now."""
+        most = self.best_of(2 * self.cap_less_padding, self.goal_s)
+        waiting = self.requests_at_a_time * self.recent.rows_per_request / max(1, self.work.workers)
+        return max(self.best_rows, min(most, waiting))
 
     @property
-    def gain_of_goal(self) -> float:
-        """The factor by which twice the goal would increase throughput."""
+    def rows_of_twice_the_goal(self) -> float:
+        """The rows of the largest batch under twice the goal."""
         goal_s = None if self.goal_s is None else 2 * self.goal_s
-        return self._gain(self.best_of(self.cap_less_padding, goal_s))
+        return self.best_of(self.cap_less_padding, goal_s)
+
+    def gains(self, rows: float) -> bool:
+        """Return whether larger batches are known to answer clearly more."""
+        now = self.throughput(self.best_rows)
+        return self.slope_is_known and now > 0 and self.throughput(rows) >= _WORTH * now
 
     @property
     def gain_of_batches(self) -> float:
         """The throughput of the largest batches relative to one request at a time."""
         alone = self.throughput(min(self.recent.rows_per_request, self.best_rows))
         return self.throughput(self.best_rows) / alone if alone > 0 else 1.0
-
-    def _gain(self, rows: float) -> float:
-        now = self.throughput(self.best_rows)
-        return self.throughput(rows) / now if now > 0 else 1.0
 
     # Traffic and limits
 
@@ -250,38 +275,55 @@ class Figures:
         """True if a request usually finishes before the next one arrives."""
         if not self.recent.batches or not self.work.workers:
             return False
-        taken = self.seconds(self.recent.rows_per_request) / self.recent.gap_s
+        taken = self.alone_s(self.recent.rows_per_request) / self.recent.gap_s
         return 0 < taken / self.work.workers < _THIN
 
     @property
-    def is_closed_loop(self) -> bool:
-        """True if nearly all requests come from clients that mostly wait for answers."""
-        stats = self.stats
-        if stats.returning_share < _CLOSED or not stats.clients:
-            return False
-        # Clients that wait at a time: arrival rate times the duration of an answer (Little's law).
-        return self.recent.counts.duration.mean / self.recent.gap_s >= MOSTLY * stats.clients
+    def requests_at_a_time(self) -> float:
+        """The mean number of requests that are queued or running: rate times duration (Little's law)."""
+        return self.recent.counts.duration.mean / self.recent.gap_s
 
     @property
-    def caps_batches(self) -> bool:
-        """True if most batches reach the cap, and larger ones would increase throughput."""
-        if self.recent.is_few or not self.merges:
+    def is_full_of_bytes(self) -> bool:
+        """True if most batches are full although they have clearly fewer rows than the cap."""
+        recent = self.recent
+        full = recent.share_of_releases("full") >= MOSTLY
+        return full and recent.mean_rows + recent.rows_per_request < _NOT_FULL * self.cap_less_padding
+
+    @property
+    def waits_for_others(self) -> bool:
+        """True if requests wait longer than they run, for workers that mostly run other APIs."""
+        if self.busiest_other is None or self.others_share < MOSTLY:
             return False
-        return self.recent.share_of_releases("full") >= MOSTLY and self.gain_of_cap >= _SOME_GAIN
+        return self.recent.queue_s > self.recent.run_s
+
+    @property
+    def _caps_batches(self) -> bool:
+        """True if most batches reach the cap, and larger ones would answer clearly more."""
+        full = self.recent.share_of_releases("full") >= MOSTLY and not self.is_full_of_bytes
+        return full and self.gains(self.rows_of_twice_the_cap)
+
+    @property
+    def _goal_limits_batches(self) -> bool:
+        """True if batches are as large as the goal allows, and larger ones would answer clearly more."""
+        near = self.recent.mean_rows >= MOSTLY * self.best_rows
+        return near and self.gains(self.rows_of_twice_the_goal)
 
     @property
     def limited_by(self) -> Limit:
+        """The limit that the figures show; "nothing" if they show none."""
         if not self.work.workers:
             return "workers"
         if self.is_out_of_reach and self.recent.batches:
             return "goal"
-        if self.is_overloaded or self.is_late:
-            if self.gain_of_cap >= _WORTH and self.merges:
+        if not self.is_overloaded:
+            return "nothing"
+        if self.merges and not self.waits_for_others:
+            if self._caps_batches:
                 return "cap"
-            if self.gain_of_goal >= _WORTH and self.merges:
+            if self._goal_limits_batches:
                 return "goal"
-            return "workers"
-        return "cap" if self.caps_batches else "nothing"
+        return "workers"
 
     @property
     def next_free_s(self) -> float:

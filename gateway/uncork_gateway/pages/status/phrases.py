@@ -109,15 +109,8 @@ def longest_wait(figures: Figures, names: Names, *others: str) -> str:
     return " or ".join(filter(None, limits)) or f"policy {policy}"
 
 
-def waiting_clients(figures: Figures) -> str:
-    clients = count(figures.stats.clients, "client")
-    if figures.stats.clients == 1:
-        return f"about {clients} sends one request at a time and waits for the answer"
-    return f"about {clients} send one request at a time and wait for the answer"
-
-
 def thin_traffic(figures: Figures) -> str:
-    gap, alone = ms(figures.recent.gap_s), ms(figures.seconds(figures.recent.rows_per_request))
+    gap, alone = ms(figures.recent.gap_s), ms(figures.alone_s(figures.recent.rows_per_request))
     return f"requests arrive {gap} apart on average, and one alone takes about {alone}"
 
 

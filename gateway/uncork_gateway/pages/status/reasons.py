@@ -9,10 +9,11 @@ from uncork_gateway.pages.status.formatting import (
     are,
     as_sentence,
     capitalized,
-    count,
     exact_ms,
     mebibytes,
+    number,
     percent,
+    with_noun,
 )
 from uncork_gateway.pages.status.phrases import (
     cap,
@@ -23,7 +24,6 @@ from uncork_gateway.pages.status.phrases import (
     rows,
     thin_traffic,
     too_much,
-    waiting_clients,
     workers,
 )
 from uncork_gateway.telemetry.recent import WINDOW_S
@@ -83,9 +83,6 @@ def _cause_of_size(figures: Figures, names: Names) -> str:
         return f"policy {rules.policy} runs each request alone"
     if recent.share_of_releases("full") >= MOSTLY:
         return "most batches are full"
-    if figures.is_closed_loop and not figures.is_overloaded:
-        most = count(figures.stats.clients, "request")
-        return f"{waiting_clients(figures)}, so a batch has at most {most}"
     if figures.estimate is None:
         return ""
     if figures.is_thin and recent.mean_requests < MANY_REQUESTS:
@@ -93,6 +90,9 @@ def _cause_of_size(figures: Figures, names: Names) -> str:
     goal_rows = figures.rows_within(figures.goal_s)
     if goal_rows < figures.cap_less_padding and recent.mean_rows > MOSTLY * goal_rows:
         return f"a batch that meets the goal has at most {rows(figures, figures.whole_rows)}"
+    waiting = figures.requests_at_a_time
+    if waiting >= 1 and recent.mean_requests >= MOSTLY * waiting / max(1, figures.work.workers):
+        return f"the gateway has about {with_noun(number(waiting), 'request')} at a time, queued or running"
     return "that is what arrives while other batches run"
 
 

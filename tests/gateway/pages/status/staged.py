@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,14 +41,16 @@ def stats(rules: Mapping[str, Any] | None = None, **changes: Any) -> ApiStats:
         "estimate": ESTIMATE,
         "rules": made,
         "limit_rows": made.max_batch_rows,
-        "returning_share": 0.0,
-        "clients": 0,
         "smallest_rows": 1.0,
         "known_rows": (1.0, 32.0),
+        "slope_error_s": 0.0,
         "oldest_s": 0.0,
         "padding": None,
         "holding": None,
     }
+    smallest, largest = (changes if "known_rows" in changes else told)["known_rows"] or (0.0, 0.0)
+    if largest < 2 * smallest:
+        told["slope_error_s"] = math.inf
     return ApiStats(**{**told, **changes})
 
 
@@ -71,14 +74,18 @@ def recent(
     """Some batches of ``each`` requests with ``rows`` rows, all alike, and some other answers.
 
     ``statuses`` are answers that are no errors, ``sheds`` are answered 503, or 504 if their clients' time
-    had passed. ``rate`` is of rows; that of the batches, if none is given. ``releases`` replace the reason.
+    had passed. ``rate`` is of rows; that of the batches, if none is given: then
+    the batches are a sample, and the time of all is predicted. ``releases`` replace the reason.
     """
+    sampled_s = ran_s
+    if rate and batches and estimate is not None:
+        sampled_s = estimate.seconds(each * rows) * rate * seconds / (each * rows) / batches
     tally = ApiTally()
     for _ in range(batches):
         tally.releases[reason] += 1
         tally.batch_requests.observe(each)
         tally.batch_rows.observe(each * rows)
-        tally.batch_duration.observe(ran_s)
+        tally.batch_duration.observe(sampled_s)
         for _ in range(each):
             tally.queue_wait.observe(queued_s)
             tally.answered(200, took_s)

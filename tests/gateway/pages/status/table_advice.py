@@ -8,6 +8,8 @@ from uncork_dispatcher.learning.measures import Padding
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
 
+CAPPED = recent(batches=30, each=4, reason="full", rate=220, took_s=0.1)
+FEW_AT_A_TIME = recent(batches=30, each=4, reason="full", rate=220, took_s=0.03)
 FULL = recent(batches=30, each=4, reason="full", rate=100)
 NOISY = Estimate(intercept_s=0.010, slope_s=0.002, spread=0.6, earned_rows=64)
 BY_ROWS = Estimate(intercept_s=0.0001, slope_s=0.002, spread=0.1, earned_rows=64)
@@ -68,28 +70,24 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
     ),
     "raise_cap": (
         SERVICE,
-        figures(stats(CAP_4), recent=FULL),
-        "100 % of the batches reach the cap of 4 rows. Raise mb_max_batch_size, for example to 8: doubling "
-        "the cap would raise the throughput by about 38 %.",
+        figures(stats(CAP_4), recent=CAPPED),
+        "100 % of the batches reach the cap of 4 rows. Larger batches would answer more: raise "
+        "mb_max_batch_size, for example to 8.",
     ),
-    "raise_cap, of one size": (
-        SERVICE,
-        figures(stats(CAP_4, known_rows=(4.0, 4.0)), recent=FULL),
-        "100 % of the batches reach the cap of 4 rows. Raise mb_max_batch_size, for example to 8.",
-    ),
-    "raise_cap, proxy, at full load": (
+    "raise_cap, proxy, with few requests at a time": (
         PROXY,
-        figures(stats(CAP_4), recent=recent(batches=30, each=4, rate=900), goal_s=None),
-        "Batches of at most 4 rows are too small for this rate. Raise --max-batch-size, for example to 8: "
-        "doubling the cap would raise the throughput by about 38 %.",
+        figures(stats(CAP_4), recent=FEW_AT_A_TIME, goal_s=None),
+        "100 % of the batches reach the cap of 4 rows. Larger batches would answer more: raise "
+        "--max-batch-size, for example to 6.",
     ),
     "raise_cap, which counts padding": (
         SERVICE,
         figures(
-            stats(CAP_4, padding=Padding("longest", 0.5)), recent=recent(batches=30, each=2, reason="full")
+            stats(CAP_4, padding=Padding("longest", 0.5)),
+            recent=recent(batches=30, each=2, reason="full", rate=140, took_s=0.1),
         ),
-        "100 % of the batches reach the cap of 4 rows including padding. Raise mb_max_batch_size, for "
-        "example to 8: doubling the cap would raise the throughput by about 56 %.",
+        "100 % of the batches reach the cap of 4 rows including padding. Larger batches would answer more: "
+        "raise mb_max_batch_size, for example to 8.",
     ),
     "raise_batch_bytes": (
         SERVICE,
@@ -100,8 +98,8 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
     "raise_goal": (
         SERVICE,
         figures(recent=recent(batches=30, each=8, took_s=0.04, rate=400), goal_s=0.030),
-        "Batches that meet the goal (mb_max_latency, 30 ms) have at most 7 rows. Raise it if your clients "
-        "can wait longer: doubling the goal would raise the throughput by about 33 %.",
+        "Batches that meet the goal (mb_max_latency, 30 ms) have at most 7 rows. Larger batches would "
+        "answer more: raise the goal if your clients can wait longer.",
     ),
     "policy_none": (
         SERVICE,
@@ -147,8 +145,8 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
     ),
     "add_workers, waiting": (
         SERVICE,
-        figures(NONE, recent=recent(batches=600, queued_s=0.575, took_s=0.59, rate=66), goal_s=1.0),
-        "On average, a request was queued for 575 ms and ran for 12 ms. 66 rows/s arrived; at full load, 1 "
+        figures(NONE, recent=recent(batches=600, queued_s=0.575, took_s=0.59, rate=70), goal_s=1.0),
+        "On average, a request was queued for 575 ms and ran for 12 ms. 70 rows/s arrived; at full load, 1 "
         "worker answers about 83 rows/s. Add 1 worker (--workers).",
     ),
     "raise_queue": (
@@ -210,26 +208,19 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
     "noisy": (
         SERVICE,
         figures(recent=recent(batches=30, estimate=NOISY)),
-        "Batch times vary by ±60 % around the estimate, so batches must stay small to meet the goal. Look "
-        "for other load on this machine. If some rows take far longer than others, define their cost.",
+        "Batch times vary by ±60 % around the estimate. Look for other load on this machine. If some rows "
+        "take far longer than others, define their cost.",
+    ),
+    "noisy, despite a cost": (
+        SERVICE,
+        figures(recent=recent(batches=30, estimate=NOISY), weighs=True),
+        "Batch times vary by ±60 % around the estimate. Look for other load on this machine.",
     ),
     "noisy, proxy": (
         PROXY,
         figures(recent=recent(batches=30, estimate=NOISY), goal_s=None),
         "Batch times vary by ±60 % around the estimate. Look for other load on the model server's machine, "
         "or for rows that take far longer than others.",
-    ),
-    "closed_loop": (
-        SERVICE,
-        figures(stats(returning_share=1.0, clients=4), recent=recent(batches=30, each=3, rate=200)),
-        "About 4 clients send one request at a time and wait for the answer, so a batch has at most 4 "
-        "requests. For larger batches, send more requests at the same time.",
-    ),
-    "closed_loop, of one": (
-        SERVICE,
-        figures(stats(returning_share=1.0, clients=1), recent=recent(batches=30, rate=66)),
-        "About 1 client sends one request at a time and waits for the answer, so a batch has at most 1 "
-        "request. For larger batches, send more requests at the same time.",
     ),
     "thin_traffic": (
         SERVICE,

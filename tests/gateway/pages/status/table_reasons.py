@@ -9,7 +9,7 @@ from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
 
 TIGHT = Estimate(intercept_s=0.010, slope_s=0.002, spread=0.1, earned_rows=14)
 NONE = stats({"policy": "none"}, limit_rows=1)
-BUSY = recent(batches=600, each=6, rate=200)
+BUSY = recent(batches=600, each=6, rate=200, took_s=0.08)
 
 BATCH_SIZES: dict[str, tuple[Names, Figures, str]] = {
     "no batch": (SERVICE, figures(), "No batch ran in the last 30 s."),
@@ -62,16 +62,16 @@ BATCH_SIZES: dict[str, tuple[Names, Figures, str]] = {
     ),
     "closed loop": (
         SERVICE,
-        figures(stats(returning_share=1.0, clients=4), recent=recent(batches=30, each=3, rate=200)),
-        "The mean batch has 3 rows: about 4 clients send one request at a time and wait for the answer, "
-        "so a batch has at most 4 requests. Reason for release: no worker was busy, and waiting would not "
+        figures(recent=recent(batches=30, each=3, rate=200, took_s=0.02)),
+        "The mean batch has 3 rows: the gateway has about 4 requests at a time, queued or running. "
+        "Reason for release: no worker was busy, and waiting would not "
         "have paid off.",
     ),
     "one client": (
         PROXY,
-        figures(stats(returning_share=1.0, clients=1), recent=recent(batches=30, rate=66)),
-        "The mean batch has 1 row: about 1 client sends one request at a time and waits for the answer, "
-        "so a batch has at most 1 request. Reason for release: no call was running, and waiting would not "
+        figures(recent=recent(batches=30, rate=66, took_s=0.0152)),
+        "The mean batch has 1 row: the gateway has about 1 request at a time, queued or running. "
+        "Reason for release: no call was running, and waiting would not "
         "have paid off.",
     ),
     "an estimate that is not there yet": (
@@ -100,7 +100,10 @@ BATCH_SIZES: dict[str, tuple[Names, Figures, str]] = {
     ),
     "the longest hold of a proxy": (
         PROXY,
-        figures(recent=recent(batches=900, each=6, releases={"deadline": 880, "idle": 5}), goal_s=None),
+        figures(
+            recent=recent(batches=900, each=6, releases={"deadline": 880, "idle": 5}, took_s=0.08),
+            goal_s=None,
+        ),
         "The mean batch has 6.1 rows: that is what arrives while other batches run. Reasons for "
         "release: its requests had waited as long as --max-latency allows (more than 99 %); no call was "
         "running, and "
@@ -109,7 +112,8 @@ BATCH_SIZES: dict[str, tuple[Names, Figures, str]] = {
     "a fixed window": (
         SERVICE,
         figures(
-            stats({"policy": "fixed:20"}), recent=recent(batches=600, each=6, rate=200, reason="deadline")
+            stats({"policy": "fixed:20"}),
+            recent=recent(batches=600, each=6, rate=200, reason="deadline", took_s=0.08),
         ),
         "The mean batch has 6 rows: that is what arrives while other batches run. Reason for release: "
         "its requests had waited as long as policy fixed:20 allows.",

@@ -14,7 +14,7 @@ BAD = recent(batches=10, errors={502: 45}, sheds={"deadline": 45})
 REFUSED = recent(batches=300, sheds={"queue_full": 2, "client_deadline": 2})
 SLOW = recent(batches=30, each=8, rate=400)
 HARD = recent(batches=30, each=32, took_s=1.0, rate=900)
-FULL = recent(batches=900, each=4, reason="full", rate=100)
+FULL = recent(batches=30, each=4, reason="full", rate=220, took_s=0.1)
 IDLE, BUSY = BackendSlot(0, "idle"), BackendSlot(1, "busy")
 DIED = "worker 2 was killed by SIGKILL (3 times in a row; retrying in 6 s)"
 URL = "http://10.0.0.7:8000"

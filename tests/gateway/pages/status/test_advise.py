@@ -53,12 +53,6 @@ def test_a_queue_that_is_full_for_want_of_workers_is_not_to_grow() -> None:
     assert "add_workers" in codes(made)
 
 
-def test_a_pool_of_connections_is_no_closed_loop() -> None:
-    pooled = stats(returning_share=1.0, clients=56)
-
-    assert "closed_loop" not in codes(figures(pooled, recent=recent(batches=30, each=3, rate=200)))
-
-
 def test_what_streams_cannot_be_merged() -> None:
     assert codes(figures(stats({"policy": "none"}, limit_rows=1), streams=True)) == set()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -18,6 +19,9 @@ from uncork_gateway.pages.status.reasons import why_refused, why_this_size
 from uncork_gateway.telemetry.recent import Recent
 
 CAP_4 = {"max_batch_rows": 4}
+FULL = recent(batches=30, each=4, reason="full", rate=300, took_s=0.1)
+QUEUED = recent(batches=30, each=4, reason="full", rate=300, took_s=0.1, queued_s=0.08)
+ONE_BY_ONE = recent(batches=30, rows=4, reason="full", rate=220, took_s=0.018)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +52,16 @@ def test_a_single_error_among_many_answers_is_no_news() -> None:
         (figures(work=work(0), not_ready_reason=NOT_READY), "workers"),
         (figures(stats(smallest_rows=200.0), recent=recent(batches=30)), "goal"),
         (figures(recent=recent(batches=30, each=32, reason="full", rate=700)), "workers"),
-        (figures(stats(CAP_4), recent=recent(batches=30, each=4, reason="full", rate=300)), "cap"),
+        (figures(stats(CAP_4), recent=FULL), "cap"),
+        (figures(stats(CAP_4, slope_error_s=math.inf), recent=FULL), "workers"),
+        (figures(stats(CAP_4), recent=ONE_BY_ONE), "workers"),
+        (figures(stats(CAP_4), recent=FULL, others_share=0.6, busiest_other="slow"), "cap"),
+        (figures(stats(CAP_4), recent=QUEUED, others_share=0.6, busiest_other="slow"), "workers"),
         (figures(recent=recent(batches=30, each=8, rate=400), goal_s=0.030), "goal"),
-        (figures(stats(CAP_4), recent=recent(batches=30, each=4, reason="full", rate=90)), "cap"),
+        (
+            figures(stats(CAP_4), recent=recent(batches=30, each=4, reason="full", rate=90, took_s=0.4)),
+            "nothing",
+        ),
         (figures(recent=recent(batches=30, each=2, rate=100)), "nothing"),
         (figures(stats({"policy": "none"}, limit_rows=1), recent=recent(batches=30, rate=60)), "nothing"),
         (figures(stats({"policy": "none"}, limit_rows=1), recent=recent(batches=30, rate=83)), "workers"),
@@ -58,7 +69,7 @@ def test_a_single_error_among_many_answers_is_no_news() -> None:
             figures(
                 stats({"policy": "none"}, limit_rows=1), recent=recent(batches=30, queued_s=0.575, rate=19)
             ),
-            "workers",
+            "nothing",
         ),
         (figures(recent=recent(batches=30, queued_s=0.575, rate=19)), "nothing"),
     ],
@@ -67,6 +78,10 @@ def test_a_single_error_among_many_answers_is_no_news() -> None:
         "out of reach",
         "workers",
         "cap",
+        "cap, with batches of one size",
+        "cap, with one request at a time",
+        "cap, with another API",
+        "cap, with requests that wait for another API",
         "goal",
         "cap at a low rate",
         "nothing",
@@ -84,7 +99,7 @@ def test_what_limits(made: Figures, limit: str) -> None:
 def test_policy_none_under_load_holds_nothing() -> None:
     """Its requests are queued because the workers are busy."""
     none = stats({"policy": "none"}, limit_rows=1)
-    made = figures(none, recent=recent(batches=600, queued_s=0.575, took_s=0.59, rate=66), goal_s=1.0)
+    made = figures(none, recent=recent(batches=600, queued_s=0.575, took_s=0.59, rate=70), goal_s=1.0)
 
     told = sentence(made, SERVICE) + why_this_size(made, SERVICE)
     assert not re.search(r"\bhold|no bottleneck", told)

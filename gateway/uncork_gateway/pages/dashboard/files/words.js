@@ -51,4 +51,4 @@ export function verdict(api, service) {
 export const GRAVE = new Set(["no_worker", "errors"]);
 
 /** Advice that needs no action. */
-export const CALM = new Set(["thin_traffic", "closed_loop"]);
+export const CALM = new Set(["thin_traffic"]);
