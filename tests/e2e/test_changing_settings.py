@@ -168,7 +168,11 @@ def name_an_unknown_api(file: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "says", "diff_code"),
     [
-        (make_invalid, "uncork.toml: workers must be a number from 0 or a range such as 2-16, got 'two'", 2),
+        (
+            make_invalid,
+            "uncork.toml: workers must be a number from 0 to 10000 or a range such as 2-16, got 'two'",
+            2,
+        ),
         (change_the_port, "grpc_port (from (no gRPC) to 3999) needs a restart", 1),
         (make_unreadable, "Is a directory", 2),
         (remove, "No such file or directory", 2),

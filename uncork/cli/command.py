@@ -15,6 +15,8 @@ from uncork.config.deprecated import current_option
 from uncork.config.option_fields import kind_of, option_parameters, parameter_info
 
 _CONTEXT = "context"
+_LARGEST = 1_000_000_000
+"""The largest value of a numeric option that sets no other maximum."""
 
 
 class Command(TyperCommand):
@@ -26,8 +28,9 @@ class Command(TyperCommand):
         for parameter in self.params:
             if values := accepted.get(str(parameter.name)):
                 # The library's own messages for wrong values change with its version.
+                most = getattr(parameter, "max", None) or _LARGEST
                 parameter.process_value = functools.partial(  # type: ignore[method-assign]
-                    _processed, parameter.process_value, values
+                    _processed, parameter.process_value, values, most
                 )
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -40,9 +43,14 @@ class Command(TyperCommand):
         return sentence + dot.rstrip()
 
 
-def _processed(process: Callable[[Any, Any], Any], accepted: str, context: Any, value: Any) -> Any:
+def _processed(
+    process: Callable[[Any, Any], Any], accepted: str, most: float, context: Any, value: Any
+) -> Any:
     try:
-        return process(context, value)
+        processed = process(context, value)
+        if isinstance(processed, int | float) and not abs(processed) <= most:  # nor is NaN
+            raise typer.BadParameter("")
+        return processed
     except typer.BadParameter as error:
         if value is None:  # the option is missing
             raise
@@ -65,8 +73,8 @@ def _values_of(parameter: inspect.Parameter) -> str:
     hint = get_args(parameter.annotation)[0]
     if isinstance(hint, type) and issubclass(hint, Enum):
         return f"one of {', '.join(one.value for one in hint)}"
-    bounds = "" if info.min is None else f" from {info.min}"
-    bounds += "" if info.max is None else f" to {info.max}"
+    least = " up" if info.min is None else f" from {info.min}"
+    bounds = f"{least} to {info.max or _LARGEST}"
     kinds = {bool: "true or false", int: f"a whole number{bounds}", float: f"a number{bounds}"}
     return kinds.get(kind_of(parameter), "")
 

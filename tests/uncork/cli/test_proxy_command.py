@@ -176,7 +176,7 @@ def test_options_turn_on_what_is_off(tmp_path: Path, options: list[str], says: s
         ([URL, "--health-path", "ready"], "--health-path must begin with /, got 'ready'"),
         ([URL, "--policy", "wait"], "--policy: unknown policy 'wait'; available: cork, cork-classic, fixed,"),
         ([URL, "--goal-ms", "0"], "--goal-ms must be above 0, got 0"),
-        ([URL, "--timeout", "nan"], "--timeout must be above 0, got nan"),
+        ([URL, "--timeout", "nan"], "must be a number up to 1000000000, got 'nan'"),
         ([URL, "--timeout", "0"], "--timeout must be above 0, got 0"),
         ([URL, "--goal-ms", "-40"], "--goal-ms must be above 0, got -40"),
         ([URL, "--max-latency", "-1"], "--max-latency"),

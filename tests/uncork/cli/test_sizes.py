@@ -30,7 +30,8 @@ def test_sizes_are_read(text: str, size: int) -> None:
 )
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(
-        ValueError, match=r"is not a size; give a number of bytes above 0, or a number with a unit"
+        ValueError,
+        match=r"is not a size; give a number of bytes from 1 to 1125899906842624, or a number",
     ):
         read_size(text)
 

@@ -171,7 +171,7 @@ def test_a_port_in_use_is_told_with_its_option(folder: Path) -> None:
             ["--workers", "0", "--worker-port", "0", "--max-worker-memory", "1GB"],
             "uncork serve: --max-worker-memory cannot be combined with --workers 0",
         ),
-        (["--workers", "-1"], "must be a number from 0 or a range such as 2-16, got '-1'"),
+        (["--workers", "-1"], "must be a number from 0 to 10000 or a range such as 2-16, got '-1'"),
         ([], "missing argument TARGET"),
     ],
 )

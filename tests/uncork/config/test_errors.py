@@ -44,7 +44,7 @@ from uncork.config.file import read_file
         ("host = 1.5", "host must be a string, got 1.5"),
         ("host = true", "host must be a string, got True"),
         ("[proxy]\nurls = 1", ""),
-        ("max_body_bytes = 0", "max_body_bytes must be a whole number from 1, got '0'"),
+        ("max_body_bytes = 0", "max_body_bytes must be a whole number from 1 to 1125899906842624, got '0'"),
         ('log-level = "loud"', "log-level must be one of debug, info, warning, error, got 'loud'"),
         (
             'gpus = "all"',
@@ -77,7 +77,10 @@ from uncork.config.file import read_file
         ("[api.predict]\npolicy = 'corky'", "api.predict.policy: unknown policy 'corky'; available: "),
         ("[api.predict]\npolicy = 5", "api.predict.policy: policy must be a string, got 5"),
         ("[api.predict]\nroute = '/metrics'", "route: route '/metrics' is reserved by the gateway"),
-        ("[api.predict]\nallowed_batch_sizes = [4, 2]", "must be a list of increasing integers, at least 1"),
+        (
+            "[api.predict]\nallowed_batch_sizes = [4, 2]",
+            "must be a list of increasing integers from 1 to 1000000000",
+        ),
         ("[api.p]\nmb_max_latency = 1\nmb-max-latency = 2", "mb-max-latency is set twice, also as "),
         ("workers = ", "is not valid TOML: "),
     ],
@@ -129,14 +132,14 @@ def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
             "serve",
             "UNCORK_WORKERS",
             "-1",
-            " must be a number from 0 or a range such as 2-16, got '-1'",
+            " must be a number from 0 to 10000 or a range such as 2-16, got '-1'",
         ),
         ("serve", "UNCORK_RELOAD", "maybe", " must be true or false, got 'maybe'"),
         (
             "serve",
             "UNCORK_MAX_WORKER_MEMORY",
             "much",
-            ": 'much' is not a size; give a number of bytes above 0",
+            ": 'much' is not a size; give a number of bytes from 1 to 1125899906842624",
         ),
         (
             "proxy",

@@ -124,11 +124,11 @@ _A_NAME = (
         ("[services.a]\nown_routes = 1", "services.a.own_routes must be true or false, got 1"),
         (
             "[services.a]\nmb_max_batch_size = 0",
-            "services.a.mb_max_batch_size must be a whole number from 1, got '0'",
+            "services.a.mb_max_batch_size must be a whole number from 1 to 1000000000, got '0'",
         ),
         (
             "[services.a]\nworkers = 'two'",
-            "services.a.workers must be a number from 0 or a range such as 2-16, got 'two'",
+            "services.a.workers must be a number from 0 to 10000 or a range such as 2-16, got 'two'",
         ),
         (
             "[services.a]\npython = '/no/such'",

@@ -34,7 +34,7 @@ SAMPLES: dict[str, Any] = {
     "python": sys.executable,
     "environment": ["A=1", "B="],
 }
-OF_KIND: dict[type, Any] = {int: 7, float: 7.5, list: ["x-one", "x-two"]}
+OF_KIND: dict[type, Any] = {int: 70, float: 7.5, list: ["x-one", "x-two"]}
 
 
 def sample(command: str, name: str) -> Any:

@@ -31,7 +31,7 @@ class CompareOptions(LoadOptions):
         "Policies, as for `uncork serve`, separated by commas; the first is the baseline.",
         metavar="NAMES",
     )
-    rounds: int = option(5, "Number of rounds; each measures every policy once.", min=1)
+    rounds: int = option(5, "Number of rounds; each measures every policy once.", min=1, max=10_000)
     seconds: float | None = option(
         None,
         "Seconds per measurement.",
@@ -43,7 +43,7 @@ class CompareOptions(LoadOptions):
         show_default="that of the API",
     )
     mb_max_batch_size: int | None = option(
-        None, "Maximum rows per batch.", show_default="set per API, else 1000"
+        None, "Maximum rows per batch.", show_default="set per API, else 1000", min=1
     )
     plot: Path | None = option(
         None,

@@ -8,6 +8,8 @@ from uncork.config.option_fields import argument, option
 from uncork_dispatcher.simulator import ARRIVALS
 from uncork_loadtests.traffic.plan import REPLAY
 
+MOST_CLIENTS = 100_000
+
 
 def json_option() -> Any:
     """Return the field of ``--json``."""
@@ -35,10 +37,10 @@ class TrafficOptions:
         "line; --rate scales it to that rate.",
         metavar="KIND",
     )
-    seed: int = option(1, "Seed for arrivals and random rows.")
+    seed: int = option(1, "Seed for arrivals and random rows.", min=0)
     data: Path | None = option(None, "Request body: the content of this file.", metavar="FILE")
     lines: Path | None = option(None, "Request bodies: one per line of this file.", metavar="FILE")
-    rows: int = option(1, "Random rows per request, with --shape.", min=1)
+    rows: int = option(1, "Random rows per request, with --shape.", min=1, max=1_000_000)
     shape: str | None = option(
         None, "Request body: random rows of numbers of this shape, as JSON.", metavar="N,N..."
     )
@@ -62,7 +64,7 @@ class TrafficOptions:
     header: list[str] | None = option(
         None, "Header to send with every request; may be repeated.", metavar="NAME:VALUE"
     )
-    processes: int = option(1, "Load generator processes; at high rates, each needs a core.", min=1)
+    processes: int = option(1, "Load generator processes; at high rates, each needs a core.", min=1, max=1000)
     path: str | None = option(
         None,
         "Path to post to: the route of an API of the service, or /SERVICE/API.",
@@ -79,6 +81,7 @@ class LoadOptions(TrafficOptions):
     rate: float | None = option(
         None,
         "Open loop: average requests per second.",
+        max=1_000_000,
         show_default=f"the recorded rate with {REPLAY}FILE, else required",
     )
     clients: int | None = option(
@@ -87,6 +90,7 @@ class LoadOptions(TrafficOptions):
         "last.",
         min=1,
         show_default="open loop",
+        max=MOST_CLIENTS,
     )
     think_ms: float = option(
         0.0, "Closed loop: milliseconds that a client pauses after each response.", min=0
@@ -95,9 +99,9 @@ class LoadOptions(TrafficOptions):
         1.0, "Seconds of load before each measurement; an open loop warms up with Poisson arrivals.", min=0
     )
     max_connections: int = option(
-        1024, "Open loop: maximum connections; further requests wait for a free one.", min=1
+        1024, "Open loop: maximum connections; further requests wait for a free one.", min=1, max=MOST_CLIENTS
     )
-    workers: int = option(1, "Worker processes per server of the service.", min=1)
+    workers: int = option(1, "Worker processes per server of the service.", min=1, max=10_000)
     mb_max_latency: float | None = option(
         None, "Latency goal of the service in milliseconds.", show_default="set per API, else 300"
     )

@@ -81,7 +81,7 @@ class ProxyOptions(ServerOptions):
         f"Policy that decides when to release a call: {POLICY_USAGE}.",
         show_default=_DEFAULTS.policy,
     )
-    concurrency: int = option(1, "Maximum concurrent calls per server.", min=1)
+    concurrency: int = option(1, "Maximum concurrent calls per server.", min=1, max=10_000)
     retry: bool = option(
         True,
         "Retry calls that fail or lose their connection, whole or in parts; disable if requests have side "

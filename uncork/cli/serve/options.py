@@ -24,8 +24,9 @@ from uncork_workers.supervision.gpus import read_gpus
 from uncork_workers.supervision.recycling import RecyclingLimits
 from uncork_workers.wire.overrides import Override
 
-_WORKERS = re.compile(r"(\d+)(?:-(\d+))?")
+_WORKERS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MOST_WORKERS = 10_000
 _FOR_ALL_APIS = ("policy", "mb_max_latency", "mb_max_batch_size")
 
 
@@ -49,8 +50,8 @@ def read_workers(text: str) -> WorkerCount:
     """
     found = _WORKERS.fullmatch(text.strip())
     count = WorkerCount(int(found[1]), int(found[2] or found[1])) if found else WorkerCount(1, 0)
-    if count.least > count.most or (count.least == 0 and count.most > 0):
-        raise ValueError(f"must be a number from 0 or a range such as 2-16, got {text!r}")
+    if not count.least <= count.most <= _MOST_WORKERS or (count.least == 0 and count.most > 0):
+        raise ValueError(f"must be a number from 0 to {_MOST_WORKERS} or a range such as 2-16, got {text!r}")
     return count
 
 

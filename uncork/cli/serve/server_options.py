@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import typer
 
+from uncork.cli.sizes import MOST_BYTES
 from uncork.config.option_fields import option
 from uncork.config.sources import Kind, Source
 from uncork.server.listeners import ListenerOptions
@@ -101,7 +102,10 @@ class ServerOptions(ListenerOptions):
         show_default="UNCORK_CONFIG, else none",
     )
     max_body_bytes: int = option(
-        _DEFAULTS.max_body_bytes, "Maximum request body in bytes; larger bodies get 413.", min=1
+        _DEFAULTS.max_body_bytes,
+        "Maximum request body in bytes; larger bodies get 413.",
+        min=1,
+        max=MOST_BYTES,
     )
     max_queue_rows: int = option(
         _DEFAULTS.max_queue_rows,
@@ -112,6 +116,7 @@ class ServerOptions(ListenerOptions):
         _DEFAULTS.max_queue_bytes,
         "Maximum bytes of request bodies queued per API or model; further requests get 503.",
         min=1,
+        max=MOST_BYTES,
     )
     fair_by: str | None = option(
         None,
@@ -137,6 +142,7 @@ class ServerOptions(ListenerOptions):
         ClientLimits().max_header_fields,
         "Maximum header fields of a request; more get 431 (gRPC: RESOURCE_EXHAUSTED).",
         min=10,
+        max=100_000,
     )
     allowed_hosts: list[str] | None = option(
         None,

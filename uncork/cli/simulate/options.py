@@ -82,7 +82,7 @@ class SimulateOptions:
         "0: it does not pad.",
     )
     noise: float = option(0.1, "Coefficient of variation of batch times.")
-    workers: int = option(1, "Number of workers.", min=1)
+    workers: int = option(1, "Number of workers.", min=1, max=10_000)
     transport_ms: float = option(
         0.0,
         "Milliseconds that a batch and its reply are on the way to the worker and back, as over a network.",
@@ -136,16 +136,19 @@ class SimulateOptions:
         metavar="NAMES",
         show_default="all",
     )
-    seeds: int = option(3, "Runs of each cell with different seeds; intervals need at least 2.", min=1)
+    seeds: int = option(
+        3, "Runs of each cell with different seeds; intervals need at least 2.", min=1, max=1_000_000
+    )
     first_seed: int = option(1, "Seed of the first run; each further run adds 1.", min=0)
     requests: int | None = option(
         None,
         "Requests measured in each run, after a warm-up.",
         min=2,
         show_default="about 300 batches per worker",
+        max=100_000_000,
     )
     processes: int | None = option(
-        None, "Processes that simulate in parallel.", min=1, show_default="one per core"
+        None, "Processes that simulate in parallel.", min=1, show_default="one per core", max=1000
     )
     json: str | None = json_option()
     plot: Path | None = option(

@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from uncork.cli.loadtest.traffic_options import MOST_CLIENTS
 from uncork.cli.usage import flags, in_options
 from uncork.config.errors import WrongUsage
 from uncork_dispatcher import make_policy
@@ -56,6 +57,8 @@ def closed_cells(model: dict[str, Any], clients: str, **times_ms: float) -> list
         WrongUsage: if a number is malformed or out of range.
     """
     numbers = _numbers("--clients", clients, int, like="4,64")
+    if (most := max(numbers)) > MOST_CLIENTS:
+        raise WrongUsage(f"--clients must be from 1 to {MOST_CLIENTS}, got {most}")
     return [_cell(**model, clients=number, **times_ms) for number in numbers]
 
 

@@ -21,9 +21,10 @@ class TuneOptions(TrafficOptions):
     rate: float | None = option(
         None,
         "Average requests per second to plan for.",
+        max=1_000_000,
         show_default=f"the recorded rate with {REPLAY}FILE, else the highest that meets the goal",
     )
-    max_workers: int = option(4, "Maximum workers to recommend.", min=1)
+    max_workers: int = option(4, "Maximum workers to recommend.", min=1, max=10_000)
     max_batch_size: int = option(256, "Largest batch to measure and recommend, in requests.", min=1)
     seconds: float | None = option(
         None,

@@ -204,7 +204,7 @@ def test_some_values_need_a_restart(before: str, after: str, name: str, file: Pa
     ("text", "says"),
     [
         ("workrs = 2", "workrs is not a setting of uncork serve; did you mean workers?"),
-        ("workers = 'two'", "workers must be a number from 0 or a range such as 2-16, got 'two'"),
+        ("workers = 'two'", "workers must be a number from 0 to 10000 or a range such as 2-16, got 'two'"),
         ("workers = ", "is not valid TOML"),
         ("max-queue-rows = 0", "max-queue-rows must be a whole number from 1"),
     ],
