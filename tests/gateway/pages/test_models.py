@@ -525,7 +525,7 @@ async def test_a_binary_batch_says_what_its_rows_are(tmp_path: Path) -> None:
 
 
 async def test_with_a_cost_binary_rows_are_weighed_with_the_others(tmp_path: Path) -> None:
-    """Binary rows become JSON, so that they share a batch."""
+    """Binary rows keep their bits; they cost what their JSON would, and share batches with rows of JSON."""
     tensor = Written(
         name="x",
         datatype="FP64",
@@ -547,7 +547,8 @@ async def test_with_a_cost_binary_rows_are_weighed_with_the_others(tmp_path: Pat
         worker.answer(batch, [b"1", b"2"])
         replies = [await caller.reply() for caller in callers]
 
-        assert (batch.forms, batch.rows, payload) == ((None,), [1, 1], b"[1.0,2.5][3,4]")
+        assert batch.forms == (TensorForm("FP64", (2,)), None)
+        assert (batch.rows, payload) == ([1, 1], struct.pack("<2d", 1, 2.5) + b"[3,4]")
         assert batch.costs == [len("[1.0,2.5]"), len("[3,4]")]
         assert [reply.status for reply in replies] == [200, 200]
 

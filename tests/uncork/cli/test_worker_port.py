@@ -91,11 +91,11 @@ def test_a_port_may_lack_tls_on_this_machine_and_where_that_is_accepted(
             "--worker-tls-key and --worker-tls-client-ca require --worker-tls-cert",
         ),
         ({"worker_tls_client_ca": "ca.pem"}, "require --worker-tls-cert"),
-        ({"worker_tls_cert": "token"}, "--worker-tls-cert and --worker-tls-key must be PEM files"),
-        ({"worker_tls_cert": "ca.pem"}, "--worker-tls-cert and --worker-tls-key must be PEM files"),
+        ({"worker_tls_cert": "token"}, "--worker-tls-cert: .*token has no certificate in PEM format"),
+        ({"worker_tls_cert": "ca.pem"}, "--worker-tls-cert: .*ca.pem has no private key; name the file of"),
         (
             {"worker_tls_cert": "cert.pem", "worker_tls_client_ca": "token"},
-            "--worker-tls-client-ca must be a PEM file of certificates",
+            "--worker-tls-client-ca: .*token has no certificate in PEM format",
         ),
         (
             {"worker_host": "0.0.0.0"},

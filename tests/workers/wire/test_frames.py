@@ -1,6 +1,7 @@
 """The frames between gateway and worker."""
 
 from collections.abc import Iterable
+from typing import get_args
 
 import pytest
 from hypothesis import example, given
@@ -32,6 +33,7 @@ from uncork_workers.wire.messages import (
     Reply,
     TableForm,
     TensorForm,
+    Wanted,
     WarmUp,
     compact_forms,
     expand_forms,
@@ -93,7 +95,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         ).map(tuple),
         metas=st.none() | st.lists(METAS, max_size=2),
         accept=st.text(max_size=5),
-        raw=st.none() | st.lists(st.booleans(), max_size=3),
+        raw=st.none() | st.lists(st.sampled_from(get_args(Wanted)), max_size=3),
     ),
     st.builds(
         Reply,
