@@ -85,6 +85,64 @@ async def test_a_wrong_number_of_results_is_nobodys_answer(results: list[str]) -
     assert log.lines[-1][:3] == ("ended", 1, "failed")
 
 
+@pytest.mark.parametrize("results", ["XY", {"x": "X", "y": "Y"}, {"X", "Y"}, iter(["X", "Y"]), None, 5])
+async def test_what_is_no_list_of_results_is_nobodys_answer(results: Any) -> None:
+    """A text is one, because each character could be a result."""
+    shell = dispatcher(Workers(then=lambda job: BatchResult(results)))
+    ends = await asyncio.gather(*calls(shell, "x", "y"), return_exceptions=True)
+
+    if isinstance(results, str):
+        assert [end.result for end in ends if isinstance(end, RequestResult)] == ["X", "Y"]
+    else:
+        assert [type(end) for end in ends] == [TypeError] * 2
+        assert "must return a list or an array with one result per item" in str(ends[0])
+
+
+async def test_results_that_are_fewer_when_they_are_read() -> None:
+    class Lying(Sequence[str]):
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, at: Any) -> Any:
+            return ["X"][at]
+
+    shell = dispatcher(Workers(then=lambda job: BatchResult(Lying())))
+    ends = await asyncio.gather(*calls(shell, "x", "y"), return_exceptions=True)
+
+    assert [type(end) for end in ends] == [WrongResultCount] * 2
+
+
+async def test_results_that_cannot_be_read() -> None:
+    class Unreadable(Sequence[str]):
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, at: Any) -> Any:
+            raise RuntimeError("gone")
+
+    shell = dispatcher(Workers(then=lambda job: BatchResult(Unreadable())))
+    ends = await asyncio.gather(*calls(shell, "x", "y"), return_exceptions=True)
+
+    assert [str(end) for end in ends] == ["gone", "gone"]
+
+
+async def test_an_exit_ends_the_batch_first() -> None:
+    """Its callers get an error, and then the loop gets the exit."""
+    ended: list[BatchResult[str] | Exception] = []
+
+    async def leave(job: Job[str]) -> BatchResult[str]:
+        raise SystemExit(3)
+
+    run = TaskRunner(leave)._run(Job(None, [], [], [], []), ended.append)  # type: ignore[arg-type]
+    with pytest.raises(SystemExit):
+        await run
+    assert [str(error) for error in ended] == ["the batch function raised SystemExit(3)"]
+
+
+def test_a_batch_that_has_ended_is_abandoned_without_effect() -> None:
+    TaskRunner(Workers()).abandon(7, worker=1)
+
+
 async def test_a_batch_may_fail_and_still_have_answers() -> None:
     """The runner's own answers for a batch that is to teach nothing: an error reply each, say."""
     log = Log()

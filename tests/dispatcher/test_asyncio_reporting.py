@@ -20,6 +20,14 @@ from uncork_dispatcher.tasks import TaskRunner
 pytestmark = pytest.mark.virtual_time
 
 
+async def test_a_launch_that_is_called_off_is_not_waited_for() -> None:
+    shell = dispatcher(Workers())
+    shell.worker_expected("launch")
+    shell.worker_not_expected("launch")
+    shell.worker_ready(1, launch="launch")
+    assert shell.startup_s is None
+
+
 async def test_an_expected_worker_says_when_to_try_again() -> None:
     shell = dispatcher(Workers(), workers=0)
     shell.worker_expected("launch", delay_s=50.0)

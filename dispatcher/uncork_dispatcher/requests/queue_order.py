@@ -28,9 +28,6 @@ class QueueHeap:
         """Each queue with its time, by the number of the queue."""
         self._heap: list[tuple[float, int]] = []
 
-    def __contains__(self, queue: RequestQueue) -> bool:
-        return queue.number in self._filed
-
     def file(self, queue: RequestQueue, at: float) -> None:
         """Add a queue, or change its time."""
         number = queue.number
