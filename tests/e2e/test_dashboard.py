@@ -126,7 +126,8 @@ def test_the_page_agrees_with_the_metrics(browser: Browser, server: Server) -> N
         expect(field(page, "workers").locator("tr")).to_have_count(1)
         assert str(server.workers()[0]) in field(page, "workers").inner_text()
         expect(field(page, "utilization")).to_contain_text("%")
-        expect(field(page, "saturation")).to_contain_text("%")
+        # Unknown while batch times scatter too much to tell how they grow with the size.
+        expect(field(page, "saturation")).to_have_text(re.compile(r"%|\u2013"))
 
 
 @pytest.mark.slow
@@ -180,7 +181,7 @@ def test_the_page_follows_what_happens(browser: Browser, server: Server) -> None
         expect(field(page, "name")).to_have_text("remember")
         expect(field(page, "rate")).to_contain_text("rows/s")
         expect(field(page, "says")).not_to_be_empty()
-        expect(field(page, "latencyText")).to_contain_text("goal 5,000 ms")
+        expect(field(page, "latencyText")).to_contain_text("goal 60 s")
         for chart in CHARTS:
             drawn = page.locator(f"[data-chart={chart}]")
             expect(drawn.locator(".main-svg").first).to_be_visible()
@@ -361,10 +362,12 @@ def test_an_api_with_a_cost_is_shown_in_units_of_cost(browser: Browser, server: 
         expect(points(page, "times")).not_to_have_count(0)
         for name, unit in (("rate", "cost/s"), ("queued", "cost"), ("batch", "cost")):
             expect(field(page, name)).to_have_text(re.compile(rf"^[\d.,]+ {unit}$"))
-        expect(field(page, "saturationSub")).to_have_text(re.compile(r"^of (at least )?[\d.,]+ cost/s$"))
+        expect(field(page, "saturationSub")).to_have_text(
+            re.compile(r"^(of (at least )?[\d.,]+ cost/s|too few batches to say)$")
+        )
         expect(field(page, "ratesText")).to_have_text(
             re.compile(
-                r"^[\d.,]+ units of cost/s arrived; .* [\d.,]+ units of cost/s(, far above this chart)?\.$"
+                r"^[\d.,]+ units of cost/s arrived; (.* [\d.,]+ units of cost/s|too few batches to know).*\.$"
             )
         )
         for chart, unit in (("rates", "cost/s"), ("queue", "cost")):

@@ -297,7 +297,7 @@ def test_a_reload_that_fails_anywhere_changes_nothing(tmp_path: Path, config: Co
         assert fault in failed.stderr
         now = HTTP.get(f"{server.base}/status").json()["services"]
         assert [one["name"] for one in now] == [one["name"] for one in before]
-        assert server.metric("uncork_goal_seconds", service="digits", api="predict") == 5
+        assert server.metric("uncork_goal_seconds", service="digits", api="predict") == 60
         assert ask(server, "/predict") == ["Digits", 1]
     eventually(lambda: len(server.workers()) == 2)
 

@@ -87,7 +87,8 @@ def _read_struct(kind: type[_T], text: Raw, expected: str, name: str) -> _T:
     try:
         fields |= {each: json.loads(bytes(value)) for each, value in members.items()}
         struct = msgspec.convert(fields, kind)
-    except ValueError as error:  # msgspec's, and that of integers with thousands of digits
+    # ValueError: of integers with thousands of digits.
+    except (msgspec.ValidationError, ValueError) as error:
         raise Malformed(f"{name} must be {expected}: {error}") from error
     datatype = fields.get("datatype", "")
     if "data" in raw and datatype not in FLOATS and _NOT_FINITE.search(without_strings(bytes(raw["data"]))):
