@@ -33,7 +33,7 @@ _MOST_CONCURRENT = 10_000
 
 
 def batched(
-    *,
+    *misplaced: object,
     mb_max_latency: float = 300,
     mb_max_batch_size: int = 1000,
     policy: str = "cork",
@@ -67,8 +67,10 @@ def batched(
 
     Raises:
         DefinitionError: if an argument is not accepted.
-        TypeError: if the function is not ``async def``.
+        TypeError: if the function is not ``async def``, or does not take one list; without parentheses.
     """
+    if misplaced:
+        raise TypeError("write @batched() with parentheses, and its arguments by keyword")
     if not is_count(concurrency, most=_MOST_CONCURRENT):
         raise DefinitionError(
             f"@batched: concurrency must be an integer from 1 to {_MOST_CONCURRENT}, got {concurrency!r}"
@@ -84,6 +86,7 @@ def batched(
     def decorate(function: Callable[[list[T]], Awaitable[Sequence[R]]]) -> Callable[[T], Awaitable[R]]:
         if not inspect.iscoroutinefunction(function):
             raise TypeError(f"@batched must decorate an async function, got {function!r}")
+        _check_parameters(function)
         name = function.__qualname__
         settings.check(name)
         rules = ApiRules(
@@ -110,6 +113,17 @@ def batched(
         return call
 
     return decorate
+
+
+def _check_parameters(function: Callable[..., Any]) -> None:
+    parameters = inspect.signature(function).parameters
+    try:
+        inspect.signature(function).bind([])
+    except TypeError:
+        raise TypeError(
+            f"@batched: {function.__qualname__} must take one argument, the list of items, got "
+            f"({', '.join(parameters)}); for a method, decorate a function that calls it"
+        ) from None
 
 
 class _Failed(NamedTuple):

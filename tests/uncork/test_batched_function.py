@@ -473,3 +473,40 @@ def test_the_program_ends_when_the_function_ends_it() -> None:
         runner.run(wait())
 
     assert str(callers[0].exception()) == "the batch function raised SystemExit(3)"
+
+
+def test_without_parentheses_it_says_how_to_write_it() -> None:
+    async def double(items: list[int]) -> list[int]:
+        return items
+
+    with pytest.raises(
+        TypeError, match=r"^write @batched\(\) with parentheses, and its arguments by keyword$"
+    ):
+        batched(double)
+
+
+def test_a_method_is_refused_when_it_is_defined() -> None:
+    """Its calls would fail with a message about the number of arguments."""
+    with pytest.raises(
+        TypeError, match=r"Model.predict must take one argument, the list of items, got .*self"
+    ):
+
+        class Model:
+            @batched()  # type: ignore[arg-type]
+            async def predict(self, items: list[int]) -> list[int]:
+                return items
+
+    with pytest.raises(TypeError, match="must take one argument, the list of items"):
+
+        @batched()  # type: ignore[arg-type]
+        async def nothing() -> list[int]:
+            return []
+
+    @batched()
+    async def with_default(items: list[int], factor: int = 2) -> list[int]:
+        return [factor * item for item in items]
+
+    async def call() -> int:
+        return await with_default(2)
+
+    assert run(call()) == 4
