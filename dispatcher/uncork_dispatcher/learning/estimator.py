@@ -113,19 +113,14 @@ class BatchTimeEstimator:
         The line through the sizes that have run repeatedly may differ from the estimate, which also rests on
         single batches, and its own slope has a standard error.
         """
-        weight = x = y = xx = xy = 0.0
+        sums = _Sums()
         for size in self._sizes.values():
-            w = size.proven / max(size.seconds, 1e-9) ** 2
-            weight += w
-            x += w * size.rows
-            y += w * size.seconds
-            xx += w * size.rows * size.rows
-            xy += w * size.rows * size.seconds
-        spread_of_sizes = weight * xx - x * x
-        if spread_of_sizes <= 1e-9 * weight * xx:
+            sums.add(size.proven / max(size.seconds, 1e-9) ** 2, size.rows, size.seconds)
+        spread_of_sizes = sums.spread_of_sizes()
+        if spread_of_sizes == 0:
             return math.inf
-        slope = (weight * xy - x * y) / spread_of_sizes
-        error = math.sqrt(self._variance * weight / spread_of_sizes)
+        slope = (sums.weight * sums.xy - sums.x * sums.y) / spread_of_sizes
+        error = math.sqrt(self._variance * sums.weight / spread_of_sizes)
         return abs(slope - self.estimate.slope_s) + error
 
     def observe(self, rows: float, seconds: float) -> None:
@@ -206,26 +201,22 @@ class BatchTimeEstimator:
         self._largest = max(self._largest, size.rows)
 
     def _fit(self) -> tuple[float, float]:
-        weight = x = y = xx = xy = 0.0
+        sums = _Sums()
         for size in self._sizes.values():
             # Weighted by the expected time, not by the measured one: otherwise a size that became slower
             # would count for less than sizes that were not measured since.
             expected = self.estimate.seconds(size.rows) or size.seconds
-            w = size.weight / max(expected, 1e-9) ** 2
-            weight += w
-            x += w * size.rows
-            y += w * size.seconds
-            xx += w * size.rows * size.rows
-            xy += w * size.rows * size.seconds
-        spread_of_sizes = weight * xx - x * x
-        if spread_of_sizes <= 1e-9 * weight * xx:
+            sums.add(size.weight / max(expected, 1e-9) ** 2, size.rows, size.seconds)
+        weight, x, y = sums.weight, sums.x, sums.y
+        spread_of_sizes = sums.spread_of_sizes()
+        if spread_of_sizes == 0:
             return self._rescaled(rows=x / weight, seconds=y / weight)
-        slope = (weight * xy - x * y) / spread_of_sizes
+        slope = (weight * sums.xy - x * y) / spread_of_sizes
         intercept = (y - slope * x) / weight
         if slope < 0:
             return y / weight, 0.0
         if intercept < 0:
-            return 0.0, xy / xx
+            return 0.0, sums.xy / sums.xx
         return intercept, slope
 
     def _rescaled(self, rows: float, seconds: float) -> tuple[float, float]:
@@ -235,6 +226,29 @@ class BatchTimeEstimator:
             before = Estimate(intercept_s=1.0, slope_s=_PRIOR_SLOPE_PER_INTERCEPT)
         scale = seconds / before.seconds(rows)
         return before.intercept_s * scale, before.slope_s * scale
+
+
+class _Sums:
+    """The weighted sums of sizes and times from which a line is fitted by least squares."""
+
+    def __init__(self) -> None:
+        self.weight = 0.0
+        self.x = 0.0
+        self.y = 0.0
+        self.xx = 0.0
+        self.xy = 0.0
+
+    def add(self, weight: float, rows: float, seconds: float) -> None:
+        self.weight += weight
+        self.x += weight * rows
+        self.y += weight * seconds
+        self.xx += weight * rows * rows
+        self.xy += weight * rows * seconds
+
+    def spread_of_sizes(self) -> float:
+        """Return the squared weight times the variance of the sizes; 0 if they hardly differ."""
+        spread = self.weight * self.xx - self.x * self.x
+        return spread if spread > 1e-9 * self.weight * self.xx else 0.0
 
 
 def _check(rows: float, seconds: float) -> None:
