@@ -35,7 +35,7 @@ class Receiver(Protocol):
 class RequestParser:
     """The parser of one connection.
 
-    ``limits`` are those of the client; heads and pieces of bodies are work of the ``turn``.
+    ``limits`` limits the client; heads and pieces of bodies are charged to the ``turn``.
 
     Attributes:
         method: of the current or last request, like all others.

@@ -131,7 +131,7 @@ class HttpServer(Server):
 
 
 class Transport(httpx.AsyncHTTPTransport):
-    """Sends requests over HTTP/1.1; all errors of its connections are those of httpx.
+    """Sends requests over HTTP/1.1; its connections raise the errors of httpx.
 
     A connection is used again only if exactly one response to each request was read.
     """

@@ -203,7 +203,7 @@ class TensorWire(ABC):
 
 
 def _besides_values(reply: Parsed) -> tuple[bytes, list[dict[str, bytes]]]:
-    """Return what must be equal in the replies to all parts of a request."""
+    """Return the fields that must be equal in the replies to all parts of a request."""
     return reply.rest, [tensor.parameters for tensor in reply.tensors]
 
 

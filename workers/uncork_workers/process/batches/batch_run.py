@@ -268,7 +268,7 @@ class BatchRun:
         )
 
     def _fail_each(self, errors: Mapping[int, BaseException]) -> None:
-        """Answer requests with 500. If there are many, those that failed alike share an error id."""
+        """Answer requests with 500. If there are many, requests with the same error share an error id."""
         alike: dict[tuple[ExceptionReport, int | None], list[int]] = {}
         for at, error in errors.items():
             own = at if len(errors) <= _MOST_IDS else None

@@ -67,7 +67,7 @@ class Bisection(Generic[R]):
                     return
 
     def _failing_halves(self, part: Part) -> Generator[Part, Outcome[R], list[Part]]:
-        """Run the halves of a part that has failed, and return those that fail."""
+        """Run the halves of a part that has failed, and return the halves that fail."""
         if len(part) == 1:  # the rest of a part of which samples were run
             return [] if (yield from self._succeeds(part)) else [part]
         left, right = part[: len(part) // 2], part[len(part) // 2 :]
