@@ -87,6 +87,8 @@ class Model:
         """Workers that may get a batch while they run one."""
         self.avoided: dict[str, float] = {}
         """Until when each host is avoided that lost a worker."""
+        self.host_died_until = 0.0
+        """Until when retries spare no worker, because a whole host was lost."""
         self.deserted = math.inf
         """Since when the core has seen no workers."""
         self.launches: dict[int, tuple[float, int]] = {}
@@ -196,6 +198,8 @@ class Model:
 
     def spares_one_until(self, now: float) -> float:
         """Until when a batch that runs again must wait, so that a worker is left for others."""
+        if now < self.host_died_until:
+            return now
         risky = {
             batch.start.worker
             for batch in self.running.values()
@@ -231,7 +235,10 @@ class Model:
     def lost_worker(self, worker: int, *, now: float) -> None:
         """Its requests are to run again, except those that may not or were cancelled."""
         if worker in self.workers:
-            self.avoided[self.workers.pop(worker)] = now + AVOIDED_S
+            host = self.workers.pop(worker)
+            if self.avoided.get(host, 0.0) > now and self.workers and host not in self.workers.values():
+                self.host_died_until = now + AVOIDED_S
+            self.avoided[host] = now + AVOIDED_S
         for batch in self.at(worker):
             self._lose(batch)
 

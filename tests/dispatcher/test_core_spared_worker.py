@@ -143,6 +143,50 @@ def test_it_does_not_wait_for_a_worker_that_is_called_off() -> None:
     assert [start.requests for start in starts(poll_all(core, 2.2))] == [(1,)]
 
 
+def on_two_hosts() -> Dispatcher:
+    """A core with two workers on each host; those on host ``x`` run requests 1 and 2."""
+    core = core_with(RULES, workers=0)
+    for worker in range(4):
+        core.worker_ready(worker, host="xxyy"[worker], now=0.0)
+    for request in (1, 2):
+        core.submit(request, api="a", now=0.0)
+    assert [start.worker for start in starts(poll_all(core, 0.0))] == [0, 1]
+    return core
+
+
+def test_the_death_of_a_host_is_no_reason_to_spare_workers() -> None:
+    """Both batches that it ran go to the other host at once."""
+    core = on_two_hosts()
+    core.worker_lost(0, now=0.1)
+    [first] = starts(poll_all(core, 0.1))
+    core.worker_lost(1, now=0.12)
+    [second] = starts(poll_all(core, 0.12))
+
+    assert (first.worker, second.worker) == (2, 3)
+
+
+def test_two_losses_that_leave_their_host_a_worker_are_no_death_of_a_host() -> None:
+    core = on_two_hosts()
+    core.worker_ready(4, host="x", now=0.0)
+    core.worker_lost(2, now=0.05)
+    for worker in (0, 1):
+        core.worker_lost(worker, now=0.1)
+    assert core.work(now=0.1).workers == 2
+
+    assert len(starts(poll_all(core, 0.1))) == 1
+
+
+def test_losses_far_apart_are_no_death_of_a_host() -> None:
+    core = on_two_hosts()
+    core.worker_lost(0, now=0.1)
+    core.worker_lost(2, now=0.1)
+    core.worker_ready(4, host="y", now=0.1)
+    assert len(starts(poll_all(core, 0.1))) == 1
+    core.worker_lost(1, now=2.2)
+
+    assert starts(poll_all(core, 2.2)) == []
+
+
 def test_draining_spares_no_worker() -> None:
     core = expecting(workers=2)
     lose(core, start_one(core, 1, now=2.0), now=2.1)

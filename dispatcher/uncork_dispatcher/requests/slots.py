@@ -46,6 +46,8 @@ class Slots:
         """Workers that get no more batches but still run one."""
         self._avoided: dict[Hashable, float] = {}
         """Until when hosts are avoided; some of these times may have passed."""
+        self._host_died_until = -math.inf
+        """Until when lost batches are put down to the death of a host."""
         self.launches = Launches()
         self.next_timeout = math.inf
         """When the first running batch times out; infinity if nothing runs."""
@@ -97,8 +99,13 @@ class Slots:
         """
         self.changes += 1
         if worker in self._workers:
-            self._avoided[self._workers[worker]] = now + _AVOIDED_S
-        self._leave(worker)
+            host = self._workers[worker]
+            self._leave(worker)
+            lost_another = self._avoided.get(host, now) > now
+            self._avoided[host] = now + _AVOIDED_S
+            others = self._workers.values()
+            if lost_another and others and host not in others:
+                self._host_died_until = now + _AVOIDED_S
         return self._remove_all(worker)
 
     def retire(self, worker: int) -> None:
@@ -145,8 +152,11 @@ class Slots:
         """Return until when a batch that runs again should wait for another worker; ``now`` if it should not.
 
         It may lose its worker too, so it should leave a healthy one for other requests. It waits while each
-        other worker runs such a batch, or is about to be ready. A worker must be idle.
+        other worker runs such a batch, or is about to be ready. It does not wait if a host with several
+        workers has just lost them all: then no request lost them. A worker must be idle.
         """
+        if now < self._host_died_until:
+            return now
         at_risk = sum([self._running[batch].start.worker in self._workers for batch in self._retried])
         if len(self._workers) > at_risk + 1:
             return now
