@@ -19,8 +19,8 @@ from mypy_extensions import mypyc_attr
 from uncork_dispatcher.policies.base import Hold, Policy, Release, View, register
 
 _DEFAULT_WAIT_MS = "10"
-_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
-_POSITIVE = re.compile(r"0*[1-9][0-9]*")
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_POSITIVE = re.compile(r"(?!0+$)[0-9]{1,9}")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -29,7 +29,9 @@ class FixedPolicy(Policy):
 
     rank = 2
     keeps_goal = False
-    usage = "fixed:MS or fixed:MS:ROWS sets the longest wait in ms and the rows of a full batch, at least 1"
+    usage = (
+        "fixed:MS or fixed:MS:ROWS sets the longest wait in ms and the rows of a full batch, 1 to 999999999"
+    )
 
     def __init__(self, *, limit_rows: int, wait_s: float) -> None:
         super().__init__(limit_rows=limit_rows)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -10,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 _BODIES = 1000
+# Values of all bodies together; one body may have so many, and then there is only one.
+_MOST_VALUES = 10_000_000
 # Numbers are drawn in this many steps, so that all texts have about the same length.
 _STEPS = 10**6
 # A bound beyond this is the limit of a type, not of sensible values.
 _FARTHEST = 1e9
 _DEEPEST = 20
+_SIZE = re.compile(r"[1-9][0-9]{0,7}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,23 +56,36 @@ class RandomRows:
         rows = "a random row" if self.rows == 1 else f"{self.rows} random rows"
         return f"{rows} of shape {','.join(map(str, self.shape))}, {self.numbers or Numbers()}"
 
+    def __post_init__(self) -> None:
+        if self._values > _MOST_VALUES:
+            raise ValueError(
+                f"a random body has at most {_MOST_VALUES:,} values, {self} has {self._values:,}; choose a "
+                "smaller --shape or fewer --rows"
+            )
+
+    @property
+    def _values(self) -> int:
+        """How many values a body has."""
+        return self.rows * math.prod(self.shape)
+
     def bodies(self, *, seed: int, count: int = _BODIES) -> tuple[bytes, ...]:
-        """Return `count` JSON bodies, each a row or a list of `rows` rows."""
+        """Return JSON bodies, each a row or a list of `rows` rows: `count`, or fewer if they are large."""
         numbers = self.numbers or Numbers()
-        wanted = (count, *([self.rows] if self.rows > 1 else []), *self.shape)
+        rows = [self.rows] if self.rows > 1 else []
+        wanted = (min(count, _MOST_VALUES // self._values), *rows, *self.shape)
         values = numbers.draw(wanted, np.random.default_rng(seed))
         return tuple(json.dumps(one, separators=(",", ":")).encode() for one in values.tolist())
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
     """Parse sizes separated by commas; raise ValueError if the text has another form."""
-    try:
-        shape = tuple(int(size) for size in text.split(","))
-    except ValueError:
-        shape = ()
-    if not shape or min(shape) < 1:
-        raise ValueError(f"--shape takes sizes separated by commas, such as 4 or 28,28; got {text!r}")
-    return shape
+    sizes = [size.strip() for size in text.split(",")]
+    if len(sizes) > _DEEPEST or not all(map(_SIZE.fullmatch, sizes)):
+        raise ValueError(
+            f"--shape takes sizes separated by commas, such as 4 or 28,28, at most {_DEEPEST} of them, each "
+            f"from 1 to 99999999; got {text!r}"
+        )
+    return tuple(map(int, sizes))
 
 
 def parse_range(text: str) -> Numbers:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from uncork_loadtests.traffic import random_rows
 from uncork_loadtests.traffic.random_rows import Numbers, RandomRows, numbers_in, parse_range, parse_shape
 
 FLOATS, INTEGERS = Numbers(), Numbers(low=0, high=9, integers=True)
@@ -44,6 +45,16 @@ def test_rows_have_the_shape_that_is_asked_for(rows: int, shape: tuple[int, ...]
     assert len(set(bodies)) == 3
     assert bodies == random.bodies(seed=5, count=3)
     assert bodies != random.bodies(seed=6, count=3)
+
+
+def test_large_bodies_are_few_and_larger_ones_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        ValueError, match=r"at most 10,000,000 values, 2 random rows of shape 9999999,.* has 19,999,998"
+    ):
+        RandomRows(shape=(9_999_999,), rows=2)
+    monkeypatch.setattr(random_rows, "_MOST_VALUES", 20)
+    assert len(RandomRows(shape=(2, 2), rows=2).bodies(seed=1)) == 2
+    assert len(RandomRows(shape=(2, 2)).bodies(seed=1, count=3)) == 3
 
 
 @given(low=st.floats(-1e3, 1e3), span=st.floats(1e-2, 1e6))
@@ -84,9 +95,11 @@ def test_other_ranges_are_refused(text: str) -> None:
         parse_range(text)
 
 
-@pytest.mark.parametrize("text", ["", "4,", "0", "4,-1", "x"])
+@pytest.mark.parametrize("text", ["", "4,", "0", "4,-1", "x", "100000000", "1," * 20 + "1", "9" * 5000])
 def test_other_shapes_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="--shape takes sizes separated by commas, such as 4 or 28,28"):
+    with pytest.raises(
+        ValueError, match=r"--shape takes sizes separated by commas, such as 4 or 28,28, at most"
+    ):
         parse_shape(text)
     assert parse_shape("28, 28") == (28, 28)
 

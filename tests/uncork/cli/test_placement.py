@@ -41,7 +41,17 @@ def test_places(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_place("ray") == "ray://head:1"
     for address in ("head:6379", "ray://head:10001", "[::1]:6379", "ray://[fd00::1]:10001"):
         assert read_place(address) == address
-    for wrong in ("", "head", "http://head:1", "ray://head", "ray://head:1/x", "a b:1"):
+    for wrong in (
+        "",
+        "head",
+        "http://head:1",
+        "ray://head",
+        "ray://head:1/x",
+        "a b:1",
+        "head:0",
+        "head:65536",
+        "ray://[::1]:99999",
+    ):
         with pytest.raises(ValueError, match="is not a place for workers"):
             read_place(wrong)
 
@@ -51,7 +61,7 @@ def test_worker_addresses() -> None:
     assert read_worker_address("gw:7000") == ("gw", 7000)
     assert read_worker_address("[::1]") == ("::1", None)
     assert read_worker_address("[::1]:7000") == ("::1", 7000)
-    for wrong in ("", ":7000", "gw:", "gw:x", "::1"):
+    for wrong in ("", ":7000", "gw:", "gw:x", "::1", "gw:0", "gw:65536", "[::1]:99999"):
         with pytest.raises(ValueError, match="is not an address"):
             read_worker_address(wrong)
 
