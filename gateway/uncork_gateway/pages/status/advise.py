@@ -144,10 +144,10 @@ def _raise_batch_bytes(figures: Figures, names: Names) -> str | None:
 def _raise_goal(figures: Figures, names: Names) -> str | None:
     if figures.limited_by != "goal" or figures.is_out_of_reach or figures.goal_s is None:
         return None
-    goal, fit = exact_ms(figures.goal_s), rows(figures, figures.whole_rows)
+    goal, fit = exact_ms(figures.goal_s), rows(figures, figures.rows_under_load)
     return (
-        f"Batches that meet the goal ({names.goal}, {goal}) have at most {fit}. Larger batches would answer "
-        "more: raise the goal if your clients can wait longer."
+        f"To meet the goal ({names.goal}, {goal}) behind another batch of the same size, a batch has at most "
+        f"{fit}. Larger batches would answer more: raise the goal if your clients can wait longer."
     )
 
 

@@ -242,8 +242,9 @@ def _limit(figures: Figures, names: Names) -> str:
         case "goal" if figures.is_out_of_reach:
             return f"The goal cannot be met: the smallest request alone takes about {ms(figures.needed_s)}."
         case "goal":
-            fit = rows(figures, figures.whole_rows)
-            return f"The bottleneck is the goal: batches that meet it have at most {fit}.{capacity}"
+            fit = rows(figures, figures.rows_under_load)
+            meets = f"behind another batch, one that meets it has at most {fit}"
+            return f"The bottleneck is the goal: {meets}.{capacity}"
         case "cap":
             return f"The bottleneck is the batch cap: batches have at most {cap(figures)}.{capacity}"
         case "workers":

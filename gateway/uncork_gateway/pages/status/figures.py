@@ -10,8 +10,6 @@ from uncork_gateway.telemetry.recent import Recent
 
 # Above this share of the capacity, bursts make queues grow without bound.
 _FULL_LOAD = 0.95
-# A full batch below this share of the row cap is full of bytes.
-_NOT_FULL = 0.9
 # The load that added workers should have, to leave room for bursts.
 _HEADROOM = 0.8
 # Sizes that differ by less than this factor count as one.
@@ -252,14 +250,15 @@ class Figures:
         return max(self.best_rows, min(most, waiting))
 
     @property
-    def rows_of_twice_the_goal(self) -> float:
-        """The rows of the largest batch under twice the goal."""
-        goal_s = None if self.goal_s is None else 2 * self.goal_s
-        return self.best_of(self.cap_less_padding, goal_s)
+    def rows_under_load(self) -> int:
+        """The rows of the largest batch that meets the goal after it waited for another such batch."""
+        if self.goal_s is None or self.is_out_of_reach:
+            return self.whole_rows
+        return max(1, math.floor(min(self.cap_less_padding, self.rows_within(self.goal_s / 2)) + 1e-9))
 
-    def gains(self, rows: float) -> bool:
+    def gains(self, rows: float, *, than: float) -> bool:
         """Return whether larger batches are known to answer clearly more."""
-        now = self.throughput(self.best_rows)
+        now = self.throughput(than)
         return self.slope_is_known and now > 0 and self.throughput(rows) >= _WORTH * now
 
     @property
@@ -285,10 +284,10 @@ class Figures:
 
     @property
     def is_full_of_bytes(self) -> bool:
-        """True if most batches are full although they have clearly fewer rows than the cap."""
+        """True if most batches are full although they have clearly fewer rows than cap and goal allow."""
         recent = self.recent
         full = recent.share_of_releases("full") >= MOSTLY
-        return full and recent.mean_rows + recent.rows_per_request < _NOT_FULL * self.cap_less_padding
+        return full and recent.mean_rows + recent.rows_per_request < MOSTLY * self.rows_under_load
 
     @property
     def waits_for_others(self) -> bool:
@@ -301,13 +300,13 @@ class Figures:
     def _caps_batches(self) -> bool:
         """True if most batches reach the cap, and larger ones would answer clearly more."""
         full = self.recent.share_of_releases("full") >= MOSTLY and not self.is_full_of_bytes
-        return full and self.gains(self.rows_of_twice_the_cap)
+        return full and self.gains(self.rows_of_twice_the_cap, than=self.best_rows)
 
     @property
     def _goal_limits_batches(self) -> bool:
-        """True if batches are as large as the goal allows, and larger ones would answer clearly more."""
-        near = self.recent.mean_rows >= MOSTLY * self.best_rows
-        return near and self.gains(self.rows_of_twice_the_goal)
+        """True if batches are as large as the goal allows, and twice the goal would answer clearly more."""
+        near = self.recent.mean_rows >= MOSTLY * self.rows_under_load
+        return near and self.gains(self.best_rows, than=self.rows_under_load)
 
     @property
     def limited_by(self) -> Limit:

@@ -68,7 +68,7 @@ def figures_of(
     for at, shed in run.shed:
         if at >= begin:
             tally.sheds[shed.reason] += 1
-            tally.answered(503, 0.0)
+            tally.answered(503, 0.0, is_refusal=True)
     arrived = float(sum(tally.statuses.values()))
     api = stats(
         {"max_batch_rows": scenario.limit_rows, "policy": scenario.policy, "goal_s": scenario.goal_s},

@@ -98,8 +98,8 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
     "raise_goal": (
         SERVICE,
         figures(recent=recent(batches=30, each=8, took_s=0.04, rate=400), goal_s=0.030),
-        "Batches that meet the goal (mb_max_latency, 30 ms) have at most 7 rows. Larger batches would "
-        "answer more: raise the goal if your clients can wait longer.",
+        "To meet the goal (mb_max_latency, 30 ms) behind another batch of the same size, a batch has at most "
+        "1 row. Larger batches would answer more: raise the goal if your clients can wait longer.",
     ),
     "policy_none": (
         SERVICE,

@@ -201,8 +201,8 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         In the last 30 s, 400 rows/s arrived, in batches of about 8 rows. On average, a request was queued
         for 1 ms and ran for 12 ms. The p99 latency was 15 ms, within the goal of 30 ms. A batch takes about
         10 ms plus 2 ms per row (±10 %). To sustain this rate, batches need at least 20 rows on average. The
-        bottleneck is the goal: batches that meet it have at most 7 rows. At full load, 1 worker answers
-        about 300 rows/s.
+        bottleneck is the goal: behind another batch, one that meets it has at most 1 row. At full load, 1
+        worker answers about 300 rows/s.
         """,
     ),
     "a goal out of reach": (

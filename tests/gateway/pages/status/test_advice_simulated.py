@@ -67,15 +67,20 @@ def test_batches_of_one_size_promise_nothing_of_larger_ones(
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("goal_s", [0.06, 0.15, 0.4])
 @pytest.mark.parametrize("load", [0.5, 3.0])
+@pytest.mark.parametrize("cap", [16, 200])
 def test_a_longer_goal_answers_more_where_it_is_advised(
-    model: tuple[float, float], goal_s: float, load: float
+    model: tuple[float, float], goal_s: float, load: float, cap: int
 ) -> None:
     rate = load * 16 / sum((model[0], 16 * model[1]))
-    now = arriving(model, rate, goal_s=goal_s)
+    now = arriving(model, rate, goal_s=goal_s, limit_rows=cap)
     made = figures_of(now, profile=POWERS)
+    given = codes(made)
+    gain = throughput(replace(now, goal_s=2 * goal_s)) / throughput(now)
 
-    if "raise_goal" in codes(made):
-        assert throughput(replace(now, goal_s=2 * goal_s)) >= _CLEARLY * throughput(now)
+    assert gain >= _CLEARLY or "raise_goal" not in given
+    assert gain < 1.5 or "raise_goal" in given
+    assert (made.limited_by == "goal") == ("raise_goal" in given)
+    assert "raise_batch_bytes" not in given, "batches are full for the goal, not of bytes"
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -85,8 +85,8 @@ def test_padding_of_the_requests_is_no_fault_of_the_handler() -> None:
 
 
 def test_batches_that_are_full_of_padding_are_not_full_of_bytes() -> None:
-    """Half of the cap of 32 is padding."""
-    full = recent(batches=30, each=16, reason="full", rate=100)
+    """Half of the cap of 32 is padding, so that 9 rows are more than half of what fits."""
+    full = recent(batches=30, each=9, reason="full", rate=100)
 
     assert "raise_batch_bytes" in codes(figures(recent=full))
     assert "raise_batch_bytes" not in codes(figures(stats(padding=Padding("longest", 0.5)), recent=full))

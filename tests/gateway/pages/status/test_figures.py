@@ -110,7 +110,7 @@ def test_nothing_is_known_before_the_first_batch() -> None:
 
     assert (made.capacity, made.balanced_rows, made.is_overloaded) == (None, None, False)
     assert made.gain_of_batches == 1.0
-    assert not made.gains(1000)
+    assert not made.gains(1000, than=1)
 
 
 @pytest.mark.parametrize(("rate", "workers"), [(300.0, 1), (1000.0, 2), (5000.0, 4)])
