@@ -9,6 +9,8 @@ from itertools import takewhile
 from operator import eq
 
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from uncork_gateway.versions import FIRST
@@ -20,6 +22,7 @@ OF_ROUTER = (HTTPStatus.NOT_FOUND.phrase, HTTPStatus.METHOD_NOT_ALLOWED.phrase)
 """The details of errors that the router raises, not a page."""
 
 _MODEL = "{model}"
+_OF_SERVER = "GET, HEAD, OPTIONS, POST"
 # Comparing two paths blocks the event loop for 0.1 ms or more, and a service may have hundreds.
 _COMPARED = 8
 _MOST_CHARACTERS = 300
@@ -53,6 +56,17 @@ def not_served(method: str, path: str, methods: Methods, *, otherwise: str = "")
     near = nearest(path, methods)
     hint = f"did you mean {methods[near].partition(',')[0]} {near}?" if near else otherwise
     return HTTPException(404, f"no route for {path}{'; ' if hint else ''}{hint}")
+
+
+def options(request: Request, refusal: Response) -> Response:
+    """Return the response to OPTIONS: the methods of the path, or of the server (``*``).
+
+    For other methods, and for paths that have none, it is the refusal, whose header Allow has the methods.
+    """
+    if request.method != "OPTIONS":
+        return refusal
+    allowed = _OF_SERVER if request.scope["path"] == "*" else refusal.headers.get("allow")
+    return Response(status_code=204, headers={"allow": allowed}) if allowed else refusal
 
 
 def nearest(one: str, others: Iterable[str]) -> str | None:

@@ -17,7 +17,7 @@ from uncork_gateway.headers import NO_STORE
 from uncork_gateway.pages.dashboard.feed import Commands
 from uncork_gateway.pages.dashboard.page import Dashboard
 from uncork_gateway.pages.home import FOR_OPERATORS, Home, HomePage
-from uncork_gateway.pages.nearest import OF_ROUTER, methods_of, not_served
+from uncork_gateway.pages.nearest import OF_ROUTER, methods_of, not_served, options
 from uncork_gateway.pages.status.status_builder import StatusBuilder
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.exposition import CONTENT_TYPE
@@ -143,7 +143,7 @@ class Pages:
             if error.status_code == 404:
                 separator = "" if detail.endswith("?") else ";"
                 detail = f"{detail}{separator} client routes are on another port"
-        return self._error(path, error.status_code, detail, dict(error.headers or {}))
+        return options(request, self._error(path, error.status_code, detail, dict(error.headers or {})))
 
 
 def _app(routes: Sequence[BaseRoute], on_http_error: OnHttpError | None) -> Starlette:

@@ -18,7 +18,7 @@ from uncork_gateway.pages.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, ModelPages, ModelVersions, default_of
 from uncork_gateway.pages.models.triton import TritonPages, loading_routes
 from uncork_gateway.pages.models.unserved import why_unserved
-from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served
+from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served, options
 from uncork_gateway.pages.openapi import make_openapi
 from uncork_gateway.pages.plain_pages import Front, Pages
 from uncork_gateway.protocols.rows import error_body
@@ -152,7 +152,8 @@ class ServicePages:
             error = not_served(request.method, path, methods, otherwise=hint)
             if error.status_code == 404 and (reason := why_unserved(path, self._catalogue.models)):
                 return _error(path, 404, reason, {})
-        return _error(path, error.status_code, error.detail, dict(error.headers or {}))
+        refusal = _error(path, error.status_code, error.detail, dict(error.headers or {}))
+        return options(request, refusal)
 
     def _not_ready(self, path: str) -> Response:
         reason = self._missing()

@@ -90,6 +90,32 @@ async def test_a_wrong_method_is_told_with_the_right_one(
         assert reply.headers["allow"].split(", ")[0] == allowed
 
 
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/", {"GET", "HEAD"}),
+        ("/livez", {"GET", "HEAD"}),
+        ("/predict", {"POST"}),
+        ("/v1/models/digits:predict", {"POST"}),
+        ("/v2/models/digits/versions/1", {"GET", "HEAD"}),
+        ("/v2/repository/models/digits/load", {"POST"}),
+        ("*", {"GET", "HEAD", "OPTIONS", "POST"}),
+    ],
+)
+async def test_options_has_the_methods(tmp_path: Path, path: str, allowed: set[str]) -> None:
+    """For ``*`` these are the methods of the server."""
+    async with gateway(tmp_path, admin=True) as on, of(on.gateway.front_end.admin_app) as admin:
+        await on.worker(serves=SERVES)
+        mine = await on.http.request("OPTIONS", "/", extensions={"target": path.encode()})
+        theirs = await admin.request("OPTIONS", "/metrics")
+        unknown = await on.http.request("OPTIONS", "/nothing")
+
+        assert (mine.status_code, mine.content) == (204, b"")
+        assert set(mine.headers["allow"].split(", ")) == allowed
+        assert (theirs.status_code, theirs.headers["allow"]) == (204, "GET, HEAD")
+        assert problem(unknown, 404).startswith("no route for /nothing")
+
+
 async def test_operators_are_told_of_their_own_routes(tmp_path: Path) -> None:
     async with gateway(tmp_path, admin=True) as on, of(on.gateway.front_end.admin_app) as admin:
         await on.worker(serves=SERVES)
