@@ -1,19 +1,24 @@
 """Loading and unloading of services at the request of clients, as Triton's model repository has it."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
-from uncork_gateway.errors import GatewayError
+from uncork_gateway.errors import BadRequest, GatewayError
 
 _ACCESS = (
     "clients may load and unload services only with an API key (--api-key-file), or on the admin port "
     "(--admin-port)"
 )
 _NO_REPOSITORY = "the services of this server cannot be loaded or unloaded"
+# Services depend on no others.
+_WITHOUT_EFFECT = "unload_dependents"
 
 
 class NotLoaded(GatewayError):
-    """A service could not be loaded or unloaded; the message says why. Nothing has changed."""
+    """A service could not be loaded or unloaded; the message says why. Nothing has changed.
+
+    Clients of Triton look for "failed to load" in messages.
+    """
 
     status = 400
 
@@ -52,10 +57,10 @@ class NoRepository:
         return ()
 
     async def load(self, name: str) -> None:
-        raise NotLoaded(_NO_REPOSITORY)
+        raise NotLoaded(f"failed to load {name!r}: {_NO_REPOSITORY}")
 
     async def unload(self, name: str) -> None:
-        raise NotLoaded(_NO_REPOSITORY)
+        raise NotLoaded(f"failed to unload {name!r}: {_NO_REPOSITORY}")
 
 
 class RepositoryAccess:
@@ -74,21 +79,31 @@ class RepositoryAccess:
         """Return the names of the services that are not loaded."""
         return self._repository().unloaded()
 
-    async def load(self, name: str) -> None:
+    async def load(self, name: str, parameters: Iterable[str] = ()) -> None:
         """Load a service.
+
+        Args:
+            name: of the service.
+            parameters: the names of the request's parameters.
 
         Raises:
             NotAllowed: if they may not.
+            BadRequest: if a parameter has a meaning that would be ignored.
             NotLoaded: see :meth:`Repository.load`.
         """
-        self._check()
+        self._check("load", name, parameters)
         await self._repository().load(name)
 
-    async def unload(self, name: str) -> None:
+    async def unload(self, name: str, parameters: Iterable[str] = ()) -> None:
         """Unload a service; raises as :meth:`load`."""
-        self._check()
+        self._check("unload", name, parameters)
         await self._repository().unload(name)
 
-    def _check(self) -> None:
+    def _check(self, change: str, name: str, parameters: Iterable[str]) -> None:
         if not self._is_allowed():
             raise NotAllowed(_ACCESS)
+        if unknown := [each for each in parameters if each != _WITHOUT_EFFECT]:
+            raise BadRequest(
+                f"failed to {change} {name!r}: the parameter {unknown[0]!r} is not supported; services are "
+                "loaded as they are configured"
+            )

@@ -172,7 +172,12 @@ class Reloader:
 
     async def load(self, name: str) -> None:
         """Load a service for a client; see :class:`~uncork_gateway.repository.Repository`."""
-        loading = self._reload(f"load {name}", read=partial(self._settings.loading, name), renewed=[name])
+        loading = self._reload(
+            f"load {name}",
+            read=partial(self._settings.loading, name),
+            renewed=[name],
+            failed=f"failed to load {name!r}",
+        )
         outcome = await asyncio.shield(self._begin(loading))
         if outcome.code:
             raise NotLoaded(outcome.message)
@@ -180,7 +185,12 @@ class Reloader:
 
     async def unload(self, name: str) -> None:
         """Unload a service for a client; see :class:`~uncork_gateway.repository.Repository`."""
-        unloading = self._reload(f"unload {name}", read=partial(self._settings.unloading, name), renewed=())
+        unloading = self._reload(
+            f"unload {name}",
+            read=partial(self._settings.unloading, name),
+            renewed=(),
+            failed=f"failed to unload {name!r}",
+        )
         outcome = await asyncio.shield(self._begin(unloading))
         if outcome.code:
             raise NotLoaded(outcome.message)
@@ -192,11 +202,12 @@ class Reloader:
         *,
         read: Callable[[], Revision] | None = None,
         renewed: Collection[str] | None = None,
+        failed: str = "failed",
     ) -> Outcome:
         """Reload; report the result to terminal and log.
 
         ``read`` returns the settings, by default those of all files. The workers of ``renewed`` services are
-        replaced in any case, by default those of all.
+        replaced in any case, by default those of all. The message of an error begins with ``failed``.
         """
         async with self._reloading:
             try:
@@ -215,9 +226,9 @@ class Reloader:
             except ReplacementFailed as error:
                 is_serving = any(one.any_ready for one in self._gateway.services)
                 state = "the old workers keep running" if is_serving else "no worker is ready"
-                return _failed(reason, state, error)
+                return _not_reloaded(reason, failed, state, error)
             except (WrongUsage, ValueError) as error:
-                return _failed(reason, "nothing has changed", error)
+                return _not_reloaded(reason, failed, "nothing has changed", error)
             if changes:
                 log.info("%s: settings changed: %s", reason, names_of(changes))
                 message = f"{message}; settings changed: {names_of(changes)}"
@@ -282,9 +293,9 @@ def _refuse_restart(changes: Sequence[Change]) -> None:
         raise WrongUsage(f"{named} {verb} a restart; restart the server, or restore the value")
 
 
-def _failed(reason: str, state: str, error: Exception) -> Outcome:
+def _not_reloaded(reason: str, failed: str, state: str, error: Exception) -> Outcome:
     log.error("%s: reload failed, %s: %s", reason, state, error)
-    return Outcome(1, f"failed, {state}: {error}")
+    return Outcome(1, f"{failed}, {state}: {error}")
 
 
 def _names(files: Sequence[str]) -> str:

@@ -52,7 +52,9 @@ async def test_the_configuration_says_what_is_in_force(tmp_path: Path) -> None:
                 "backend": "uncork",
                 "version_policy": {"specific": {"versions": [1]}},
                 "max_batch_size": 16,
-                "input": [{"name": "input-0", "data_type": "TYPE_FP32", "dims": [4]}],
+                "input": [
+                    {"name": "input-0", "data_type": "TYPE_FP32", "format": "FORMAT_NONE", "dims": [4]}
+                ],
                 "output": [{"name": "output-0", "data_type": "TYPE_STRING", "dims": [3]}],
                 "dynamic_batching": {
                     "preferred_batch_size": [],

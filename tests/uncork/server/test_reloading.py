@@ -234,8 +234,11 @@ async def test_a_client_loads_and_unloads_one_service() -> None:
     assert on.done == ["read to unload wine", "check", "apply", "settle"]
     assert on.reloader.unloaded() == {"wine"}
     on.fault = ReplacementFailed("no weights")
-    with pytest.raises(NotLoaded, match=r"^failed, the old workers keep running: no weights$"):
+    with pytest.raises(NotLoaded, match=r"^failed to load 'wine', the old workers keep running: no weights$"):
         await on.reloader.load("wine")
+    on.fault = WrongUsage("no service 'beer' is loaded")
+    with pytest.raises(NotLoaded, match=r"^failed to unload 'beer', nothing has changed: no service 'beer'"):
+        await on.reloader.unload("beer")
     assert on.reloader.unloaded() == {"wine"}
     on.fault = None
     await on.reloader.load("wine")

@@ -12,7 +12,7 @@ from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.pages.models.configuration import config_of
 from uncork_gateway.pages.models.metadata import UnknownModel, metadata_of, server_of
 from uncork_gateway.pages.models.statistics import statistics_of
-from uncork_gateway.pages.models.triton import STATISTICS_MOVED, check_parameters, every_version, index_of
+from uncork_gateway.pages.models.triton import STATISTICS_MOVED, every_version, index_of
 from uncork_gateway.protocols.grpc_messages import make, message
 from uncork_gateway.repository import RepositoryAccess
 
@@ -114,11 +114,9 @@ class Inference:
         return make("inference.RepositoryIndexResponse", models=index)
 
     async def _load(self, request: Any) -> Message:
-        check_parameters(request.parameters)
-        await self._repository.load(request.model_name)
+        await self._repository.load(request.model_name, request.parameters)
         return make("inference.RepositoryModelLoadResponse")
 
     async def _unload(self, request: Any) -> Message:
-        check_parameters(request.parameters)
-        await self._repository.unload(request.model_name)
+        await self._repository.unload(request.model_name, request.parameters)
         return make("inference.RepositoryModelUnloadResponse")

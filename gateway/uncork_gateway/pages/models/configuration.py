@@ -24,7 +24,8 @@ def config_of(model: Model) -> dict[str, Any]:
         "backend": PLATFORM,
         "version_policy": {"specific": {"versions": [int(model.version)]}},
         "max_batch_size": _most_rows(settings),
-        "input": [_tensor(spec) for spec in inputs_of(model.api)],
+        # Clients read the format of each input; Uncork does not know which arrays are images.
+        "input": [{**_tensor(spec), "format": "FORMAT_NONE"} for spec in inputs_of(model.api)],
         "output": [_tensor(spec) for spec in model.outputs.known()],
         **({} if batching is None else {"dynamic_batching": batching}),
         **({"model_transaction_policy": {"decoupled": True}} if model.api.streams else {}),

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from uncork_gateway.errors import BadRequest, GatewayError
+from uncork_gateway.errors import GatewayError
 from uncork_gateway.pages.models.configuration import config_of
 from uncork_gateway.pages.models.metadata import Model, ModelVersions, model_asked
 from uncork_gateway.pages.models.statistics import statistics_of
@@ -20,10 +20,6 @@ from uncork_gateway.versions import ServiceName
 STATISTICS_MOVED = "statistics are on the admin port (--admin-port), not on this one"
 
 _MOST_BYTES = 1024
-
-
-# Services depend on no others.
-_UNLOAD_DEPENDENTS = "unload_dependents"
 
 
 class _IndexRequest(msgspec.Struct):
@@ -94,26 +90,13 @@ def loading_routes(access: RepositoryAccess) -> list[Route]:
     ]
 
 
-async def _change(change: Callable[[str], Awaitable[None]], request: Request) -> Response:
+async def _change(change: Callable[[str, Iterable[str]], Awaitable[None]], request: Request) -> Response:
     wanted = await _read(request, _ChangeRequest, "send an empty body")
     try:
-        check_parameters(wanted.parameters)
-        await change(request.path_params["model"])
+        await change(request.path_params["model"], wanted.parameters)
     except GatewayError as error:
         raise HTTPException(error.status, str(error)) from None
     return Response()
-
-
-def check_parameters(names: Iterable[str]) -> None:
-    """Check the parameters of a request to load or unload.
-
-    Raises:
-        BadRequest: if one has a meaning that would be ignored.
-    """
-    if unknown := [name for name in names if name != _UNLOAD_DEPENDENTS]:
-        raise BadRequest(
-            f"the parameter {unknown[0]!r} is not supported; services are loaded as they are configured"
-        )
 
 
 def index_of(models: ModelVersions, unloaded: Iterable[str], *, only_ready: bool) -> list[dict[str, Any]]:

@@ -18,7 +18,8 @@ file model_config.proto inference:
 enum DataType: TYPE_INVALID 0, TYPE_BOOL 1, TYPE_UINT8 2, TYPE_UINT16 3, TYPE_UINT32 4, TYPE_UINT64 5,
   TYPE_INT8 6, TYPE_INT16 7, TYPE_INT32 8, TYPE_INT64 9, TYPE_FP16 10, TYPE_FP32 11, TYPE_FP64 12,
   TYPE_STRING 13, TYPE_BF16 14
-ModelInput: string name 1, DataType data_type 2, *int64 dims 4, bool optional 8
+ModelInput: string name 1, DataType data_type 2, ModelInput.Format format 3, *int64 dims 4, bool optional 8
+enum ModelInput.Format: FORMAT_NONE 0, FORMAT_NHWC 1, FORMAT_NCHW 2
 ModelOutput: string name 1, DataType data_type 2, *int64 dims 3
 ModelVersionPolicy: ModelVersionPolicy.Latest latest 1 @policy_choice,
   ModelVersionPolicy.All all 2 @policy_choice, ModelVersionPolicy.Specific specific 3 @policy_choice
