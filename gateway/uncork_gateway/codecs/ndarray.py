@@ -15,6 +15,7 @@ from uncork_gateway.codecs.npy import decode_npy
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
+from uncork_gateway.protocols.raw_json import elements, is_list
 from uncork_gateway.protocols.raw_text import SPACE
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.wire.schema import JSON, NPY
@@ -83,11 +84,11 @@ class NdArrayCodec:
             return None
         self.limits.check_all_values(row)
         lengths: list[int] = []
+        row = msgspec.Raw(bytes(row).strip(SPACE))
         for length in self._shape:
-            try:
-                items = _rows_decoder.decode(row)
-            except msgspec.MsgspecError as error:
-                raise BadRequest(f"the first row must be {_row(self._shape)}") from error
+            if not is_list(row):
+                raise BadRequest(f"the first row must be {_row(self._shape)}")
+            items = elements(row)
             if length is None:
                 lengths.append(len(items))
             if not items:

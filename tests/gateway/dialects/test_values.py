@@ -160,6 +160,7 @@ def test_a_frame_keeps_what_is_not_finite(protocol: str) -> None:
         ("BOOL", "true,2", "not a value of BOOL: Expected `bool | null`, got `int` - at `$[1]`"),
         ("BYTES", '"a",1', "not a value of BYTES: Expected `str | null`, got `int` - at `$[1]`"),
         ("FP32", '1,"a"', "not a value of FP32: "),
+        ("FP32", "NaN,true", "not a value of FP32: Expected `float | null`, got `bool` - at `$[1]`"),
         ("FP32", "1,1e39", "1e+39 is too large for FP32 - at `$[1]`"),
         ("FP16", "1,70000", "70000.0 is too large for FP16 - at `$[1]`"),
         ("BF16", "1,4e38", "4e+38 is too large for BF16 - at `$[1]`"),
@@ -183,6 +184,20 @@ def test_json_may_have_what_is_not_finite() -> None:
     body = b'{"inputs":[{"name":"x","shape":[4],"datatype":"FP32","data":[NaN,Infinity,-Infinity,1]}]}'
     served.run(served._v2.read(body, ()))
     assert same_bits(served.got, np.array([np.nan, np.inf, -np.inf, 1], "<f4"))
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (None,), (None, 1)])
+@pytest.mark.parametrize("sent", ['"instances":[{}]', '"inputs":[{}]', '"inputs":{{"x":[{}]}}'])
+def test_rows_of_numbers_may_have_what_is_not_finite(shape: tuple[int | None, ...], sent: str) -> None:
+    """TensorFlow Serving's clients write it in rows and in columns."""
+    served = Served(NdArray(dtype="float32", shape=shape), lambda rows: rows)
+    row = {0: "{}", 1: "[{}, 1]", 2: "[[{}], [1]]"}[len(shape)]
+    rows = ",".join(row.format(value) for value in ("NaN", "Infinity", "-Infinity"))
+    asked = served._rest.read(f"{{{sent.format(rows)}}}".encode(), ())
+    assert asked.rows == 3
+    served.run(asked)
+    first = served.got.reshape(3, -1)[:, 0]
+    assert same_bits(first, np.array([np.nan, np.inf, -np.inf], "<f4"))
 
 
 def test_requests_of_all_protocols_share_a_batch() -> None:

@@ -92,8 +92,12 @@ WRONG: dict[str, tuple[NdArray, bytes, str]] = {
     "too large for float16": (NdArray(dtype="float16"), b"[65520]", "a value is too large for float16"),
     "too large for float32": (NdArray(dtype="float32"), b"[-1e39]", "a value is too large for float32"),
     "too large for float64": (FLOATS, b"[1e999,1]", "Number out of range"),
-    "NaN": (FLOATS, b"[NaN,1]", "JSON is malformed"),
-    "Infinity": (FLOATS, b"[1,Infinity]", "JSON is malformed"),
+    "NaN for int": (NdArray(dtype="int64"), b"[NaN,1]", "JSON is malformed"),
+    "text beside NaN": (FLOATS, b'[NaN,"a"]', "JSON is malformed"),
+    "null beside NaN": (FLOATS, b"[NaN,null]", "Expected `float`, got `null`"),
+    "cut off after NaN": (FLOATS, b"[NaN,", "JSON is malformed"),
+    "another name": (FLOATS, b"[1,Infinite]", "JSON is malformed"),
+    "injection beside NaN": (FLOATS, b"[NaN,2]],[[3,4]", "JSON is malformed"),
     "not UTF-8": (FLOATS, b"[1,\xff]", "JSON is malformed"),
     "not UTF-8 in a key": (FLOATS, b'{"\xff":1}', "Expected `array`, got `object`"),
     "cut off": (FLOATS, b"[1,", "JSON is malformed"),
@@ -101,6 +105,15 @@ WRONG: dict[str, tuple[NdArray, bytes, str]] = {
     "injection of numbers": (NdArray(shape=()), b"1],[2", "JSON is malformed: trailing characters"),
     "nothing": (FLOATS, b"", r"got a row of shape \(\)"),
 }
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_floats_may_be_not_finite(dtype: str) -> None:
+    """Clients of TensorFlow Serving write them."""
+    array = NdArray(dtype=dtype, shape=(2,)).merge([b"[1, 2]", b"[NaN, Infinity]", b"[-Infinity,0.5]"])
+    expected = np.array([[1, 2], [np.nan, np.inf], [-np.inf, 0.5]], dtype)
+    np.testing.assert_array_equal(array, expected)
+    assert array.dtype == dtype
 
 
 @pytest.mark.parametrize(("adapter", "body", "reason"), WRONG.values(), ids=WRONG.keys())
@@ -116,6 +129,8 @@ def test_what_is_not_a_row_is_invalid_input(adapter: NdArray, body: bytes, reaso
         (NdArray(dtype="int8", shape=()), [b"1", b"2", b"-129"], 2, ()),
         (NdArray(dtype="uint8", shape=(1, 2)), [b"[[0,256]]"], 0, (0, 1)),
         (NdArray(dtype="float32", shape=(2,)), [b"[1,2]", b"[3,1e39]"], 1, (1,)),
+        (NdArray(dtype="float32", shape=(2,)), [b"[NaN,-Infinity]", b"[3,1e39]"], 1, (1,)),
+        (NdArray(shape=(2,)), [b"[NaN,1]", b"[3,true]"], 1, (1,)),
         (NdArray(), [b"[1]", b"[2]", b"[3,4]"], 2, ()),
         (NdArray(shape=(None, None)), [b"[[1],[2]]", b"[[1],[2,3]]"], 1, ()),
         (NdArray(shape=(None, None)), [b"[[1],[2,3]]", b"[[1],[2,3]]"], 0, ()),

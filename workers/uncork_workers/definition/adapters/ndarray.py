@@ -14,6 +14,7 @@ from uncork_workers.definition.adapters.base import (
     json_array,
     message_pieces,
 )
+from uncork_workers.definition.adapters.tensor_values import decode_floats
 from uncork_workers.definition.adapters.tensors import read_tensors
 from uncork_workers.wire.messages import ListForm, RowPath, TensorForm
 from uncork_workers.wire.schema import DefinitionError, is_count
@@ -84,8 +85,10 @@ class NdArray(Adapter):
 
     def merge(self, bodies: Sequence[bytes]) -> np.ndarray[Any, Any]:
         """Return the rows as an array of shape (rows, ``*shape``)."""
+        document = json_array(bodies)
         try:
-            rows = self._decoder.decode(json_array(bodies))
+            is_float = self._dtype.kind == "f"
+            rows = decode_floats(self._decoder, document) if is_float else self._decoder.decode(document)
         except UNREADABLE as error:
             raise self._wrong(*message_pieces(error)) from error
         try:
@@ -98,9 +101,15 @@ class NdArray(Adapter):
             raise self._wrong("rows have different lengths - at ", RowPath(_first_unlike(rows))) from error
         self._check_shape(array.shape[1:])
         if self._narrows and not np.isfinite(array).all():
-            row, *path = np.argwhere(~np.isfinite(array))[0].tolist()
-            raise self._wrong(f"a value is too large for {self._dtype.name} - at ", RowPath(row, tuple(path)))
+            self._check_narrowed(array, rows)
         return array
+
+    def _check_narrowed(self, array: np.ndarray[Any, Any], rows: list[Any]) -> None:
+        """Reject values that became infinite; infinity and NaN of the client stay."""
+        overflowed = ~np.isfinite(array) & np.isfinite(np.array(rows, np.float64))
+        if overflowed.any():
+            row, *path = np.argwhere(overflowed)[0].tolist()
+            raise self._wrong(f"a value is too large for {self._dtype.name} - at ", RowPath(row, tuple(path)))
 
     def _out_of_range(self, rows: list[Any]) -> tuple[str, RowPath]:
         """Return the first integer that the dtype cannot hold, and its place."""
@@ -115,7 +124,7 @@ class NdArray(Adapter):
     def merge_tensors(
         self, bodies: Sequence[bytes], form: TensorForm | ListForm, rows: Sequence[int]
     ) -> np.ndarray[Any, Any]:
-        """Return the rows of tensors as an array; unlike rows of JSON, they may contain NaN and infinity."""
+        """Return the rows of tensors as an array, as for JSON."""
         self._check_shape(form.shape)
         array = read_tensors(bodies, form, rows)
         if array.dtype.kind not in _TENSORS[self._dtype.kind]:

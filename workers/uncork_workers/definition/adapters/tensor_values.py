@@ -32,7 +32,8 @@ def read_values(bodies: Sequence[bytes], form: ListForm, rows: int) -> np.ndarra
     size = int(np.prod(form.shape, dtype=int))
     kind = _kind(form.datatype)
     try:
-        values = _decode(json_array(bodies), kind)
+        document, decoder = json_array(bodies), _decoders[kind]
+        values: list[Any] = decode_floats(decoder, document) if kind == "f" else decoder.decode(document)
     except UNREADABLE as error:
         pieces = [_placed(piece, form.shape) for piece in message_pieces(error)]
         raise InvalidInput(f"not a value of {form.datatype}: ", *pieces) from error
@@ -47,18 +48,18 @@ def read_values(bodies: Sequence[bytes], form: ListForm, rows: int) -> np.ndarra
     return np.array(values, LAYOUTS[form.datatype])
 
 
-def _decode(text: bytes, kind: str) -> list[Any]:
-    """Decode values; clients write NaN and infinity, which are no JSON, among floats."""
+def decode_floats(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
+    """Decode lists of floats; clients write NaN and infinity, which are no JSON, among them."""
     try:
-        values: list[Any] = _decoders[kind].decode(text)
+        return decoder.decode(text)
     except UNREADABLE:
-        if kind != "f" or b'"' in text or not (b"N" in text or b"I" in text):
+        if b'"' in text or not (b"N" in text or b"I" in text):
             raise
         try:
-            values = msgspec.convert(json.loads(text), list[float | None])
+            values = json.loads(text)
         except ValueError as error:  # Python's message has the place in all requests
             raise msgspec.DecodeError("JSON is malformed") from error
-    return values
+        return msgspec.convert(values, decoder.type)
 
 
 def _kind(datatype: str) -> str:
