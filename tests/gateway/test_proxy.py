@@ -94,6 +94,18 @@ async def test_other_requests_are_passed_through(protocol: Any, target: bytes, b
         assert [(call.target, call.body) for call in model.calls] == [(target, body)]
 
 
+async def test_the_proxy_itself_tells_its_methods() -> None:
+    """``*`` is no path of a model server."""
+    model = Model(lambda call: Reply(b"", 200, ((b"allow", b"POST"),)))
+    async with served(model) as url, proxy(url) as on:
+        own = await on.http.request("OPTIONS", "/", extensions={"target": b"*"})
+        of_server = await on.http.request("OPTIONS", "/v2")
+
+        assert (own.status_code, own.headers["allow"]) == (204, "GET, HEAD, OPTIONS, POST")
+        assert (of_server.status_code, of_server.headers["allow"]) == (200, "POST")
+        assert [call.target for call in model.calls] == [b"/v2"]
+
+
 @pytest.mark.parametrize(
     ("protocol", "target", "names"),
     [

@@ -55,7 +55,7 @@ class Pages:
         for_clients: more routes for clients.
         operating: more routes for operators.
         free: more routes for clients that need no key; their answers reveal nothing about the server.
-        on_http_error: answers requests without a route; None if every path has one.
+        on_http_error: answers requests without a route; None if only ``*`` has none.
 
     Attributes:
         app: for clients; ``routes`` are its routes.
@@ -95,7 +95,7 @@ class Pages:
             free, operating = [*health, *free], []
         else:
             free = [*health, *pages, *free]
-        app = _app([*free, *operating, *for_clients], on_http_error)
+        app = _app([*free, *operating, *for_clients], on_http_error or self._http_error)
         self.routes: Sequence[BaseRoute] = app.routes
         self.app = RequireKey(app, self._keys, error, free=free)
 
@@ -133,6 +133,11 @@ class Pages:
         document = msgspec.json.format(msgspec.json.encode(self._front.status_builder.status()), indent=2)
         return Response(document, media_type="application/json", headers=NO_STORE)
 
+    async def _http_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        headers = dict(error.headers or {})
+        return options(request, self._error(request.url.path, error.status_code, error.detail, headers))
+
     async def _admin_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path, detail = request.url.path, error.detail
@@ -146,10 +151,8 @@ class Pages:
         return options(request, self._error(path, error.status_code, detail, dict(error.headers or {})))
 
 
-def _app(routes: Sequence[BaseRoute], on_http_error: OnHttpError | None) -> Starlette:
-    app = Starlette(
-        routes=routes, exception_handlers={HTTPException: on_http_error} if on_http_error else None
-    )
+def _app(routes: Sequence[BaseRoute], on_http_error: OnHttpError) -> Starlette:
+    app = Starlette(routes=routes, exception_handlers={HTTPException: on_http_error})
     # A redirect would put the client's Host header into a header of the answer.
     app.router.redirect_slashes = False
     return app
