@@ -52,6 +52,7 @@ def test_every_mechanism_changes_some_cell(mechanism: str, full: dict[Cell, Meas
     assert any(measured(variant, cell) != full[cell] for cell in cells)
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_cells_in_which_a_mechanism_has_no_effect_are_left_out(
     mechanism: str, full: dict[Cell, Measured]

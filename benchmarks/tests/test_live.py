@@ -10,6 +10,8 @@ from uncork_loadtests.compare import METRICS, Comparison, Result, Rounds
 from uncork_loadtests.intervals import Interval
 from uncork_workers.definition.service import find_apis
 
+pytestmark = pytest.mark.long_run
+
 LIGHT = Setting(intercept_ms=10, slope_ms=0.2, workers=2, rate=50)
 
 

@@ -283,6 +283,7 @@ def test_simulator_and_shell_take_the_same_decisions(policy: str, pattern: Patte
     assert sum(len(batch.arrivals) for batch in told.batches) == len(pattern.arrivals)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @PROPERTY
 @given(

@@ -64,6 +64,7 @@ def post(server: Server, content: bytes, **headers: str) -> httpx.Response:
     return HTTP.post(server.base + PATH, content=content, headers=WAV | headers)
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize(
     ("rate", "channels", "width"),
     [(8000, 1, 1), (8000, 2, 2), (11_025, 1, 4), (16_000, 1, 2), (44_100, 2, 3), (48_000, 1, 3)],

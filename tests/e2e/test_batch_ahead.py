@@ -16,6 +16,8 @@ from tests.e2e.load import doubling
 from tests.e2e.server import SERVICES, Server, eventually, serving
 from tests.loops import HANG_S
 
+pytestmark = pytest.mark.slow
+
 DOUBLER = f"{SERVICES / 'ahead.py'}:Doubler"
 CLIENTS = 16
 
@@ -51,12 +53,12 @@ def test_every_request_is_answered_while_workers_are_killed(workers: int) -> Non
     with serving(DOUBLER, "--workers", str(workers)) as server:
         with doubling(server, path="/double", clients=CLIENTS * workers) as replies:
             more_ahead(server)
-            for _ in range(3):
+            # One that is killed between two batches loses none.
+            while lost(server, "double") < 3:
                 os.kill(server.workers()[0], signal.SIGKILL)
                 more_ahead(server)
 
         assert {(reply.status, reply.is_right) for reply in replies} == {(200, True)}
-        assert lost(server, "double") >= 3
 
 
 def test_nothing_that_must_not_run_twice_is_sent_ahead() -> None:

@@ -18,6 +18,8 @@ from tests.e2e.server import HTTP, PROBE, ROOT, Server, eventually, run_uncork, 
 from tests.e2e.test_replacing import port
 from tests.loops import HANG_S
 
+pytestmark = pytest.mark.slow
+
 KEY, OTHER = "a-key-of-the-tests", "another-key-of-the-tests"
 AT_ONCE = [
     ("mb_max_latency", "mb-max-latency = 4000"),
@@ -68,7 +70,6 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.slow
 def test_a_watched_file_changes_settings_one_by_one(file: Path) -> None:
     """However it is written; workers stay, unless their number changes or a setting concerns them."""
     with serving(PROBE, "--config", str(file), "--watch-config") as server:
@@ -103,7 +104,6 @@ def test_a_watched_file_changes_settings_one_by_one(file: Path) -> None:
         assert "Traceback" not in server.output
 
 
-@pytest.mark.slow
 def test_everything_changes_in_one_reload(file: Path) -> None:
     """With new workers; only the removed key is refused. The diff says beforehand what will happen."""
     keys = file.with_name("keys")
@@ -164,7 +164,6 @@ def name_an_unknown_api(file: Path) -> None:
     file.write_text("mb-max-latency = 100\n[api.remembr]\ntimeout = 5")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "says", "diff_code"),
     [
@@ -236,7 +235,6 @@ def test_watching_needs_a_file() -> None:
     assert result.stderr == "uncork serve: --watch-config requires --config or --api-key-file\n"
 
 
-@pytest.mark.slow
 def test_settings_change_while_all_workers_are_remote(file: Path, tmp_path: Path) -> None:
     """They keep running."""
     with remotes(tmp_path) as on, on.gateway("--config", str(file)) as server:
@@ -278,7 +276,6 @@ def test_local_workers_take_indexes_from_remote_ones(file: Path, tmp_path: Path)
         assert workers[2]["pid"] == remote.pid
 
 
-@pytest.mark.slow
 def test_what_a_reload_of_several_services_would_change(file: Path, tmp_path: Path) -> None:
     """One is added, one removed, and settings of one change; a service without workers is no obstacle."""
     (tmp_path / "token").write_text("a token for these tests")

@@ -10,6 +10,8 @@ import pytest
 
 from tests.e2e.server import SERVICES, run_uncork
 
+pytestmark = pytest.mark.slow
+
 CHECKED = SERVICES / "checked.py"
 
 
@@ -33,7 +35,6 @@ def test_a_service_without_fault() -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.slow
 def test_several_services(tmp_path: Path) -> None:
     """Each is measured with its own settings and environment, then all are judged together."""
     file = tmp_path / "uncork.toml"

@@ -14,6 +14,8 @@ import pytest
 from tests.e2e.server import HTTP, SERVICES, Server, eventually, serving
 from tests.e2e.test_lifecycle import is_alive
 
+pytestmark = pytest.mark.slow
+
 CHILDREN = f"{SERVICES / 'children.py'}:Children"
 HELPED = f"{SERVICES / 'children.py'}:Helped"
 METHODS = ["fork", "spawn", "forkserver"]

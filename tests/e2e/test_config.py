@@ -16,6 +16,8 @@ from pathlib import Path
 from uncork import Service, api
 from uncork.adapters import Json
 
+pytestmark = pytest.mark.slow
+
 print("imported")
 
 class Echo(Service):

@@ -27,7 +27,7 @@ from tests.loops import HANG_S
 
 __all__ = ["browser"]
 
-pytestmark = needs_chromium
+pytestmark = [pytest.mark.slow, needs_chromium]
 
 PHONE = {"width": 390, "height": 844}
 TABLET = {"width": 1024, "height": 768}
@@ -130,7 +130,6 @@ def test_the_page_agrees_with_the_metrics(browser: Browser, server: Server) -> N
         expect(field(page, "saturation")).to_have_text(re.compile(r"%|\u2013"))
 
 
-@pytest.mark.slow
 def test_a_service_that_fails_looks_broken(browser: Browser) -> None:
     """Nothing is green: neither the state, nor the API, nor the tile; the exception is named."""
     with serving(PROBE) as failing, looking(browser, failing, api="fail") as page:
@@ -152,7 +151,6 @@ def test_a_service_that_fails_looks_broken(browser: Browser) -> None:
         assert "ready" not in field(page, "state").inner_text()
 
 
-@pytest.mark.slow
 def test_refusals_have_reasons_and_are_no_failures(browser: Browser) -> None:
     """A request whose own deadline passes gets 504; no row has that status beside the refusal."""
     with serving(PROBE) as server, ThreadPoolExecutor(1) as pool:
@@ -195,7 +193,6 @@ def test_the_page_follows_what_happens(browser: Browser, server: Server) -> None
         assert page.url.endswith("/dashboard#recall")
 
 
-@pytest.mark.slow
 def test_padding_has_a_chart_where_there_is_any(browser: Browser) -> None:
     """The other charts make room for it, and take it again."""
     fit = """[...document.querySelectorAll("[data-chart]")].every((chart) => {
@@ -224,7 +221,6 @@ def test_padding_has_a_chart_where_there_is_any(browser: Browser) -> None:
             assert page.evaluate(width) > narrow
 
 
-@pytest.mark.slow
 def test_the_command_of_an_idle_api_works(browser: Browser) -> None:
     """As it stands on the page."""
     with serving(f"{SERVICES / 'models.py'}:Models") as server, looking(browser, server) as page:
@@ -248,7 +244,6 @@ def test_a_page_that_is_opened_later_has_the_past(browser: Browser, server: Serv
         assert page.locator("[data-chart=rates] .js-line").count() > 0
 
 
-@pytest.mark.slow
 def test_a_paused_page_stands_still(browser: Browser, server: Server) -> None:
     """Until it is resumed, also for one who uses the keyboard."""
     ask(server, 20)
@@ -269,7 +264,6 @@ def test_a_paused_page_stands_still(browser: Browser, server: Server) -> None:
         expect(field(page, "answers").locator("span")).not_to_have_text(f"{before['answered']}")
 
 
-@pytest.mark.slow
 def test_theme_and_range_are_remembered(browser: Browser, server: Server) -> None:
     """The system's theme is the default; arrow keys change the range."""
     ask(server, 20)
@@ -292,7 +286,6 @@ def test_theme_and_range_are_remembered(browser: Browser, server: Server) -> Non
         assert luminance(page, "body", "backgroundColor") < 0.1
 
 
-@pytest.mark.slow
 def test_a_fragment_that_is_no_name_shows_the_first_api(browser: Browser, server: Server) -> None:
     """When the page is opened, and later; a fragment that is one still counts."""
     first = HTTP.get(f"{server.base}/status").json()["apis"][0]["name"]
@@ -401,7 +394,6 @@ def test_a_degraded_service_counts_as_ready(browser: Browser, server: Server) ->
         ]
 
 
-@pytest.mark.slow
 def test_batches_of_the_warm_up_do_not_stretch_the_chart(browser: Browser) -> None:
     """It ran batches of up to a thousand rows, and the traffic makes batches of one."""
     with serving(f"{SERVICES / 'adapters.py'}:Adapters") as warm:
@@ -475,7 +467,6 @@ def contrast(page: Page, element: str, kind: str = "color", *, at: int = 0) -> f
     return (max(pair) + 0.05) / (min(pair) + 0.05)
 
 
-@pytest.mark.slow
 def test_answers_over_grpc_are_counted_apart(browser: Browser) -> None:
     with serving(MODELS, "--grpc-port", "0") as server, triton.InferenceServerClient(server.grpc) as client:
         ask(server, 2, "/predict", ROWS)
@@ -489,7 +480,6 @@ def test_answers_over_grpc_are_counted_apart(browser: Browser) -> None:
             expect(field(page, "protocols")).to_have_text("2 over HTTP, 1 over gRPC.")
 
 
-@pytest.mark.slow
 def test_a_proxy_has_the_page_which_outlives_it(browser: Browser, server: Server) -> None:
     """Models appear with their first answer; a proxy that goes is missed, its successor known as another."""
     with browser.new_context() as context:
@@ -528,7 +518,6 @@ def test_behind_api_keys_the_page_says_where_to_look(browser: Browser, tmp_path:
         )
 
 
-@pytest.mark.slow
 def test_several_services_are_chosen_from_a_list(browser: Browser, tmp_path: Path) -> None:
     """With their states; one whose workers are not ready says why."""
     broken = "raise OSError('no weights')"

@@ -21,6 +21,8 @@ from tests.e2e.models import SCRIPTS, make_model
 from tests.e2e.readability import faults_of
 from tests.e2e.server import HTTP, ROOT, SERVICES, Server, eventually, serving
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["browser"]
 
 EXAMPLES = {

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.server import ROOT, Server, serving
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long_run
 
 # The first run installs the client.
 _BOUND_S = 900

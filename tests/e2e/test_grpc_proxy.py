@@ -19,6 +19,8 @@ from tests.e2e.test_grpc import code, floats
 from tests.e2e.test_protocols import DOUBLED, MODELS, ROWS
 from tests.loops import HANG_S
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def behind() -> Iterator[Server]:
@@ -74,7 +76,6 @@ def test_other_methods_and_streams_pass_through(proxy: Server) -> None:
         assert [result.as_numpy("output-0")[0].tolist() for result, _ in found] == DOUBLED[:3]
 
 
-@pytest.mark.slow
 def test_servers_with_tls_are_verified_by_their_own_authority(tmp_path: Path) -> None:
     """Over gRPC and over HTTP, for merged requests and for others."""
     authority = trustme.CA()
@@ -100,7 +101,6 @@ def test_servers_with_tls_are_verified_by_their_own_authority(tmp_path: Path) ->
             assert not proxy.ready()
 
 
-@pytest.mark.slow
 def test_a_server_that_ends_makes_the_proxy_unready() -> None:
     with (
         serving(MODELS, "--grpc-port", "0") as ending,

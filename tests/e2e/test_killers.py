@@ -8,6 +8,8 @@ import pytest
 from tests.e2e.server import SERVICES, eventually, serving
 from tests.loops import HANG_S
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("workers", "killers"), [(2, 1), (4, 3)])
 def test_a_worker_is_left_for_others_while_killers_are_retried(workers: int, killers: int) -> None:

@@ -26,6 +26,7 @@ from uncork_dispatcher import CORE_IS_COMPILED
 EITHER_SIGNAL = [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "says"),
     [

@@ -15,6 +15,8 @@ import trustme
 from tests.e2e.server import PROBE, ROOT, serving
 from tests.loops import HANG_S
 
+pytestmark = pytest.mark.slow
+
 KEY = "a-key-of-the-tests"
 
 

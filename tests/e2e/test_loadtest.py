@@ -23,6 +23,8 @@ from tests.loops import HANG_S
 from uncork_loadtests.generator.fleet import run
 from uncork_loadtests.traffic.plan import Payload, Plan
 
+pytestmark = pytest.mark.slow
+
 STREAMS = f"{SERVICES / 'streams.py'}:Streams"
 STRICT = f"{SERVICES / 'strict.py'}:Strict"
 BRIEF = ("--seconds", "0.3", "--warmup-seconds", "0")
@@ -61,7 +63,6 @@ def test_a_service_is_served_while_the_test_lasts(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "random"),
     [
@@ -79,7 +80,6 @@ def test_a_strict_service_accepts_random_rows(path: str, random: dict[str, Any])
     assert found["summary"]["statuses"] == {"200": found["summary"]["requests"]}
 
 
-@pytest.mark.slow
 def test_a_configured_admin_port_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server that has it may be running; the load test's own gets another."""
     with serving(PROBE) as running:
@@ -91,7 +91,6 @@ def test_a_configured_admin_port_is_not_used(monkeypatch: pytest.MonkeyPatch) ->
     assert found["estimate"]["intercept_ms"] > 0
 
 
-@pytest.mark.slow
 def test_a_gateway_with_several_services(tmp_path: Path) -> None:
     """Each API is found at the path with its service, too; without a path, the error lists the routes."""
     file = tmp_path / "uncork.toml"
@@ -119,7 +118,6 @@ def test_a_gateway_with_several_services(tmp_path: Path) -> None:
         assert f"{says}/throw, /pixel, /add, " in several.stderr
 
 
-@pytest.mark.slow
 def test_one_of_several_services_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The configuration may have others, with APIs of the same names."""
     file = tmp_path / "uncork.toml"
@@ -131,7 +129,6 @@ def test_one_of_several_services_is_loaded(tmp_path: Path, monkeypatch: pytest.M
     assert found["estimate"]["intercept_ms"] > 0
 
 
-@pytest.mark.slow
 def test_a_service_that_only_streams(tmp_path: Path) -> None:
     """It has no goal and no estimate; its answers have a first chunk and an end."""
     page = tmp_path / "page.html"
@@ -148,7 +145,6 @@ def test_a_service_that_only_streams(tmp_path: Path) -> None:
     assert "first chunk" in page.read_text()
 
 
-@pytest.mark.slow
 def test_a_service_that_only_streams_has_nothing_to_tune() -> None:
     """Nor to compare: the message says why."""
     done = run_uncork("tune", STREAMS, "--goal-ms", "50", "--shape", "5")
@@ -157,7 +153,6 @@ def test_a_service_that_only_streams_has_nothing_to_tune() -> None:
     assert "uncork tune: the API at /count streams its responses, which are not batched" in done.stderr
 
 
-@pytest.mark.slow
 def test_a_server_behind_tls(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
@@ -213,7 +208,6 @@ def test_a_wrong_answer_fails_the_run(url: str, tmp_path: Path) -> None:
     assert "first: sent b'[3, 4]', expected b'8.0', got b'7.0'" in done.stderr
 
 
-@pytest.mark.slow
 def test_refused_requests_are_no_good_answers(url: str) -> None:
     """Rows of the wrong shape: 400 for each."""
     done = run_uncork("loadtest", url, "--rate", "50", "--shape", "3", *BRIEF)

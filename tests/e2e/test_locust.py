@@ -15,6 +15,8 @@ from tests.e2e.server import PROBE, ROOT, Server, eventually, serving
 from tests.loops import HANG_S
 from uncork_loadtests.servers import reserved_port
 
+pytestmark = pytest.mark.slow
+
 COMMON = ("--path", "/add", "--headless", "--json", "--shape", "2")
 
 
@@ -92,7 +94,6 @@ def test_clients_that_wait(server: Server, tmp_path: Path) -> None:
     assert row["num_failures"] == 0
 
 
-@pytest.mark.slow
 def test_locust_workers_share_one_schedule(base: str) -> None:
     """Each sends its part of it: together as many as one would."""
     with reserved_port() as port:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.e2e.server import HTTP, PROBE, eventually, running, serving
+
+pytestmark = pytest.mark.slow
 
 INFER = {"inputs": [{"name": "input-0", "shape": [1, 2], "datatype": "FP64", "data": [1, 2]}]}
 

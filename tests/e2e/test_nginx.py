@@ -24,7 +24,10 @@ from tests.loops import HANG_S
 from uncork_loadtests.servers import reserved_port
 
 NGINX = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
-pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed: Debian's nginx-light")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(NGINX is None, reason="nginx is not installed: Debian's nginx-light"),
+]
 
 _TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 

@@ -5,7 +5,11 @@ import signal
 import socket
 from contextlib import ExitStack
 
+import pytest
+
 from tests.e2e.server import PROBE, Server, eventually, running
+
+pytestmark = pytest.mark.slow
 
 REQUEST = (
     b"POST /remember HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1\r\n\r\n1"

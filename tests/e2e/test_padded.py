@@ -12,6 +12,8 @@ import pytest
 from tests.e2e.server import HTTP, ROOT, Server, serving
 from tests.loops import HANG_S
 
+pytestmark = pytest.mark.slow
+
 PADDED = f"{ROOT / 'tests/e2e/services/padded.py'}:Padded"
 SHORT, LONG = 20, 2000
 _CLIENTS = 24

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.server import ROOT, SERVICES, Server, serving
 from tests.loops import HANG_S
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long_run
 
 COMMAND = str(ROOT / "scripts/perf-analyzer")
 # The first run installs it.

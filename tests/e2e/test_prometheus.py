@@ -27,10 +27,13 @@ NAME = re.compile(r"\b(?:uncork|process)_[a-z_]+")
 # What does not happen to this server.
 MAY_BE_EMPTY = ("uncork_shed_total",)
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("prometheus") is None or shutil.which("promtool") is None,
-    reason="needs Debian's package prometheus",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        shutil.which("prometheus") is None or shutil.which("promtool") is None,
+        reason="needs Debian's package prometheus",
+    ),
+]
 
 
 def queries() -> list[str]:

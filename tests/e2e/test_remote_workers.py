@@ -17,6 +17,8 @@ from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually
 from tests.loops import HANG_S
 from uncork_loadtests.servers import reserved_port
 
+pytestmark = pytest.mark.slow
+
 OTHER = f"{SERVICES / 'probe.py'}:Warm"
 
 
@@ -81,7 +83,6 @@ def port() -> Iterator[int]:
         yield reserved
 
 
-@pytest.mark.slow
 def test_a_worker_keeps_its_model_while_the_gateway_restarts(on: Remotes, tmp_path: Path, port: int) -> None:
     ready = tmp_path / "ready"
     worker = on.start(f"127.0.0.1:{port}", options=["--ready-file", str(ready)])
@@ -104,7 +105,6 @@ def test_a_worker_keeps_its_model_while_the_gateway_restarts(on: Remotes, tmp_pa
     assert not ready.exists()
 
 
-@pytest.mark.slow
 def test_a_worker_that_leaks_leaves_and_says_so(on: Remotes) -> None:
     """No request fails, and its process manager sees a failure."""
     with on.gateway() as server:
@@ -120,7 +120,6 @@ def test_a_worker_that_leaks_leaves_and_says_so(on: Remotes) -> None:
         assert "more than the limit of 238 MiB, and has left its gateway" in leaking.output
 
 
-@pytest.mark.slow
 def test_a_worker_uses_another_gateway_if_its_own_goes(on: Remotes) -> None:
     with on.gateway() as left, on.gateway() as right:
         worker = on.start(worker_port(left), worker_port(right))
@@ -133,7 +132,6 @@ def test_a_worker_uses_another_gateway_if_its_own_goes(on: Remotes) -> None:
         assert pid_of(stays) == worker.pid
 
 
-@pytest.mark.slow
 def test_a_new_version_takes_over_when_it_is_as_strong_as_the_old_one(on: Remotes) -> None:
     with on.gateway() as server:
         old = [on.start(worker_port(server)) for _ in range(2)]
@@ -211,7 +209,6 @@ def test_a_worker_with_another_token_is_refused(on: Remotes) -> None:
         assert server.metric("uncork_worker_connections_refused_total", reason="token") == 1
 
 
-@pytest.mark.slow
 def test_a_worker_that_hangs_ends_itself(on: Remotes) -> None:
     """The gateway cannot kill it from afar."""
     with on.gateway() as server:

@@ -15,6 +15,8 @@ from tests.e2e.test_lifecycle import is_alive
 from tests.e2e.test_reload import Load, has_workers, write
 from tests.loops import HANG_S
 
+pytestmark = pytest.mark.slow
+
 
 def port(server: Server) -> str:
     """Where it listens."""
@@ -29,7 +31,6 @@ def service(tmp_path: Path) -> str:
     return f"{tmp_path}/service.py:Echo"
 
 
-@pytest.mark.slow
 def test_new_code_takes_over_by_wish(tmp_path: Path, service: str) -> None:
     """By the command and by SIGHUP; code that fails changes nothing, and the command reports it."""
     with serving(service, "--workers", "2") as server:
@@ -67,7 +68,6 @@ def test_a_reload_ends_a_crash_loop(tmp_path: Path, service: str) -> None:
         assert server.ready()
 
 
-@pytest.mark.slow
 def test_a_server_can_be_stopped_while_somebody_waits_for_a_reload(tmp_path: Path, service: str) -> None:
     """A command that waits gets an error; no process is left behind."""
     with serving(service) as server:
@@ -90,7 +90,6 @@ def test_a_server_can_be_stopped_while_somebody_waits_for_a_reload(tmp_path: Pat
         assert not any(is_alive(worker) for worker in workers)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "says"),
     [

@@ -146,6 +146,8 @@ import os, flavour
 from uncork import Service, api
 from uncork.adapters import Json
 
+pytestmark = pytest.mark.slow
+
 class {name}(Service):
     @api(input=Json())
     def taste(self, items):
@@ -175,7 +177,6 @@ def test_an_environment_without_uncork_is_refused(tmp_path: Path, config: Config
     assert "Uncork cannot be imported there (ModuleNotFoundError: No module named " in refused.stderr
 
 
-@pytest.mark.slow
 def test_a_service_that_crashes_disturbs_no_other(tmp_path: Path, config: Config) -> None:
     """Neither one whose workers are killed under load, nor one that never starts."""
     config.set("wine", workers="2")
@@ -253,7 +254,6 @@ def test_a_cancelled_reload_still_stops_what_it_has_removed(
     assert reload(server).returncode == 0
 
 
-@pytest.mark.slow
 def test_services_change_under_load(tmp_path: Path, config: Config, server: Server) -> None:
     """One is added, replaced, scaled and removed, and settings of the other change; no request is lost."""
 

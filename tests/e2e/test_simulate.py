@@ -20,6 +20,8 @@ from concurrent.futures import _base
 
 from uncork.cli.app import main
 
+pytestmark = pytest.mark.slow
+
 acquire_all = _base._AcquireFutures.__enter__
 
 

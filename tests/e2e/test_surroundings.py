@@ -16,6 +16,8 @@ import os
 from uncork import Service, api
 from uncork.adapters import Json
 
+pytestmark = pytest.mark.slow
+
 class Echo(Service):
     @api(input=Json(), mb_max_latency=5000)
     def echo(self, items):

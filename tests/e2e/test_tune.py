@@ -9,8 +9,9 @@ import pytest
 
 from tests.e2e.server import PROBE, run_uncork
 
+pytestmark = pytest.mark.long_run
 
-@pytest.mark.slow
+
 def test_a_service_is_tuned_and_proved(tmp_path: Path) -> None:
     """Measured, advised, loaded; the exit code is 1 only with a warning."""
     file = tmp_path / "f.json"
@@ -30,7 +31,6 @@ def test_a_service_is_tuned_and_proved(tmp_path: Path) -> None:
     assert done.returncode in ((0, 1) if found["warnings"] else (0,))
 
 
-@pytest.mark.slow
 def test_a_goal_below_a_batch_cannot_be_kept() -> None:
     """Exit code 1, and why."""
     done = run_uncork("tune", PROBE, "--shape", "2", "--goal-ms", "3", "--rate", "10")

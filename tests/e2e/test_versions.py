@@ -17,6 +17,8 @@ from tests.e2e.load import statuses_while
 from tests.e2e.server import HTTP, Server, eventually, run_uncork, serving
 from tests.e2e.test_services import Config, ask, reload, write
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
@@ -87,7 +89,6 @@ def has_restarted(server: Server, service: str, times: int) -> bool:
     return restarts == times and HTTP.get(f"{server.base}/readyz/{service}").status_code == 200
 
 
-@pytest.mark.slow
 def test_a_canary_gets_its_share_and_loses_nothing_when_it_dies(config: Config) -> None:
     config.set("digits", weight="9")
     config.set("digits@2", weight="1", workers="1")

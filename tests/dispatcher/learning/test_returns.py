@@ -340,6 +340,7 @@ def test_moments_lie_ahead(happened: list[Step], later: float) -> None:
     assert len(times) <= len(outstanding)
 
 
+@pytest.mark.slow
 @PROPERTY
 @given(steps)
 def test_after_a_silence_nobody_is_expected(happened: list[Step]) -> None:

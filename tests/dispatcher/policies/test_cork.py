@@ -551,6 +551,7 @@ def test_up_to_nine_workers_are_all_looked_at(workers: int) -> None:
         assert POLICY.decide(seen) == EveryWorker(limit_rows=32).decide(seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [16, 128, 1024])
 def test_of_many_workers_a_few_suffice(workers: int) -> None:
     """The share of a worker and the end of a hold are about those from looking at all."""

@@ -501,6 +501,7 @@ def test_a_worker_may_die_as_its_batch_ends() -> None:
     assert [(one.worker, one.started) for one in run.batches] == [(1, SERVICE.mean(1))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speeds", [(1.0, 1.0, 1.0, 3.0), (1.0, 3.0)])
 def test_slow_workers_are_learned(speeds: tuple[float, ...]) -> None:
     """After 200 batches each is predicted by its own speed, to 12 % on average where noise is 5 %."""
@@ -566,6 +567,7 @@ def test_rules_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
 # The cost of a run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_long_run_asks_the_core_seldom(policy: str, polled: list[float]) -> None:
     """At most once for each time at which a request comes or a batch ends, and at a few timers."""

@@ -76,6 +76,7 @@ async def test_a_killed_worker_is_started_again(tmp_path: Path) -> None:
         assert all_of_them.exits.empty()
 
 
+@pytest.mark.slow
 async def test_only_deaths_before_a_first_batch_count(tmp_path: Path) -> None:
     async with crowd(tmp_path, workers=1) as on:
         for batches in (0, 0, 2, 0):

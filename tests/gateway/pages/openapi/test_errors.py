@@ -65,6 +65,7 @@ def details(path: str, status: str, **settings: Any) -> dict[str, str]:
     return {name: example["value"]["detail"] for name, example in content["examples"].items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [None, KEYS])
 @pytest.mark.parametrize("path", [f"/{one}" for one in vars(Kinds) if not one.startswith("_")])
 def test_all_statuses_are_named_and_no_others(path: str, keys: Any) -> None:

@@ -13,6 +13,8 @@ from uncork_gateway.pages.status.advise import advise
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import SERVICE
 
+pytestmark = pytest.mark.slow
+
 POWERS = [1, 2, 4, 8, 16]
 MODELS = [(0.050, 0.002), (0.010, 0.002), (0.0001, 0.002), (0.020, 0.0)]
 _CLEARLY = 1.1
@@ -32,7 +34,7 @@ def scenario(model: tuple[float, float], clients: int, **changes: object) -> Sce
 
 def arriving(model: tuple[float, float], rate: float, **changes: object) -> Scenario:
     """Return requests that arrive at random."""
-    arrivals = open_loop("poisson", rate=rate, count=2500, random_=random.Random(1))
+    arrivals = tuple(open_loop("poisson", rate=rate, count=2500, random_=random.Random(1)))
     return scenario(model, 1, arrivals=arrivals, **changes)
 
 
