@@ -79,13 +79,14 @@ class Admission:
         a worker is due that can answer it in time.
         """
         slots, rules, backlog = self._slots, self._api.rules, self._api.backlog
-        now, patient = entry.arrival, entry.expires_at == math.inf
+        patient = entry.expires_at == math.inf
         rows, requests = backlog.rows + entry.rows, backlog.requests + 1
         budget = self._budget
         bytes_fit = backlog.size_bytes + entry.size_bytes <= rules.max_queue_bytes
         known = patient and budget.changes == slots.changes
         if known and bytes_fit and rows <= budget.rows and requests <= budget.requests:
             return None
+        now = entry.arrival
         fits = bytes_fit and rows <= rules.max_queue_rows and requests <= rules.max_queue_requests
         if not (slots.workers or slots.free_at(now)):
             return "no_worker"
@@ -154,19 +155,18 @@ class Admission:
             )
         return choice.rows, entries[: choice.skipped]
 
-    def hopeless_at(self, entry: Entry, *, now: float, draining: bool, no_workers_since: float) -> float:
+    def hopeless_at(self, entry: Entry, *, now: float, no_workers_since: float) -> float:
         """Return when to shed a request if it is still queued then; infinity if it may wait.
 
         Without workers, no request waits for one longer than a batch may run, and only requests whose worker
         was lost wait past their deadline, because they may have run on the last one. If it is known when a
         worker is due, requests that it cannot answer in time are shed at once.
 
-        While a worker is idle there is capacity, and a late answer is better than none. Requests whose worker
-        was lost are accepted and late by no fault of theirs: no prediction sheds them.
+        Requests whose worker was lost are accepted and late by no fault of theirs: no prediction sheds them.
         """
         slots, retry = self._slots, entry.queue.retry
         if slots.workers:
-            predicts = not (slots.idle or draining or retry) and self._api.model.can_predict(0)
+            predicts = retry is None and self._api.model.can_predict(0)
             return self._last_start(entry) if predicts else math.inf
         at = no_workers_since + self._api.rules.timeout_s
         if retry is not None:

@@ -91,7 +91,7 @@ class Dispatcher:
             api.change(rules)
             if api.is_fair != was_fair:
                 self._queues.regroup(rules.name)
-            self._queues.ask_all()
+            self._queues.end_holds()
             self._admissions[rules.name].rules_changed()
         else:
             api = self._apis[rules.name] = Api(rules)
@@ -141,14 +141,12 @@ class Dispatcher:
         lengths = to.row_lengths(rows, count, longest, size_bytes)
         entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue, lengths, source, flow)
         reason = "draining" if self._scheduler.draining else admission.admit(entry)
-        if reason == "queue_full":
-            displaced = admission.find_displaced(entry)
-            self._pending_actions += [self._scheduler.shed(other, reason, now) for other in displaced]
-            reason = None if displaced else reason
         if reason is not None:
-            return admission.shed(entry, reason, now=now)
-        self._queues.add(entry)
-        if wakeup > now and not self._pending_actions:
+            displaced = admission.find_displaced(entry) if reason == "queue_full" else []
+            if not displaced:
+                return admission.shed(entry, reason, now=now)
+            self._pending_actions += [self._scheduler.shed(other, reason, now) for other in displaced]
+        if not self._queues.add(entry) and wakeup > now and not self._pending_actions:
             next_at = self._scheduler.next_at(entry, now)
             if next_at > now:
                 self._wakeup = min(wakeup, expires_at, next_at)
@@ -264,7 +262,7 @@ class Dispatcher:
         """Shed new requests, and release the queued ones as soon as workers are idle."""
         self._advance(now)
         self._scheduler.draining = True
-        self._queues.ask_all()
+        self._queues.end_holds()
 
     # Outputs
 
@@ -282,12 +280,8 @@ class Dispatcher:
         if self._may_learn or not self._slots.idle:
             self._learn()
         actions: list[Action] = []
-        overdue, ahead = self._slots.give_up_overdue(now)
-        for running in overdue:
-            self._queues.end(running.entries, RequestState.TIMED_OUT)
-            actions.append(Abandon(running.start.batch, running.start.worker, running.start.requests))
-            self._forget_if_gone(running.start.worker)
-        self._retry(ahead, now)
+        if now >= self._slots.next_timeout:
+            self._give_up_overdue(actions, now)
         if self._unseen is not None and self._scheduler.start_complete(actions, now):
             self._may_learn = True
             return actions
@@ -352,6 +346,15 @@ class Dispatcher:
         if self._unseen is not None:
             self._see_end()
         self._wakeup = now
+
+    def _give_up_overdue(self, actions: list[Action], now: float) -> None:
+        """Abandon batches that ran past their timeout, and retry those that were ahead on their workers."""
+        overdue, ahead = self._slots.give_up_overdue(now)
+        for running in overdue:
+            self._queues.end(running.entries, RequestState.TIMED_OUT)
+            actions.append(Abandon(running.start.batch, running.start.worker, running.start.requests))
+            self._forget_if_gone(running.start.worker)
+        self._retry(ahead, now)
 
     def _retry(self, batches: Sequence[Running], now: float) -> None:
         """Queue the requests of lost batches again, or end those that may not run again."""

@@ -68,11 +68,10 @@ class Scheduler:
     def next_at(self, entry: Entry, now: float) -> float:
         """Return when to schedule again after a request has been queued, if nothing else happens.
 
-        This is ``now`` if the request may change what the last schedule decided.
+        This is ``now`` if the request may change what the last schedule decided. The most urgent request of
+        its queue always may: the caller schedules at once then.
         """
         queue = entry.queue
-        if queue.most_urgent is entry:
-            return now
         if not self._slots.idle:
             return self._ahead(queue, now)[0] if self._apis[queue.api].fills_batch(queue) else math.inf
         held = queue.held
@@ -106,24 +105,32 @@ class Scheduler:
 
     def _shed_expired(self, actions: list[Action], now: float) -> float:
         """Shed queued requests that can no longer be answered in time; return when the next one expires."""
-        next_at = math.inf
-        while (leaving := self._queues.next_to_expire) is not None and leaving.expires_at <= now:
+        leaving = self._queues.next_to_expire
+        while leaving is not None and leaving.expires_at <= now:
             actions.append(self.shed(leaving, "client_deadline", now))
+            leaving = self._queues.next_to_expire
         self._no_workers_since = math.inf if self._slots.workers else min(self._no_workers_since, now)
+        # While a worker is idle there is capacity, and a late answer is better than none.
+        next_at = math.inf
+        if not self._slots.workers or not (self._slots.idle or self.draining):
+            next_at = self._shed_hopeless(actions, now)
+            leaving = self._queues.next_to_expire
+        return next_at if leaving is None else min(next_at, leaving.expires_at)
+
+    def _shed_hopeless(self, actions: list[Action], now: float) -> float:
+        """Shed queued requests that cannot start in time; return when the next one cannot."""
+        next_at = math.inf
+        reason: ShedReason = "deadline" if self._slots.workers else "no_worker"
         for order in self._queues.orders:
             admission = self._admissions[order.api]
             while (top := order.by_deadline.top()) is not None:
                 entry = top[1].most_urgent
-                at = admission.hopeless_at(
-                    entry, now=now, draining=self.draining, no_workers_since=self._no_workers_since
-                )
+                at = admission.hopeless_at(entry, now=now, no_workers_since=self._no_workers_since)
                 if at > now:
                     next_at = min(next_at, at)
                     break
-                reason: ShedReason = "deadline" if self._slots.workers else "no_worker"
                 actions.append(self.shed(entry, reason, now))
-        leaving = self._queues.next_to_expire
-        return next_at if leaving is None else min(next_at, leaving.expires_at)
+        return next_at
 
     def _release(self, actions: list[Action], now: float) -> float:
         """Start batches on idle workers; return until when the policies hold the queues that are left.
@@ -131,15 +138,16 @@ class Scheduler:
         Queues are asked in order of urgency; the first release takes the slot, a hold blocks no other queue.
         """
         while self._slots.idle:
-            self._queues.ask_again(now)
-            while (queue := self._queues.next_to_ask()) is not None:
+            held_until = math.inf
+            for queue in self._queues.to_ask(now):
                 decision = self.decide(queue, now)
                 if isinstance(decision, Release):
                     self._start(queue, decision, actions, now)
                     break
-                self._queues.hold(queue, Held(now, queue.rows, decision))
+                queue.held = Held(now, queue.rows, decision)
+                held_until = min(held_until, decision.until)
             else:
-                return self._queues.held_until()
+                return min(held_until, self._queues.held_until())
         return math.inf
 
     def _send_ahead(self, actions: list[Action], now: float) -> float:

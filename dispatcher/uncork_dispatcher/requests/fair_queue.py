@@ -74,15 +74,15 @@ class FairQueue(RequestQueue):
         self._level = 0.0
         self._order = 0
 
-    def append(self, entry: Entry) -> None:
-        """Add a new arrival to the queue and to its flow."""
-        super().append(entry)
+    def append(self, entry: Entry) -> bool:
+        """Add a new arrival to the queue and to its flow; return whether it is now the most urgent."""
         flow = self._flows.get(entry.flow)
         if flow is None:
             self._order += 1
             flow = _Flow(self.api, self.key, level=self._level, order=self._order)
             self._flows[entry.flow] = flow
         flow.append(entry)
+        return super().append(entry)
 
     def remove(self, entry: Entry) -> None:
         """Remove one request, wherever it stands."""

@@ -119,7 +119,7 @@ class RequestQueue:
         self.held: Held | None = None
         """The last hold that its policy decided; None before the first."""
         self.is_held = False
-        """Whether that decision stands; not once the queue has changed or its policy decides again."""
+        """Whether its policy is not asked until the end of that hold, see :class:`QueueOrder`."""
         self._length: float | None = None
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._latest_deadline = -math.inf
@@ -130,8 +130,8 @@ class RequestQueue:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def append(self, entry: Entry) -> None:
-        """Add a new arrival."""
+    def append(self, entry: Entry) -> bool:
+        """Add a new arrival; return whether it is now the most urgent request."""
         self.newest = entry.arrival
         self._entries[entry.request] = entry
         self.rows += entry.rows
@@ -148,6 +148,8 @@ class RequestQueue:
             self._deadlines = LazyHeap(self._entries, deadlines)
         else:
             self._latest_deadline = entry.deadline
+            return len(self._entries) == 1
+        return self.most_urgent is entry
 
     def remove(self, entry: Entry) -> None:
         """Remove one request, wherever it stands."""

@@ -6,15 +6,15 @@ Clients may choose batch keys, so no step may go through all queues.
 from __future__ import annotations
 
 import heapq
-import math
+from bisect import insort
+from collections.abc import Iterator
 
-from uncork_dispatcher.requests.queue import Held, RequestQueue, Retry
+from uncork_dispatcher.requests.queue import RequestQueue, Retry
 
 # A heap is rebuilt when its outdated items outnumber the others by more than this.
 _SLACK = 64
-# Whenever something has happened, so many held queues are asked again, the oldest. The others stay held until
-# their time has come, or until they change.
-_ASKED_AGAIN = 16
+# The policy decides about so many queues, the oldest, whenever something has happened.
+_FRONT = 16
 
 
 class QueueHeap:
@@ -71,61 +71,70 @@ class QueueHeap:
 class QueueOrder:
     """The queues of one API whose requests have not run yet, or run again in the same way.
 
-    A queue is *held* once its policy has decided so, until it changes or its policy decides again.
+    The policy decides about the *front*, the oldest queues, whenever something has happened. Any other queue
+    is *held* once its policy has decided so, until its time has come, it changes, or it joins the front.
 
     Attributes:
-        by_age: all queues, by the arrival of their oldest request.
+        front: the queues with the oldest requests, in this order.
         by_deadline: all queues, by the deadline of their most urgent request.
-        to_ask: the queues that are not held, by the arrival of their oldest request.
     """
 
-    def __init__(self, api: str, retry: Retry | None) -> None:
+    def __init__(self, api: str, retry: Retry | None, held: QueueHeap) -> None:
         self.api = api
         self.retry = retry
-        self.by_age = QueueHeap()
+        self.front: list[RequestQueue] = []
         self.by_deadline = QueueHeap()
-        self.to_ask = QueueHeap()
-        self._held = QueueHeap()
-        """By the end of the hold."""
+        self._held = held
+        """The queues of all APIs that are held, by the end of the hold."""
+        self._others = QueueHeap()
+        """The queues behind the front, by the arrival of their oldest request."""
+        self._to_ask = QueueHeap()
+        """Of these, the queues that are not held."""
 
     def changed(self, queue: RequestQueue) -> None:
-        """Move a queue to its new place after requests have been added or removed."""
-        if queue.is_held:
-            queue.is_held = False
-            self._held.discard(queue)
-        if queue:
-            arrival = queue.oldest.arrival
-            self.by_age.file(queue, arrival)
-            self.to_ask.file(queue, arrival)
-            self.by_deadline.file(queue, queue.most_urgent.deadline)
+        """Move a queue to its new place after its first request has changed; drop it if it is empty."""
+        if queue in self.front:
+            self.front.remove(queue)
+            for other in self._others.first(_FRONT - len(self.front)):
+                self._leave_others(other)
+                self.front.append(other)
         else:
-            self.by_age.discard(queue)
-            self.to_ask.discard(queue)
+            self._leave_others(queue)
+        if not queue:
             self.by_deadline.discard(queue)
+            return
+        self.by_deadline.file(queue, queue.most_urgent.deadline)
+        insort(self.front, queue, key=_age)
+        if len(self.front) > _FRONT:
+            last = self.front.pop()
+            self._others.file(last, last.oldest.arrival)
+            self.ask(last)
 
-    def hold(self, queue: RequestQueue, held: Held) -> None:
-        """Note that the policy holds a queue."""
-        queue.held, queue.is_held = held, True
-        self.to_ask.discard(queue)
-        self._held.file(queue, held.hold.until)
+    def to_ask(self) -> Iterator[RequestQueue]:
+        """Iterate over the queues about which the policy decides now, the oldest first.
 
-    def ask_again(self, now: float, most: int = _ASKED_AGAIN) -> None:
-        """Let the policy be asked again about held queues: those whose time has come, and the oldest."""
-        while (held := self._held.top()) is not None:
-            until, queue = held
-            if until > now:
-                for oldest in self.by_age.first(most):
-                    if oldest.is_held:
-                        self._ask(oldest)
-                return
-            self._ask(queue)
+        A queue is held if the next one is taken. If it is released instead, the iteration must end.
+        """
+        yield from self.front
+        while (top := self._to_ask.top()) is not None:
+            queue = top[1]
+            yield queue
+            queue.is_held = True
+            self._to_ask.discard(queue)
+            assert queue.held is not None
+            self._held.file(queue, queue.held.hold.until)
 
-    def held_until(self) -> float:
-        """Return when the first hold ends; infinity if there is none."""
-        held = self._held.top()
-        return math.inf if held is None else held[0]
-
-    def _ask(self, queue: RequestQueue) -> None:
+    def ask(self, queue: RequestQueue) -> None:
+        """Let the policy be asked again about a queue behind the front."""
         queue.is_held = False
         self._held.discard(queue)
-        self.to_ask.file(queue, queue.oldest.arrival)
+        self._to_ask.file(queue, queue.oldest.arrival)
+
+    def _leave_others(self, queue: RequestQueue) -> None:
+        queue.is_held = False
+        for heap in (self._others, self._to_ask, self._held):
+            heap.discard(queue)
+
+
+def _age(queue: RequestQueue) -> tuple[float, int]:
+    return queue.oldest.arrival, queue.number

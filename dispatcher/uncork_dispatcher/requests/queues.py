@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import merge
 from itertools import chain
 from typing import Protocol
 
 from uncork_dispatcher.requests.fair_queue import FairQueue
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
-from uncork_dispatcher.requests.queue import Entry, Held, RequestQueue, Retry
+from uncork_dispatcher.requests.queue import Entry, RequestQueue, Retry
 from uncork_dispatcher.requests.queue_order import QueueHeap, QueueOrder
 from uncork_dispatcher.requests.states import RequestState
 
@@ -38,8 +39,7 @@ class Backlog:
 
     def oldest(self, default: float) -> float:
         """Return the arrival of the oldest request that has not run yet; ``default`` if there is none."""
-        top = None if self.order is None else self.order.by_age.top()
-        return default if top is None else top[0]
+        return self.order.front[0].oldest.arrival if self.order is not None and self.order.front else default
 
     def add(self, entry: Entry) -> None:
         self.requests += 1
@@ -82,6 +82,7 @@ class RequestQueues:
         """By API, batch key and number of the lost batch; 0 for quarantined requests."""
         self._orders: dict[tuple[str, Retry | None], QueueOrder] = {}
         """By API and the queues' ``retry``."""
+        self._held = QueueHeap()
         self._entries: dict[int, Entry] = {}
         self._impatient: dict[int, Entry] = {}
         """The queued requests whose clients have set a time."""
@@ -114,20 +115,22 @@ class RequestQueues:
             queue = kind(api, key)
         return queue
 
-    def add(self, entry: Entry) -> None:
-        """Queue a request in ``entry.queue``."""
+    def add(self, entry: Entry) -> bool:
+        """Queue a request in ``entry.queue``; return whether it is now the most urgent request there."""
         queue = entry.queue
-        is_new = not queue
-        if is_new:
-            self._register(queue)
         self._entries[entry.request] = entry
         if entry.expires_at != math.inf:
             self._impatient[entry.request] = entry
             self._expiries.push(entry.expires_at, entry.request)
-        queue.append(entry)
-        if is_new or queue.is_held or queue.most_urgent is entry:
-            self._orders[queue.api, queue.retry].changed(queue)
         self._apis[queue.api].backlog.add(entry)
+        is_first = queue.append(entry)
+        if is_first:
+            if len(queue) == 1:
+                self._register(queue)
+            self._orders[queue.api, queue.retry].changed(queue)
+        elif queue.is_held:
+            self._orders[queue.api, queue.retry].ask(queue)
+        return is_first
 
     def regroup(self, api: str) -> None:
         """Queue the requests of an API again, in their order, after :attr:`QueueOwner.is_fair` has changed.
@@ -199,8 +202,9 @@ class RequestQueues:
         state = _RUNS[queue.retry]
         for entry in entries:
             entry.state = state
-            if entry.expires_at != math.inf:
-                del self._impatient[entry.request]
+        if self._impatient:
+            for entry in entries:
+                self._impatient.pop(entry.request, None)
         self._changed(queue)
         self._quarantined_went_last = queue.retry == "alone"
         return entries
@@ -216,48 +220,35 @@ class RequestQueues:
         After a quarantined request all other queues come first, so that an only worker is not kept busy by
         requests that kill it.
         """
-        first: RequestQueue | None = None
-        for order in self._orders.values():
-            if api is None or order.api == api:
-                first = self._first(first, order.by_age)
-        return first
+        orders = self._orders.values()
+        firsts = [order.front[0] for order in orders if order.front and api in (None, order.api)]
+        if len(firsts) > 1:
+            return min(firsts, key=self._urgency)
+        return firsts[0] if firsts else None
 
     def oldest(self, api: str, default: float) -> float:
         """Return when the oldest queued request of an API arrived; ``default`` if none is queued."""
-        tops = [order.by_age.top() for order in self._orders.values() if order.api == api]
-        return min([top[0] for top in tops if top is not None], default=default)
+        orders = [order for order in self._orders.values() if order.api == api and order.front]
+        return min([order.front[0].oldest.arrival for order in orders], default=default)
 
-    def next_to_ask(self) -> RequestQueue | None:
-        """Return the first queue that is not held; None if there is none."""
-        first: RequestQueue | None = None
-        for order in self._orders.values():
-            first = self._first(first, order.to_ask)
-        return first
+    def to_ask(self, now: float) -> Iterator[RequestQueue]:
+        """Iterate over the queues about which the policies decide now, the most urgent first.
 
-    def hold(self, queue: RequestQueue, held: Held) -> None:
-        """Note that the policy holds a queue, until it changes or its policy decides again."""
-        self._orders[queue.api, queue.retry].hold(queue, held)
+        See :meth:`QueueOrder.to_ask`.
+        """
+        self.end_holds(now)
+        orders = [order.to_ask() for order in self._orders.values() if order.front]
+        return merge(*orders, key=self._urgency) if len(orders) > 1 else chain(*orders)
 
-    def ask_again(self, now: float) -> None:
-        """Let the policies be asked again about held queues: those whose time has come, and the oldest."""
-        for order in self._orders.values():
-            order.ask_again(now)
-
-    def ask_all(self) -> None:
-        """Let the policies be asked again about all queues."""
-        for order in self._orders.values():
-            order.ask_again(math.inf)
+    def end_holds(self, now: float = math.inf) -> None:
+        """Let the policies be asked again about the queues that were held until ``now``, by default all."""
+        while (top := self._held.top()) is not None and top[0] <= now:
+            self._orders[top[1].api, top[1].retry].ask(top[1])
 
     def held_until(self) -> float:
         """Return when the first hold ends; infinity if no queue is held."""
-        return min([order.held_until() for order in self._orders.values()], default=math.inf)
-
-    def _first(self, queue: RequestQueue | None, heap: QueueHeap) -> RequestQueue | None:
-        """Return the more urgent of a queue and the first of a heap."""
-        top = heap.top()
-        if top is None:
-            return queue
-        return top[1] if queue is None or self._urgency(top[1]) < self._urgency(queue) else queue
+        top = self._held.top()
+        return math.inf if top is None else top[0]
 
     def _urgency(self, queue: RequestQueue) -> tuple[bool, float, int, int]:
         goes_last = self._quarantined_went_last and queue.retry == "alone"
@@ -270,7 +261,7 @@ class RequestQueues:
         else:
             self._retries[queue.api, queue.key, queue.lost_batch] = queue
         if (queue.api, queue.retry) not in self._orders:
-            order = self._orders[queue.api, queue.retry] = QueueOrder(queue.api, queue.retry)
+            order = self._orders[queue.api, queue.retry] = QueueOrder(queue.api, queue.retry, self._held)
             if queue.retry is None:
                 self._apis[queue.api].backlog.order = order
         self._last_number += 1
