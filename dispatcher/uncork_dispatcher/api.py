@@ -238,16 +238,13 @@ class Api:
         Returns a warning if the goal has just gone out of reach.
         """
         start, entries = running.start, running.entries
+        rows, padded, sizes = zip(*[(one.rows, one.padded, one.size_bytes) for one in entries], strict=True)
         self.model.observe(
             start.worker,
-            BatchSize(start.rows, start.padded, sum([entry.size_bytes for entry in entries])),
+            BatchSize(start.rows, start.padded, sum(sizes)),
             seconds=seconds,
             chunks=chunks,
-            smallest=BatchSize(
-                min([entry.rows for entry in entries]),
-                min([entry.padded for entry in entries]),
-                min([entry.size_bytes for entry in entries]),
-            ),
+            smallest=BatchSize(min(rows), min(padded), min(sizes)),
             rows=self._rows(entries),
             was_ahead=start.ahead_s is not None,
         )

@@ -14,6 +14,8 @@ _SLOW_S = 5.0
 _GRAIN = 1e-4
 # The rows of an average request follow each new request by this share.
 _FRESH_REQUEST = 0.01
+# The first arrivals count as if they had taken at least this long.
+_LEAST_S = 0.05
 # After this many windows the time before the first arrival does not count.
 _SETTLED_WINDOWS = 40.0
 
@@ -29,6 +31,7 @@ class ArrivalRate:
         self._window_s = window_s
         self._grain_s = _GRAIN * window_s
         self._settled_s = _SETTLED_WINDOWS * window_s
+        self._least_share = min(1.0, _LEAST_S / window_s)
         self._rows = 0.0
         self._started = math.inf
         self._updated = -math.inf
@@ -50,7 +53,7 @@ class ArrivalRate:
         if passed > self._settled_s or per_second == 0.0:
             return per_second
         # Corrects for the part of the window that lies before the first arrival.
-        return per_second / max(1.0 - math.exp(-passed / self._window_s), min(1.0, 0.05 / self._window_s))
+        return per_second / max(1.0 - math.exp(-passed / self._window_s), self._least_share)
 
 
 class Traffic:

@@ -19,7 +19,7 @@ the restricted optimum is either the free one or on one of two edges, so it is w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -113,9 +113,8 @@ class BatchTimeEstimator:
         The line through the sizes that have run repeatedly may differ from the estimate, which also rests on
         single batches, and its own slope has a standard error.
         """
-        sums = _Sums()
-        for size in self._sizes.values():
-            sums.add(size.proven / max(size.seconds, 1e-9) ** 2, size.rows, size.seconds)
+        sizes = self._sizes.values()
+        sums = _Sums(sizes, [size.proven / max(size.seconds, 1e-9) ** 2 for size in sizes])
         spread_of_sizes = sums.spread_of_sizes()
         if spread_of_sizes == 0:
             return math.inf
@@ -201,12 +200,11 @@ class BatchTimeEstimator:
         self._largest = max(self._largest, size.rows)
 
     def _fit(self) -> tuple[float, float]:
-        sums = _Sums()
-        for size in self._sizes.values():
-            # Weighted by the expected time, not by the measured one: otherwise a size that became slower
-            # would count for less than sizes that were not measured since.
-            expected = self.estimate.seconds(size.rows) or size.seconds
-            sums.add(size.weight / max(expected, 1e-9) ** 2, size.rows, size.seconds)
+        # Weighted by the expected time, not by the measured one: otherwise a size that became slower would
+        # count for less than sizes that were not measured since.
+        sizes, expected_s = self._sizes.values(), self.estimate.seconds
+        weights = [size.weight / max(expected_s(size.rows) or size.seconds, 1e-9) ** 2 for size in sizes]
+        sums = _Sums(sizes, weights)
         weight, x, y = sums.weight, sums.x, sums.y
         spread_of_sizes = sums.spread_of_sizes()
         if spread_of_sizes == 0:
@@ -231,19 +229,15 @@ class BatchTimeEstimator:
 class _Sums:
     """The weighted sums of sizes and times from which a line is fitted by least squares."""
 
-    def __init__(self) -> None:
-        self.weight = 0.0
-        self.x = 0.0
-        self.y = 0.0
-        self.xx = 0.0
-        self.xy = 0.0
-
-    def add(self, weight: float, rows: float, seconds: float) -> None:
-        self.weight += weight
-        self.x += weight * rows
-        self.y += weight * seconds
-        self.xx += weight * rows * rows
-        self.xy += weight * rows * seconds
+    def __init__(self, sizes: Iterable[_Size], weights: Sequence[float]) -> None:
+        x = y = xx = xy = 0.0
+        for size, weight in zip(sizes, weights, strict=True):
+            rows, seconds, weighted = size.rows, size.seconds, weight * size.rows
+            x += weighted
+            y += weight * seconds
+            xx += weighted * rows
+            xy += weighted * seconds
+        self.weight, self.x, self.y, self.xx, self.xy = sum(weights), x, y, xx, xy
 
     def spread_of_sizes(self) -> float:
         """Return the squared weight times the variance of the sizes; 0 if they hardly differ."""

@@ -111,7 +111,7 @@ class ServiceModel:
         ``smallest`` is the size of the smallest request in the batch. For a batch that ``was_ahead``,
         ``seconds`` does not include most of its way to the worker, so it shows no transport.
         """
-        self._smallest = BatchSize(*[min(pair) for pair in zip(self._smallest, smallest, strict=True)])
+        self._smallest = BatchSize(*map(min, self._smallest, smallest))
         transport_s = seconds
         for chunk_rows, chunk_s in chunks or [(size.rows, seconds)]:
             # The lengths in a part of the batch are unknown; assume the same.
