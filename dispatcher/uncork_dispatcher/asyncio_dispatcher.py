@@ -12,6 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Hashable, Sequence
+from functools import partial
 from typing import Generic, TypeVar, Unpack, assert_never
 
 from mypy_extensions import mypyc_attr
@@ -21,17 +22,7 @@ from uncork_dispatcher.alarm import Timer
 from uncork_dispatcher.callers import Call, CallOptions, Calls, FutureWaiter, NoBursts, Observers, notify
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
-from uncork_dispatcher.jobs import (
-    BatchFacts,
-    BatchResult,
-    Bursts,
-    Job,
-    Observer,
-    RequestResult,
-    Runner,
-    Waiter,
-    checked,
-)
+from uncork_dispatcher.jobs import BatchFacts, BatchResult, Bursts, Observer, RequestResult, Runner, Waiter
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 
@@ -75,8 +66,8 @@ class AsyncDispatcher(Generic[P, R]):
         self._turn_due = False
         self._is_sending = False
         """Whether the runner is given the batches of a poll."""
-        self._idle = asyncio.Event()
-        self._awaiting_turn: list[asyncio.Future[None]] = []
+        self._turned = asyncio.Event()
+        """Set for a moment whenever the core has changed."""
 
     def set_api(self, rules: ApiRules) -> None:
         """Add an API or change its rules."""
@@ -90,9 +81,7 @@ class AsyncDispatcher(Generic[P, R]):
     async def queue_empty(self, apis: Collection[str]) -> None:
         """Return when no request to these APIs is queued; some may run."""
         while any(self._core.sample(api).queued_rows for api in apis):
-            turned = self._loop.create_future()
-            self._awaiting_turn.append(turned)
-            await turned
+            await self._turned.wait()
 
     def worker_expected(self, launch: Hashable, *, delay_s: float = 0.0, failures: int = 0) -> None:
         """Note that a worker process is being launched; see :meth:`Dispatcher.worker_expected`."""
@@ -207,8 +196,7 @@ class AsyncDispatcher(Generic[P, R]):
         self._core.drain(now=self._now())
         self._changed()
         while not self._core.is_empty:
-            self._idle.clear()
-            await self._idle.wait()
+            await self._turned.wait()
 
     @property
     def unanswered(self) -> int:
@@ -222,7 +210,7 @@ class AsyncDispatcher(Generic[P, R]):
         """
         for request in list(self._calls):
             self._core.cancel(request, now=self._now())
-            self._calls.fail(request, RequestShed("draining", _RETRY_S))
+            self._calls.fail([request], RequestShed("draining", _RETRY_S))
         self._changed()
 
     def close(self) -> None:
@@ -260,37 +248,39 @@ class AsyncDispatcher(Generic[P, R]):
         self._bursts.submit_waiting()
         self._turn_due = False
         while actions := self._core.poll(now := self._now()):
-            self._execute(actions, now)
+            self._send(actions, now)
+            self._report(actions, now)
         self._timer.set(self._core.next_wakeup(), now)
+        self._conclude()
+
+    def _conclude(self) -> None:
+        """Notify the observers of batches that have started, and wake the coroutines that wait."""
         self._observers.notify_started()
-        self._wake_waiting()
-
-    def _wake_waiting(self) -> None:
-        """Wake the coroutines that wait for the core to change."""
-        if self._core.is_empty:
-            self._idle.set()
-        for turned in self._awaiting_turn:
-            if not turned.done():  # else its waiter was cancelled
-                turned.set_result(None)
-        self._awaiting_turn.clear()
-
-    def _execute(self, actions: Sequence[Action], now: float) -> None:
-        self._send(actions, now)
-        self._report(actions, now)
+        self._turned.set()
+        self._turned.clear()
 
     def _send(self, actions: Sequence[Action], now: float) -> None:
         """Give the runner all batches of a poll.
 
         Before anyone is notified: a waiter or an observer may cancel a request of one of these batches.
         """
-        jobs = [self._job(action, now) for action in actions if isinstance(action, Start)]
-        if jobs:
-            self._is_sending = True
-            try:
-                for job in jobs:
-                    self._start(job)
-            finally:
-                self._is_sending = False
+        jobs = []
+        for start in actions:
+            if isinstance(start, Start):
+                job, queued_s = self._calls.job(start, now)
+                batch = self._running[start.batch] = BatchFacts(start, sum(job.rows), now, 0.0, max(queued_s))
+                self._observers.batch_starts(batch, queued_s)
+                jobs.append(job)
+        self._is_sending = True
+        try:
+            for job in jobs:
+                ended = partial(self._on_end, job.start)
+                try:
+                    self._runner.start(job, ended)
+                except Exception as error:
+                    ended(error)
+        finally:
+            self._is_sending = False
 
     def _report(self, actions: Sequence[Action], now: float) -> None:
         """Notify runner, observers and waiters of the actions of a poll whose batches have been sent."""
@@ -299,11 +289,11 @@ class AsyncDispatcher(Generic[P, R]):
                 case Start():
                     pass
                 case Shed(request):
-                    self._calls.fail(request, self._observers.shed(action))
+                    self._calls.fail([request], self._observers.shed(action))
                 case Abandon(number, worker, requests):
                     self._abandon(number, worker, requests, now)
                 case Lost(request):
-                    self._calls.fail(request, WorkerLost("the worker died while running the batch"))
+                    self._calls.fail([request], WorkerLost("the worker died while running the batch"))
                 case GoalOutOfReach(api, goal_s, needed_s):
                     log.warning(
                         "%s: even the smallest request takes %.1f ms, longer than the goal (%g ms), so every "
@@ -315,66 +305,45 @@ class AsyncDispatcher(Generic[P, R]):
 
     # Batches
 
-    def _job(self, start: Start, now: float) -> Job[P]:
-        """Note that a batch starts, and return its job."""
-        job = self._calls.job(start, now)
-        rows, queued_s = sum(job.rows), [now - self._calls[request].arrival for request in start.requests]
-        self._running[start.batch] = BatchFacts(start, rows, now, 0.0, max(queued_s))
-        self._observers.batch_starts(start, rows, queued_s)
-        return job
-
-    def _start(self, job: Job[P]) -> None:
-        start = job.start
-        try:
-            self._runner.start(job, lambda outcome: self._on_end(start, outcome))
-        except Exception as error:
-            self._on_end(start, error)
-
     def _abandon(self, number: int, worker: int, requests: Sequence[int], now: float) -> None:
         """End a batch that ran past its timeout; it may have ended since the core gave it up."""
         running = self._running.pop(number, None)
         if running is not None:
             notify("the runner", self._runner.abandon, number, worker)
             self._observers.batch_ended(running.ended_at(now), "timed_out")
-        error = BatchTimedOut("the batch exceeded its timeout")
-        for request in requests:
-            self._calls.fail(request, error)
+        self._calls.fail(requests, BatchTimedOut("the batch exceeded its timeout"))
 
     def _on_end(self, start: Start, outcome: BatchResult[R] | Exception) -> None:
         if self._is_sending:
             # In the next turn: the other batches of this poll must be sent first.
             self._loop.call_soon(self._on_end, start, outcome)
             return
-        now = self._now()
+        ended_at = self._now()
         self._bursts.submit_waiting()
         running = self._running.pop(start.batch, None)
         started = self._core.running_since(start.batch)
         if running is None or started is None or isinstance(outcome, WorkerLost):
             self._on_loss(start, running, outcome)
             return
-        batch = running._replace(started=min(started, now)).ended_at(now)
-        settled = checked(outcome, start)
+        batch = running.ended_at(ended_at, started)
+        settled = BatchResult.checked(outcome, start)
         ran = BatchResult[R]((), "failed") if isinstance(settled, Exception) else settled
         # The slot returns first, whatever the waiters do. Queued requests wait for it: the worker gets its
         # next batch before the callers get their results. Observers come last: no caller waits for them.
-        self._core.batch_done(
-            start.batch, status=ran.status, seconds=batch.seconds, chunks=ran.chunks, now=self._now()
-        )
-        actions = self._core.poll(now := self._now()) if self._core.has_queued else []
-        self._send(actions, now)
+        now, seconds = self._now(), batch.seconds
+        self._core.batch_done(start.batch, status=ran.status, seconds=seconds, chunks=ran.chunks, now=now)
+        actions = self._core.poll(now) if self._core.has_queued else []
+        if actions:
+            self._send(actions, now)
         with self._bursts:
             self._calls.settle(batch, settled)
         self._report(actions, now)
         self._observers.batch_ended(batch, ran.status)
-        self._observers.notify_started()
         self._poll_when_due(self._now())
-        self._wake_waiting()
+        self._conclude()
 
     def _on_loss(self, start: Start, running: BatchFacts | None, outcome: BatchResult[R] | Exception) -> None:
-        """Accept the end of a batch whose worker died, or that the core has given up.
-
-        The core may have given up its worker, and retry its requests elsewhere.
-        """
+        """Accept the end of a batch whose worker died, or that the core has given up, or its worker."""
         if isinstance(outcome, WorkerLost):
             self.worker_lost(start.worker)
         if running is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypedDict, TypeVar, TypeVarTuple
 
 from uncork_dispatcher.actions import BatchStatus, Shed, Start
@@ -85,18 +85,18 @@ class Observers:
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
-        self._started: list[tuple[Start, int, list[float]]] = []
-        """Batches whose start they do not know yet, with rows and seconds in the queue."""
+        self._started: list[tuple[BatchFacts, list[float]]] = []
+        """Batches whose start they do not know yet, with each request's seconds in the queue."""
 
-    def batch_starts(self, start: Start, rows: int, queued_s: list[float]) -> None:
+    def batch_starts(self, batch: BatchFacts, queued_s: list[float]) -> None:
         """Note the start of a batch for the next :meth:`notify_started`."""
-        self._started.append((start, rows, queued_s))
+        self._started.append((batch, queued_s))
 
     def notify_started(self) -> None:
         started, self._started = self._started, []
-        for start, rows, queued_s in started:
+        for batch, queued_s in started:
             for observer in self._observers:
-                notify("an observer", observer.batch_started, start, rows, queued_s)
+                notify("an observer", observer.batch_started, batch.start, batch.rows, queued_s)
 
     def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
         for observer in self._observers:
@@ -112,23 +112,23 @@ class Observers:
 class Calls(dict[int, Call[P, R]]):
     """The unanswered requests, by number."""
 
-    def job(self, start: Start, now: float) -> Job[P]:
-        """Return the job of a batch that is sent now."""
+    def job(self, start: Start, now: float) -> tuple[Job[P], list[float]]:
+        """Return the job of a batch that is sent now, and how long each of its requests was queued."""
         starts = now + (start.ahead_s or 0.0)
         calls = [self[request] for request in start.requests]
-        return Job(
+        job = Job(
             start,
             payloads=[call.payload for call in calls],
             rows=[call.rows for call in calls],
             costs=[call.cost for call in calls],
             left_s=[deadline - starts for deadline in start.deadlines],
         )
+        return job, [now - call.arrival for call in calls]
 
     def settle(self, batch: BatchFacts, outcome: BatchResult[R] | Exception) -> None:
         """Notify the waiters of a batch that has ended."""
         if isinstance(outcome, Exception):
-            for request in batch.start.requests:
-                self.fail(request, outcome)
+            self.fail(batch.start.requests, outcome)
             return
         for request, result in zip(batch.start.requests, outcome.results, strict=True):
             call = self.pop(request, None)
@@ -136,8 +136,9 @@ class Calls(dict[int, Call[P, R]]):
                 answer = RequestResult(result, batch, batch.started - call.arrival)
                 notify("a waiter", call.waiter.answered, answer)
 
-    def fail(self, request: int, error: Exception) -> None:
-        """Notify a waiter of an error, unless it has left or was notified already."""
-        call = self.pop(request, None)
-        if call is not None:
-            notify("a waiter", call.waiter.failed, error)
+    def fail(self, requests: Iterable[int], error: Exception) -> None:
+        """Notify the waiters of requests of an error, unless they have left or were notified already."""
+        for request in requests:
+            call = self.pop(request, None)
+            if call is not None:
+                notify("a waiter", call.waiter.failed, error)

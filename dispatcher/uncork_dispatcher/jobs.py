@@ -49,31 +49,24 @@ class BatchResult(NamedTuple, Generic[R]):
     status: BatchStatus = "worked"
     chunks: Sequence[tuple[float, float]] = ()
 
-    def fault(self, start: Start) -> Exception | None:
-        """Return an error if this cannot be the result of ``start``."""
-        fault = results_fault(self.results, len(start.requests))
-        if fault is not None:
-            return fault
-        if not all(0 < cost < math.inf and 0 <= seconds < math.inf for cost, seconds in self.chunks):
-            return ValueError(
-                f"chunks must have more than 0 rows and a time of at least 0 s, got {self.chunks}"
-            )
-        return None
-
-
-def checked(outcome: BatchResult[R] | Exception, start: Start) -> BatchResult[R] | Exception:
-    """Return the outcome of a batch, or an error if it cannot be the outcome of ``start``."""
-    if isinstance(outcome, Exception):
-        return outcome
-    try:
-        fault = outcome.fault(start)
-        if fault is not None or isinstance(outcome.results, list):
-            return fault or outcome
-        # A collection of the user's may raise while it is read, or have more results than it says.
-        listed = outcome._replace(results=list(outcome.results))
-        return listed.fault(start) or listed
-    except Exception as error:
-        return error
+    @staticmethod
+    def checked(outcome: BatchResult[R] | Exception, start: Start) -> BatchResult[R] | Exception:
+        """Return the outcome of a batch, or an error if it cannot be the outcome of ``start``."""
+        if isinstance(outcome, Exception):
+            return outcome
+        try:
+            expected, results = len(start.requests), outcome.results
+            fault = results_fault(results, expected)
+            if fault is None and not isinstance(results, list):
+                # A collection of the user's may raise while it is read, or have more results than it says.
+                outcome = outcome._replace(results=list(results))
+                fault = results_fault(outcome.results, expected)
+            if not all(0 < cost < math.inf and 0 <= seconds < math.inf for cost, seconds in outcome.chunks):
+                says = "chunks must have more than 0 rows and a time of at least 0 s"
+                fault = fault or ValueError(f"{says}, got {outcome.chunks}")
+        except Exception as error:
+            return error
+        return fault or outcome
 
 
 class BatchFacts(NamedTuple):
@@ -88,9 +81,10 @@ class BatchFacts(NamedTuple):
     seconds: float
     queued_s: float
 
-    def ended_at(self, now: float) -> BatchFacts:
-        """Return the facts with the duration filled in."""
-        start, rows, started, _, queued_s = self
+    def ended_at(self, now: float, started: float | None = None) -> BatchFacts:
+        """Return the facts with the duration filled in; ``started`` replaces the start if it is known."""
+        start, rows, sent, _, queued_s = self
+        started = min(sent if started is None else started, now)
         return BatchFacts(start, rows, started, now - started, queued_s)
 
 
