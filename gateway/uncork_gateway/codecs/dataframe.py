@@ -146,8 +146,14 @@ def _first_row(text: bytes | Raw) -> dict[str, Raw]:
         return _object_decoder.decode(text)
     except msgspec.ValidationError as error:
         raise BadRequest(f"each row must be an object: {error}") from error
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise BadRequest("the first row is not valid JSON") from error
+    except msgspec.DecodeError as error:
+        # Rows of V1 may have NaN and infinity.
+        row = Raw(bytes(text))
+        if not is_object(row):
+            raise BadRequest("each row must be an object") from error
+        return members(row)
+    except RecursionError as error:
+        raise BadRequest("the first row is nested too deeply") from error
 
 
 def _rows_of_split(body: bytes) -> tuple[list[str], list[bytes]]:

@@ -200,6 +200,30 @@ def test_rows_of_numbers_may_have_what_is_not_finite(shape: tuple[int | None, ..
     assert same_bits(first, np.array([np.nan, np.inf, -np.inf], "<f4"))
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        '"instances":[{"x":NaN,"name":"a"},{"x":Infinity,"name":"NaN"}]',
+        '"inputs":{"x":[NaN,Infinity],"name":["a","NaN"]}',
+        '"inputs":{"x":[[NaN],[Infinity]],"name":[["a"],["NaN"]]}',
+    ],
+)
+@pytest.mark.parametrize(
+    "adapter", [Json(type=Several), DataFrame(), DataFrame(columns=["x", "name"], dtypes={"name": "str"})]
+)
+def test_rows_with_names_may_have_what_is_not_finite(sent: str, adapter: Any) -> None:
+    served = Served(adapter, lambda rows: [0] * len(rows))
+    served.run(served._rest.read(f"{{{sent}}}".encode(), ()))
+    rows = served.got.to_dict("records") if isinstance(served.got, pd.DataFrame) else served.got
+    assert [(repr(row["x"]), row["name"]) for row in rows] == [("nan", "a"), ("inf", "NaN")]
+
+
+def test_a_row_that_is_not_a_number_is_no_object() -> None:
+    served = Served(DataFrame(), lambda rows: rows)
+    with pytest.raises(BadRequest, match="each row must be an object"):
+        served._rest.read(b'{"instances":[NaN]}', ())
+
+
 def test_requests_of_all_protocols_share_a_batch() -> None:
     """Each row arrives as it was sent, and each answer belongs to its request."""
     for adapter in (Json(type=Several), DataFrame(columns=["x", "name"], dtypes={"x": "float32"})):

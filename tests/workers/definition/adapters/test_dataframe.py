@@ -319,7 +319,8 @@ WRONG_ROWS = {
         "each row must be an object of numbers, text, true, false or null: Expected `obj",
     ),
     "nested": (ROWS, b'{"a":[1]}', "each row must be an object of numbers, text, .*got `array`"),
-    "not JSON": (ROWS, b'{"a":NaN}', "each row must be an object .*: JSON is malformed"),
+    "not JSON": (ROWS, b'{"a":None}', "each row must be an object .*: JSON is malformed"),
+    "not JSON beside NaN": (ROWS, b'{"a":NaN,}', "each row must be an object .*: JSON is malformed"),
     "nested, and a later value too deep to read": (
         ROWS,
         b'{"a":[1],"b":%b1%b}' % (b"[" * 10_000, b"]" * 10_000),

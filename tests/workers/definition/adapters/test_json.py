@@ -30,11 +30,23 @@ def test_any_json_value_is_accepted(value: object) -> None:
     assert len(Json().merge([to_json(value)])) == 1
 
 
+@given(value=VALUES)
+def test_a_neighbor_that_is_not_finite_changes_no_value(value: object) -> None:
+    """Clients of TensorFlow Serving write NaN and infinity."""
+    [mine, *others] = Json().merge([to_json(value), b'{"a": NaN, "b": "NaN"}', b"[Infinity, -Infinity]"])
+    assert to_json(mine) == to_json(value)
+    assert repr(others) == "[{'a': nan, 'b': 'NaN'}, [inf, -inf]]"
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
         (b"nul", "invalid character"),
-        (b"NaN", "invalid character"),
+        (b"nan", "invalid character"),
+        (b"[NaN,]", "malformed"),
+        (b'[NaN,"\\ud800"]', "malformed"),
+        (b'[NaN,"\xed\xa0\x80"]', "malformed"),
+        (b"[Infinity,1e999]", "malformed"),
         (b'{"a":1,}', "trailing comma"),
         (b"[1", "truncated|expected"),
         (b"1]", "trailing characters"),
@@ -43,7 +55,21 @@ def test_any_json_value_is_accepted(value: object) -> None:
         (b"1e999", "out of range"),
         (DEEP, "recursion"),
     ],
-    ids=["word", "NaN", "comma", "open", "closed", "injection", "not UTF-8", "too large", "deep"],
+    ids=[
+        "word",
+        "nan",
+        "NaN, comma",
+        "NaN, half",
+        "NaN, UTF-8",
+        "Infinity, large",
+        "comma",
+        "open",
+        "closed",
+        "injection",
+        "not UTF-8",
+        "too large",
+        "deep",
+    ],
 )
 def test_what_is_not_json_is_invalid_input(body: bytes, reason: str) -> None:
     with pytest.raises(InvalidInput, match=f"^not valid JSON: .*({reason})"):
@@ -69,7 +95,9 @@ def test_values_that_nobody_checked_are_the_same(requests: list[tuple[bytes, obj
     assert [to_json(item) for item in Json().merge_values(bodies)] == [to_json(each[1]) for each in requests]
 
 
-@pytest.mark.parametrize("body", [b"nul", b"", b" ", b"1,2", b"1],[2", b"[1", b'"a', b'"\xff"', DEEP])
+@pytest.mark.parametrize(
+    "body", [b"nul", b"NaN", b'["NaN",Infinity]', b"", b" ", b"1,2", b"1],[2", b"[1", b'"a', b'"\xff"', DEEP]
+)
 def test_a_value_that_nobody_checked_may_be_no_json(body: bytes) -> None:
     with pytest.raises(InvalidInput, match=r"^not valid JSON: "):
         Json().merge_values([b"1", body])

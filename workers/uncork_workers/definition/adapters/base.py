@@ -5,10 +5,12 @@ body in one of the forms of ``wire.messages``. The adapter parses and validates 
 one call; if that fails, the worker calls it again with each request alone.
 """
 
+import json
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -26,6 +28,8 @@ from uncork_workers.wire.messages import (
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a JSON decoder raises for a document that it cannot read."""
 
+_Decoded = TypeVar("_Decoded")
+_NOT_FINITE = (b"NaN", b"Infinity")
 _PATH = re.compile(r"(`.*` in )?`\$\[([0-9]+)\](.*)`", re.DOTALL)
 _POSITION = re.compile(r" \(byte [0-9]+\)$")
 _STEP = re.compile(r"\[([0-9]+)\]|\[\.\.\.\]|\.([^.\[]+)")
@@ -136,6 +140,35 @@ def _to_builtins(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} is not supported")
+
+
+def may_be_lenient(document: bytes) -> bool:
+    """Return whether a document may have NaN or infinity, which are no JSON."""
+    return any(token in document for token in _NOT_FINITE)
+
+
+def decode_leniently(decoder: msgspec.json.Decoder[_Decoded], document: bytes) -> _Decoded:
+    """Decode JSON in which clients may have written NaN and infinity."""
+    try:
+        return decoder.decode(document)
+    except UNREADABLE:
+        if not may_be_lenient(document):
+            raise
+        try:
+            text = document.decode()
+            values = json.loads(text, parse_float=_finite)
+            if "\\u" in text:
+                json.dumps(values, ensure_ascii=False).encode()  # halves of surrogate pairs raise
+        except ValueError as error:  # Python's message has the place in all requests
+            raise msgspec.DecodeError("JSON is malformed") from error
+        return msgspec.convert(values, decoder.type, str_keys=True)
+
+
+def _finite(text: str) -> float:
+    """Parse a float, which must be in the range of msgspec's: a neighbor in the batch changes no value."""
+    if math.isinf(value := float(text)):
+        raise ValueError("a number is out of range")
+    return value
 
 
 def json_array(bodies: Sequence[bytes]) -> bytes:

@@ -14,6 +14,7 @@ from uncork_workers.definition.adapters.base import (
     UNREADABLE,
     Adapter,
     InvalidInput,
+    decode_leniently,
     json_array,
     message_pieces,
 )
@@ -115,7 +116,7 @@ class DataFrame(Adapter):
 
         document = json_array(bodies)
         try:
-            rows = _rows_decoder.decode(document)
+            rows = decode_leniently(_rows_decoder, document)
         except UNREADABLE as error:
             raise InvalidInput(
                 "each row must be an object of numbers, text, true, false or null: ",

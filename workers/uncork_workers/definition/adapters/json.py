@@ -9,7 +9,9 @@ from uncork_workers.definition.adapters.base import (
     UNREADABLE,
     Adapter,
     InvalidInput,
+    decode_leniently,
     json_array,
+    may_be_lenient,
     message_pieces,
 )
 from uncork_workers.definition.adapters.tensors import read_columns, read_tensors
@@ -17,6 +19,7 @@ from uncork_workers.wire.messages import ColumnsForm, ListForm, RowPath, TensorF
 from uncork_workers.wire.schema import DefinitionError
 
 _MOST_ERRORS = 5
+_syntax_decoder = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Json(Adapter):
@@ -50,6 +53,7 @@ class Json(Adapter):
         """Return the handler's argument for JSON values whose syntax has not been checked."""
         values: list[Any] = []
         for body in bodies:
+            _check_syntax(body)
             merged = self.merge([body])
             if len(merged) != 1:
                 raise InvalidInput(f"not valid JSON: expected one value, got {len(merged)}")
@@ -69,6 +73,15 @@ class Json(Adapter):
         return self._reader.convert([dict(zip(columns, row, strict=True)) for row in values])
 
 
+def _check_syntax(body: bytes) -> None:
+    """Reject NaN and infinity, as the gateway does in smaller values; ``merge`` finds other faults."""
+    if may_be_lenient(body):
+        try:
+            _syntax_decoder.decode(body)
+        except UNREADABLE as error:
+            raise InvalidInput(f"not valid JSON: {error}") from error
+
+
 class _Reader:
     """Decodes a type with msgspec."""
 
@@ -82,7 +95,7 @@ class _Reader:
 
     def parse(self, document: bytes) -> list[Any]:
         try:
-            return self._decoder.decode(document)
+            return decode_leniently(self._decoder, document)
         except UNREADABLE as error:
             raise self._wrong(error) from error
 

@@ -11,10 +11,10 @@ from uncork_workers.definition.adapters.base import (
     UNREADABLE,
     Adapter,
     InvalidInput,
+    decode_leniently,
     json_array,
     message_pieces,
 )
-from uncork_workers.definition.adapters.tensor_values import decode_floats
 from uncork_workers.definition.adapters.tensors import read_tensors
 from uncork_workers.wire.messages import ListForm, RowPath, TensorForm
 from uncork_workers.wire.schema import DefinitionError, is_count
@@ -85,10 +85,8 @@ class NdArray(Adapter):
 
     def merge(self, bodies: Sequence[bytes]) -> np.ndarray[Any, Any]:
         """Return the rows as an array of shape (rows, ``*shape``)."""
-        document = json_array(bodies)
         try:
-            is_float = self._dtype.kind == "f"
-            rows = decode_floats(self._decoder, document) if is_float else self._decoder.decode(document)
+            rows = decode_leniently(self._decoder, json_array(bodies))
         except UNREADABLE as error:
             raise self._wrong(*message_pieces(error)) from error
         try:

@@ -1,13 +1,18 @@
 """Values of tensors in JSON, checked against their datatype."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from uncork_workers.definition.adapters.base import UNREADABLE, InvalidInput, json_array, message_pieces
+from uncork_workers.definition.adapters.base import (
+    UNREADABLE,
+    InvalidInput,
+    decode_leniently,
+    json_array,
+    message_pieces,
+)
 from uncork_workers.plural import plural
 from uncork_workers.wire.messages import ListForm, RowPath
 from uncork_workers.wire.tensors import BYTES, LAYOUTS
@@ -32,8 +37,7 @@ def read_values(bodies: Sequence[bytes], form: ListForm, rows: int) -> np.ndarra
     size = int(np.prod(form.shape, dtype=int))
     kind = _kind(form.datatype)
     try:
-        document, decoder = json_array(bodies), _decoders[kind]
-        values: list[Any] = decode_floats(decoder, document) if kind == "f" else decoder.decode(document)
+        values: list[Any] = decode_leniently(_decoders[kind], json_array(bodies))
     except UNREADABLE as error:
         pieces = [_placed(piece, form.shape) for piece in message_pieces(error)]
         raise InvalidInput(f"not a value of {form.datatype}: ", *pieces) from error
@@ -46,20 +50,6 @@ def read_values(bodies: Sequence[bytes], form: ListForm, rows: int) -> np.ndarra
     if kind == "O" or None in values:
         return np.array(values, dtype=object)
     return np.array(values, LAYOUTS[form.datatype])
-
-
-def decode_floats(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
-    """Decode lists of floats; clients write NaN and infinity, which are no JSON, among them."""
-    try:
-        return decoder.decode(text)
-    except UNREADABLE:
-        if b'"' in text or not (b"N" in text or b"I" in text):
-            raise
-        try:
-            values = json.loads(text)
-        except ValueError as error:  # Python's message has the place in all requests
-            raise msgspec.DecodeError("JSON is malformed") from error
-        return msgspec.convert(values, decoder.type)
 
 
 def _kind(datatype: str) -> str:
