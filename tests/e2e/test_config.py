@@ -10,13 +10,13 @@ import pytest
 
 from tests.e2e.server import HTTP, run_uncork, serving
 
+pytestmark = pytest.mark.slow
+
 SERVICE = """
 from pathlib import Path
 
 from uncork import Service, api
 from uncork.adapters import Json
-
-pytestmark = pytest.mark.slow
 
 print("imported")
 

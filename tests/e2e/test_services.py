@@ -24,6 +24,8 @@ from tests.e2e.server import HTTP, ROOT, Server, eventually, run_uncork, running
 from tests.e2e.test_replacing import port
 from tests.loops import HANG_S
 
+pytestmark = pytest.mark.slow
+
 KEY = "a-key-of-the-tests"
 _SOURCE = """
 import os, time
@@ -145,8 +147,6 @@ def test_services_can_have_contradictory_environments(tmp_path: Path) -> None:
 import os, flavour
 from uncork import Service, api
 from uncork.adapters import Json
-
-pytestmark = pytest.mark.slow
 
 class {name}(Service):
     @api(input=Json())

@@ -11,6 +11,8 @@ import pytest
 from tests.e2e.server import ROOT, eventually
 from tests.loops import HANG_S
 
+pytestmark = pytest.mark.slow
+
 SIMULATE = ("simulate", "--matrix", "open", "--processes", "2")
 # The same command, which is interrupted where it would leave a lock behind.
 INTERRUPTED_IN_WAIT = """
@@ -19,8 +21,6 @@ import sys
 from concurrent.futures import _base
 
 from uncork.cli.app import main
-
-pytestmark = pytest.mark.slow
 
 acquire_all = _base._AcquireFutures.__enter__
 

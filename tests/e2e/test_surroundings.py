@@ -11,12 +11,12 @@ import pytest
 
 from tests.e2e.server import HTTP, Server, eventually, run_uncork, running, serving
 
+pytestmark = pytest.mark.slow
+
 SERVICE = """
 import os
 from uncork import Service, api
 from uncork.adapters import Json
-
-pytestmark = pytest.mark.slow
 
 class Echo(Service):
     @api(input=Json(), mb_max_latency=5000)
