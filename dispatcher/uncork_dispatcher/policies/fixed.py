@@ -40,11 +40,10 @@ class FixedPolicy(Policy):
     @classmethod
     def from_arguments(cls, arguments: Sequence[str], *, limit_rows: int) -> Self | None:
         """Take the wait in milliseconds, 10 if none is given, and the rows that fill a batch."""
-        wait_ms = arguments[0] if arguments else _DEFAULT_WAIT_MS
-        rows = arguments[1] if len(arguments) > 1 else str(limit_rows)
-        if len(arguments) > 2 or not (_NUMBER.fullmatch(wait_ms) and _POSITIVE.fullmatch(rows)):
+        wait_ms, *rows = arguments or [_DEFAULT_WAIT_MS]
+        if len(rows) > 1 or not (_NUMBER.fullmatch(wait_ms) and all(map(_POSITIVE.fullmatch, rows))):
             return None
-        return cls(limit_rows=min(int(rows), limit_rows), wait_s=float(wait_ms) / 1000)
+        return cls(limit_rows=min([limit_rows, *map(int, rows)]), wait_s=float(wait_ms) / 1000)
 
     def decide(self, view: View) -> Release | Hold:
         """Release when full or when the wait is over."""

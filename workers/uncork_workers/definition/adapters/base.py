@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
+from uncork_workers.wire.json_faults import json_fault
 from uncork_workers.wire.messages import (
     UNKNOWN_STEP,
     ColumnsForm,
@@ -151,16 +152,18 @@ def decode_leniently(decoder: msgspec.json.Decoder[_Decoded], document: bytes) -
     """Decode JSON in which clients may have written NaN and infinity."""
     try:
         return decoder.decode(document)
-    except UNREADABLE:
+    except UNREADABLE as error:
         if not may_be_lenient(document):
+            if type(error) is msgspec.DecodeError:
+                raise msgspec.DecodeError(json_fault(document, error)) from error
             raise
         try:
             text = document.decode()
             values = json.loads(text, parse_float=_finite)
             if "\\u" in text:
                 json.dumps(values, ensure_ascii=False).encode()  # halves of surrogate pairs raise
-        except ValueError as error:  # Python's message has the place in all requests
-            raise msgspec.DecodeError("JSON is malformed") from error
+        except ValueError as fault:  # Python's message has the place in all requests
+            raise msgspec.DecodeError(json_fault(document, ValueError("JSON is malformed"))) from fault
         return msgspec.convert(values, decoder.type, str_keys=True)
 
 

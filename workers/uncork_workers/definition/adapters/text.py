@@ -9,6 +9,7 @@ from uncork_workers.definition.adapters.base import (
     UNREADABLE,
     Adapter,
     InvalidInput,
+    decode_leniently,
     json_array,
     message_pieces,
 )
@@ -31,7 +32,7 @@ class Text(Adapter):
     def merge(self, bodies: Sequence[bytes]) -> list[str]:
         """Return the handler's argument for JSON strings."""
         try:
-            return _decoder.decode(json_array(bodies))
+            return decode_leniently(_decoder, json_array(bodies))
         except UNREADABLE as error:
             raise InvalidInput("each row must be a JSON string: ", *message_pieces(error)) from error
 
