@@ -36,6 +36,8 @@ from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients
 from uncork_dispatcher.tasks import TaskRunner
 
+pytestmark = pytest.mark.slow
+
 PROPERTY = settings(max_examples=60)
 START = 8.0
 GRID = 2.0**-12
@@ -283,7 +285,6 @@ def test_simulator_and_shell_take_the_same_decisions(policy: str, pattern: Patte
     assert sum(len(batch.arrivals) for batch in told.batches) == len(pattern.arrivals)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @PROPERTY
 @given(

@@ -28,6 +28,8 @@ from tests.e2e.test_protocols import DOUBLED, MODELS, ROWS, question, told
 from tests.loops import HANG_S
 from uncork_gateway.protocols.grpc_messages import message
 
+pytestmark = pytest.mark.slow
+
 STREAMS = f"{SERVICES / 'streams.py'}:Streams"
 PredictRequest, PredictResponse = (
     message(f"tensorflow.serving.Predict{kind}") for kind in ("Request", "Response")
@@ -339,7 +341,6 @@ def test_a_server_that_stops_answers_what_it_has(server: Server) -> None:
         assert stopping.exit_code() == 0
 
 
-@pytest.mark.slow
 def test_a_killed_worker_loses_no_call(server: Server) -> None:
     """The batch runs again on another worker."""
     with (

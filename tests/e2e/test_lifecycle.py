@@ -121,6 +121,7 @@ def test_a_setup_that_fails_is_shown_and_told() -> None:
         assert server.exit_code() == 0
 
 
+@pytest.mark.slow
 def test_an_example_is_run_before_anybody_comes() -> None:
     """When the service is ready its batch time is known; batches are as large as the command line allows."""
     with serving(f"{SERVICES / 'probe.py'}:Warm", "--mb-max-batch-size", "6") as server:
@@ -162,6 +163,7 @@ def on_a_terminal(*command: str) -> str:
     return written.decode()
 
 
+@pytest.mark.slow
 def test_a_terminal_has_colours(tmp_path: Path) -> None:
     """What is wrong is in red, and what workers do until it is known is shown for as long."""
     (tmp_path / "wrong.py").write_text("import time\ntime.sleep(0.7)\nimport no_such_package\n")
@@ -232,6 +234,7 @@ def test_a_second_signal_ends_the_wait() -> None:
         assert not any(is_alive(worker) for worker in workers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", EITHER_SIGNAL)
 def test_a_second_signal_ends_the_delay(second: int) -> None:
     """Requests are taken for an hour, but nobody wants to wait so long; both signals do."""
@@ -260,6 +263,7 @@ def test_a_drain_follows_its_delay() -> None:
             idle.get("/livez")
 
 
+@pytest.mark.slow
 def test_a_drain_is_bounded() -> None:
     with serving(PROBE, "--drain-timeout", "0.5") as server, ThreadPoolExecutor(1) as pool:
         workers = server.workers()
@@ -273,6 +277,7 @@ def test_a_drain_is_bounded() -> None:
         assert not any(is_alive(worker) for worker in workers)
 
 
+@pytest.mark.slow
 def test_a_server_whose_workers_are_starting_can_be_stopped(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW_SETUP)
     with serving(f"{tmp_path}/slow.py:Slow", wait=False) as server:

@@ -19,6 +19,8 @@ from tests.loops import HANG_S
 from uncork.cli.app import app
 from uncork_workers.extras import install_command
 
+pytestmark = pytest.mark.slow
+
 SERVICE = """
 import time
 
@@ -93,7 +95,6 @@ class Load:
                     self.troubles.append(f"{mine} was answered with {echoed}")
 
 
-@pytest.mark.slow
 def test_versions_take_over_under_load(tmp_path: Path) -> None:
     """Every request is answered, with a broken version in between, one that fails in setup, and a new api."""
     write(tmp_path, "one")

@@ -8,6 +8,8 @@ import pytest
 
 from tests.e2e.server import HTTP, PROBE, running
 
+pytestmark = pytest.mark.slow
+
 NOT_FOR_SERVERS = {"uncork_loadtests", "locust", "matplotlib", "plotly", "ray", "scipy", "swagger_ui_bundle"}
 
 

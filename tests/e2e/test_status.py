@@ -16,6 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.e2e.server import HTTP, SERVICES, Server, eventually, serving
 from tests.loops import HANG_S
 
+pytestmark = pytest.mark.slow
+
 STAGED = f"{SERVICES / 'staged.py'}:Staged"
 Document = dict[str, Any]
 

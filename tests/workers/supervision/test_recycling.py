@@ -11,6 +11,8 @@ from tests.workers.supervision.crowd import SERVICE, Crowd, Worker, crowd
 from uncork_workers.memory import resident_bytes
 from uncork_workers.supervision.recycling import Recycler, RecyclingLimits
 
+pytestmark = pytest.mark.slow
+
 BROKEN = SERVICE + "\nraise OSError('no weights')"
 
 

@@ -11,6 +11,8 @@ from tests.loops import HANG_S
 from tests.workers.supervision.crowd import SERVICE, crowd, goes, left_in_peace, only_alive
 from uncork_workers.supervision.standbys import ReplacementFailed
 
+pytestmark = pytest.mark.slow
+
 
 async def test_new_workers_take_over_together(tmp_path: Path) -> None:
     """The old ones exit by themselves, which is not a failure; the new ones are restarted from then on."""
