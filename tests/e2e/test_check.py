@@ -79,7 +79,10 @@ def test_several_services(tmp_path: Path) -> None:
 def test_a_service_with_several_faults(tmp_path: Path) -> None:
     """Each is found in the running service; exit code 1, and what to set."""
     file = tmp_path / "found.json"
-    limits = ("--max-worker-memory", "150MiB", "--drain-timeout", "0.1", "--client-timeout-ms", "100")
+    limits = (
+        "--max-worker-memory", "150MiB", "--drain-timeout", "0.1", "--client-timeout-ms", "100",
+        "--max-connections", "999999999",
+    )  # fmt: skip
     done = run_uncork("check", f"{CHECKED}:Faulty", "--seconds", "9", *limits, "--json", str(file))
     found = findings(json.loads(file.read_text()))
 
@@ -88,6 +91,7 @@ def test_a_service_with_several_faults(tmp_path: Path) -> None:
         ("error", "client-below-goal", "large"),
         ("warning", "cap-above-memory", "large"),
         ("warning", "drain-below-goal", "picky"),
+        ("warning", "connections-above-files", ""),
         ("note", "body-above-batch-bytes", "large"),
         ("note", "not-measured", "picky"),
     } <= found

@@ -104,7 +104,8 @@ class Plan:
         threads: OMP_NUM_THREADS; None if unset.
         free_bytes: available memory.
         worker_bytes: resident memory of a worker before its first batch; None if unknown.
-        open_files: limit of open files; None if unlimited.
+        max_connections: the most client connections that are wanted; None: as many as possible.
+        possible_connections: the most that the limit of open files leaves.
         client_timeout_ms: how long clients wait; None if unknown.
     """
 
@@ -118,8 +119,8 @@ class Plan:
     max_body_bytes: int = 64 * 2**20
     max_queue_rows: int = 20_000
     max_queue_bytes: int = 256 * 2**20
-    max_connections: int = 10_000
-    open_files: int | None = None
+    max_connections: int | None = None
+    possible_connections: int = 10_000
     drain_timeout_s: float = 30.0
     host: str = "127.0.0.1"
     admin_host: str | None = None

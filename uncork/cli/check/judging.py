@@ -7,7 +7,6 @@ from typing import NamedTuple
 from uncork.cli.check.apis import judge_api
 from uncork.cli.check.figures import ApiFigures, Figures, Finding, Findings, Plan, error, warning
 from uncork.cli.check.resources import judge_resources, with_own_memory
-from uncork.cli.serve.server_options import OTHER_FILES
 from uncork_dispatcher.plural import plural
 from uncork_workers.memory import mebibytes
 
@@ -111,12 +110,12 @@ def _batch_memory(plan: Plan, api: ApiFigures) -> Findings:
 
 
 def _listeners(plan: Plan) -> Findings:
-    if plan.open_files is not None and plan.max_connections + OTHER_FILES > plan.open_files:
-        yield error(
+    if plan.max_connections is not None and plan.max_connections > plan.possible_connections:
+        yield warning(
             "connections-above-files",
-            f"--max-connections is {plan.max_connections}, but the limit of open files is {plan.open_files}",
-            f"raise the limit (ulimit -n), or set --max-connections to "
-            f"{max(1, plan.open_files - OTHER_FILES)}",
+            f"--max-connections is {plan.max_connections}, but the limit of open files leaves "
+            f"{plan.possible_connections} to clients",
+            f"raise the limit (ulimit -n), or set --max-connections to {plan.possible_connections}",
         )
     if plan.has_keys and not plan.has_tls and not _is_local(plan.host):
         yield warning(

@@ -7,7 +7,6 @@ import psutil
 
 from uncork.cli.check.figures import Plan
 from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.server_options import open_files
 from uncork_workers.supervision.processes import usable_cores
 
 
@@ -23,8 +22,8 @@ def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
         max_body_bytes=options.max_body_bytes,
         max_queue_rows=options.max_queue_rows,
         max_queue_bytes=options.max_queue_bytes,
-        max_connections=options.server_settings["clients"].max_connections,
-        open_files=open_files(),
+        max_connections=options.max_connections,
+        possible_connections=options.most_connections,
         drain_timeout_s=options.drain_timeout,
         host=options.host,
         admin_host=None if options.admin_port is None else options.admin_host,

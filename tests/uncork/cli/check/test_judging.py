@@ -44,7 +44,7 @@ def found(
 
 def test_nothing_is_wrong_with_what_is_right() -> None:
     plan = {
-        "workers": 2, "worker_bytes": 100 * MIB, "free_bytes": 4096 * MIB, "open_files": 20_000, "threads": 2,
+        "workers": 2, "worker_bytes": 100 * MIB, "free_bytes": 4096 * MIB, "threads": 2,
         "max_worker_memory_bytes": 500 * MIB, "client_timeout_ms": 1000, "has_keys": True,
     }  # fmt: skip
     seen = times(row_bytes=100, memory_per_row_bytes=1000.0)
@@ -153,7 +153,8 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "warning", "cap-above-memory", "set mb_max_batch_size to 80",
     ),
     "more connections than files": (
-        {"plan": {"open_files": 1024}}, "error", "connections-above-files", "set --max-connections to 924",
+        {"plan": {"max_connections": 925, "possible_connections": 924}},
+        "warning", "connections-above-files", "set --max-connections to 924",
     ),
     "keys in the clear": (
         {"plan": {"has_keys": True, "host": "0.0.0.0"}}, "warning", "keys-without-tls", "set --tls-cert",
