@@ -12,6 +12,8 @@ HEAD_WORK = 25
 FRAME_WORK = 2
 FIELD_WORK = 5
 """For one header field that HPACK decodes."""
+BLOCK_BYTES_PER_WORK = 2
+"""Of a header block that HPACK decodes."""
 MESSAGE_WORK = 25
 TURN_WORK = 2500
 # A connection that waits does not wait for all the input of those before it.

@@ -69,11 +69,12 @@ class HeadReader:
     Attributes:
         known: the heads that are remembered, by their blocks.
         decoded: how many fields the last block had; 0 if it was not decoded.
+        decoded_bytes: the size of that block; 0 if it was not decoded.
     """
 
     def __init__(self, *, max_fields: int) -> None:
         self._max_fields = max_fields
-        self.decoded = 0
+        self.decoded = self.decoded_bytes = 0
         self._decoder = Decoder(max_header_list_size=MAX_LIST_BYTES)
         self.known: dict[bytes, Head] = {}
         self._candidates: set[int] = set()
@@ -92,7 +93,7 @@ class HeadReader:
         """
         head = self.known.get(block)
         if head is not None:
-            self.decoded, self._fresh = 0, None
+            self.decoded, self.decoded_bytes, self._fresh = 0, 0, None
             return head
         fields = self.decode(block)
         if len(fields) > self._max_fields:
@@ -109,7 +110,7 @@ class HeadReader:
         Raises:
             ConnectionFault: the block is broken or too large.
         """
-        before, self.decoded, self._fresh = self._table(), 0, None
+        before, self.decoded, self.decoded_bytes, self._fresh = self._table(), 0, len(block), None
         try:
             fields: list[Header] = list(self._decoder.decode(block, raw=True))
         except OversizedHeaderListError:

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 
 from uncork_gateway.connection.inflating import STEPS_AT_ONCE
 from uncork_gateway.connection.listener_context import ListenerContext
-from uncork_gateway.connection.turn import FIELD_WORK
+from uncork_gateway.connection.turn import BLOCK_BYTES_PER_WORK, FIELD_WORK
 from uncork_gateway.grpc.http2 import frames, replies
 from uncork_gateway.grpc.http2.frames import (
     DEFAULT_WINDOW_BYTES,
@@ -140,14 +140,16 @@ class Session:
         except MalformedHead:
             raise StreamFault(number, ErrorCode.PROTOCOL_ERROR) from None
         finally:
-            self._charge_fields(heads.decoded)
+            self._charge_block()
         if self.is_draining or self._context.closing or len(self.streams) >= self._max_streams:
             self._refuse(number)
         elif self._open(number, head, ends=ends):
             heads.admitted()
 
-    def _charge_fields(self, fields: int) -> None:
-        self.turn.left -= fields * FIELD_WORK
+    def _charge_block(self) -> None:
+        """Charge the last header block: decoding takes time for its fields, and for Huffman codes."""
+        fields = self._heads.decoded
+        self.turn.left -= fields * FIELD_WORK + self._heads.decoded_bytes // BLOCK_BYTES_PER_WORK
         if fields > FREE_FIELDS:
             self.control.tokens -= (fields - FREE_FIELDS) / FIELDS_PER_CONTROL
             if self.control.tokens < 0:
@@ -191,7 +193,7 @@ class Session:
 
     def _read_trailers(self, number: int, block: bytes, *, ends: bool) -> None:
         fields = self._heads.decode(block)
-        self._charge_fields(len(fields))
+        self._charge_block()
         stream = self.streams.get(number)
         if stream is None:
             if number not in self._ignored:
