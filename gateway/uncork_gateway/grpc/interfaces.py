@@ -44,6 +44,11 @@ class CallConnection(Observers, Protocol):
     pool: BodyPool
     """The memory that incomplete messages share."""
 
+    @property
+    def unsent_bytes(self) -> int:
+        """The size of the messages of all calls that the client has not let the server send yet."""
+        ...
+
 
 class CallStream(Protocol):
     """The HTTP/2 stream of one call, as the call sees it.

@@ -21,6 +21,7 @@ class FakeConnection:
     access_log: AccessLog | None = None
     traces: Tracing | None = None
     pool: BodyPool = field(default_factory=lambda: BodyPool(10_000_000))
+    unsent_bytes: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -103,6 +103,10 @@ class Session:
     def access_log(self) -> AccessLog | None:
         return self._context.access_log
 
+    @property
+    def unsent_bytes(self) -> int:
+        return self.outbox.unsent_bytes
+
     def begin(self) -> None:
         """Send the server's preface."""
         if self._has_begun:

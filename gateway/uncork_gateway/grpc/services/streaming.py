@@ -13,11 +13,13 @@ from google.protobuf.message import Message
 from uncork_gateway.errors import GatewayError, draining, unexpected
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.grpc.methods import PlainCall
-from uncork_gateway.grpc.statuses import Code
+from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.protocols.grpc_messages import parse
 
 # Of answers that the client has not read. Its next messages are read only when it has.
 _MOST_UNSENT_BYTES = 64 * 1024
+# Of all calls on a connection. Questions are smaller than answers, and need no request of a model.
+_MOST_UNSENT_OF_ALL_BYTES = 2**20
 
 
 class OpenCalls:
@@ -70,6 +72,10 @@ class StreamingCall(PlainCall, ABC):
         self._finished(HTTPStatus.OK)
 
     def send(self, message: Message) -> None:
+        """Send an answer, or end the call if the client leaves too much on this connection unread."""
+        if self._stream.connection.unsent_bytes > _MOST_UNSENT_OF_ALL_BYTES:
+            self.reject(_unread())
+            return
         self._stream.send(message.SerializeToString())
         if self._stream.unsent_bytes > _MOST_UNSENT_BYTES and self._until_read is None:
             self._stream.pause()
@@ -105,3 +111,11 @@ class StreamingCall(PlainCall, ABC):
         if self._until_read is not None:
             self._until_read.cancel()
         self.on_end()
+
+
+def _unread() -> CallFailed:
+    return CallFailed(
+        f"more than {_MOST_UNSENT_OF_ALL_BYTES} bytes of answers on this connection are unread; "
+        "read them first",
+        Code.RESOURCE_EXHAUSTED,
+    )

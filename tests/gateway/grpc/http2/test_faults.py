@@ -451,6 +451,21 @@ async def test_large_header_blocks_are_read_in_several_turns(kind: str) -> None:
     assert (len(server.calls), wire.is_read) == (20, True)
 
 
+async def test_large_header_blocks_of_many_connections_share_a_turn() -> None:
+    server = Server()
+    block = Encoder().encode([*headers(), (b"x", b"\xff\xfe" * 1900)])
+    wires = [Wire(server) for _ in range(20)]
+    for wire in wires:
+        wire.send(START)
+    for wire in wires:
+        wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, block))
+    assert len(server.calls) == 1
+    await turns(1)
+    assert len(server.calls) == 2
+    await turns(20)
+    assert len(server.calls) == 20
+
+
 async def test_many_connections_with_many_header_fields_share_a_turn() -> None:
     server = Server()
     wires = [Wire(server) for _ in range(50)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.grpc.fake_stream import FakeStream
+from tests.gateway.grpc.fake_stream import FakeConnection, FakeStream
 from tests.gateway.running import turns
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.interfaces import CallHead
@@ -86,6 +86,21 @@ async def test_a_client_that_does_not_read_the_answers_sends_no_more_messages() 
     stream.read_all()
     await turns(2)
     assert stream.is_paused
+
+
+async def test_answers_end_when_too_much_of_a_connection_is_unread() -> None:
+    """Each call has sent little: there may be a thousand of them."""
+    connection = FakeConnection(unsent_bytes=1_000_000)
+    stream, calls = FakeStream(connection=connection), OpenCalls()
+    call = Recording(stream, calls)
+    call.send(Request(service="answer"))
+    assert not stream.is_finished
+    connection.unsent_bytes = 1_100_000
+    call.send(Request(service="answer"))
+
+    assert len(stream.messages) == 1
+    assert stream.code is Code.RESOURCE_EXHAUSTED
+    assert stream.text == "more than 1048576 bytes of answers on this connection are unread; read them first"
 
 
 async def test_a_fault_ends_only_its_call(caplog: pytest.LogCaptureFixture) -> None:
