@@ -47,8 +47,12 @@ class Turn:
         self._is_scheduled = False
 
     def admit(self) -> None:
-        """Allow some work for a connection that has received input: small requests need not wait."""
-        self.left = max(self.left, _FIRST_WORK)
+        """Allow some work for a connection that has received input: small requests need not wait.
+
+        Not if more than twice the work of a turn has been done: many connections may send at the same time.
+        """
+        if self.left > -TURN_WORK:
+            self.left = max(self.left, _FIRST_WORK)
 
     def wait(self, connection: WaitingConnection) -> None:
         """Let a connection, which must not be waiting, continue in a later turn."""
