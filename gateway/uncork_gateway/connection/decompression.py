@@ -16,6 +16,9 @@ _GZIP_FORMAT, _ZLIB_FORMAT, _RAW_FORMAT = 31, 15, -15
 # Small, because zlib copies the rest of a piece with every gzip member that ends in it.
 _PIECE_BYTES = 16 * 1024
 _MAX_MEMBERS = 10_000
+# Reading a body takes time in proportion to its inflated size.
+_MAX_RATIO = 100
+_SMALL_BYTES = 8 * 2**20
 _ZLIB_METHOD = 8
 
 
@@ -37,11 +40,12 @@ def inflate(body: bytes, encoding: bytes, *, max_bytes: int, step_bytes: int) ->
 
     Raises:
         BadRequest: the data is broken, incomplete or followed by other data.
-        BodyTooLarge: the inflated body is over the limit.
+        BodyTooLarge: the inflated body is over the limit, or over 8 MiB and 100 times as large as the body.
     """
     wbits = _GZIP_FORMAT if encoding in GZIP else _deflate_format(body)
     inflater = zlib.decompressobj(wbits)
-    at, members, left_bytes = 0, 1, max_bytes
+    limit_bytes = min(max_bytes, max(_SMALL_BYTES, _MAX_RATIO * len(body)))
+    at, members, left_bytes = 0, 1, limit_bytes
     while at < len(body) or not inflater.eof:
         if inflater.eof:
             members += 1
@@ -58,8 +62,17 @@ def inflate(body: bytes, encoding: bytes, *, max_bytes: int, step_bytes: int) ->
         at += len(piece) - len(inflater.unconsumed_tail) - len(inflater.unused_data)
         left_bytes -= len(inflated)
         if left_bytes < 0:
-            raise BodyTooLarge(f"the decompressed body exceeds the limit of {max_bytes} bytes")
+            raise _too_large(limit_bytes, max_bytes)
         yield inflated
+
+
+def _too_large(limit_bytes: int, max_bytes: int) -> BodyTooLarge:
+    if limit_bytes == max_bytes:
+        return BodyTooLarge(f"the decompressed body exceeds the limit of {max_bytes} bytes")
+    return BodyTooLarge(
+        f"the decompressed body exceeds {limit_bytes} bytes, {_MAX_RATIO} times its compressed size; send it "
+        "uncompressed or in several requests"
+    )
 
 
 def _check_next_member(wbits: int, members: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import zlib
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -131,6 +132,29 @@ def test_a_bomb_takes_no_more_memory_than_allowed(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(BodyTooLarge, match="limit of 1000000 bytes"):
         inflate(bomb, max_bytes=1_000_000)
     assert sum(Inflater.sizes) == 1_000_001
+
+
+@pytest.mark.parametrize(("megabytes", "is_refused"), [(8, False), (9, True)])
+def test_a_large_body_is_no_more_than_a_hundred_times_its_compressed_size(
+    megabytes: int, is_refused: bool
+) -> None:
+    """Zeros are compressed a thousandfold; a small body may be anything."""
+    data = bytes(megabytes * 2**20)
+    if is_refused:
+        with pytest.raises(
+            BodyTooLarge, match="exceeds 8388608 bytes, 100 times its compressed size; send it "
+        ):
+            inflate(gzip.compress(data), max_bytes=2**30)
+    else:
+        assert inflate(gzip.compress(data), max_bytes=2**30) == data
+
+
+def test_a_large_body_that_is_no_bomb_is_inflated() -> None:
+    """Here a sixtieth of the data is random."""
+    random_ = random.Random(1)
+    data = b"".join(random_.randbytes(64) + bytes(3776) for _ in range(2500))
+
+    assert inflate(gzip.compress(data), max_bytes=2**30) == data
 
 
 # In requests

@@ -84,14 +84,14 @@ async def test_no_window_while_a_message_is_inflated() -> None:
     server = Server(limits=replace(LIMITS, max_message_bytes=50_000_000))
     peer = Peer(server)
     number = peer.call(None, path=b"/t.T/Hang", more=[GZIP])
-    peer.upload(number, gzipped(bytes(40_000_000)))
+    peer.upload(number, gzipped(bytes(8_000_000)))
     rest = peer.upload(number, message(b"x" * 10_000_000))
     assert len(rest) > 8_000_000
     while rest:
         await turns(1)
         peer.sync()
         rest = peer.upload(number, rest)
-    assert peer.server.calls[0].events == [bytes(40_000_000), b"x" * 10_000_000]
+    assert peer.server.calls[0].events == [bytes(8_000_000), b"x" * 10_000_000]
 
 
 async def test_a_call_that_ends_while_a_message_is_inflated() -> None:
