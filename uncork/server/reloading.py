@@ -206,8 +206,8 @@ class Reloader:
     ) -> Outcome:
         """Reload; report the result to terminal and log.
 
-        ``read`` returns the settings, by default those of all files. The workers of ``renewed`` services are
-        replaced in any case, by default those of all. The message of an error begins with ``failed``.
+        ``read`` returns the settings; by default, it reads all files. The workers of ``renewed`` services, by
+        default of all services, are replaced even if nothing has changed. Errors begin with ``failed``.
         """
         async with self._reloading:
             try:

@@ -47,7 +47,7 @@ class Slots:
         self._avoided: dict[Hashable, float] = {}
         """Until when hosts are avoided; some of these times may have passed."""
         self._host_died_until = -math.inf
-        """Until when lost batches are put down to the death of a host."""
+        """Until when the death of a host explains lost batches."""
         self.launches = Launches()
         self.next_timeout = math.inf
         """When the first running batch times out; infinity if nothing runs."""

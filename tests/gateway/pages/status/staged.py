@@ -74,8 +74,8 @@ def recent(
     """Some batches of ``each`` requests with ``rows`` rows, all alike, and some other answers.
 
     ``statuses`` are answers that are no errors, ``sheds`` are answered 503, or 504 if their clients' time
-    had passed. ``rate`` is of rows; that of the batches, if none is given: then
-    the batches are a sample, and the time of all is predicted. ``releases`` replace the reason.
+    had passed. ``rate`` counts rows per second; by default, it is the rate of these batches. If it is given,
+    they are a sample, and the time of all batches is predicted. ``releases`` replace the reason.
     """
     sampled_s = ran_s
     if rate and batches and estimate is not None:
