@@ -11,12 +11,9 @@ import typer
 from tests.uncork.config.asking import options_of, refused
 from uncork.cli.app import COMMANDS, app
 from uncork.cli.command import Command
-from uncork.cli.configurable import CONFIGURABLE
 from uncork.cli.simulate.scenarios import closed_cells
 from uncork.config.environment import variable_of
 from uncork.config.errors import WrongUsage
-from uncork.config.names import settings_of
-from uncork.config.option_fields import kind_of
 
 TEXTS = ["18446744073709551616", "1e400", "-1e400", "inf", "nan", "-1", "0", "x"]
 LARGEST = 2**50
@@ -50,17 +47,12 @@ def test_every_number_is_in_range_or_refused(name: str, text: str) -> None:
             assert text in ("-1", "0"), parameter.name
 
 
-NUMBERS = [
-    (command, name)
-    for command, options in CONFIGURABLE.items()
-    for name, parameter in settings_of(options).items()
-    if kind_of(parameter) in (int, float)
-]
-
-
-@pytest.mark.parametrize("text", ["18446744073709551616", "1e400", "nan"])
-@pytest.mark.parametrize(("command", "name"), NUMBERS)
+@pytest.mark.parametrize("text", ["18446744073709551616", "nan"])
+@pytest.mark.parametrize(
+    ("command", "name"), [("serve", "max_body_bytes"), ("serve", "header_timeout"), ("proxy", "concurrency")]
+)
 def test_the_message_names_option_variable_or_key(command: str, name: str, text: str, tmp_path: Path) -> None:
+    """Of one setting of each kind; `tests/uncork/config` has all names."""
     flag = f"--{name.replace('_', '-')}"
     file = tmp_path / "uncork.toml"
     file.write_text(f"{name} = {text}")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import trustme
+from typer.testing import CliRunner
 
-from tests.e2e.server import run_uncork
+from uncork.cli.app import app
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.places import read_place, read_worker_address
 from uncork.cli.serve.ray_placement import dialing
@@ -103,6 +104,6 @@ def test_workers_get_the_certificate_and_not_the_key(local: socket.socket, tmp_p
     ],
 )
 def test_options_that_contradict_each_other_are_errors(arguments: list[str], says: str) -> None:
-    ran = run_uncork("serve", "svc.py:Svc", *arguments)
-    assert ran.returncode == 2
+    ran = CliRunner().invoke(app, ["serve", "svc.py:Svc", *arguments])
+    assert ran.exit_code == 2
     assert says in re.sub(r"[\s│]+", " ", ran.stderr)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 from typer.testing import CliRunner, Result
 
 from uncork.cli.command import Command
@@ -15,21 +16,36 @@ from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.server_options import ServerOptions
 
 _seen: list[ServerOptions] = []
-_app = typer.Typer()
 
 
-@_app.command(cls=Command)
 @takes_options
 def serve(options: ServeOptions) -> None:
     """Keep what is in force."""
     _seen.append(options)
 
 
-@_app.command(cls=Command)
 @takes_options
 def proxy(options: ProxyOptions) -> None:
     """Keep what is in force."""
     _seen.append(options)
+
+
+_commands = typer.Typer(rich_markup_mode=None)
+for _command in (serve, proxy):
+    _commands.command(cls=Command)(_command)
+_group: Any = typer.main.get_command(_commands)
+
+
+class _Group(TyperGroup):
+    """The commands, made once: it takes longer than to run one."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _group.commands
+
+
+_app = typer.Typer(cls=_Group, rich_markup_mode=None)
+_app.callback()(lambda: None)
 
 
 def run(*arguments: object, environment: Mapping[str, str] | None = None) -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,7 @@ from uncork.config.option_fields import kind_of
 from uncork.config.sources import Kind
 from uncork_loadtests.locust.options import VARIABLES
 
-EVERY = [(command, name) for command in CONFIGURABLE for name in settings_of(CONFIGURABLE[command])]
-# For values that are not just any text or list; of each kind of others one value will do.
+# For values that are not just any text or list.
 SAMPLES: dict[str, Any] = {
     "policy": "aimd",
     "protocol": "v2",
@@ -34,15 +34,21 @@ SAMPLES: dict[str, Any] = {
     "python": sys.executable,
     "environment": ["A=1", "B="],
 }
-OF_KIND: dict[type, Any] = {int: 70, float: 7.5, list: ["x-one", "x-two"]}
 
 
-def sample(command: str, name: str) -> Any:
-    """A value of a setting that is not its default."""
-    kind = kind_of(settings_of(CONFIGURABLE[command])[name])
-    if kind is bool:
-        return not settings_of(CONFIGURABLE[command])[name].default
-    return SAMPLES.get(name, OF_KIND.get(kind, "some text"))
+def samples(command: str) -> dict[str, Any]:
+    """A value for each setting, which is neither its default nor that of another."""
+    found = {}
+    for at, (name, parameter) in enumerate(settings_of(CONFIGURABLE[command]).items()):
+        kind = kind_of(parameter)
+        of_kind = {
+            bool: not parameter.default,
+            int: 70 + at,
+            float: at + 0.5,
+            list: [f"x-{at}", "x-two"],
+        }
+        found[name] = SAMPLES.get(name, of_kind.get(kind, f"text {at}"))
+    return found
 
 
 def in_toml(value: Any) -> str:
@@ -55,47 +61,48 @@ def in_environment(value: Any) -> str:
     return " ".join(value) if isinstance(value, list) else str(value)
 
 
-def said(options: Any, name: str) -> Any:
+def said(options: Any, names: Iterable[str]) -> dict[str, Any]:
     """What is in force, paths as text."""
-    value = getattr(options, name)
-    return str(value) if isinstance(value, Path) else value
+    values = {name: getattr(options, name) for name in names}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
 
 
-@pytest.mark.parametrize(("command", "name"), EVERY)
-def test_every_option_can_stand_in_the_file(command: str, name: str, tmp_path: Path) -> None:
-    value = sample(command, name)
+@pytest.mark.parametrize("command", CONFIGURABLE)
+def test_every_option_can_stand_in_the_file(command: str, tmp_path: Path) -> None:
+    """At its top, or in the table of the command, where hyphens are for underscores."""
+    values = samples(command)
     file = tmp_path / "uncork.toml"
-    for text, key in (
-        (f"{name} = {in_toml(value)}", name),
-        (f"[{command}]\n{name.replace('_', '-')} = {in_toml(value)}", f"{command}.{name.replace('_', '-')}"),
-    ):
-        file.write_text(text)
+    keys = {name: name.replace("_", "-") for name in values}
+    for table, prefix, key_of in (("", "", {name: name for name in values}), (command, f"{command}.", keys)):
+        lines = [f"{key_of[name]} = {in_toml(value)}" for name, value in values.items()]
+        file.write_text("\n".join([*([f"[{table}]"] if table else []), *lines]))
         options = options_of(command, "--config", file)
-        assert said(options, name) == value
-        assert options.sources[name].name == f"{file}: {key}"
-        assert options.sources.keys() == {name, "config"}
+        assert said(options, values) == values
+        names = {name: source.name for name, source in options.sources.items() if name != "config"}
+        assert names == {name: f"{file}: {prefix}{key_of[name]}" for name in values}
 
 
-@pytest.mark.parametrize(("command", "name"), EVERY)
-def test_every_option_can_stand_in_the_environment(command: str, name: str) -> None:
-    value, variable = sample(command, name), variable_of(name)
-    options = options_of(command, environment={variable: in_environment(value)})
+@pytest.mark.parametrize("command", CONFIGURABLE)
+def test_every_option_can_stand_in_the_environment(command: str) -> None:
+    values = samples(command)
+    variables = {name: f"UNCORK_{name.upper()}" for name in values}
+    environment = {variables[name]: in_environment(value) for name, value in values.items()}
+    options = options_of(command, environment=environment)
 
-    assert variable == f"UNCORK_{name.upper()}"
-    assert said(options, name) == value
-    assert options.sources[name].name == variable
-    assert options_of(command, environment={variable: ""}).sources == {}
+    assert {name: variable_of(name) for name in values} == variables
+    assert said(options, values) == values
+    assert {name: source.name for name, source in options.sources.items()} == variables
+    assert options_of(command, environment=dict.fromkeys(environment, "")).sources == {}
 
 
 @pytest.mark.parametrize("places", list(itertools.product([False, True], repeat=3)), ids=str)
-@pytest.mark.parametrize("name", ["workers", "port", "gpus", "warmup_seconds"])
+@pytest.mark.parametrize("name", ["gpus", "warmup_seconds"])
 def test_the_command_line_comes_before_the_environment_before_the_file(
     name: str, places: tuple[bool, bool, bool], tmp_path: Path
 ) -> None:
     """Whichever of them say something; a zero says something."""
     in_file, in_variable, on_line = places
-    texts = {"gpus": ("1,", "2,", "3,"), "workers": ("1", "2", "3")}
-    values = texts.get(name, (1, 2, 0))
+    values: tuple[Any, ...] = ("1,", "2,", "3,") if name == "gpus" else (1, 2, 0)
     file = tmp_path / "uncork.toml"
     file.write_text(f"{name} = {in_toml(values[0])}" if in_file else "")
     option = f"--{name.replace('_', '-')}"
