@@ -39,7 +39,6 @@ from uncork.cli.configurable import CONFIGURABLE
 from uncork.config.errors import WrongUsage
 from uncork.config.file import read_file
 
-EACH_PAGE = pytest.mark.parametrize("page", all_pages(), ids=name_of)
 # Their Python, but for that of other systems, is one script, in order.
 SCRIPTS = [DOCS / "guides/services.md", *sorted((DOCS / "coming-from").glob("*.md"))]
 OTHER_SYSTEMS = {
@@ -55,13 +54,13 @@ OTHER_SYSTEMS = {
 }
 
 
-@EACH_PAGE
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere() -> None:
     """To a file or a folder that there is, and within a page to one of its headings."""
-    for link in links(page):
-        target, anchor = target_of(page, link)
-        assert target.exists(), f"{name_of(page)} links to {link}"
-        assert not anchor or anchor in anchors(target), f"{name_of(page)} links to {link}"
+    for page in all_pages():
+        for link in links(page):
+            target, anchor = target_of(page, link)
+            assert target.exists(), f"{name_of(page)} links to {link}"
+            assert not anchor or anchor in anchors(target), f"{name_of(page)} links to {link}"
 
 
 def test_every_page_of_docs_is_reached_from_the_index() -> None:
@@ -75,22 +74,20 @@ def test_every_page_of_docs_is_reached_from_the_index() -> None:
     assert set(DOCS.rglob("*.md")) <= reached
 
 
-@EACH_PAGE
-def test_the_site_shows_the_same_lists_and_tables(page: Path) -> None:
+def test_the_site_shows_the_same_lists_and_tables() -> None:
     """Python-Markdown wants four spaces and more blank lines than the parser of a forge."""
-    if "\n::: " in (source := page.read_text()):
-        return  # made of docstrings
-    html = markdown.markdown(
-        source, extensions=["md_in_html", "sane_lists", "tables", "pymdownx.superfences"]
-    )
+    site = markdown.Markdown(extensions=["md_in_html", "sane_lists", "tables", "pymdownx.superfences"])
+    for page in all_pages():
+        if "\n::: " in (source := page.read_text()):
+            continue  # made of docstrings
+        html = site.reset().convert(source)
+        for tag, kind in (("<li>", "list_item_open"), ("<tr>", "tr_open"), ("<pre", "fence")):
+            expected = sum(token.type == kind for token in tokens(page))
+            assert html.count(tag) == expected, f"{tag} in {name_of(page)}"
 
-    for tag, kind in (("<li>", "list_item_open"), ("<tr>", "tr_open"), ("<pre", "fence")):
-        assert html.count(tag) == sum(token.type == kind for token in tokens(page)), tag
 
-
-@EACH_PAGE
-def test_python_compiles_and_names_what_there_is(page: Path) -> None:
-    for block in blocks(page, "python"):
+def test_python_compiles_and_names_what_there_is() -> None:
+    for block in blocks_of_all("python"):
         code = compile(block.code, str(block), "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         for node in ast.walk(code):
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "uncork":
@@ -115,29 +112,26 @@ def test_the_code_of_the_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch) 
     assert any("assert" in block.code for block in ours)
 
 
-@EACH_PAGE
-def test_documents_parse(page: Path) -> None:
+def test_documents_parse() -> None:
     for language, parse in (("json", json.loads), ("toml", tomllib.loads), ("yaml", parse_yaml)):
-        for block in blocks(page, language):
+        for block in blocks_of_all(language):
             try:
                 parse(block.code)
             except (ValueError, yaml.YAMLError) as error:
                 raise AssertionError(f"{block}: {error}") from error
 
 
-@EACH_PAGE
-def test_configurations_have_settings_that_there_are(page: Path, tmp_path: Path) -> None:
+def test_configurations_have_settings_that_there_are(tmp_path: Path) -> None:
     file = tmp_path / "uncork.toml"
-    for block in blocks(page, "toml"):
+    for block in blocks_of_all("toml"):
         file.write_text(block.code)
         wrong = [complaint for command in CONFIGURABLE if (complaint := complaint_of(file, command))]
         assert len(wrong) < len(CONFIGURABLE), f"{block}: {wrong}"
 
 
-@EACH_PAGE
-def test_commands_are_there(page: Path) -> None:
+def test_commands_are_there() -> None:
     """Every ``uncork`` has its command and options, every ``scripts/...`` is a file."""
-    for block, words in commands(page):
+    for block, words in commands():
         if words[0] == "uncork":
             assert not refusal_of(words[1:]), f"{block}: {refusal_of(words[1:])}"
         else:
@@ -169,9 +163,14 @@ def parse_yaml(text: str) -> object:
     return list(yaml.safe_load_all(text))
 
 
-def commands(page: Path) -> Iterator[tuple[Block, list[str]]]:
+def blocks_of_all(*languages: str) -> list[Block]:
+    """The blocks of code of all pages that are in one of the languages."""
+    return [block for page in all_pages() for block in blocks(page, *languages)]
+
+
+def commands() -> Iterator[tuple[Block, list[str]]]:
     """The words of each command in the shell's blocks, without variables in front, pipes and comments."""
-    for block in blocks(page, "bash", "sh", "console"):
+    for block in blocks_of_all("bash", "sh", "console"):
         for line in re.sub(r"\\\n", " ", block.code).splitlines():
             if re.match(r"(\$ )?(\w+=\S+ )*(uncork|(\./)?scripts/)", line):
                 words = shlex.split(re.sub(r"^(\$ )?(\w+=\S+ )*", "", line), comments=True)

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -97,15 +98,23 @@ IMPURE = {"asyncio", "time", "datetime", "random", "secrets", "logging", "thread
 SHELL = {"__init__.py", "alarm.py", "asyncio_dispatcher.py", "callers.py", "tasks.py"}
 
 
-def imported(file: Path) -> Iterator[str]:
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
+@cache
+def imported(file: Path) -> list[str]:
     """Full names of the modules that a file imports."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    names = []
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: relative import"
             assert node.module is not None
-            yield node.module
+            names.append(node.module)
+    return names
 
 
 def is_within(module: str, packages: set[str]) -> bool:
@@ -131,6 +140,7 @@ def test_the_products_tests_do_not_import_benchmarks() -> None:
     wrong = [
         f"{file.relative_to(ROOT)} imports {module}"
         for file in (ROOT / "tests").rglob("*.py")
+        if "benchmarks" in file.read_text()
         for module in imported(file)
         if is_within(module, {"benchmarks"})
     ]
@@ -162,7 +172,7 @@ def name_of(file: Path, room: str) -> str:
 
 def imported_on_load(file: Path) -> Iterator[str]:
     """Full names that a file imports when it is loaded, modules and what is in them."""
-    for node in ast.parse(file.read_text()).body:
+    for node in parsed(file).body:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.examples import at_most
 from tests.gateway.backends.listener_stage import LOOPS, run_on, worker_port
 from tests.gateway.fake_worker import service
 from tests.gateway.running import turns
@@ -342,7 +343,7 @@ async def test_a_stranger_cannot_forge_lines_of_the_log(caplog: pytest.LogCaptur
     assert all(record.getMessage().isprintable() for record in caplog.records)
 
 
-@settings(max_examples=40)
+@at_most(40)
 @given(st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=4))
 @example([head(0)])
 @example([head(1) + b"\x80"])

@@ -105,8 +105,11 @@ def test_workers_must_have_a_certificate_if_the_gateway_requires_one(
     run_on(loop, scenario())
 
 
-def test_a_refused_peer_cannot_keep_its_connection_open(loop: str, certificates: Certificates) -> None:
+def test_a_refused_peer_cannot_keep_its_connection_open(
+    loop: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By not ending its side of TLS, for which the loop would wait 30 s."""
+    monkeypatch.setattr(worker_introduction, "_END_OF_TLS_S", 0.0)
 
     async def scenario() -> None:
         async with worker_port(tls=certificates.server()) as on:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.gateway.client import Connection, Server, request
@@ -326,7 +326,6 @@ def expected(kind: str, body: bytes, mark: bytes) -> tuple[str, bytes]:
     return "plain", b"GET /plain " if kind == "get" else b"POST /plain " + body
 
 
-@settings(max_examples=150)
 @given(REQUESTS, st.data())
 async def test_replies_come_in_order_however_requests_are_cut(
     requests: list[tuple[str, bytes, bytes]], data: st.DataObject

@@ -13,9 +13,10 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import at_most
 from tests.gateway.client import Reply, request
 from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
@@ -653,7 +654,7 @@ async def give_back(worker: FakeWorker) -> int:
     return len(bodies)
 
 
-@settings(max_examples=25)
+@at_most(25)
 @given(forms=st.lists(st.tuples(st.sampled_from(Asked.FORMS), st.integers(1, 3)), min_size=1, max_size=9))
 async def test_callers_of_all_protocols_share_a_batch(forms: list[tuple[str, int]]) -> None:
     """Clients of every form share batches, and each gets its own rows in its own form."""

@@ -7,10 +7,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.examples import at_most
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensor_rows import (
     OUTPUT,
@@ -72,7 +73,7 @@ def forms(draw: st.DrawFn) -> tuple[Tensor, Any]:
     return tensor(text, *array.shape, form=form, datatype=datatype), array
 
 
-@settings(max_examples=50)
+@at_most(50)
 @given(drawn=forms())
 def test_rows_are_those_of_the_array(drawn: tuple[Tensor, Any]) -> None:
     one, array = drawn
@@ -81,7 +82,7 @@ def test_rows_are_those_of_the_array(drawn: tuple[Tensor, Any]) -> None:
     assert [json.loads(row) for row in json_rows(one)] == array.tolist()
 
 
-@settings(max_examples=50)
+@at_most(50)
 @given(drawn=forms(), data=st.data())
 def test_pieces_join_to_what_they_were(drawn: tuple[Tensor, Any], data: st.DataObject) -> None:
     one, array = drawn
@@ -100,7 +101,7 @@ def test_pieces_join_to_what_they_were(drawn: tuple[Tensor, Any], data: st.DataO
     assert concatenate(pieces) == one
 
 
-@settings(max_examples=50)
+@at_most(50)
 @given(drawn=forms(), data=st.data())
 def test_another_shape_is_refused(drawn: tuple[Tensor, Any], data: st.DataObject) -> None:
     """Flat and binary data must have the right number of values."""
@@ -159,7 +160,7 @@ def test_json_has_no_word_for_what_is_not_finite() -> None:
     assert json_rows(binary(np.array([1, np.nan, np.inf], "<f4"), "FP32")) == [b"1.0", b"null", b"null"]
 
 
-@settings(max_examples=50)
+@at_most(50)
 @given(bits=hnp.arrays(np.uint16, hnp.array_shapes(max_dims=2, max_side=4)))
 def test_bf16_is_read_as_others_read_it(bits: Any) -> None:
     array = bits.view(ml_dtypes.bfloat16).astype(np.float32)
@@ -184,7 +185,7 @@ def test_a_tensor_without_values_has_no_rows_to_give() -> None:
         json_rows(tensor(b"", 1))
 
 
-@settings(max_examples=50)
+@at_most(50)
 @given(drawn=arrays(), as_binary=st.booleans())
 def test_rows_become_the_tensor_that_they_were(drawn: tuple[str, Any], as_binary: bool) -> None:
     datatype, array = drawn

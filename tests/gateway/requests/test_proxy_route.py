@@ -6,9 +6,10 @@ import json
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import at_most
 from tests.gateway.backends.model_servers.fake_server import Call
 from tests.gateway.backends.model_servers.fake_server import Reply as Answer
 from tests.gateway.protocols import v2_bodies
@@ -163,7 +164,7 @@ class Row(NamedTuple):
 ROWS = st.builds(Row, *[st.sampled_from(["a", "b"]) for _ in Row._fields])
 
 
-@settings(max_examples=15)
+@at_most(15)
 @given(
     traffic=st.lists(st.tuples(ROWS, st.integers(1, 9), st.booleans()), min_size=1, max_size=9),
     most_rows=st.integers(1, 8),
@@ -197,7 +198,7 @@ async def test_every_caller_gets_the_answers_to_its_own_rows(
         assert sum(sizes(model)) == sum(count for _, count, _ in traffic)
 
 
-@settings(max_examples=15)
+@at_most(15)
 @given(
     counts=st.lists(st.integers(1, 5), min_size=1, max_size=6),
     ids=st.lists(st.sampled_from([None, "same", "own"]), min_size=6, max_size=6),

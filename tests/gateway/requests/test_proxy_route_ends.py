@@ -7,9 +7,10 @@ import json
 import weakref
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.examples import at_most
 from tests.gateway.backends.model_servers.fake_server import Call, fake_server
 from tests.gateway.backends.model_servers.fake_server import Reply as Answer
 from tests.gateway.client import JSON, Reply
@@ -70,7 +71,7 @@ def spoilt(draw: st.DrawFn) -> tuple[bytes, bytes]:
     return target, body[:start] + draw(st.binary(max_size=4)) + body[end:]
 
 
-@settings(max_examples=20)
+@at_most(20)
 @given(bad=st.lists(spoilt(), min_size=1, max_size=6))
 @example(bad=[(V1, rows_body(None)), (V1, rows_body({}))])
 async def test_spoilt_bytes_are_never_a_fault_of_ours(bad: list[tuple[bytes, bytes]]) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.examples import at_most
 from uncork.cli.proxy.imported_settings import (
     Imported,
     WrongSettings,
@@ -257,7 +258,7 @@ def sense_or_wrong_settings(read: Callable[[], Imported]) -> None:
         makes_sense(read())
 
 
-@settings(max_examples=40)  # YAML is slow
+@at_most(40)  # YAML is slow
 @given(part=FIELDS, batcher=FIELDS | VALUES, other=VALUES)
 def test_any_document_is_read_or_refused(file: Path, part: Any, batcher: Any, other: Any) -> None:
     service = inference_service(predictor={**part, "batcher": batcher}, transformer=other)

@@ -6,9 +6,10 @@ import asyncio
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import at_most
 from tests.gateway.backends.model_servers.servers_stage import Stage, VirtualServers
 from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
@@ -136,7 +137,7 @@ def _step() -> st.SearchStrategy[tuple[str, int]]:
     return st.tuples(st.sampled_from(["take", "give_back", "drop", "ill", "well", "wait"]), st.integers(0, 5))
 
 
-@settings(max_examples=60)
+@at_most(60)
 @given(steps=st.lists(_step(), max_size=40), concurrency=st.integers(1, 3))
 async def test_idle_slots_are_free_capacity(steps: list[tuple[str, int]], concurrency: int) -> None:
     """After any sequence of events; no server ever exceeds its concurrency."""

@@ -78,8 +78,8 @@ def _dict(metadata: Any) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def grpc_proxy(*urls: str, **settings: Any) -> AsyncIterator[ProxyStage]:
-    """A proxy in front of servers, of which one is healthy before this returns."""
+async def grpc_proxy(*urls: str, healthy: bool = True, **settings: Any) -> AsyncIterator[ProxyStage]:
+    """A proxy in front of servers, of which one is healthy before this returns, unless told otherwise."""
     proxy = Proxy(urls, ProxySettings(**{"policy": "fixed:0", "grpc": True, **settings}))
     front_end = proxy.front_end
     assert front_end.open_call is not None
@@ -90,7 +90,8 @@ async def grpc_proxy(*urls: str, **settings: Any) -> AsyncIterator[ProxyStage]:
     options = (("grpc.use_local_subchannel_pool", 1),)
     try:
         async with aio.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
-            await front_end.ready.wait()
+            if healthy:
+                await front_end.ready.wait()
             await channel.channel_ready()
             yield ProxyStage(proxy, channel)
     finally:

@@ -29,7 +29,7 @@ from tests.gateway.grpc.proxy.models import (
 )
 from tests.gateway.grpc.proxy.proxy_stage import Answer, grpc_proxy, merging, sizes
 from tests.gateway.running import turns
-from tests.loops import HANG_S
+from tests.loops import HANG_S, until
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.grpc.interfaces import CallHead
 from uncork_gateway.grpc.statuses import Code
@@ -537,10 +537,12 @@ async def test_http_and_grpc_servers_are_not_mixed() -> None:
 
 
 async def test_without_a_healthy_server_calls_are_refused() -> None:
-    async with fake_grpc_server(doubles) as fake, grpc_proxy(fake.url) as on:
+    async with fake_grpc_server(doubles) as fake:
         await fake.stop()
-        while (answer := await on.call(b"", path="/s/m")).text != "no server is healthy":
-            assert answer.code == Code.UNAVAILABLE
-        assert answer.trailers["grpc-retry-pushback-ms"] == "1000"
-        assert (await on.call(b"", path="/grpc.health.v1.Health/Check")).message == b"\x08\x02"
-        assert on.proxy.not_ready_reason.startswith(f"no server is healthy: {fake.url}: failed to connect")
+        async with grpc_proxy(fake.url, healthy=False) as on:
+            answer = await on.call(b"", path="/s/m")
+            assert (answer.code, answer.text) == (Code.UNAVAILABLE, "no server is healthy")
+            assert answer.trailers["grpc-retry-pushback-ms"] == "1000"
+            assert (await on.call(b"", path="/grpc.health.v1.Health/Check")).message == b"\x08\x02"
+            reason = f"no server is healthy: {fake.url}: failed to connect"
+            await until(lambda: on.proxy.not_ready_reason.startswith(reason))

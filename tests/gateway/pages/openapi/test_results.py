@@ -24,7 +24,7 @@ WARM_UP = "result of the warm-up example"
 MADE_UP = "made-up values with the type and shape of earlier results"
 
 
-def array_api(**more: Any) -> ApiDescription:
+def array_api(name: str = "predict", **more: Any) -> ApiDescription:
     """An API that accepts arrays and has an example of a request."""
     described: dict[str, Any] = {
         "input": {"kind": "ndarray", "dtype": "float32", "shape": [2]},
@@ -32,14 +32,14 @@ def array_api(**more: Any) -> ApiDescription:
         "example": b"[1.5,2.5]",
         "example_type": JSON,
     }
-    return ApiDescription(name="predict", route="/predict", **described | more)
+    return ApiDescription(name=name, route=f"/{name}", **described | more)
 
 
-async def warmed_up(on: GatewayStage, api: ApiDescription, result: RowResult | None = None) -> FakeWorker:
-    """Connect a worker that had this result in its warm-up."""
+async def warmed_up(on: GatewayStage, *apis: tuple[ApiDescription, RowResult | None]) -> FakeWorker:
+    """Connect a worker whose APIs had these results in its warm-up."""
     worker = await on.connect()
-    worker.send(Hello(index=0, launch=1, service=service(api)))
-    worker.send(Ready(results={} if result is None else {api.name: result}))
+    worker.send(Hello(index=0, launch=1, service=service(*(api for api, _ in apis))))
+    worker.send(Ready(results={api.name: result for api, result in apis if result is not None}))
     await on.gateway.front_end.ready.wait()
     await turns()
     return worker
@@ -62,56 +62,55 @@ def shown(document: Any, path: str = "/predict") -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("result", "value", "csv"),
-    [
-        (RowResult(body=b"2", form=ListForm("INT64", ())), 2, "0\r\n2\r\n"),
-        (RowResult(body=b"[0.25,0.75]", form=ListForm("FP32", (2,))), [0.25, 0.75], "0,1\r\n0.25,0.75\r\n"),
-        (RowResult(body=b'"red, dry"'), "red, dry", '0\r\n"red, dry"\r\n'),
-        (
+async def test_the_warm_up_is_the_example_in_each_media_type(tmp_path: Path) -> None:
+    """A file such as .npy cannot be shown."""
+    results = {
+        "number": (RowResult(body=b"2", form=ListForm("INT64", ())), 2, "0\r\n2\r\n"),
+        "row": (
+            RowResult(body=b"[0.25,0.75]", form=ListForm("FP32", (2,))),
+            [0.25, 0.75],
+            "0,1\r\n0.25,0.75\r\n",
+        ),
+        "text": (RowResult(body=b'"red, dry"'), "red, dry", '0\r\n"red, dry"\r\n'),
+        "object": (
             RowResult(body=b'{"label":"a","scores":[1,null],"best":null}'),
             {"label": "a", "scores": [1, None], "best": None},
             'label,scores,best\r\na,"[1,null]",\r\n',
         ),
-    ],
-)
-async def test_the_warm_up_is_the_example_in_each_media_type(
-    tmp_path: Path, result: RowResult, value: Any, csv: str
-) -> None:
-    """A file such as .npy cannot be shown."""
+    }
     async with gateway(tmp_path) as on:
-        await warmed_up(on, array_api(), result)
-
-        assert shown(await document_of(on)) == {JSON: (WARM_UP, value), CSV: (WARM_UP, csv)}
-
-
-@pytest.mark.parametrize(
-    ("content_type", "body", "media_type", "value"),
-    [
-        ("text/html; charset=utf-8", "<p>grün</p>".encode(), "text/html", "<p>grün</p>"),
-        (JSON, b'{"a":1}', JSON, {"a": 1}),
-    ],
-)
-@pytest.mark.parametrize("answers_each", [False, True])
-async def test_a_complete_response_has_its_own_media_type(
-    tmp_path: Path, content_type: str, body: bytes, media_type: str, value: Any, answers_each: bool
-) -> None:
-    async with gateway(tmp_path) as on:
-        result = RowResult(body=body, content_type=content_type)
-        await warmed_up(on, array_api(answers_each=answers_each), result)
-
+        await warmed_up(on, *((array_api(name), result) for name, (result, _, _) in results.items()))
         document = await document_of(on)
-        assert shown(document) == {media_type: (WARM_UP, value)}
-        assert shown(document, "/v1/models/{model}:predict") == {}
-        content = document["paths"]["/predict"]["post"]["responses"]["200"]["content"]
-        assert ("*/*" in content) is answers_each
+
+    for name, (_, value, csv) in results.items():
+        assert shown(document, f"/{name}") == {JSON: (WARM_UP, value), CSV: (WARM_UP, csv)}
+
+
+async def test_a_complete_response_has_its_own_media_type(tmp_path: Path) -> None:
+    page = RowResult(body="<p>grün</p>".encode(), content_type="text/html; charset=utf-8")
+    json = RowResult(body=b'{"a":1}', content_type=JSON)
+    apis = [
+        (array_api(f"{name}-{answers_each}", answers_each=answers_each), result)
+        for answers_each in (False, True)
+        for name, result in (("page", page), ("json", json))
+    ]
+    async with gateway(tmp_path) as on:
+        await warmed_up(on, *apis)
+        document = await document_of(on)
+
+    for api, _ in apis:
+        expected = ("text/html", "<p>grün</p>") if api.name.startswith("page") else (JSON, {"a": 1})
+        assert shown(document, api.route) == {expected[0]: (WARM_UP, expected[1])}
+        content = document["paths"][api.route]["post"]["responses"]["200"]["content"]
+        assert ("*/*" in content) is api.answers_each
+    assert shown(document, "/v1/models/{model}:predict") == {}
 
 
 async def test_other_protocols_show_what_their_clients_get(tmp_path: Path) -> None:
     """The example of a request gets the example of the answer, apart from the batch."""
     result = RowResult(body=b"[0.25,0.75]", form=ListForm("FP32", (2,)))
     async with gateway(tmp_path) as on:
-        worker = await warmed_up(on, array_api(), result)
+        worker = await warmed_up(on, (array_api(), result))
         document = await document_of(on)
         for path in (
             "/v1/models/{model}:predict",
@@ -136,7 +135,7 @@ async def test_other_protocols_show_what_their_clients_get(tmp_path: Path) -> No
 async def test_without_a_warm_up_values_are_made_up(tmp_path: Path) -> None:
     """The shape is that of a client's result, whose values never show."""
     async with gateway(tmp_path) as on:
-        worker = await warmed_up(on, array_api())
+        worker = await warmed_up(on, (array_api(), None))
         assert shown(await document_of(on)) == {}
 
         asking = on.post("/predict", [1, 2])

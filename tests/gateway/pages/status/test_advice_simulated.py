@@ -32,9 +32,9 @@ def scenario(model: tuple[float, float], clients: int, **changes: object) -> Sce
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def arriving(model: tuple[float, float], rate: float, **changes: object) -> Scenario:
-    """Return requests that arrive at random."""
-    arrivals = tuple(open_loop("poisson", rate=rate, count=2500, random_=random.Random(1)))
+def arriving(model: tuple[float, float], rate: float, *, count: int = 700, **changes: object) -> Scenario:
+    """Return requests that arrive at random; full batches need more of them for a state that lasts."""
+    arrivals = tuple(open_loop("poisson", rate=rate, count=count, random_=random.Random(1)))
     return scenario(model, 1, arrivals=arrivals, **changes)
 
 
@@ -43,7 +43,7 @@ def codes(made: Figures) -> set[str]:
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("clients", [1, 16, 24, 32, 64])
+@pytest.mark.parametrize("clients", [1, 16, 24, 64])
 def test_a_larger_cap_answers_more_where_it_is_advised(model: tuple[float, float], clients: int) -> None:
     now = scenario(model, clients)
     made = figures_of(now, profile=POWERS)
@@ -67,14 +67,14 @@ def test_batches_of_one_size_promise_nothing_of_larger_ones(
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("goal_s", [0.06, 0.15, 0.4])
+@pytest.mark.parametrize("goal_s", [0.06, 0.4])
 @pytest.mark.parametrize("load", [0.5, 3.0])
 @pytest.mark.parametrize("cap", [16, 200])
 def test_a_longer_goal_answers_more_where_it_is_advised(
     model: tuple[float, float], goal_s: float, load: float, cap: int
 ) -> None:
     rate = load * 16 / sum((model[0], 16 * model[1]))
-    now = arriving(model, rate, goal_s=goal_s, limit_rows=cap)
+    now = arriving(model, rate, count=2500 if load > 1 else 700, goal_s=goal_s, limit_rows=cap)
     made = figures_of(now, profile=POWERS)
     given = codes(made)
     gain = throughput(replace(now, goal_s=2 * goal_s)) / throughput(now)
@@ -86,13 +86,14 @@ def test_a_longer_goal_answers_more_where_it_is_advised(
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("load", [0.6, 1.3, 2.5])
+@pytest.mark.parametrize("load", [0.6, 2.0])
 @pytest.mark.parametrize("policy", ["cork", "none"])
 def test_more_workers_answer_more_where_they_are_advised(
     model: tuple[float, float], load: float, policy: str
 ) -> None:
     rows = 1 if policy == "none" else 16
-    now = arriving(model, load * rows / (model[0] + rows * model[1]), policy=policy, goal_s=0.5)
+    rate = load * rows / (model[0] + rows * model[1])
+    now = arriving(model, rate, count=1200 if policy == "none" else 2500, policy=policy, goal_s=0.5)
     made = figures_of(now, profile=POWERS)
     advised = "add_workers" in codes(made)
 
@@ -129,7 +130,7 @@ def test_cork_is_faster_than_a_window_that_merges_little(model: tuple[float, flo
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("load", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize("load", [0.1, 0.5])
 def test_larger_batches_would_be_slower_at_a_low_rate(model: tuple[float, float], load: float) -> None:
     now = arriving(model, load / (model[0] + model[1]))
 
