@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 import httpx
-import joblib
 import numpy as np
 import pytest
 
@@ -39,6 +38,8 @@ def post(server: Server, path: str, body: object, **headers: str) -> httpx.Respo
 
 def test_the_digits_example_answers_as_the_model_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 concurrent single rows get what the model says in process, in real batches."""
+    import joblib  # takes half a second
+
     monkeypatch.syspath_prepend(DIGITS)
     train = importlib.import_module("train")
     if not train.model_path().exists():

@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import lightgbm
 import numpy as np
 import onnxruntime
 import pandas as pd
 import pytest
 from PIL import Image
-from sklearn.datasets import load_diabetes, load_digits, load_wine
-from sklearn.model_selection import train_test_split
 
 from tests.e2e.models import EXAMPLES, make_model
 from tests.e2e.server import HTTP, Server, eventually, serving
@@ -35,6 +32,8 @@ def test_wine_reads_tables_and_writes_tables() -> None:
 
     So is one with text among its numbers; those that are missing or infinite are taken for the mean.
     """
+    from sklearn.datasets import load_wine  # takes a second
+
     data = load_wine(as_frame=True)
     wines = data.data.rename(columns=lambda name: name.replace("/", "_per_"))
 
@@ -138,6 +137,9 @@ def png_of(digit: np.ndarray[Any, Any]) -> bytes:
 @pytest.mark.slow
 def test_an_onnx_model_answers_as_its_session_does() -> None:
     """Alone and merged, with a body among them that is no image; most digits of the test images are right."""
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
     make_model("onnx")
     digits, labels = load_digits(return_X_y=True)
     _, digits, _, labels = train_test_split(digits, labels, test_size=0.25, random_state=0)
@@ -183,6 +185,9 @@ def test_a_booster_answers_as_it_does_in_process() -> None:
 
     A category that is not in the training data counts as missing, whatever else is in the batch.
     """
+    import lightgbm
+    from sklearn.datasets import load_diabetes
+
     make_model("lightgbm")
     booster = lightgbm.Booster(model_file=EXAMPLES / "lightgbm/model/diabetes.txt")
     patients = load_diabetes(as_frame=True, scaled=False).data.head(60)
@@ -222,6 +227,8 @@ def test_a_booster_answers_as_it_does_in_process() -> None:
 @pytest.mark.slow
 def test_a_booster_of_other_columns_is_refused_at_the_start(tmp_path: Path) -> None:
     """And one that is missing: both are said by /readyz."""
+    import lightgbm
+
     service = shutil.copy(EXAMPLES / "lightgbm/service.py", tmp_path)
     rows = np.arange(80.0).reshape(40, 2)
     booster = lightgbm.train({"verbosity": -1}, lightgbm.Dataset(rows, rows[:, 0] % 3), num_boost_round=1)

@@ -10,15 +10,17 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
-import openai
 import pytest
 from tokenizers import Tokenizer
 
 from tests.e2e.server import HTTP, ROOT, Server, eventually, serving
+
+if TYPE_CHECKING:
+    import openai
 
 # It has no type hints.
 onnxruntime: Any = importlib.import_module("onnxruntime")
@@ -85,6 +87,8 @@ def embeddings(embedder: Model) -> Iterator[Server]:
 
 @pytest.fixture
 def client(embeddings: Server) -> Iterator[openai.OpenAI]:
+    import openai  # takes a second
+
     with openai.OpenAI(base_url=f"{embeddings.base}/v1", api_key="none", max_retries=0) as client:
         yield client
 
@@ -157,6 +161,8 @@ WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
 
 def test_requests_of_several_clients_share_batches(client: openai.OpenAI, embedder: Model) -> None:
     """Each gets its own vectors, also if others in the batch are wrong and get OpenAI's exceptions."""
+    import openai
+
     requests = [TEXTS[at:] + TEXTS[:at] for at in range(4)]
 
     def ask(
@@ -187,6 +193,8 @@ def test_requests_of_several_clients_share_batches(client: openai.OpenAI, embedd
 
 def test_openais_client_raises_what_fits_other_errors(embeddings: Server, client: openai.OpenAI) -> None:
     """They have the gateway's reason; for an unknown route it is in the body of the response only."""
+    import openai
+
     headers = {"Content-Type": "text/csv"}
     with pytest.raises(openai.APIStatusError) as csv:
         client.embeddings.create(model="m", input="a ship", extra_headers=headers)
