@@ -1,8 +1,8 @@
-"""How many examples tests with Hypothesis try."""
+"""How many examples a Hypothesis test runs."""
 
 from hypothesis import settings
 
 
 def at_most(examples: int) -> settings:
-    """Return settings for a test whose examples take long; the profile may want fewer."""
-    return settings(max_examples=min(examples, settings.default.max_examples))
+    """Run fewer examples than the profile asks for, of a test whose examples take long."""
+    return settings(max_examples=min(examples, settings().max_examples))

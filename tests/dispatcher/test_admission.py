@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatcher.driver import entry, next_worker, running
@@ -207,7 +207,6 @@ def test_a_backlog_is_dealt_to_the_workers_in_turn(
     assert got == pytest.approx(finish)
 
 
-@settings(max_examples=200)
 @given(
     free_at=st.lists(st.floats(0, 10), min_size=1, max_size=4).map(sorted),
     requests=st.integers(1, 50),

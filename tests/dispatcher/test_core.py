@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatcher.driver import core_with, poll_all, start_one, starts, teach
@@ -186,7 +186,6 @@ def test_after_another_input_a_request_still_needs_a_poll() -> None:
     assert requests(core, 0.25) == [(1, 2)]
 
 
-@settings(max_examples=100)
 @given(
     policy=st.sampled_from(["fixed:0", "fixed:20", "fixed:20:4", "cork-classic", "none"]),
     steps=st.lists(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatcher.driver import core_with, starts, teach
+from tests.examples import at_most
 from uncork_dispatcher.actions import Abandon, Lost, Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
@@ -269,7 +270,7 @@ def test_losing_an_idle_worker_runs_nothing_again() -> None:
     assert core.batch_done(1, status="worked", now=0.6)
 
 
-@settings(max_examples=150)
+@at_most(50)
 @given(
     killers=st.sets(st.integers(0, 39), max_size=8),
     gaps=st.lists(st.sampled_from([0.0, 0.0, 0.0, 0.01, 0.2]), min_size=40, max_size=40),

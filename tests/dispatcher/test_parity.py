@@ -21,10 +21,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from tests.dispatcher.virtual_loop import VirtualLoop
+from tests.examples import at_most
 from tests.loops import run
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import RequestShed, WorkerLost
@@ -38,7 +39,7 @@ from uncork_dispatcher.tasks import TaskRunner
 
 pytestmark = pytest.mark.slow
 
-PROPERTY = settings(max_examples=60)
+PROPERTY = at_most(30)
 START = 8.0
 GRID = 2.0**-12
 FIXED = f"fixed:{15 * GRID * 1000}"
@@ -275,18 +276,6 @@ def patterns(draw: st.DrawFn, *, gaps: Sequence[int] = (0, 0, 1, 4, 9, 16, 40), 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @PROPERTY
-@given(pattern=patterns())
-def test_simulator_and_shell_take_the_same_decisions(policy: str, pattern: Pattern) -> None:
-    told = live(pattern.scenario(policy), pattern.rows)
-
-    assert told == simulated(pattern.scenario(policy))
-    held = any(batch.started not in pattern.arrivals for batch in told.batches)
-    event(f"{policy} held: {held}")
-    assert sum(len(batch.arrivals) for batch in told.batches) == len(pattern.arrivals)
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-@PROPERTY
 @given(
     pattern=patterns(gaps=(0, 0, 1, 4), least=25), goal_s=st.integers(20, 100).map(lambda ticks: ticks * GRID)
 )
@@ -310,13 +299,17 @@ def deaths(draw: st.DrawFn) -> tuple[Loss, ...]:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @PROPERTY
-@given(pattern=patterns(), losses=deaths())
-def test_they_survive_the_same_deaths(policy: str, pattern: Pattern, losses: tuple[Loss, ...]) -> None:
+@given(pattern=patterns(), losses=st.just(()) | deaths())
+def test_they_take_the_same_decisions(policy: str, pattern: Pattern, losses: tuple[Loss, ...]) -> None:
+    """Also when workers die."""
     losses = tuple(loss._replace(worker=loss.worker % pattern.workers) for loss in losses)
     told = live(pattern.scenario(policy, losses=losses), pattern.rows)
 
     assert told == simulated(pattern.scenario(policy, losses=losses))
-    event(f"{policy} lost some: {bool(told.lost)}")
+    held = any(batch.started not in pattern.arrivals for batch in told.batches)
+    event(f"{policy} held: {held}; lost some: {bool(told.lost)}")
+    answered = sum(len(batch.arrivals) for batch in told.batches)
+    assert answered + told.lost + len(told.refused) == len(pattern.arrivals)
 
 
 def test_a_batch_that_was_cut_off_decides_nothing() -> None:

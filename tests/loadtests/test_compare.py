@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
+from tests.examples import at_most
 from uncork.cli.app import app
 from uncork.cli.compare.plot import draw
 from uncork.cli.compare.tables import as_json, tables
@@ -140,7 +141,7 @@ def test_ctrl_c_leaves_the_rounds_that_are_complete() -> None:
     assert (len(rounds.whole), rounds.interrupted) == (1, True)
 
 
-@settings(max_examples=20)
+@at_most(10)
 @given(st.lists(st.tuples(st.floats(1, 1e3), st.floats(0.1, 10)), min_size=1, max_size=6))
 @example([(1.0, 2.8772182518592255)] * 2)
 def test_ratios_are_taken_within_rounds(rounds: list[tuple[float, float]]) -> None:

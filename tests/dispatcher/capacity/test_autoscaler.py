@@ -8,9 +8,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import at_most
 from uncork_dispatcher.capacity.autoscaler import LOOK_S, ApiDemand, Autoscaler, Decision, ScalingReason
 from uncork_dispatcher.learning.estimator import Estimate
 
@@ -267,7 +268,7 @@ def test_rules(least: int, more: int, steps: list[tuple[float, int, float]]) -> 
         before, wanted_before = target, wanted
 
 
-@settings(max_examples=20)
+@at_most(10)
 @given(st.floats(0.1, 1500), st.integers(0, 10), st.integers(10, 20))
 def test_a_steady_load_gets_a_steady_number(rate: float, least: int, target: int) -> None:
     traffic = Traffic(least or 1, 20, target=target)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_dispatcher.learning.estimator import BatchTimeEstimator, Estimate
@@ -265,7 +265,6 @@ def test_a_batch_may_take_no_time_at_all() -> None:
 clocked = st.just(0.0) | st.floats(1e-9, 1000)  # what a clock of nanoseconds can show
 
 
-@settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(1, 100_000), clocked), min_size=1, max_size=40))
 def test_an_estimate_is_never_negative_nor_undefined(seen: list[tuple[int, float]]) -> None:
     """Whatever batches were seen, and it never falls with the rows."""

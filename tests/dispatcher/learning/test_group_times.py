@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_dispatcher.learning.group_times import GroupTimes
-
-PROPERTY = settings(max_examples=200)
 
 
 def learned(*groups: tuple[float, float]) -> GroupTimes:
@@ -64,7 +62,6 @@ def test_the_latest_time_is_that_of_the_last_group() -> None:
     assert learned((64, 0.1), (8, 0.4)).latest_s == 0.4
 
 
-@PROPERTY
 @given(
     groups=st.lists(st.tuples(st.floats(0.01, 1e6), st.floats(0, 2)), max_size=30),
     rows=st.floats(0.01, 1e6),

@@ -30,15 +30,15 @@ def learned(
     return limit
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("truth", [32, 64, 100])
 def test_the_limit_is_found_to_a_quarter(truth: float, seed: int) -> None:
     limit = learned(lambda number, longest: number * min(longest, truth), seed=seed)
     assert truth / 1.25 < limit.length < truth * 1.25
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("noise", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("noise", [0.0, 0.3])
 @pytest.mark.parametrize(
     "work",
     [

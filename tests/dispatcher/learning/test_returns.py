@@ -7,12 +7,13 @@ import math
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import at_most
 from uncork_dispatcher.learning.returns import Returns
 
-PROPERTY = settings(max_examples=200)
+PROPERTY = at_most(60)
 ROUNDING = 1e-9
 GONE_S = 2.0
 """After this long an answered client is not expected any more."""
@@ -340,7 +341,6 @@ def test_moments_lie_ahead(happened: list[Step], later: float) -> None:
     assert len(times) <= len(outstanding)
 
 
-@pytest.mark.slow
 @PROPERTY
 @given(steps)
 def test_after_a_silence_nobody_is_expected(happened: list[Step]) -> None:

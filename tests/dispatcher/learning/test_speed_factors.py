@@ -8,7 +8,7 @@ from collections import Counter
 from statistics import fmean
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
@@ -134,7 +134,6 @@ def reference(learned: SpeedFactors, batches: list[tuple[int, float]], spread: f
     return {worker: math.exp(log - mean) if abs(log - mean) > noise else 1.0 for worker, log in logs.items()}
 
 
-@settings(max_examples=200)
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.just(0.0) | st.floats(0.5, 2.0)), max_size=120),
     st.sets(st.integers(0, 4)),
@@ -164,7 +163,6 @@ def test_factors_are_those_of_the_definition(
     assert learned.differ == any(factor != 1.0 for factor in got.values())
 
 
-@settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 3), st.just(0.0) | st.floats(1e-9, 1e6)), max_size=60))
 def test_a_pace_is_positive_and_finite(batches: list[tuple[int, float]]) -> None:
     learned = SpeedFactors()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatcher.policies.views import view
@@ -17,7 +17,6 @@ from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.theory import largest_batch_within
 from uncork_dispatcher.simulator.traffic import open_loop
 
-PROPERTY = settings(max_examples=200)
 GOAL_S = 1.0
 
 
@@ -170,7 +169,6 @@ def test_a_changed_goal_counts_from_the_next_decision() -> None:
     assert policy.limit_rows == 18
 
 
-@PROPERTY
 @given(
     st.integers(1, 50),
     st.lists(st.tuples(st.integers(1, 60), st.integers(1, 5), st.floats(0, 3)), max_size=100),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from statistics import fmean
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.dispatcher.policies.views import view
@@ -141,7 +141,6 @@ def test_small_requests_are_enough_by_their_number() -> None:
     assert isinstance(POLICY.decide(seen._replace(mean_rows=1.9)), Hold)
 
 
-@settings(max_examples=200)
 @given(
     requests=st.integers(1, 31),
     cost=st.sampled_from([1.0, 3.0, 100.0, 0.1, 0.7]),
@@ -371,7 +370,6 @@ def test_batches_teach_it_nothing() -> None:
 positive = st.floats(0, 100)
 
 
-@settings(max_examples=300)
 @given(
     rows=st.integers(1, 31),
     idle=st.integers(1, 4),
@@ -472,7 +470,6 @@ def test_a_hold_ends_when_the_batch_becomes_too_large_for_the_deadline() -> None
     assert decision.rows == pytest.approx(1 + 0.08 / 0.05)
 
 
-@settings(max_examples=300)
 @given(
     rows=st.integers(1, 20),
     idle=st.integers(1, 3),
@@ -544,26 +541,25 @@ def crowd(seed: int, workers: int) -> View:
     )
 
 
-@pytest.mark.parametrize("workers", range(1, 10))
+@pytest.mark.parametrize("workers", [1, 2, 5, 9])
 def test_up_to_nine_workers_are_all_looked_at(workers: int) -> None:
-    for seed in range(100):
+    for seed in range(50):
         seen = crowd(seed, workers)
         assert POLICY.decide(seen) == EveryWorker(limit_rows=32).decide(seen)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [16, 128, 1024])
+@pytest.mark.parametrize("workers", [16, 300])
 def test_of_many_workers_a_few_suffice(workers: int) -> None:
     """The share of a worker and the end of a hold are about those from looking at all."""
     shares, holds = [], []
-    for seed in range(100):
+    for seed in range(40):
         seen = crowd(seed, workers)
         few, every = POLICY.decide(seen), EveryWorker(limit_rows=32).decide(seen)
         if isinstance(few, Release) and isinstance(every, Release):
             shares.append((min(few.rows, seen.rows), min(every.rows, seen.rows)))
         elif isinstance(few, Hold) and isinstance(every, Hold):
             holds.append((few.until - 10.0, every.until - 10.0))
-    assert len(shares) + len(holds) >= 95
+    assert len(shares) + len(holds) >= 38
     for pairs, scale in ((shares, 40), (holds, 0.06)):
         assert pairs
         off = [abs(few - every) / scale for few, every in pairs]

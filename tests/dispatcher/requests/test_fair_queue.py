@@ -7,7 +7,7 @@ import math
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_dispatcher.requests.fair_queue import FairQueue, Load
@@ -196,7 +196,6 @@ def test_nobody_displaces_in_vain() -> None:
     assert queue.displaced("a", Load(1, 1, 1), over=Load(1, 0, 0), limits=LIMITS) == []
 
 
-@settings(max_examples=200)
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from("aaart"), st.sampled_from("xyz"), st.integers(1, 4)), max_size=60

@@ -4,7 +4,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatcher.driver import entry
@@ -138,7 +138,6 @@ def test_all_are_taken_by_urgency() -> None:
     assert numbers(queue.take(Fill(size=1, size_bytes=0))) == [4]
 
 
-@settings(max_examples=200)
 @given(st.lists(st.tuples(st.sampled_from("aart"), st.integers(0, 4)), max_size=30))
 def test_the_most_urgent_is_taken_whatever_came_before(steps: list[tuple[str, int]]) -> None:
     """Against a sorted list: requests are added with any deadline, removed, and taken."""

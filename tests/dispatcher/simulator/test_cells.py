@@ -6,13 +6,12 @@ import dataclasses
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_dispatcher.simulator.cells import MOST_REQUESTS, Cell, requests_to_measure
 from uncork_dispatcher.simulator.service import ServiceTime
 
-PROPERTY = settings(max_examples=300)
 OPEN = Cell(intercept_ms=40, slope_ms=1, workers=4, load=0.5)
 CLOSED = Cell(intercept_ms=40, slope_ms=1, workers=4, clients=16)
 ONE_CYCLE_S = 0.8
@@ -118,7 +117,6 @@ def test_clients_reach_at_best(cell: Cell, rate: float) -> None:
     assert cell.rate == pytest.approx(rate)
 
 
-@PROPERTY
 @given(closed_cells)
 def test_clients_reach_no_more_than_there_is(cell: Cell) -> None:
     """Not more than the workers carry, nor than clients do whose batches are of one row."""
@@ -156,7 +154,6 @@ def test_enough_requests(cell: Cell, count: int) -> None:
     assert requests_to_measure(cell) == count
 
 
-@PROPERTY
 @given(st.one_of(cells, closed_cells), st.integers(1, 300))
 def test_never_too_few_nor_too_many(cell: Cell, batches: int) -> None:
     """More with more batches, between 2000 and 200 000."""
@@ -167,7 +164,6 @@ def test_never_too_few_nor_too_many(cell: Cell, batches: int) -> None:
     assert count < MOST_REQUESTS or batches * cell.workers * cell.limit_rows * max(1, cell.load or 0) >= count
 
 
-@PROPERTY
 @given(cells)
 def test_on_off_traffic_is_measured_over_whole_cycles(cell: Cell) -> None:
     """Of 0.8 s, at least 3 of them unless these are too many requests, and never less than one."""

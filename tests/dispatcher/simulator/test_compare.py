@@ -8,7 +8,7 @@ import random
 from statistics import fmean
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_dispatcher.simulator.cells import Cell
@@ -16,7 +16,6 @@ from uncork_dispatcher.simulator.compare import Ratio, compared, ratio, student_
 from uncork_dispatcher.simulator.matrix import run_cells
 from uncork_dispatcher.simulator.measure import Measured, measure
 
-PROPERTY = settings(max_examples=300)
 CELL = Cell(intercept_ms=5, slope_ms=0.1, noise_cv=0.1, workers=4, load=0.5)
 SEEN = Measured(
     mean_ms=10.0,
@@ -108,22 +107,20 @@ def test_19_of_20_intervals_hold_the_truth(count: int) -> None:
     """Of pairs whose ratio scatters by 5 % around 0.9."""
     random_ = random.Random(1)
     found = 0
-    for _ in range(3000):
+    for _ in range(1000):
         base = [random_.uniform(10, 20) for _ in range(count)]
         interval = ratio([0.9 * one * random_.lognormvariate(0, 0.05) for one in base], base)
         found += interval.low <= 0.9 <= interval.high
 
-    assert found / 3000 == pytest.approx(0.95, abs=0.012)
+    assert found / 1000 == pytest.approx(0.95, abs=0.02)
 
 
-@PROPERTY
 @given(st.lists(positive, min_size=2, max_size=12))
 def test_the_ratio_to_itself_is_exactly_1(measured: list[float]) -> None:
     assert ratio(measured, measured) == (1.0, 1.0, 1.0)
     assert ratio(measured, measured).margin == 0.0
 
 
-@PROPERTY
 @given(pairs)
 def test_the_other_way_round_it_is_the_reciprocal(pairs: list[tuple[float, float]]) -> None:
     """The interval as well; which lies around the ratio."""

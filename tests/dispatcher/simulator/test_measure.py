@@ -7,14 +7,15 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatcher.wrapped_core import note_sources
+from tests.examples import at_most
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.measure import measure
 
-PROPERTY = settings(max_examples=40)
+PROPERTY = at_most(20)
 POLICIES = ["cork", "cork-classic", "fixed:0", "fixed:3", "aimd", "none"]
 FAR_MS = 1e6
 """A goal so far off that it decides nothing."""

@@ -11,18 +11,19 @@ from collections.abc import Callable, Sequence
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatcher.simulator.measure import most_at_once
 from tests.dispatcher.wrapped_core import WrappedCore, note_sources
+from tests.examples import at_most
 from uncork_dispatcher.actions import Action
 from uncork_dispatcher.simulator.run import Answered, Run, SimulatedBatch, simulate
 from uncork_dispatcher.simulator.scenario import Loss, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients, Sources, open_loop
 
-PROPERTY = settings(max_examples=150)
+PROPERTY = at_most(60)
 POLICIES = ["cork", "cork-classic", "fixed:0", "fixed:3", "aimd", "none"]
 SERVICE = ServiceTime(intercept_s=0.010, slope_s=0.001)
 FAR = 1e6
@@ -385,14 +386,14 @@ def test_a_timer_that_is_due_at_a_multiple_is_on_time() -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_death_in_mid_run_loses_nobody(policy: str) -> None:
     """Its batch is run once more elsewhere, and nothing runs on the dead worker until it is back."""
-    untroubled = busy(policy, load=0.4)
+    untroubled = busy(policy, count=800, load=0.4)
     cut = next(one for one in simulate(untroubled).batches if one.worker == 0 and one.started > 0.4)
     dies = cut.started + cut.seconds / 2
     scenario = dataclasses.replace(untroubled, losses=(Loss(0, at=dies, back_at=dies + 0.3),))
     run = simulate(scenario)
 
     assert cut not in run.batches
-    assert (len(run.answered), run.shed, run.lost) == (2000, [], 0)
+    assert (len(run.answered), run.shed, run.lost) == (800, [], 0)
     assert sorted(one.arrival for one in run.answered) == scenario.arrivals
     mine = [batch for batch in run.batches if batch.worker == 0]
     assert not [batch for batch in mine if batch.started < dies + 0.3 and end_of(batch) > dies]
@@ -501,12 +502,11 @@ def test_a_worker_may_die_as_its_batch_ends() -> None:
     assert [(one.worker, one.started) for one in run.batches] == [(1, SERVICE.mean(1))]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("speeds", [(1.0, 1.0, 1.0, 3.0), (1.0, 3.0)])
 def test_slow_workers_are_learned(speeds: tuple[float, ...]) -> None:
     """After 200 batches each is predicted by its own speed, to 12 % on average where noise is 5 %."""
     service = ServiceTime(intercept_s=0.005, slope_s=0.0001, noise_cv=0.05, speeds=speeds)
-    arrivals = open_loop("poisson", rate=3000.0, count=10_000, random_=random.Random(1))
+    arrivals = open_loop("poisson", rate=500.0 * len(speeds), count=3000, random_=random.Random(1))
     run = simulate(Scenario(service=service, arrivals=arrivals, workers=len(speeds)))
     for worker in range(len(speeds)):
         misses = [abs(one.predicted_s / one.seconds - 1) for one in run.batches[200:] if one.worker == worker]
@@ -567,12 +567,11 @@ def test_rules_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
 # The cost of a run
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_long_run_asks_the_core_seldom(policy: str, polled: list[float]) -> None:
     """At most once for each time at which a request comes or a batch ends, and at a few timers."""
-    run = simulate(busy(policy, count=5_000, workers=4))
+    run = simulate(busy(policy, count=1000, workers=4))
 
-    events = 5_000 + len(run.batches)
-    assert len(run.answered) == 5_000
+    events = 1000 + len(run.batches)
+    assert len(run.answered) == 1000
     assert 0.5 * events < len(polled) < 1.2 * events

@@ -7,12 +7,11 @@ import random
 import statistics
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_dispatcher.simulator.service import ServiceTime
 
-PROPERTY = settings(max_examples=200)
 LINE = ServiceTime(intercept_s=0.010, slope_s=0.001)
 
 
@@ -85,7 +84,6 @@ def test_the_factors_of_several_changes_multiply(now: float, factor: float) -> N
     assert draw(service, now=now) == pytest.approx(factor * LINE.mean(5))
 
 
-@PROPERTY
 @given(
     st.floats(0, 1),
     st.floats(0.001, 1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatcher.simulator.measure import measure, poisson
@@ -27,7 +27,6 @@ SERVICE = ServiceTime(intercept_s=1.0, slope_s=0.1)
 LIMIT = 64
 # How many standard errors a right simulation may be off: 3 of 1000 seeds are further off.
 SURE = 3.0
-PROPERTY = settings(max_examples=300)
 
 
 def rate_at(load: float, workers: int, service: ServiceTime = SERVICE) -> float:
@@ -118,7 +117,6 @@ services = st.builds(
 )
 
 
-@PROPERTY
 @given(services, st.floats(0.01, 0.99), st.integers(1, 16), st.integers(1, 1000))
 def test_no_ideal_is_better_than_the_bound(
     service: ServiceTime, load: float, workers: int, limit_rows: int
@@ -135,7 +133,6 @@ def test_no_ideal_is_better_than_the_bound(
     assert smallest_mean_batch(service, rate=rate, workers=workers) <= limit_rows
 
 
-@PROPERTY
 @given(services, st.floats(1, 100), st.integers(1, 16), st.integers(1, 1000))
 def test_staggering_loses_some_of_the_capacity(
     service: ServiceTime, times: float, workers: int, limit_rows: int

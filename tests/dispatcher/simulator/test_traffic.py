@@ -9,12 +9,11 @@ import statistics
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_dispatcher.simulator.traffic import Clients, open_loop, open_loop_for, recorded_rate
 
-PROPERTY = settings(max_examples=100)
 KINDS = ["poisson", "gamma:0.5", "gamma:2", "onoff", "ramp", "step", "spike"]
 SHAPED = {"ramp", "step", "spike"}
 
@@ -154,7 +153,6 @@ def test_a_trace_is_stretched_and_repeated(trace: Path) -> None:
     assert times == pytest.approx([0, 0.3, 0.3, 3, 4, 4.3, 4.3, 7, 8])
 
 
-@PROPERTY
 @given(st.lists(st.floats(0, 1000), min_size=2, max_size=20), st.floats(0.1, 1e4))
 def test_a_trace_has_the_rate_that_is_asked_for(
     tmp_path_factory: pytest.TempPathFactory, gaps: list[float], rate: float
@@ -222,7 +220,6 @@ def test_gaps_that_do_not_vary_are_not_gamma() -> None:
 # Clients that wait for their answers
 
 
-@PROPERTY
 @given(st.floats(0, 1), st.floats(0, 10), st.floats(0, 1), st.integers(0, 1000))
 def test_a_pause_is_a_round_trip_and_a_think_time(
     round_trip_s: float, think_s: float, jitter: float, seed: int

@@ -7,9 +7,10 @@ import itertools
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import at_most
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.measure import measure
 from uncork_dispatcher.simulator.run import simulate
@@ -65,7 +66,7 @@ def test_a_worker_with_few_clients_gets_no_batch_ahead() -> None:
         assert after.started >= before.started + before.seconds + 0.004 - 1e-9
 
 
-@settings(max_examples=60)
+@at_most(40)
 @given(
     st.integers(1, 3),
     st.integers(1, 6),

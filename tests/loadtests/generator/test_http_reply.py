@@ -3,9 +3,10 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import at_most
 from tests.loadtests.fake_server import chunked, reply
 from uncork_loadtests.generator.http_reply import Reply, ReplyError, ReplyParser
 from uncork_loadtests.generator.samples import UNKNOWN
@@ -24,7 +25,7 @@ def feed_all(parser: ReplyParser, *, pieces: list[bytes]) -> list[Reply]:
     return [one for one in found if one is not None]
 
 
-@settings(max_examples=60)
+@at_most(60)
 @given(body=st.binary(max_size=60), cuts=st.lists(st.integers(0, 160), max_size=6))
 def test_a_reply_is_the_same_however_it_is_cut(body: bytes, cuts: list[int]) -> None:
     whole = reply(body, fields="X-BATCH-Size: 7\r\nServer: fake\r\n")
@@ -36,7 +37,7 @@ def test_a_reply_is_the_same_however_it_is_cut(body: bytes, cuts: list[int]) -> 
     assert found == [Reply(200, body, batch_rows=7)]
 
 
-@settings(max_examples=60)
+@at_most(60)
 @given(
     chunks=st.lists(st.binary(min_size=1, max_size=40), max_size=5),
     cuts=st.lists(st.integers(0, 250), max_size=6),

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import at_most
 from uncork_loadtests.generator.samples import (
     LOST,
     SAMPLE,
@@ -179,7 +180,7 @@ def test_a_percentile_needs_five_samples_beyond_it(count: int, known: list[str] 
     assert told == (["50", "90", "99", "99.9"] if known is None else known)
 
 
-@settings(max_examples=60)
+@at_most(60)
 @given(st.lists(st.floats(0, 100), min_size=10, max_size=200))
 def test_percentiles_are_times_that_were_seen(seconds: list[float]) -> None:
     found = spread(np.array(seconds))

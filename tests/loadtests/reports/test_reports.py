@@ -129,7 +129,9 @@ def test_nothing_seen_makes_empty_pictures(tmp_path: Path) -> None:
 def test_the_page_needs_nothing_else(tmp_path: Path, good: bool) -> None:
     pytest.importorskip("plotly")
     found = samples()
-    found["status"] = 200 if good else 503
+    if not good:
+        found["status"] = 503
+        found["fired_s"] += 0.5
     path = tmp_path / "page.html"
     estimate = Estimate(intercept_ms=4.0, slope_ms=0.1)
     write_html(outcome(found), path, estimate=estimate, title="<b>", text="a <script> & b")
@@ -142,16 +144,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path, good: bool) -> None:
     assert re.findall(r"<(?:script|img|iframe)\b[^>]*\bsrc=\"http", page) == []
     assert outside.count('class="plotly-graph-div"') == 6
     assert ("goal 20 ms" in page) is good
-
-
-def test_a_void_run_says_so_on_its_page(tmp_path: Path) -> None:
-    pytest.importorskip("plotly")
-    late = samples()
-    late["fired_s"] += 0.5
-    path = tmp_path / "page.html"
-    write_html(replace(outcome(late)), path, estimate=None, title="late", text="")
-
-    assert "Void: the load generator fell behind" in path.read_text()
+    assert ("Void: the load generator fell behind" in page) is not good
 
 
 METRICS = """

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import at_most
 from uncork_loadtests.traffic.payloads import load_function, read_bodies, same_answer, sample_bodies, source
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.traffic.random_rows import Numbers, RandomRows
@@ -98,7 +99,7 @@ def test_a_file_is_one_body_or_one_a_line(tmp_path: Path) -> None:
     assert read_bodies(file, lines=True) == (b"a", b"", b"b\r")
 
 
-@settings(max_examples=60)
+@at_most(30)
 @given(JSON)
 def test_json_is_the_same_however_it_is_written(value: object) -> None:
     compact = json.dumps(value, separators=(",", ":")).encode()

@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import at_most
 from uncork_loadtests.generator.loops import share_of
 from uncork_loadtests.traffic.plan import Payload, Plan
 
@@ -52,7 +53,7 @@ def test_a_limit_ends_the_schedule() -> None:
     assert replace(OPEN, limit=7).schedule() == OPEN.schedule()[:7]
 
 
-@settings(max_examples=50)
+@at_most(50)
 @given(count=st.integers(1, 500), processes=st.integers(1, 20))
 def test_shares_make_up_the_whole(count: int, processes: int) -> None:
     plan = replace(OPEN, processes=processes)

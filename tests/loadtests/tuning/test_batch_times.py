@@ -9,9 +9,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import at_most
 from tests.loadtests.fake_server import reply, serving
 from uncork_loadtests.generator.fleet import LoadTestError
 from uncork_loadtests.servers import Server
@@ -41,7 +42,7 @@ def test_sizes_double_and_show_padding(largest: int) -> None:
     assert {power + 1 for power in sizes if padded(power) == power and power < largest} <= set(sizes)
 
 
-@settings(max_examples=30)
+@at_most(30)
 @given(intercept=st.floats(0.1, 100), slope=st.floats(0, 10))
 def test_a_line_is_found(intercept: float, slope: float) -> None:
     line = fit(seen(lambda rows: intercept + slope * rows))
@@ -51,7 +52,7 @@ def test_a_line_is_found(intercept: float, slope: float) -> None:
     assert (line.noise_cv, line.steps) == (0, ())
 
 
-@settings(max_examples=30)
+@at_most(30)
 @given(st.lists(st.tuples(st.integers(1, 500), st.floats(0.01, 1e4)), min_size=1, max_size=20))
 def test_no_part_of_the_line_is_negative(points: list[tuple[int, float]]) -> None:
     sizes = [SizeTime(rows=rows, median_ms=ms, times_ms=(ms,)) for rows, ms in points]
