@@ -19,7 +19,8 @@ DIGITS = ROOT / "examples/digits"
 @pytest.fixture(scope="module")
 def probe() -> Iterator[Server]:
     """One server with two workers for all tests that leave it whole."""
-    with serving(PROBE, "--workers", "2", "--max-body-bytes", "100000") as server:
+    limits = ("--max-body-bytes", "100000", "--mb-max-batch-size", "100")
+    with serving(PROBE, "--workers", "2", *limits) as server:
         yield server
 
 
@@ -47,7 +48,7 @@ def test_the_digits_example_answers_as_the_model_does(monkeypatch: pytest.Monkey
     forest = joblib.load(train.model_path())
     rows = train.split()[1][:64]
 
-    with serving(f"{DIGITS / 'service.py'}:Digits", "--workers", "2", "--mb-max-latency", "60000") as server:
+    with serving(f"{DIGITS / 'service.py'}:Digits", "--mb-max-latency", "60000") as server:
         bodies = [json.dumps(row.tolist()).encode() for row in rows]
         digits = asyncio.run(post_all(server, "/predict", bodies))
         chances = asyncio.run(post_all(server, "/predict_proba", bodies))
@@ -59,17 +60,16 @@ def test_the_digits_example_answers_as_the_model_does(monkeypatch: pytest.Monkey
     assert len(batch_ids) < 64
 
 
-def test_large_bodies_are_not_mixed_up() -> None:
+def test_large_bodies_are_not_mixed_up(probe: Server) -> None:
     """Two are more than a socket buffers; small ones come in between."""
     texts = [f"{number} " * 30_000 for number in range(10, 34)]
     sizes = []
-    with serving(PROBE, "--workers", "2") as server:
-        for these in (texts, texts[::-1], [text[:9] for text in texts], texts):
-            bodies = [json.dumps([text]).encode() for text in these]
-            replies = asyncio.run(post_all(server, "/remember", bodies))
-            assert [reply.json() for reply in replies] == [[text] for text in these]
-            if these[0] in texts:
-                sizes += [int(reply.headers["x-batch-size"]) for reply in replies]
+    for these in (texts, texts[::-1], [text[:9] for text in texts], texts):
+        bodies = [json.dumps([text]).encode() for text in these]
+        replies = asyncio.run(post_all(probe, "/remember", bodies))
+        assert [reply.json() for reply in replies] == [[text] for text in these]
+        if these[0] in texts:
+            sizes += [int(reply.headers["x-batch-size"]) for reply in replies]
     assert max(sizes) >= 2
 
 
@@ -79,15 +79,14 @@ def test_many_rows_are_answered_in_the_same_form(probe: Server) -> None:
     assert post(probe, "/add", [[1, 2]]).json() == [3]
 
 
-def test_a_request_larger_than_a_batch_is_answered_whole() -> None:
+def test_a_request_larger_than_a_batch_is_answered_whole(probe: Server) -> None:
     """The handler is called in chunks of at most the limit; the client sees one answer."""
-    with serving(PROBE, "--mb-max-batch-size", "10") as server:
-        rows = [[n, n] for n in range(95)]
+    rows = [[n, n] for n in range(350)]
 
-        reply = post(server, "/add", rows)
+    reply = post(probe, "/add", rows)
 
-        assert reply.json() == [2 * n for n in range(95)]
-        assert reply.headers["x-batch-size"] == "95"
+    assert reply.json() == [2 * n for n in range(350)]
+    assert reply.headers["x-batch-size"] == "350"
 
 
 def test_batches_are_limited_by_what_rows_weigh(probe: Server) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import runpy
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,14 +18,22 @@ import pytest
 from PIL import Image
 
 from tests.e2e.models import EXAMPLES, make_model
-from tests.e2e.server import HTTP, Server, eventually, serving
+from tests.e2e.server import HTTP, Server, serving
 from tests.loops import HANG_S
+from uncork import Service
+from uncork.testing import client
 
 
 def post(server: Server, path: str, body: bytes, **headers: str) -> httpx.Response:
     """Send a body."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return HTTP.post(server.base + path, content=body, headers=named)
+
+
+def service_of(file: Path, name: str) -> Service:
+    """Return an instance of a service that is defined in a file."""
+    made: Service = runpy.run_path(str(file))[name]()
+    return made
 
 
 def test_wine_reads_tables_and_writes_tables() -> None:
@@ -75,10 +84,11 @@ def test_thumbnails_are_small_images() -> None:
     file = io.BytesIO()
     Image.new("RGB", (300, 200), "red").save(file, "PNG")
 
-    with serving(f"{EXAMPLES / 'thumbnails/service.py'}:Thumbnails") as server:
-        raw = post(server, "/square", file.getvalue(), content_type="image/png", accept="image/jpeg")
-        form = HTTP.post(f"{server.base}/square", files={"image": ("a.png", file.getvalue(), "image/png")})
-        wrong = post(server, "/square", file.getvalue()[:50], content_type="image/png")
+    with client(runpy.run_path(str(EXAMPLES / "thumbnails/service.py"))["Thumbnails"]) as c:
+        png = {"content-type": "image/png"}
+        raw = c.post("/square", content=file.getvalue(), headers=png | {"accept": "image/jpeg"})
+        form = c.post("/square", files={"image": ("a.png", file.getvalue(), "image/png")})
+        wrong = c.post("/square", content=file.getvalue()[:50], headers=png)
 
     for reply, kind in ((raw, "JPEG"), (form, "PNG")):
         with Image.open(io.BytesIO(reply.content)) as image:
@@ -90,11 +100,10 @@ def test_thumbnails_are_small_images() -> None:
 
 
 def test_whole_requests_are_answered_each_in_its_form() -> None:
-    json_type = "application/json"
-    with serving(f"{EXAMPLES / 'cortex_style/service.py'}:Sentiment") as server:
-        good = post(server, "/handle_post", b'{"text": "a good wine"}', content_type=json_type)
-        bad = post(server, "/handle_post?as=text", b'{"text": "poor and awful"}', content_type=json_type)
-        refused = post(server, "/handle_post", b"{}", content_type=json_type)
+    with client(runpy.run_path(str(EXAMPLES / "cortex_style/service.py"))["Sentiment"]) as c:
+        good = c.post("/handle_post", json={"text": "a good wine"})
+        bad = c.post("/handle_post?as=text", json={"text": "poor and awful"})
+        refused = c.post("/handle_post", json={})
 
     assert (good.json(), good.headers["x-words"]) == ({"score": 1}, "3")
     assert (bad.text, bad.headers["content-type"]) == ("-2\n", "text/plain; charset=utf-8")
@@ -172,11 +181,8 @@ def test_an_onnx_model_answers_as_its_session_does() -> None:
 
 def test_an_onnx_model_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONNX_MODEL", "/nowhere/model.onnx")
-
-    with serving(f"{EXAMPLES / 'onnx/service.py'}:Digits", wait=False) as server:
-        server.wait_for_address()
-        eventually(lambda: "no model at /nowhere/model.onnx" in HTTP.get(f"{server.base}/readyz").text)
-        assert not server.ready()
+    with pytest.raises(FileNotFoundError, match=r"no model at /nowhere/model\.onnx: run make_model\.py"):
+        service_of(EXAMPLES / "onnx/service.py", "Digits").setup()
 
 
 @pytest.mark.slow
@@ -226,16 +232,16 @@ def test_a_booster_answers_as_it_does_in_process() -> None:
 
 @pytest.mark.slow
 def test_a_booster_of_other_columns_is_refused_at_the_start(tmp_path: Path) -> None:
-    """And one that is missing: both are said by /readyz."""
+    """And a missing one."""
     import lightgbm
 
-    service = shutil.copy(EXAMPLES / "lightgbm/service.py", tmp_path)
+    service = service_of(Path(shutil.copy(EXAMPLES / "lightgbm/service.py", tmp_path)), "Diabetes")
     rows = np.arange(80.0).reshape(40, 2)
     booster = lightgbm.train({"verbosity": -1}, lightgbm.Dataset(rows, rows[:, 0] % 3), num_boost_round=1)
 
-    with serving(f"{service}:Diabetes", wait=False) as server:
-        server.wait_for_address()
-        eventually(lambda: f"no model at {tmp_path}" in HTTP.get(f"{server.base}/readyz").text)
-        (tmp_path / "model").mkdir()
-        booster.save_model(tmp_path / "model/diabetes.txt")
-        eventually(lambda: "has other columns: ['Column_0'" in HTTP.get(f"{server.base}/readyz").text)
+    with pytest.raises(FileNotFoundError, match=f"no model at {tmp_path}"):
+        service.setup()
+    (tmp_path / "model").mkdir()
+    booster.save_model(tmp_path / "model/diabetes.txt")
+    with pytest.raises(ValueError, match=r"has other columns: \['Column_0'"):
+        service.setup()

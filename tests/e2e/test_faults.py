@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from itertools import count
 
@@ -15,7 +16,35 @@ from tests.e2e.server import HTTP, PROBE, Server, eventually, serving
 from tests.loops import HANG_S
 
 
-def test_killing_workers_under_load_loses_nothing() -> None:
+@pytest.fixture(scope="module")
+def of_one() -> Iterator[Server]:
+    """A server with one worker, which each test leaves with a new worker."""
+    with serving(PROBE) as server:
+        yield server
+
+
+@pytest.fixture
+def one(of_one: Server) -> Server:
+    """The server with one worker, when the worker is idle."""
+    eventually(lambda: of_one.metric("uncork_workers", state="idle") == 1)
+    return of_one
+
+
+@pytest.fixture(scope="module")
+def of_two() -> Iterator[Server]:
+    """A server with two workers, which each test leaves with new workers."""
+    with serving(PROBE, "--workers", "2") as server:
+        yield server
+
+
+@pytest.fixture
+def two(of_two: Server) -> Server:
+    """The server with two workers, when both are idle."""
+    eventually(lambda: of_two.metric("uncork_workers", state="idle") == 2)
+    return of_two
+
+
+def test_killing_workers_under_load_loses_nothing(two: Server) -> None:
     """Every request gets one answer, right or an honest error, while workers are killed again and again."""
 
     async def client(server: Server, number: int, stop: asyncio.Event, statuses: Counter[int]) -> None:
@@ -35,7 +64,8 @@ def test_killing_workers_under_load_loses_nothing() -> None:
         stop = asyncio.Event()
         statuses: Counter[int] = Counter()
         clients = [asyncio.create_task(client(server, number, stop, statuses)) for number in range(16)]
-        for kills in range(1, 5):
+        earlier = round(server.metric("uncork_worker_restarts_total"))
+        for kills in range(earlier + 1, earlier + 4):
             os.kill(server.workers()[0], signal.SIGKILL)
             await asyncio.to_thread(eventually, partial(restarted, server, kills))
             await asyncio.to_thread(eventually, partial(exceeds, statuses, statuses[200] + 20))
@@ -43,63 +73,62 @@ def test_killing_workers_under_load_loses_nothing() -> None:
         await asyncio.gather(*clients)
         return statuses
 
-    with serving(PROBE, "--workers", "2") as server:
-        statuses = asyncio.run(run(server))
-        eventually(lambda: server.metric("uncork_workers", state="idle") == 2)
+    before = two.metric("uncork_requests_total", api="add")
+    statuses = asyncio.run(run(two))
+    eventually(lambda: two.metric("uncork_workers", state="idle") == 2)
 
-        assert statuses[200] >= 80
-        assert sum(statuses.values()) == server.metric("uncork_requests_total", api="add")
+    assert statuses[200] >= 60
+    assert sum(statuses.values()) == two.metric("uncork_requests_total", api="add") - before
 
 
-def test_a_batch_whose_worker_was_killed_is_run_again_elsewhere() -> None:
+def test_a_batch_whose_worker_was_killed_is_run_again_elsewhere(two: Server) -> None:
     """The client of an idempotent api does not notice; the other worker answers."""
 
-    async def run(server: Server) -> tuple[httpx.Response, list[int]]:
+    async def run(server: Server) -> tuple[httpx.Response, int]:
         async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http:
             before = server.workers()
-            waiting = asyncio.create_task(http.post("/sleep", json=0.5))
+            # Which of the two runs it is not known from outside. Both are stopped: neither finishes it.
+            for worker in before:
+                os.kill(worker, signal.SIGSTOP)
+            waiting = asyncio.create_task(http.post("/sleep", json=0))
             await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
-            # Which of the two runs it is not known from outside; the first to start is idle longest.
-            for victim in before[:1]:
-                os.kill(victim, signal.SIGKILL)
-            return await waiting, before
+            busy = busy_worker(server)
+            os.kill(busy, signal.SIGKILL)
+            [other] = {*before} - {busy}
+            os.kill(other, signal.SIGCONT)
+            return await waiting, other
 
-    with serving(PROBE, "--workers", "2") as server:
-        eventually(lambda: server.metric("uncork_workers", state="idle") == 2)
-        reply, before = asyncio.run(run(server))
+    reply, other = asyncio.run(run(two))
 
-        assert reply.status_code == 200
-        assert reply.json() in before[1:]
+    assert (reply.status_code, reply.json()) == (200, other)
 
 
 @pytest.mark.slow
-def test_what_kills_three_workers_gets_502() -> None:
+def test_what_kills_three_workers_gets_502(two: Server) -> None:
     """It runs twice more, then fails; the service keeps running."""
-    with serving(PROBE, "--workers", "2") as server:
-        reply = HTTP.post(f"{server.base}/die", json=1)
-        assert reply.status_code == 502
-        assert "worker died" in reply.json()["detail"]
-        assert server.metric("uncork_batches_total", api="die", outcome="lost") == 3
+    reply = HTTP.post(f"{two.base}/die", json=1)
+    assert reply.status_code == 502
+    assert "worker died" in reply.json()["detail"]
+    assert two.metric("uncork_batches_total", api="die", outcome="lost") == 3
 
-        eventually(server.ready)
-        assert HTTP.post(f"{server.base}/add", json=[1, 2]).json() == 3
+    eventually(two.ready)
+    assert HTTP.post(f"{two.base}/add", json=[1, 2]).json() == 3
 
 
 @pytest.mark.slow
-def test_requests_wait_for_the_next_worker_if_it_will_be_in_time() -> None:
+def test_requests_wait_for_the_next_worker_if_it_will_be_in_time(one: Server) -> None:
     """The only worker is killed: a goal of a minute is worth waiting for, one of 10 ms is not."""
-    with serving(PROBE) as server:
-        os.kill(server.workers()[0], signal.SIGKILL)
-        eventually(lambda: not server.ready())
-        refused = HTTP.post(f"{server.base}/hasty", json=1)
-        queued = HTTP.post(f"{server.base}/add", json=[1, 2])
+    os.kill(one.workers()[0], signal.SIGKILL)
+    eventually(lambda: not one.ready())
+    refused = HTTP.post(f"{one.base}/hasty", json=1)
+    queued = HTTP.post(f"{one.base}/add", json=[1, 2])
 
-        assert (refused.status_code, int(refused.headers["retry-after"]) >= 1) == (503, True)
-        assert (queued.status_code, queued.json()) == (200, 3)
-        assert server.metric("uncork_shed_total", api="add") == 0
+    assert (refused.status_code, int(refused.headers["retry-after"]) >= 1) == (503, True)
+    assert (queued.status_code, queued.json()) == (200, 3)
+    assert one.metric("uncork_shed_total", api="add") == 0
 
 
-def test_what_must_not_run_twice_gets_502_at_once() -> None:
+def test_what_must_not_run_twice_gets_502_at_once(one: Server) -> None:
     async def run(server: Server) -> httpx.Response:
         async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http:
             waiting = asyncio.create_task(http.post("/sleep_once", json=20))
@@ -107,38 +136,33 @@ def test_what_must_not_run_twice_gets_502_at_once() -> None:
             os.kill(server.workers()[0], signal.SIGKILL)
             return await waiting
 
-    with serving(PROBE) as server:
-        assert asyncio.run(run(server)).status_code == 502
+    assert asyncio.run(run(one)).status_code == 502
 
 
-def test_a_hung_worker_is_replaced() -> None:
+def test_a_hung_worker_is_replaced(one: Server) -> None:
     """A batch past its timeout gets 504, its worker is killed, and the next request is answered."""
-    with serving(PROBE) as server:
-        before = server.workers()
+    before = one.workers()
 
-        reply = HTTP.post(f"{server.base}/hang", json=60)
+    reply = HTTP.post(f"{one.base}/hang", json=60)
 
-        assert reply.status_code == 504
-        eventually(server.ready)
-        assert answering(server) not in before
+    assert reply.status_code == 504
+    eventually(one.ready)
+    assert answering(one) not in before
 
 
-def test_a_stopped_worker_is_replaced() -> None:
+def test_a_stopped_worker_is_replaced(one: Server) -> None:
     """To the gateway it hangs; it can be killed although it does not run."""
-    with serving(PROBE) as server:
-        [before] = server.workers()
-        os.kill(before, signal.SIGSTOP)
+    [before] = one.workers()
+    os.kill(before, signal.SIGSTOP)
 
-        assert HTTP.post(f"{server.base}/hang", json=0).status_code == 504
-        eventually(server.ready)
-        assert answering(server) != before
+    assert HTTP.post(f"{one.base}/hang", json=0).status_code == 504
+    eventually(one.ready)
+    assert answering(one) != before
 
 
 def test_a_client_that_leaves_is_taken_out_of_the_queue() -> None:
     async def run(server: Server) -> list[httpx.Response]:
         async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http:
-            busy = asyncio.create_task(http.post("/sleep", json=3))
-            await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
             first = asyncio.create_task(http.post("/remember", json="first"))
             await asyncio.to_thread(eventually, lambda: held(server) == 1)
             with leaving(server, b'"left"') as connection:
@@ -147,14 +171,17 @@ def test_a_client_that_leaves_is_taken_out_of_the_queue() -> None:
                 await asyncio.to_thread(eventually, lambda: held(server) == 3)
                 connection.close()
             await asyncio.to_thread(eventually, lambda: held(server) == 2)
-            return [await busy, await first, await last, await http.post("/recall", json=0)]
+            await asyncio.to_thread(
+                eventually, lambda: server.metric("uncork_requests_total", status="499") == 1
+            )
+            server.terminate()
+            return [await first, await last]
 
-    with serving(PROBE) as server:
-        _, first, last, recalled = asyncio.run(run(server))
+    with serving(PROBE, "--policy", "fixed:600000") as server:
+        replies = asyncio.run(run(server))
 
-        assert (first.json(), last.json()) == ("first", "last")
-        assert recalled.json() == ["first", "last"]
-        assert server.metric("uncork_requests_total", status="499") == 1
+        assert [reply.json() for reply in replies] == ["first", "last"]
+        assert [reply.headers["x-batch-size"] for reply in replies] == ["2", "2"]
 
 
 def restarted(server: Server, times: int) -> bool:
@@ -165,6 +192,13 @@ def restarted(server: Server, times: int) -> bool:
 def exceeds(statuses: Counter[int], answers: int) -> bool:
     """Whether there are more good answers than this."""
     return statuses[200] > answers
+
+
+def busy_worker(server: Server) -> int:
+    """Return the process of the only busy worker."""
+    workers = HTTP.get(f"{server.base}/status").json()["workers"]
+    [busy] = [worker["pid"] for worker in workers if worker["state"] == "busy"]
+    return int(busy)
 
 
 def answering(server: Server) -> int:
