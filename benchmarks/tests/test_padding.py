@@ -11,7 +11,7 @@ import pytest
 from benchmarks.costs.decision_cost import members_us
 from benchmarks.harness.marks import at_least, at_most
 from benchmarks.padding.findings import Finding, cells, find, spread
-from benchmarks.padding.overload import GOAL_MS, Overload, carries, overload, overload_cells
+from benchmarks.padding.overload import GOAL_MS, Overload, overload, overload_cells
 from benchmarks.padding.tables import (
     Mark,
     marks,
@@ -255,7 +255,6 @@ def test_overload_is_several_times_what_a_closed_loop_carries() -> None:
     (cell,) = overload_cells(fixed=(200,), workers=(1,))[:1]
     (found,) = overload(cell, times=(3,), requests=500)
 
-    assert found.carried == carries(cell)
     assert 0.4 < found.rule.shed_share < 0.8
     assert found.rule.p99_ms < 1.1 * GOAL_MS
 

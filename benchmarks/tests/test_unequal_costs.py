@@ -55,7 +55,7 @@ def test_the_load_is_a_share_of_the_capacity() -> None:
     """At 0.1 of it, one request in a batch, latency is about the time of a request: 300 units of 20 µs."""
     idle = CostCell(200, "lognormal 0.5", 8, 0.1, 0.0)
     busy = idle._replace(load=0.9)
-    mean_idle, mean_busy = [run(Task(cell, "fixed:0", 1, 2000))[0] for cell in (idle, busy)]
+    mean_idle, mean_busy = [run(Task(cell, "fixed:0", 1, 800))[0] for cell in (idle, busy)]
 
     assert mean_idle == pytest.approx(0.006, rel=0.1)
     assert mean_busy > 2 * mean_idle

@@ -48,10 +48,9 @@ def lost(server: Server, api: str) -> float:
     return server.metric("uncork_batches_total", api=api, outcome="lost")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_every_request_is_answered_while_workers_are_killed(workers: int) -> None:
-    with serving(DOUBLER, "--workers", str(workers)) as server:
-        with doubling(server, path="/double", clients=CLIENTS * workers) as replies:
+def test_every_request_is_answered_while_workers_are_killed() -> None:
+    with serving(DOUBLER, "--workers", "2") as server:
+        with doubling(server, path="/double", clients=CLIENTS * 2) as replies:
             more_ahead(server)
             # One that is killed between two batches loses none.
             while lost(server, "double") < 3:
@@ -99,8 +98,7 @@ def is_double(body: bytes, row: np.ndarray[Any, Any]) -> bool:
         return False
 
 
-@pytest.mark.parametrize("kills", [0, 2])
-def test_large_batches_arrive_whole(kills: int) -> None:
+def test_large_batches_arrive_whole() -> None:
     """They go through the shared file, also while workers are killed."""
 
     are_right: list[bool] = []
@@ -115,7 +113,8 @@ def test_large_batches_arrive_whole(kills: int) -> None:
 
     def act(server: Server) -> None:
         more_ahead(server, "large")
-        for _ in range(kills):
+        assert lost(server, "large") == 0
+        for _ in range(2):
             os.kill(server.workers()[0], signal.SIGKILL)
             more_ahead(server, "large")
 
@@ -130,4 +129,4 @@ def test_large_batches_arrive_whole(kills: int) -> None:
     with serving(DOUBLER) as server:
         asyncio.run(load(server))
         assert all(are_right)
-        assert bool(lost(server, "large")) == bool(kills)
+        assert lost(server, "large") > 0

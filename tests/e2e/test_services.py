@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.load import statuses_while
-from tests.e2e.server import HTTP, ROOT, Server, eventually, run_uncork, running, serving
+from tests.e2e.server import HTTP, ROOT, Server, eventually, run_uncork, serving
 from tests.e2e.test_replacing import port
 from tests.loops import HANG_S
 
@@ -120,7 +120,7 @@ def test_both_answer_under_all_their_names(server: Server) -> None:
 
 
 def test_targets_can_be_named_on_the_command_line(tmp_path: Path) -> None:
-    """A route that both have is refused, unless one keeps to its name."""
+    """A route that both have is refused, unless one keeps to its name. They are reloaded too."""
     one, other = write(tmp_path, "Digits"), write(tmp_path, "Wine")
     refused = run_uncork("serve", one, other, "--port", "0")
     assert refused.returncode == 2
@@ -129,6 +129,10 @@ def test_targets_can_be_named_on_the_command_line(tmp_path: Path) -> None:
         assert ask(server, "/digits/predict") == ["Digits", 1]
         assert ask(server, "/second/predict") == ["Wine", 1]
         assert HTTP.post(f"{server.base}/predict", json=1).status_code == 404
+        write(tmp_path, "Digits", "new")
+        assert reload(server).returncode == 0
+        assert ask(server, "/digits/predict") == ["new", 1]
+        assert ask(server, "/second/predict") == ["Wine", 1]
 
 
 def environment(folder: Path, flavour: str) -> str:
@@ -319,16 +323,6 @@ def test_an_api_that_new_code_lacks_answers_what_it_has_queued(tmp_path: Path) -
         assert statuses[200] >= 5
         assert ask(server, "/make_a_guess") == ["Digits", 1]
         assert HTTP.post(f"{server.base}/predict", json=1).status_code == 404
-
-
-def test_services_of_the_command_line_are_reloaded_too(tmp_path: Path) -> None:
-    """One service keeps its workers when another one's settings change."""
-    targets = [write(tmp_path, "Digits"), write(tmp_path, "Wine", api="pour")]
-    with running("serve", *targets) as server:
-        write(tmp_path, "Digits", "new")
-        assert reload(server).returncode == 0
-        assert ask(server, "/predict") == ["new", 1]
-        assert ask(server, "/pour") == ["Wine", 1]
 
 
 @pytest.mark.parametrize("over", ["http", "grpc"])

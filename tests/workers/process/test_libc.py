@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import psutil
 import pytest
@@ -73,14 +74,21 @@ subprocess.run([sys.executable, "-c", {CHILD!r}, str(os.getpid()), sys.argv[1]])
 PLATFORMS = ["linux", "darwin"] if sys.platform == "linux" else [sys.platform]
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_a_process_dies_when_its_parent_is_killed(platform: str) -> None:
-    command = [sys.executable, "-c", PARENT, platform]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
-        child = psutil.Process(int(parent.stdout.readline()))
-        parent.kill()
-        child.wait(timeout=HANG_S)
+def test_a_process_dies_when_its_parent_is_killed() -> None:
+    with ExitStack() as stack:
+        parents = [
+            stack.enter_context(
+                subprocess.Popen([sys.executable, "-S", "-c", PARENT, platform], stdout=subprocess.PIPE)
+            )
+            for platform in PLATFORMS
+        ]
+        children = []
+        for parent in parents:
+            assert parent.stdout is not None
+            children.append(psutil.Process(int(parent.stdout.readline())))
+            parent.kill()
+        for child in children:
+            child.wait(timeout=HANG_S)
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)

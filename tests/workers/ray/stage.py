@@ -6,10 +6,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.loops import HANG_S
+from uncork_workers.ray import connection
 from uncork_workers.ray.code_shipping import Packer
 from uncork_workers.ray.launcher import RayLauncher, RayWorkers
 from uncork_workers.ray.messages import Command, Connect, Connected, Event, decode_command, encode
+from uncork_workers.supervision.backoff import backoff_s
 from uncork_workers.supervision.launcher import Dialing, over_tcp
 
 LAUNCH_SECRET = b"the secret"
@@ -93,6 +97,11 @@ class Stage:
             await self._reported.wait()
 
 
+def _soon_s(failures: int, *, first_s: float, longest_s: float) -> float:
+    """Return a fiftieth of the delay."""
+    return backoff_s(failures, first_s=first_s, longest_s=longest_s) / 50
+
+
 @asynccontextmanager
 async def stage(
     folder: Path,
@@ -112,8 +121,10 @@ async def stage(
 
     server = await asyncio.start_unix_server(came, made.socket_path)
     try:
-        async with asyncio.timeout(HANG_S):
-            yield made
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(connection, "backoff_s", _soon_s)
+            async with asyncio.timeout(HANG_S):
+                yield made
     finally:
         await made.launcher.close()
         for writer in writers:

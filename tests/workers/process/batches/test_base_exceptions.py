@@ -287,7 +287,6 @@ def test_a_failed_batch_is_not_kept(to: str, texts: Sequence[str], caplog: pytes
     """Without the garbage collector: exceptions must not refer to frames that refer to them."""
     service = Keeping()
     logging.getLogger("uncork.worker").addFilter(deaf := lambda record: False)
-    gc.collect()
     gc.disable()
     try:
         with closing(Executor(service)) as executor:
