@@ -273,7 +273,7 @@ def test_equal_lengths_change_nothing(policy: str, workers: int) -> None:
     """Batch by batch the same as where no lengths are known, in a closed loop and under overload."""
     random_ = random.Random(7)
     arrivals = [0.0]
-    while len(arrivals) < 400:
+    while len(arrivals) < 300:
         arrivals.append(arrivals[-1] + random_.expovariate(3000 * workers))
     scenario = Scenario(
         service=ServiceTime(intercept_s=0.005, slope_s=1e-6, padding=1.0, noise_cv=0.2),
@@ -281,7 +281,7 @@ def test_equal_lengths_change_nothing(policy: str, workers: int) -> None:
         workers=workers,
         limit_rows=int(64 * LENGTH),
         policy=policy,
-        requests=400,
+        requests=300,
     )
     for one in (scenario, replace(scenario, arrivals=arrivals, goal_s=0.05)):
         with_lengths = simulate(replace(one, lengths=lambda _: LENGTH))

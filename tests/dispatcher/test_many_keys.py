@@ -79,7 +79,7 @@ def test_work_does_not_grow_with_the_number_of_keys(policy: str, idle: bool, exp
     """Whether a worker is idle, so that policies hold, or not; a heap may be a little deeper."""
     few, many = [
         calls(lambda core=core: life(core, batch=6 if policy == "cork" else 1))  # type: ignore[misc]
-        for core in [crowded(keys, policy, idle=idle, expires_at=expires_at) for keys in (50, 2000)]
+        for core in [crowded(keys, policy, idle=idle, expires_at=expires_at) for keys in (50, 1000)]
     ]
     assert many < 1.2 * few
 

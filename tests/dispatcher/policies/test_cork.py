@@ -548,18 +548,18 @@ def test_up_to_nine_workers_are_all_looked_at(workers: int) -> None:
         assert POLICY.decide(seen) == EveryWorker(limit_rows=32).decide(seen)
 
 
-@pytest.mark.parametrize("workers", [16, 300])
+@pytest.mark.parametrize("workers", [128, 1024])
 def test_of_many_workers_a_few_suffice(workers: int) -> None:
     """The share of a worker and the end of a hold are about those from looking at all."""
     shares, holds = [], []
-    for seed in range(40):
+    for seed in range(30):
         seen = crowd(seed, workers)
         few, every = POLICY.decide(seen), EveryWorker(limit_rows=32).decide(seen)
         if isinstance(few, Release) and isinstance(every, Release):
             shares.append((min(few.rows, seen.rows), min(every.rows, seen.rows)))
         elif isinstance(few, Hold) and isinstance(every, Hold):
             holds.append((few.until - 10.0, every.until - 10.0))
-    assert len(shares) + len(holds) >= 38
+    assert len(shares) + len(holds) >= 28
     for pairs, scale in ((shares, 40), (holds, 0.06)):
         assert pairs
         off = [abs(few - every) / scale for few, every in pairs]
