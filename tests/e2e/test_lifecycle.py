@@ -177,6 +177,7 @@ def test_a_stop_answers_what_was_accepted_and_refuses_the_rest() -> None:
         says = "stopping: waiting for 2 pending requests; press Ctrl-C again to drop the rest\n"
         assert says in server.output
         assert server.output.endswith("gateway: stopped\n")
+        assert "\x1b" not in server.output
         assert "Traceback" not in server.output
 
 

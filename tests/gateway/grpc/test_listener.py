@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -17,7 +16,6 @@ import trustme
 
 from tests.gateway.grpc.http2.peer import EchoCall, Server
 from tests.gateway.running import turns
-from tests.loops import HANG_S
 from uncork_gateway.grpc.http2.limits import GrpcLimits
 from uncork_gateway.grpc.listener import offer_http2
 
@@ -66,7 +64,7 @@ async def in_thread(work: Callable[[Any], T], address: str) -> T:
     return await asyncio.to_thread(run)
 
 
-@pytest.mark.parametrize("size", [0, 1, 16_379, 100_000, 8_000_000])
+@pytest.mark.parametrize("size", [0, 16_379, 8_000_000])
 @pytest.mark.parametrize(
     "compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip, grpc.Compression.Deflate]
 )
@@ -174,7 +172,7 @@ async def test_old_connections_are_replaced_without_an_error() -> None:
     address = f"127.0.0.1:{bound.getsockname()[1]}"
     async with connected(address) as channel:
         echo = channel.unary_unary(ECHO)
-        while len({call.stream.connection.number for call in server.calls}) < 4:
+        while len({call.stream.connection.number for call in server.calls}) < 3:
             assert await echo(b"x") == b"x"
     server.listener.close()
     await server.listener.drained()
@@ -194,14 +192,3 @@ async def test_tls(tmp_path: Path) -> None:
         assert await channel.unary_unary(ECHO)(body) == body
         server.listener.drain()
         await server.listener.drained()
-
-
-async def test_http_1_is_told_where_to_go() -> None:
-    def work(address: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(address, timeout=HANG_S)
-        connection.request("POST", "/predict", body=b"[1]")
-        reply = connection.getresponse()
-        return reply.status, reply.read()
-
-    async with listening() as (_, address):
-        assert await asyncio.to_thread(work, address) == (400, b"HTTP is elsewhere\n")

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.server import HTTP, SERVICES, running
 from tests.uncork.server.test_listeners import PLAIN
 from uncork.cli.serve import banner
 from uncork.cli.serve.options import ServeOptions
@@ -138,21 +137,6 @@ def test_pages_are_where_the_operators_are(tmp_path: Path) -> None:
     assert "GET  ADMIN/dashboard" in text
     assert "GET  URL/docs" in text
     assert "-H 'x-api-key: KEY'" in text
-
-
-def test_the_command_that_it_shows_works() -> None:
-    """As it stands; here its parts are sent by a client of ours."""
-    with running("serve", f"{SERVICES / 'checked.py'}:Fine") as server:
-        found = re.search(r"^  curl (\S+) -H 'content-type: (.*)' -d '(.*)'$", server.output, re.MULTILINE)
-        assert found is not None, server.output
-        url, media_type, body = found.groups()
-        reply = HTTP.post(url, content=body, headers={"content-type": media_type})
-        server.terminate()
-
-        assert (reply.status_code, reply.json()) == (200, [3.0])
-        assert server.exit_code() == 0
-        assert server.output.endswith(" INFO gateway: stopped\n")
-        assert "\x1b" not in server.output
 
 
 def test_on_a_terminal_what_is_told_has_lines_of_its_own(

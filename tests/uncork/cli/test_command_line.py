@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Mapping
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from uncork.cli.app import app
-from uncork.config.option_fields import kind_of
 
 
 def said(*arguments: str, environment: Mapping[str, str] | None = None) -> str:
@@ -95,25 +91,3 @@ def test_a_value_that_cannot_be_read_is_told_with_what_is_accepted(
 )
 def test_variables_are_told_in_the_same_words(variable: str, value: str, says: str) -> None:
     assert f"uncork config serve: {says}" in said("config", "serve", environment={variable: value})
-
-
-def numbers() -> list[tuple[str, str]]:
-    """Each command, and each of its options that takes numbers."""
-    root = typer.main.get_command(app)
-    return [
-        (name, f"--{option.replace('_', '-')}")
-        for name, command in root.commands.items()  # type: ignore[attr-defined]
-        if name != "config"
-        for option, parameter in inspect.signature(command.callback, eval_str=True).parameters.items()
-        if option != "context" and kind_of(parameter) in (int, float)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("command", "option"), {command: (command, option) for command, option in numbers()}.values()
-)
-def test_a_number_is_told_in_our_words(command: str, option: str) -> None:
-    """One of each command; those of all options are in `test_numbers.py`."""
-    told = said(command, option, "zzz")
-
-    assert re.search(rf"'{option}': must be a (whole )?number.*, got 'zzz'$", told)

@@ -14,7 +14,7 @@ from uncork.cli.serve.server_options import ServerOptions
 from uncork.config.environment import read_environment, variable_of
 from uncork.config.file import read_file
 from uncork.config.names import OF_SERVICES, settings_of
-from uncork.config.option_fields import kind_of, option_parameters, parameter_info
+from uncork.config.option_fields import option_parameters, parameter_info
 from uncork.server.listeners import ListenerOptions
 from uncork_workers.wire.overrides import ARGUMENTS
 from uncork_workers.wire.schema import ApiDescription
@@ -101,9 +101,3 @@ def test_its_variables_can_be_read() -> None:
         {name: text.strip("'\"") for name, text in variables.items()}, "serve", CONFIGURABLE
     )
     assert len(found.settings) + len(found.overrides) == len(variables) > 1
-
-
-def test_kinds_of_all_settings_are_known() -> None:
-    """What a file may give for them."""
-    kinds = {kind_of(one) for command in CONFIGURABLE for one in settings_of(CONFIGURABLE[command]).values()}
-    assert kinds == {bool, int, float, list, str}

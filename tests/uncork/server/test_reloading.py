@@ -254,7 +254,8 @@ async def test_a_reload_that_is_in_force_is_completed_although_nobody_waits(work
     await on.settling.wait()
     reload.cancel()
     following = asyncio.create_task(on.reloader.reload_requested())
-    await asyncio.sleep(1)
+    for _ in range(100):
+        await asyncio.sleep(0)
     assert on.done.count("read") == 1
     on.settled.set()
     await following
