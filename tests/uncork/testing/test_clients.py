@@ -94,8 +94,10 @@ def digits() -> Iterator[Client]:
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     """Fail a test that leaves a worker's thread behind, or something in the loggers."""
+    before = threading.enumerate()
     yield
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("uncork ")]
+    left = [thread for thread in threading.enumerate() if thread not in before]
+    assert not [thread for thread in left if thread.name.startswith("uncork ")]
     assert not logging.getLogger("uncork.worker").filters
     assert not logging.getLogger("uncork.gateway").filters
 
