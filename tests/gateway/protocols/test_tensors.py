@@ -137,6 +137,11 @@ def test_strings_may_hold_what_means_something_elsewhere() -> None:
     assert json_rows(nested) == [b'["a,][", "\\"{,"]', b'["\\\\",","]']
 
 
+def test_flat_data_gets_the_axes_of_its_shape() -> None:
+    assert json_rows(tensor(b"1,2,3,4", 2, 1, 1, 2)) == [b"[[[1,2]]]", b"[[[3,4]]]"]
+    assert json_rows(tensor(b"1,2,3,4,5,6,7,8", 2, 2, 2)) == [b"[[1,2],[3,4]]", b"[[5,6],[7,8]]"]
+
+
 def test_json_rows_keep_the_text_of_values() -> None:
     """Numbers beyond floats and 64-bit integers keep their text."""
     texts = [b"9007199254740993", b"18446744073709551616", b"1e400", b"-0.0", b"1.00", b"null"]
