@@ -160,11 +160,11 @@ def test_a_client_that_gives_up_early_gets_504(probe: Server) -> None:
 
     async def run() -> tuple[list[httpx.Response], httpx.Response]:
         async with httpx.AsyncClient(base_url=probe.base, timeout=HANG_S) as client:
-            busy = [asyncio.create_task(client.post("/sleep", json=0.6)) for _ in range(2)]
+            busy = [asyncio.create_task(client.post("/sleep", json=1.5)) for _ in range(2)]
             await asyncio.to_thread(eventually, lambda: probe.metric("uncork_workers", state="busy") >= 1)
-            blocking = asyncio.create_task(client.post("/sleep_once", json=0.6))
+            blocking = asyncio.create_task(client.post("/sleep_once", json=1.5))
             await asyncio.to_thread(eventually, lambda: probe.metric("uncork_workers", state="busy") == 2)
-            late = await client.post("/remember", json=1, headers={"x-request-timeout-ms": "50"})
+            late = await client.post("/recall", json=1, headers={"x-request-timeout-ms": "50"})
             return [*await asyncio.gather(*busy), await blocking], late
 
     others, late = asyncio.run(run())
