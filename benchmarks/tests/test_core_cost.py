@@ -35,7 +35,7 @@ def test_many_workers_add_little_to_the_cost_of_a_request(closed: bool) -> None:
     are small, so that fewer requests share the cost of each. This adds at most 1,700 instructions, however
     many workers there are; a step that looked at each of 512 would add far more.
     """
-    few, most = (instructions(record(count, closed=closed), 1000) for count in (8, 512))
+    few, most = (instructions(record(count, closed=closed), 2000) for count in (8, 512))
 
     assert most <= few + 1800
 

@@ -61,7 +61,7 @@ def test_a_fork_does_not_reply_in_place_of_the_worker(server: Server, api: str, 
         replies = list(clients.map(partial(post, server, api), range(16)))
     assert [reply.json() for reply in replies] == [code] * 16
     if code:
-        assert "ValueError: in the child" in server.output
+        eventually(lambda: "ValueError: in the child" in server.output)
 
 
 def test_a_fork_of_a_stream_does_not_go_on_with_it(server: Server) -> None:
@@ -100,7 +100,7 @@ def test_helpers_end_with_the_server(number: int) -> None:
     with serving(HELPED) as server:
         worker, helper = post(server, "pids", 0).json()
         assert is_alive(helper)
-        assert "ValueError: in the child of setup" in server.output
+        eventually(lambda: "ValueError: in the child of setup" in server.output)
         (os.killpg if number == signal.SIGINT else os.kill)(server.process.pid, number)
         server.exit_code()
         eventually(lambda: not is_alive(worker))
