@@ -687,7 +687,7 @@ async def test_a_closed_connection_leaves_nothing_to_the_garbage_collector() -> 
             protocols[id(connection.protocol)] = piece
 
         def in_memory() -> list[bytes]:
-            """Return what the protocols that exist got. Compiled classes have no weak references."""
+            """Return what the living protocols received. Compiled classes have no weak references."""
             found = {id(one) for one in gc.get_objects() if isinstance(one, HttpProtocol)}
             return [piece for protocol, piece in protocols.items() if protocol in found]
 

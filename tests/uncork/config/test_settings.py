@@ -37,7 +37,7 @@ SAMPLES: dict[str, Any] = {
 
 
 def samples(command: str) -> dict[str, Any]:
-    """A value for each setting, which is neither its default nor that of another."""
+    """A value for each setting. It differs from the default and from the values of the other settings."""
     found = {}
     for at, (name, parameter) in enumerate(settings_of(CONFIGURABLE[command]).items()):
         kind = kind_of(parameter)
