@@ -17,7 +17,6 @@ from uncork_dispatcher import (
     DispatchError,
     Job,
     TaskRunner,
-    WorkerLost,
 )
 from uncork_dispatcher.jobs import results_fault
 from uncork_dispatcher.tasks import is_being_cancelled
@@ -229,10 +228,10 @@ def _result(result: R) -> R | _Failed:
 
 
 def _for_callers(error: BaseException) -> Exception:
-    """Return an exception that a caller can be given: no cancellation, and no lost worker of this slot."""
-    if isinstance(error, Exception) and not isinstance(error, WorkerLost):
+    """Return an exception that a caller can be given: no cancellation."""
+    if isinstance(error, Exception):
         return error
     what = "was cancelled from within" if isinstance(error, asyncio.CancelledError) else f"raised {error!r}"
-    failed = DispatchError(str(error) if isinstance(error, WorkerLost) else f"the batch function {what}")
+    failed = DispatchError(f"the batch function {what}")
     failed.__cause__ = error
     return failed

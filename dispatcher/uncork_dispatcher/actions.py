@@ -44,7 +44,7 @@ class Shed(NamedTuple):
 
 
 class Abandon(NamedTuple):
-    """Give up this batch, which ran past its timeout. Its worker is not used until it is ready again."""
+    """Give up this batch, which ran past its timeout. Its worker is not used any more."""
 
     batch: int
     worker: int

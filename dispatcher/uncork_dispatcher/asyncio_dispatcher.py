@@ -83,14 +83,14 @@ class AsyncDispatcher(Generic[P, R]):
         while any(self._core.sample(api).queued_rows for api in apis):
             await self._turned.wait()
 
-    def worker_expected(self, launch: Hashable, *, delay_s: float = 0.0, failures: int = 0) -> None:
+    def worker_expected(self, place: Hashable, *, delay_s: float = 0.0, failures: int = 0) -> None:
         """Note that a worker process is being launched; see :meth:`Dispatcher.worker_expected`."""
-        self._core.worker_expected(launch, now=self._now(), delay_s=delay_s, failures=failures)
+        self._core.worker_expected(place, now=self._now(), delay_s=delay_s, failures=failures)
         self._changed()
 
-    def worker_not_expected(self, launch: Hashable) -> None:
+    def worker_not_expected(self, place: Hashable) -> None:
         """Note that no process is launched any more; see :meth:`Dispatcher.worker_not_expected`."""
-        self._core.worker_not_expected(launch, now=self._now())
+        self._core.worker_not_expected(place, now=self._now())
         self._changed()
 
     @property
@@ -99,10 +99,10 @@ class AsyncDispatcher(Generic[P, R]):
         return self._core.startup_s
 
     def worker_ready(
-        self, worker: int, *, launch: Hashable = None, host: Hashable = None, takes_ahead: bool = False
+        self, worker: int, *, place: Hashable = None, host: Hashable = None, takes_ahead: bool = False
     ) -> None:
         """Add a worker; see :meth:`Dispatcher.worker_ready`."""
-        self._core.worker_ready(worker, now=self._now(), launch=launch, host=host, takes_ahead=takes_ahead)
+        self._core.worker_ready(worker, now=self._now(), place=place, host=host, takes_ahead=takes_ahead)
         self._changed()
 
     def worker_retired(self, worker: int) -> None:
@@ -116,8 +116,19 @@ class AsyncDispatcher(Generic[P, R]):
         self._changed()
 
     def worker_lost(self, worker: int) -> None:
-        """Remove a worker. Its batch runs again, or its requests fail: :meth:`Dispatcher.worker_lost`."""
-        self._core.worker_lost(worker, now=self._now())
+        """Remove a worker. Its batches run again, or their requests fail; see :meth:`Dispatcher.worker_lost`.
+
+        Only this reports a loss: the runner does not end the batches of the worker, and is not notified.
+        """
+        if self._is_sending:
+            # In the next turn: the other batches of this poll must be sent first.
+            self._loop.call_soon(self.worker_lost, worker)
+            return
+        now = self._now()
+        self._core.worker_lost(worker, now=now)
+        for batch in [batch for batch in self._running.values() if batch.start.worker == worker]:
+            del self._running[batch.start.batch]
+            self._observers.batch_ended(batch.ended_at(now), "lost")
         self._changed()
 
     def submit(
@@ -318,14 +329,11 @@ class AsyncDispatcher(Generic[P, R]):
             # In the next turn: the other batches of this poll must be sent first.
             self._loop.call_soon(self._on_end, start, outcome)
             return
-        ended_at = self._now()
-        self._bursts.submit_waiting()
-        running = self._running.pop(start.batch, None)
         started = self._core.running_since(start.batch)
-        if running is None or started is None or isinstance(outcome, WorkerLost):
-            self._on_loss(start, running, outcome)
-            return
-        batch = running.ended_at(ended_at, started)
+        if started is None:
+            return  # abandoned, or lost with its worker
+        batch = self._running.pop(start.batch).ended_at(self._now(), started)
+        self._bursts.submit_waiting()
         settled = BatchResult.checked(outcome, start)
         ran = BatchResult[R]((), "failed") if isinstance(settled, Exception) else settled
         # The slot returns first, whatever the waiters do. Queued requests wait for it: the worker gets its
@@ -341,10 +349,3 @@ class AsyncDispatcher(Generic[P, R]):
         self._observers.batch_ended(batch, ran.status)
         self._poll_when_due(self._now())
         self._conclude()
-
-    def _on_loss(self, start: Start, running: BatchFacts | None, outcome: BatchResult[R] | Exception) -> None:
-        """Accept the end of a batch whose worker died, or that the core has given up, or its worker."""
-        if isinstance(outcome, WorkerLost):
-            self.worker_lost(start.worker)
-        if running is not None:
-            self._observers.batch_ended(running.ended_at(self._now()), "lost")

@@ -158,22 +158,22 @@ class Dispatcher:
         self._queues.cancel(request)
 
     def worker_expected(
-        self, launch: Hashable, *, now: float, delay_s: float = 0.0, failures: int = 0
+        self, place: Hashable, *, now: float, delay_s: float = 0.0, failures: int = 0
     ) -> None:
-        """Note that a worker process starts in ``delay_s`` seconds.
+        """Note that the process of a worker starts in ``delay_s`` seconds.
 
         While there are no workers, requests that it can still answer in time are queued. ``failures`` is how
-        often in a row this worker has ended before it finished a batch; from two on, requests do not wait for
-        it. A later call for the same ``launch`` replaces this one, and :meth:`worker_ready` or
-        :meth:`worker_not_expected` ends it.
+        often in a row the processes of this place have ended before they finished a batch; from two on,
+        requests do not wait for it. A later call for the same ``place`` replaces this one, and
+        :meth:`worker_ready` or :meth:`worker_not_expected` ends it.
         """
         self._advance(now)
-        self._slots.launches.expect(launch, at=now + delay_s, failures=failures)
+        self._slots.launches.expect(place, at=now + delay_s, failures=failures)
 
-    def worker_not_expected(self, launch: Hashable, *, now: float) -> None:
+    def worker_not_expected(self, place: Hashable, *, now: float) -> None:
         """Note that a worker that was expected will not be ready; ignore one that is not expected."""
         self._advance(now)
-        self._slots.launches.forget(launch)
+        self._slots.launches.forget(place)
 
     @property
     def startup_s(self) -> float | None:
@@ -185,19 +185,18 @@ class Dispatcher:
         worker: int,
         *,
         now: float,
-        launch: Hashable = None,
+        place: Hashable = None,
         host: Hashable = None,
         takes_ahead: bool = False,
     ) -> None:
-        """Add a worker that has started, or is usable again.
+        """Add a worker that has started, or is usable again; a known one stays as it is.
 
-        If :meth:`worker_expected` was called for ``launch``, the core learns how long a start takes. The
+        If :meth:`worker_expected` was called for ``place``, the core learns how long a start takes. The
         workers of one ``host`` may be lost together. With ``takes_ahead``, the worker runs its batches in
-        order, and may get the next one early, while it runs another. For a known worker, only these two
-        change.
+        order, and may get the next one early, while it runs another.
         """
         self._advance(now)
-        self._slots.launches.ready(launch, now=now)
+        self._slots.launches.ready(place, now=now)
         self._slots.add(worker, host, takes_ahead=takes_ahead)
 
     def worker_retired(self, worker: int, *, now: float) -> None:

@@ -113,22 +113,23 @@ class Waiter(Protocol[R]):
 
 
 OnBatchEnd = Callable[[BatchResult[R] | Exception], None]
-"""Takes the end of a batch. :class:`WorkerLost`: the worker died. Other exceptions go to all callers."""
+"""Takes the end of a batch. An exception goes to all callers. Ignored if the batch was lost or abandoned."""
 
 
 class Runner(Protocol[P, R]):
     """Executes batches."""
 
     def start(self, job: Job[P], ended: OnBatchEnd[R]) -> None:
-        """Execute a job on the worker that it names, and call ``ended`` once.
+        """Execute a job on the worker that it names, and call ``ended`` once, unless the worker is lost.
 
-        If this raises, the batch ends with that exception; ``ended`` must not be called then.
+        Report a loss with :meth:`AsyncDispatcher.worker_lost`. If this raises, the batch ends with that
+        exception; ``ended`` must not be called then.
         """
 
     def abandon(self, batch: int, worker: int) -> None:
         """Stop a batch that ran past its timeout; its result is ignored.
 
-        Its worker counts as lost until :meth:`AsyncDispatcher.worker_ready`.
+        Its worker counts as lost.
         """
 
 

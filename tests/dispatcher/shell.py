@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
-from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, RequestResult
+from uncork_dispatcher.errors import WorkerLost
+from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, OnBatchEnd, RequestResult, Runner
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.tasks import TaskRunner
 
@@ -50,6 +52,46 @@ class Workers:
         return [job.start.worker for job in self.jobs]
 
 
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class Losing(Generic[P, R]):
+    """A runner that reports the loss of a worker where its batch ends with WorkerLost, or raises that."""
+
+    def __init__(self, runner: Runner[P, R]) -> None:
+        self._runner = runner
+        self.lost: Callable[[int], None]
+        """Reports a loss to the shell."""
+
+    def start(self, job: Job[P], ended: OnBatchEnd[R]) -> None:
+        """Run a batch."""
+        worker = job.start.worker
+
+        def end(outcome: BatchResult[R] | Exception) -> None:
+            if isinstance(outcome, WorkerLost):
+                self.lost(worker)
+            else:
+                ended(outcome)
+
+        try:
+            self._runner.start(job, end)
+        except WorkerLost:
+            self.lost(worker)
+
+    def abandon(self, batch: int, worker: int) -> None:
+        """Give up a batch."""
+        self._runner.abandon(batch, worker)
+
+
+def shell_of(runner: Runner[P, R], **options: Any) -> AsyncDispatcher[P, R]:
+    """Return a shell whose runner may end batches with WorkerLost, on the clock of the running loop."""
+    losing = Losing(runner)
+    made = AsyncDispatcher(losing, **{"clock": asyncio.get_running_loop().time, **options})
+    losing.lost = made.worker_lost
+    return made
+
+
 @dataclass
 class Log:
     """An observer that records each event as a tuple."""
@@ -79,7 +121,7 @@ def dispatcher(
 ) -> AsyncDispatcher[str, str]:
     """A shell on the clock of the running loop, with one api ``a`` if no others are given."""
     observers = () if observer is None else (observer,)
-    made = AsyncDispatcher(TaskRunner(run), observers=observers, clock=asyncio.get_running_loop().time)
+    made = shell_of(TaskRunner(run), observers=observers)
     for each in rules or (ApiRules(name="a"),):
         made.set_api(each)
     for worker in range(workers):

@@ -7,6 +7,7 @@ cancelled is answered once, and every slot returns.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.dispatcher.shell import shell_of
 from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import run
 from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
@@ -76,9 +78,8 @@ class World:
 
     def __init__(self, reactions: Iterator[str], starts: Iterator[str]) -> None:
         self._reactions, self._starts = reactions, starts
-        self.shell: AsyncDispatcher[str, str] = AsyncDispatcher(
-            self, observers=[self], clock=asyncio.get_running_loop().time
-        )
+        self._workers = itertools.count()
+        self.shell: AsyncDispatcher[str, str] = shell_of(self, observers=[self])
         self.waiters: list[Waiter] = []
         self.running: dict[int, tuple[Job[str], OnBatchEnd[str]]] = {}
         self.given: dict[int, Start] = {}
@@ -196,9 +197,9 @@ class World:
             self.shell.worker_lost(self.running[min(self.running)][0].start.worker)
 
     def ready(self) -> None:
-        """All workers are ready."""
-        for worker in range(WORKERS):
-            self.shell.worker_ready(worker, takes_ahead=True)
+        """Replace the workers that are gone."""
+        for _ in range(WORKERS - self.shell.work().workers):
+            self.shell.worker_ready(next(self._workers), takes_ahead=True)
 
     # The end
 

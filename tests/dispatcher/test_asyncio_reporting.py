@@ -24,7 +24,7 @@ async def test_a_launch_that_is_called_off_is_not_waited_for() -> None:
     shell = dispatcher(Workers())
     shell.worker_expected("launch")
     shell.worker_not_expected("launch")
-    shell.worker_ready(1, launch="launch")
+    shell.worker_ready(1, place="launch")
     assert shell.startup_s is None
 
 
@@ -43,7 +43,7 @@ async def test_the_time_that_a_worker_took_to_start_is_known() -> None:
     assert shell.startup_s is None
     shell.worker_expected("launch")
     await asyncio.sleep(12.0)
-    shell.worker_ready(1, launch="launch")
+    shell.worker_ready(1, place="launch")
 
     assert shell.startup_s == pytest.approx(12.0)
 

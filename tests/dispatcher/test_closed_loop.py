@@ -40,6 +40,7 @@ class Stage:
         *,
         complete: float = math.inf,
         workers: int = 1,
+        takes_ahead: bool = True,
         **rules: object,
     ) -> None:
         self.loops: list[ClosedLoop | None] = []
@@ -51,7 +52,7 @@ class Stage:
         self.now = 0.0
         self.requests = 0
         for worker in range(workers):
-            self.core.worker_ready(worker, now=0.0, takes_ahead=True)
+            self.core.worker_ready(worker, now=0.0, takes_ahead=takes_ahead)
 
     def submit(self, clients: int, *, api: str = "a", first: int = 0, **size: float) -> None:
         """Clients with these numbers send a request each."""
@@ -221,8 +222,7 @@ def test_batches_are_not_sent_ahead(
     monkeypatch: pytest.MonkeyPatch, idempotent: bool, takes_ahead: bool
 ) -> None:
     """Of an API that may not run again, or to workers that run all their batches at once."""
-    stage = Stage(monkeypatch, idempotent=idempotent)
-    stage.core.worker_ready(0, now=0.0, takes_ahead=takes_ahead)
+    stage = Stage(monkeypatch, idempotent=idempotent, takes_ahead=takes_ahead)
     stage.settle(8)
     loop = stage.loop_after(8)
 

@@ -169,14 +169,15 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule(worker=WORKERS, host=HOSTS, takes_ahead=st.booleans(), poll=POLL)
     def worker_ready(self, *, worker: int, host: str, takes_ahead: bool = True, poll: bool) -> None:
-        """A new one, one that comes back, maybe on another host, or one that is known."""
-        self.core.worker_ready(worker, now=self.now, launch=worker, host=host, takes_ahead=takes_ahead)
-        self.books.ready(worker, now=self.now, host=host, takes_ahead=takes_ahead)
+        """A new one, or one that comes back, maybe on another host."""
+        if worker not in self.books.workers and not self.books.at(worker):
+            self.core.worker_ready(worker, now=self.now, place=worker, host=host, takes_ahead=takes_ahead)
+            self.books.ready(worker, now=self.now, host=host, takes_ahead=takes_ahead)
         self._poll(poll)
 
     @rule(worker=WORKERS, busy=st.booleans(), ends=st.booleans(), back=st.booleans(), poll=POLL)
     def worker_retired(self, *, worker: int, busy: bool, ends: bool, back: bool, poll: bool) -> None:
-        """An idle one, a busy one, or one that is gone; it may come back, before or after its batch ends."""
+        """An idle one, a busy one, or one that is gone; it may come back after its batch ends."""
         running = list(self.books.running.values())
         if busy and running:
             worker = running[0].start.worker

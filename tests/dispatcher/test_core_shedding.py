@@ -144,7 +144,7 @@ def deserted(startup_s: float = 2.0, **limits: float) -> tuple[Dispatcher, float
     """A core whose only worker took so long to start, ran five batches of 0.1 s, and dies at that time."""
     core = core_with(ApiRules(name="a", **limits), workers=0)  # type: ignore[arg-type]
     core.worker_expected("w", now=-startup_s)
-    core.worker_ready(0, now=0.0, launch="w")
+    core.worker_ready(0, now=0.0, place="w")
     now = teach(core, 0.1)
     core.worker_lost(0, now=now)
     core.worker_expected("w", now=now)
@@ -157,7 +157,7 @@ def test_a_request_that_the_next_worker_can_answer_in_time_is_queued() -> None:
 
     assert core.submit(1, api="a", now=now) is None
     assert core.poll(now) == []
-    core.worker_ready(1, now=now + 2.0, launch="w")
+    core.worker_ready(1, now=now + 2.0, place="w")
     [start] = core.poll(now + 2.0)
     assert isinstance(start, Start)
     assert start.requests == (1,)

@@ -21,7 +21,7 @@ def expecting(*, workers: int) -> Dispatcher:
     for worker in range(workers):
         core.worker_expected(worker, now=0.0)
     for worker in range(workers):
-        core.worker_ready(worker, launch=worker, now=STARTUP_S)
+        core.worker_ready(worker, place=worker, now=STARTUP_S)
     return core
 
 
@@ -45,19 +45,19 @@ def test_a_lost_batch_waits_for_a_second_worker() -> None:
     assert stats.holding is not None
     assert stats.holding.reason == "quarantine"
 
-    core.worker_ready(0, launch=0, now=4.1)
+    core.worker_ready(0, place=0, now=4.1)
     assert [start.requests for start in starts(poll_all(core, 4.1))] == [(1,)]
 
 
 def test_a_quarantined_request_waits_for_a_second_worker_too() -> None:
     core = expecting(workers=2)
     lose(core, start_one(core, 1, now=2.0), now=2.1)
-    core.worker_ready(0, launch=0, now=4.1)
+    core.worker_ready(0, place=0, now=4.1)
     [again] = starts(poll_all(core, 4.1))
     lose(core, again, now=4.2, failures=1)
     assert poll_all(core, 4.2) == []
 
-    core.worker_ready(again.worker, launch=again.worker, now=6.2)
+    core.worker_ready(again.worker, place=again.worker, now=6.2)
     [alone] = starts(poll_all(core, 6.2))
     lose(core, alone, now=6.3)
     assert poll_all(core, 6.3) == [Lost(1)]
@@ -82,7 +82,7 @@ def test_three_killers_at_once_are_retried_one_after_another() -> None:
         started = poll_all(core, now)
         now += STARTUP_S
         for start in running:
-            core.worker_ready(start.worker, launch=start.worker, now=now)
+            core.worker_ready(start.worker, place=start.worker, now=now)
         started += poll_all(core, now)
         running = starts(started)
         most = max(most, len(running))

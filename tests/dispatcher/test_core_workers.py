@@ -63,7 +63,7 @@ def test_a_worker_that_is_called_off_is_not_waited_for() -> None:
     """Without it there will be no worker, so a request is refused at once instead of when it is late."""
     core = core_with(ApiRules(name="a", goal_s=10.0), workers=0)
     core.worker_expected(0, now=0.0)
-    core.worker_ready(0, launch=0, now=1.0)
+    core.worker_ready(0, place=0, now=1.0)
     start = start_one(core, 1, now=1.0)
     core.batch_done(start.batch, status="worked", now=1.1)
     core.worker_expected(1, now=2.0)

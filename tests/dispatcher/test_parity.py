@@ -24,6 +24,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from tests.dispatcher.shell import shell_of
 from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.examples import at_most
 from tests.loops import run
@@ -150,7 +151,7 @@ class _Live:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, _Loop)
         assert not isinstance(times, Clients)
-        self._shell: AsyncDispatcher[None, None] = AsyncDispatcher(TaskRunner(self._work), clock=loop.time)
+        self._shell: AsyncDispatcher[None, None] = shell_of(TaskRunner(self._work))
         self._shell.set_api(
             ApiRules(
                 name="simulated",

@@ -40,11 +40,11 @@ class FakeWorker:
 
     @classmethod
     async def ready(
-        cls, socket_path: str, *, index: int = 0, serves: ServiceDescription | None = None
+        cls, socket_path: str, *, index: int = 0, launch: int = 1, serves: ServiceDescription | None = None
     ) -> FakeWorker:
         """Connect and send Hello and Ready."""
         worker = await cls.connect(socket_path)
-        worker.send(Hello(index=index, launch=1, service=serves or service()))
+        worker.send(Hello(index=index, launch=launch, service=serves or service()))
         worker.send(Ready())
         return worker
 

@@ -77,7 +77,8 @@ class GatewayStage:
     ) -> FakeWorker:
         """Connect a worker that accepts batches, by default of the first service."""
         of = of or self.service
-        worker = await FakeWorker.ready(self._socket_of(of), index=index, serves=serves)
+        launch = 1 + len(self._workers)
+        worker = await FakeWorker.ready(self._socket_of(of), index=index, launch=launch, serves=serves)
         self._workers.append(worker)
         await of.batching.ready.wait()
         await turns()

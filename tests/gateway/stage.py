@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tests.dispatcher.shell import shell_of
 from tests.gateway.client import JSON, Client, Reply, Server
 from tests.gateway.exposed import registry_of
 from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, Job, TaskRunner
@@ -61,7 +62,7 @@ class Stage:
     ) -> None:
         self.runner = Runner()
         self.metrics = Metrics()
-        self.dispatcher: AsyncDispatcher[Marshalled, HandlerResult] = AsyncDispatcher(
+        self.dispatcher: AsyncDispatcher[Marshalled, HandlerResult] = shell_of(
             TaskRunner(self.runner), observers=(self.metrics,), clock=clock
         )
         self.dispatcher.set_api(rules)

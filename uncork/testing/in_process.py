@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import re
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 import uvicorn
+from msgspec.structs import replace
 
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.connection.protocol import HttpProtocol
@@ -38,7 +40,7 @@ class InProcess:
     """One service behind its gateway; bound to the event loop that starts it."""
 
     def __init__(self, service: type[Service], overrides: Mapping[str, Any]) -> None:
-        self._hello = Hello(index=0, launch=0, pid=os.getpid(), service=describe_service(service))
+        self._hello = Hello(index=0, pid=os.getpid(), service=describe_service(service))
         settings = GatewaySettings(overrides=for_all_apis(overrides))
         self._gateway = Gateway(settings)
         self._served = self._gateway.add(
@@ -71,7 +73,7 @@ class InProcess:
         """
         self._failures.listen()
         try:
-            self._served.events.worker_described(self._hello.service)
+            self._served.events.describe(self._hello.service)
             await self._served.events.described
             await self._worker.start()
             await self._attach()
@@ -143,6 +145,7 @@ class _WorkerThread:
         self._service_class = service
         self._hello = hello
         self._died = died
+        self._launches = itertools.count(1)
         self._connections: SimpleQueue[socket.socket | None] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._set_up: asyncio.Future[None] = self._loop.create_future()
@@ -193,7 +196,7 @@ class _WorkerThread:
 
     def _serve(self, service: Service, gateway: GatewayConnection) -> None:
         try:
-            gateway.send(self._hello)
+            gateway.send(replace(self._hello, launch=next(self._launches)))
             gateway.send(Ready())
             with contextlib.closing(Executor(service, gateway)) as executor:
                 for batch, bodies in gateway.batches():

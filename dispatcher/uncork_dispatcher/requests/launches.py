@@ -29,23 +29,24 @@ class Launches:
 
     def __init__(self) -> None:
         self._launches: dict[Hashable, _Launch] = {}
+        """By the place of the worker."""
         self._startups_s: deque[float] = deque(maxlen=_REMEMBERED)
 
-    def expect(self, launch: Hashable, *, at: float, failures: int = 0) -> None:
-        """Note that a process starts at ``at``; a later call for the same ``launch`` replaces this one.
+    def expect(self, place: Hashable, *, at: float, failures: int = 0) -> None:
+        """Note that a process starts at ``at``; a later call for the same ``place`` replaces this one.
 
         ``failures`` is how often in a row the process has ended before it finished a batch.
         """
-        known = self._launches.get(launch)
-        self._launches[launch] = _Launch(at, failures, at if known is None else known.since)
+        known = self._launches.get(place)
+        self._launches[place] = _Launch(at, failures, at if known is None else known.since)
 
-    def forget(self, launch: Hashable) -> None:
+    def forget(self, place: Hashable) -> None:
         """Note that a process does not start, or ends for good; ignore one that is unknown."""
-        self._launches.pop(launch, None)
+        self._launches.pop(place, None)
 
-    def ready(self, launch: Hashable, *, now: float) -> None:
-        """Note that a launched worker is ready; learn how long that took if the launch was expected."""
-        expected = self._launches.pop(launch, None)
+    def ready(self, place: Hashable, *, now: float) -> None:
+        """Note that the worker of a place is ready; learn how long that took if it was expected."""
+        expected = self._launches.pop(place, None)
         if expected is not None:
             self._startups_s.append(max(0.0, now - expected.at))
 

@@ -78,19 +78,14 @@ class Slots:
         return bool(self._takes_ahead)
 
     def add(self, worker: int, host: Hashable = None, *, takes_ahead: bool = False) -> None:
-        """Add a worker, or change the host and ``takes_ahead`` of a known one."""
-        if worker not in self._workers:
-            self.changes += 1
-            if worker in self._retired:
-                self._retired.discard(worker)
-                self._outlook.add(self._batches[worker][-1])
-            else:
-                self._idle[worker] = None
+        """Add an idle worker; ignore one that is known, also one that only finishes its batches."""
+        if not self.is_gone(worker):
+            return
+        self.changes += 1
         self._workers[worker] = host
+        self._idle[worker] = None
         if takes_ahead:
             self._takes_ahead.add(worker)
-        else:
-            self._takes_ahead.discard(worker)
 
     def lose(self, worker: int, *, now: float) -> list[Running]:
         """Remove a worker; return the batches that it had, in their order.

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, Protocol, cast
 
 import msgspec
 
-from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.payload_file import PayloadFile
-from uncork_gateway.backends.pool_listener import PoolListener
+from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.backends.worker_identity import Identity
 from uncork_gateway.backends.worker_replies import Executed, check_reply
+from uncork_gateway.service_log import ServiceLog
 from uncork_workers.wire.frames import (
     Frame,
     FrameDecoder,
@@ -43,9 +43,11 @@ _SMALL_BYTES = 64 * 1024
 
 WorkerState = Literal["starting", "idle", "busy"]
 
+FromWorker = Hello | WarmUp | Ready | Failed | Leaving
+"""The messages of a worker about itself."""
 
-Done = Callable[[Executed | WorkerLost], object]
-"""Receives the reply to a batch, or WorkerLost if the worker died before it replied."""
+Done = Callable[[Executed], object]
+"""Receives the reply to a batch. It is not called if the worker is lost before it replies."""
 
 OnPiece = Callable[[AnswerHead | None, bytes], object]
 """Receives the next bytes of a streamed answer; the first come with a head."""
@@ -61,36 +63,52 @@ class _Run(NamedTuple):
     on_piece: OnPiece | None
 
 
+class Owner(Protocol):
+    """The pool of a connection."""
+
+    @property
+    def log(self) -> ServiceLog: ...
+
+    def received(self, worker: WorkerConnection, message: FromWorker) -> None:
+        """Act on a message of a worker.
+
+        Raises:
+            FrameError: if the worker may not send it now.
+        """
+
+    def has_replied(self, worker: WorkerConnection) -> None:
+        """Note that a worker has finished a batch."""
+
+    def drop(self, worker: WorkerConnection) -> None:
+        """Close the connection of an unusable worker, and kill it if the supervisor launched it."""
+
+    def gone(self, worker: WorkerConnection) -> None:
+        """Note that a connection has been closed, by either side."""
+
+
 class WorkerConnection(asyncio.Protocol):
     """The connection to one worker.
 
     Args:
-        number: its number in the dispatcher, unless it inherits another.
         standby: whether it gets no batches yet.
-        gone: called when either side has closed the connection.
-        leaves: called when the worker wants to exit.
-        joins: called before a process of the supervisor joins.
         identity: of a worker on TCP; None on a Unix socket, where only the supervisor's processes connect.
+
+    Attributes:
+        key: identifies the process, in the dispatcher too. Never used for another one; 0 until ``hello``.
+        hello: the description of the service, once the worker has sent it.
+        ready: the results of its setup, once it is done.
+        is_retiring, retires_for: whether it gets no batches any more, and why, for the worker.
     """
 
-    def __init__(
-        self,
-        number: int,
-        listener: PoolListener,
-        *,
-        standby: bool,
-        gone: Callable[[WorkerConnection], object],
-        leaves: Callable[[WorkerConnection], object],
-        joins: Callable[[Hello], object] = lambda hello: None,
-        identity: Identity | None = None,
-    ) -> None:
-        self.number = number
+    def __init__(self, owner: Owner, *, standby: bool, identity: Identity | None = None) -> None:
+        self._owner = owner
         self.standby = standby
-        self._listener = listener
         self.identity = identity
-        self._gone = gone
-        self._leaves = leaves
-        self._joins = joins
+        self.key = 0
+        self.hello: Hello | None = None
+        self.ready: Ready | None = None
+        self.is_retiring = False
+        self.retires_for = ""
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
         self._file = PayloadFile()
@@ -100,41 +118,46 @@ class WorkerConnection(asyncio.Protocol):
         """The batch that the worker runs, and the one ahead."""
         self._is_streaming = False
         """Whether the first piece of the answer has arrived."""
-        self._is_retiring = False
-        self._retires_for = ""
-        self._is_retired = False
         self._is_pinged = False
         """Whether the worker was pinged and has sent nothing since."""
-        self.hello: Hello | None = None
-        self.ready: Ready | None = None
 
     @property
     def index(self) -> int | None:
-        """The worker's index, once it has sent it or was offered one."""
+        """The worker's place, once it has sent it or was offered one."""
         if self.hello is not None:
             return self.hello.index
         return None if self.identity is None else self.identity.index
 
     @property
-    def launch(self) -> int | None:
-        """The launch of the supervisor that started the process, once the worker has sent it."""
-        return None if self.hello is None else self.hello.launch
-
-    @property
     def is_launched(self) -> bool:
         """Whether the supervisor started the process, which can therefore kill and replace it."""
-        return self.launch is not None
+        return self.hello is not None and self.hello.launch is not None
 
     @property
-    def is_ready(self) -> bool:
-        """Whether the worker has set up its service."""
-        return self.ready is not None
+    def accepts_batches(self) -> bool:
+        return self.ready is not None and not self.standby and not self.is_retiring
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._runs)
 
     @property
     def state(self) -> WorkerState:
-        if self.standby or not self.is_ready:
+        if self.standby or self.ready is None:
             return "starting"
         return "busy" if self._runs else "idle"
+
+    def slot(self, hello: Hello) -> BackendSlot:
+        """Return the worker, which has said hello, as the status pages show it."""
+        fault = ""
+        if self.standby and self.is_launched:
+            fault = f"worker {hello.index} is preparing to take over"
+        elif self.standby:
+            serves = "it serves another version of the service than the other workers"
+            fault = f"worker {hello.index} stands by: {serves}"
+        return BackendSlot(
+            hello.index, self.state, number=self.key, pid=hello.pid, host=hello.host, fault=fault
+        )
 
     def runs(self, batch: int) -> bool:
         return bool(self._runs) and self._runs[0].batch.batch == batch
@@ -163,26 +186,14 @@ class WorkerConnection(asyncio.Protocol):
 
         Without pings a hung worker would show only when a batch on it times out.
         """
-        if self._transport is None or not self.is_ready or self._runs:
+        if self._transport is None or self.ready is None or self._runs:
             self._is_pinged = False
         elif self._is_pinged:
-            self._listener.log.error("dropping worker %s: it is idle and did not answer a ping", self.index)
-            self.drop()
+            self._owner.log.error("dropping worker %s: it is idle and did not answer a ping", self.index)
+            self._owner.drop(self)
         else:
             self._is_pinged = True
             self._transport.write(encode_frame(Ping()))
-
-    def retire(self, reason: str = "") -> None:
-        """Close the connection when the worker has finished its batch; see :meth:`close`."""
-        self._is_retiring, self._retires_for = True, reason
-        self._leave_if_idle()
-
-    def give_up(self) -> None:
-        """Report that the worker may be killed soon, whatever it runs."""
-        if self.hello is not None and not self._is_retired:
-            self._is_retired = True
-            if self.hello.launch is not None:
-                self._listener.worker_retired(self.hello.launch)
 
     def close(self, reason: str = "", *, is_final: bool = False) -> None:
         """Close the connection. A launched worker then exits; others get the reason in a Goodbye."""
@@ -196,21 +207,6 @@ class WorkerConnection(asyncio.Protocol):
         """Close the connection at once. What is still to be sent would keep it open if nobody reads."""
         if self._transport is not None:
             self._transport.abort()
-
-    def drop(self) -> None:
-        """Close the connection of an unusable worker; the supervisor kills a process that it launched."""
-        self.abort()
-        if self.hello is not None and self.hello.launch is not None:
-            self._listener.worker_dropped(self.hello.launch)
-
-    def join(self) -> None:
-        """Report a worker that may now get batches, once it is ready."""
-        assert self.hello is not None
-        self.standby = False
-        self._listener.worker_connected(self.hello.index)
-        self._listener.worker_described(self.hello.service)
-        if self.ready is not None:
-            self._report_ready(self.hello, self.ready)
 
     # asyncio.Protocol
 
@@ -226,84 +222,23 @@ class WorkerConnection(asyncio.Protocol):
             for frame in self._decoder.feed(data):
                 self._received(frame)
         except FrameError as error:
-            self._listener.log.error("dropping worker %s: it sent an invalid message: %s", self.index, error)
-            self.drop()
+            self._owner.log.error("dropping worker %s: it sent an invalid message: %s", self.index, error)
+            self._owner.drop(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._file.close()
-        for run in self._runs:
-            run.done(WorkerLost(f"worker {self.index} died"))
-        self._gone(self)
+        self._owner.gone(self)
 
     def _received(self, frame: Frame) -> None:
         match frame.message:  # a Pong needs nothing: any frame answers a ping
-            case Hello():
-                self._said_hello(frame.message)
-            case WarmUp(api=api, rows=rows):
-                if not self.standby and self.hello is not None:
-                    self._listener.worker_warms_up(self.hello.index, api, rows)
-            case Ready():
-                self._is_now_ready(frame.message)
-            case Failed():
-                self._has_failed(frame.message)
             case Reply():
                 self._replied(frame.message, frame.payload)
             case Piece(batch=batch, head=head):
                 self._streamed(batch, head, frame.payload)
-            case Leaving():
-                self._wants_to_leave()
+            case Hello() | WarmUp() | Ready() | Failed() | Leaving():
+                self._owner.received(self, frame.message)
             case TakeFile() | Batch() | Cancel() | Ping() | Goodbye():
                 raise FrameError("a worker may not send TakeFile, Batch, Cancel, Ping or Goodbye")
-
-    def _said_hello(self, hello: Hello) -> None:
-        if self.hello is not None:
-            raise FrameError("Hello arrived twice")
-        objection = "" if self.identity is None else self.identity.objection(hello)
-        if objection:
-            self._listener.log.error("dropping worker %s: %s", self.index, objection)
-            self.close(f"the gateway refuses this worker: {objection}", is_final=True)
-            return
-        self.hello = hello
-        if not self.is_launched:
-            self._listener.joining_changed()
-            return
-        self._listener.worker_imported(hello.files)
-        if not self.standby:
-            self._joins(hello)
-            self.join()
-
-    def _is_now_ready(self, ready: Ready) -> None:
-        if self.hello is None:
-            raise FrameError("Ready arrived before Hello")
-        self.ready = ready
-        if self.hello.launch is not None:
-            self._listener.worker_imported(ready.files)
-        if not self.standby:
-            self._report_ready(self.hello, ready)
-        elif self.hello.launch is not None:
-            self._listener.worker_stands_by(self.hello.launch)
-        if self.hello.launch is None:
-            self._listener.joining_changed()
-
-    def _report_ready(self, hello: Hello, ready: Ready) -> None:
-        self._listener.worker_profiled(self.number, ready)
-        self._listener.worker_ready(self.number, hello)
-
-    def _has_failed(self, failed: Failed) -> None:
-        # A launched worker that cannot load its service says so before it has an index here.
-        if self.index not in (None, failed.index):
-            raise FrameError(f"a failure of worker {failed.index}, which is another one")
-        self._listener.worker_failed(failed, standby=self.standby)
-
-    def _wants_to_leave(self) -> None:
-        if self.hello is not None:
-            self._listener.log.info("worker %d on %s is leaving", self.hello.index, self.hello.host)
-        self._leaves(self)
-
-    def _leave_if_idle(self) -> None:
-        if self._is_retiring and not self._runs:
-            self.close(self._retires_for)
-            self.give_up()
 
     def _streamed(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
         on_piece = self._runs[0].on_piece if self.runs(batch) else None
@@ -326,6 +261,4 @@ class WorkerConnection(asyncio.Protocol):
         self._runs.popleft()
         self._is_streaming = False
         run.done(Executed(reply, bodies))
-        if self.hello is not None and self.hello.launch is not None:
-            self._listener.batch_finished(self.hello.launch)
-        self._leave_if_idle()
+        self._owner.has_replied(self)

@@ -3,40 +3,72 @@
 import asyncio
 import itertools
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
-from uncork_dispatcher import WorkerLost
-from uncork_gateway.backends.pool_listener import PoolListener
+from uncork_gateway.backends.pool_events import (
+    CannotServe,
+    Described,
+    Gone,
+    IsReady,
+    Joined,
+    Leaves,
+    PoolListener,
+    WarmsUp,
+)
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.backends.worker_connection import (
     Done,
+    FromWorker,
     OnPiece,
     WorkerConnection,
     WorkerState,
 )
 from uncork_gateway.backends.worker_identity import Identity
+from uncork_gateway.service_log import ServiceLog
+from uncork_workers.wire.frames import FrameError
 from uncork_workers.wire.handshake import Application
-from uncork_workers.wire.messages import Batch, Hello
+from uncork_workers.wire.messages import Batch, Failed, Hello, Leaving, Ready, WarmUp
 from uncork_workers.wire.schema import ServiceDescription
+
+# A launched worker that has retired exits at once unless it hangs.
+_LEAVING_S = 10.0
 
 
 class WorkerPool:
     """Accepts connections of workers and runs batches on them; each runs one at a time.
 
-    Make it inside a running event loop. An idle worker that hangs is dropped after one to two times
-    ``ping_interval_s``. Indexes below ``reserved`` belong to workers of the supervisor.
+    Make it inside a running event loop. A worker is known by the key of its connection: its launch, if the
+    supervisor launched it, else a negative number.
+
+    Args:
+        listener: notified of events of workers.
+        kill: kills the process of a launch.
+        finished_batch: called when the process of a launch has finished a batch.
+        ping_interval_s: an idle worker that hangs is dropped after one to two times as many seconds.
+        reserved: indexes below it belong to workers of the supervisor.
     """
 
-    def __init__(self, listener: PoolListener, *, ping_interval_s: float = 10.0, reserved: int = 0) -> None:
+    def __init__(
+        self,
+        listener: PoolListener,
+        *,
+        kill: Callable[[int], object] = lambda launch: None,
+        finished_batch: Callable[[int], object] = lambda launch: None,
+        ping_interval_s: float = 10.0,
+        reserved: int = 0,
+    ) -> None:
         self._reserved = reserved
-        self._listener = listener
+        self._notify = listener.on_worker
+        self.log: ServiceLog = listener.log
+        self._kill = kill
+        self._finished_batch = finished_batch
         self._ping_interval_s = ping_interval_s
-        self._numbers = itertools.count(1)
-        self._connections: dict[int, WorkerConnection] = {}
-        """Workers in service: they accept batches, or will when they are ready."""
-        self._standbys: dict[int, WorkerConnection] = {}
-        self._retiring: set[WorkerConnection] = set()
+        self._keys = itertools.count(-1, -1)
+        """Of workers that the supervisor did not launch."""
+        self._workers: dict[WorkerConnection, None] = {}
+        self._by_key: dict[int, WorkerConnection] = {}
+        """The workers that have described themselves."""
         self._servers: list[asyncio.Server] = []
         self._code = ""
         """The digest of the code of the process of the supervisor that has joined last."""
@@ -59,15 +91,16 @@ class WorkerPool:
         """Adopt the connection of a worker that has proved on TCP that it knows the token.
 
         A worker that the supervisor did not launch stands by until it joins, with the index that is returned.
-        An older connection of the same process is closed: the process has given it up.
+        An older connection of the same process is lost: the process has given it up.
         """
         launch, instance = application.launch, application.instance
-        taken = {connection.index for connection in self._all()}
+        taken = {worker.index for worker in self._workers}
         index = next(index for index in itertools.count(self._reserved) if index not in taken)
         identity = Identity(launch=launch, instance=instance, index=index if launch is None else None)
-        for older in self._all():
+        for older in list(self._workers):
             if older.identity is not None and older.identity.is_same_process(identity):
                 older.abort()
+                self.gone(older)
         connection = self._connection(standby=launch is None or application.standby, identity=identity)
         transport.set_protocol(connection)
         connection.connection_made(transport)
@@ -80,59 +113,60 @@ class WorkerPool:
         another index.
         """
         self._reserved = indexes
-        for worker in [*self._connections.values(), *self._standbys.values()]:
+        for worker in list(self._workers):
             offered = None if worker.identity is None else worker.identity.index
             if offered is not None and offered < indexes:
                 self.retire(worker, "the gateway starts more workers, one with this index")
 
     def self_started(self) -> list[WorkerConnection]:
         """Return the described workers that the supervisor did not launch, without those that retire."""
-        described = [*self._connections.values(), *self._standbys.values()]
-        return [one for one in described if one.hello is not None and not one.is_launched]
+        workers = [one for one in self._workers if one.hello is not None]
+        return [one for one in workers if not (one.is_launched or one.is_retiring)]
 
     def in_service(self) -> list[WorkerConnection]:
         """Return the workers that accept batches, or will when they are ready."""
-        return list(self._connections.values())
+        return [one for one in self._workers if not (one.standby or one.is_retiring)]
 
-    def join(self, connection: WorkerConnection) -> None:
-        """Let a standby that the supervisor did not launch accept batches, as soon as it is ready."""
-        self._connections[connection.number] = self._standbys.pop(connection.number)
-        connection.join()
+    def join(self, worker: WorkerConnection) -> None:
+        """Let a described standby accept batches, as soon as it is ready."""
+        worker.standby = False
+        self._notify(Joined(worker))
+        if worker.ready is not None:
+            self._notify(IsReady(worker))
 
-    def retire(self, connection: WorkerConnection, reason: str = "") -> None:
+    def retire(self, worker: WorkerConnection, reason: str = "") -> None:
         """Close the connection of a worker when its batches have ended; it gets no more.
 
         A worker that the supervisor did not launch gets the reason.
         """
-        if connection in self._retiring:
-            return
-        self._standbys.pop(connection.number, None)
-        if self._connections.pop(connection.number, None) is not None and connection.is_ready:
-            self._listener.worker_leaves(connection.number)
-        self._retiring.add(connection)
-        connection.retire(reason)
+        if not worker.is_retiring:
+            accepted = worker.accepts_batches
+            worker.is_retiring, worker.retires_for = True, reason
+            if accepted:
+                self._notify(Leaves(worker))
+            self._close_if_retired(worker)
 
     def retire_launch(self, launch: int) -> bool:
         """Retire the worker of a launch; return False if it is not in service."""
-        for connection in self._connections.values():
-            if connection.launch == launch:
-                self.retire(connection)
-                return True
-        return False
+        worker = self._by_key.get(launch)
+        if worker is None or worker not in self.in_service():
+            return False
+        self.retire(worker)
+        return True
 
     def drop_launch(self, launch: int) -> None:
         """Close the connection of a launch whose process has ended; another process may hold it open."""
-        for connection in self._all():
-            if connection.launch == launch:
-                connection.abort()
+        worker = self._by_key.get(launch)
+        if worker is not None:
+            worker.abort()
 
     def abandon(self, batch: int) -> int | None:
         """Drop the worker that runs a batch; return its index, or None if no worker runs it."""
-        connection = self._running(batch)
-        if connection is None:
+        worker = self._running(batch)
+        if worker is None:
             return None
-        connection.drop()
-        return connection.index
+        self.drop(worker)
+        return worker.index
 
     def execute(
         self,
@@ -143,27 +177,24 @@ class WorkerPool:
         *,
         on_piece: OnPiece | None = None,
     ) -> None:
-        """Run a batch on a worker; ``done`` is called once, after this has returned.
+        """Run a batch on the worker with this key; ``done`` is called once, after this has returned.
 
-        If ``on_piece`` is given, it may receive pieces of the answer before that.
+        If ``on_piece`` is given, it may receive pieces of the answer before that. If the worker is lost,
+        the listener is notified, and ``done`` is not called.
 
         Raises:
             FrameError: if the batch is larger than a frame may be.
         """
-        connection = self._connections.get(worker)
-        if connection is None:
-            asyncio.get_running_loop().call_soon(done, WorkerLost(f"worker {worker} is gone"))
-        else:
-            connection.execute(batch, bodies, done, on_piece)
+        self._by_key[worker].execute(batch, bodies, done, on_piece)
 
     def cancel(self, batch: int) -> None:
         """Cancel the streamed answer of a batch, if it still runs."""
-        connection = self._running(batch)
-        if connection is not None:
-            connection.cancel()
+        worker = self._running(batch)
+        if worker is not None:
+            worker.cancel()
 
     def _running(self, batch: int) -> WorkerConnection | None:
-        return next((one for one in self._all() if one.runs(batch)), None)
+        return next((one for one in self._workers if one.runs(batch)), None)
 
     def standbys(self, launches: Collection[int]) -> list[ServiceDescription]:
         """Return the services of standby processes.
@@ -171,109 +202,73 @@ class WorkerPool:
         Raises:
             ValueError: if one of them is gone or not ready.
         """
-        ready = {one.hello.launch: one.hello for one in self._standbys.values() if one.hello and one.is_ready}
-        gone = set(launches) - ready.keys()
-        if gone:
-            raise ValueError(f"{len(gone)} of the new workers cannot take over")
-        return [ready[launch].service for launch in launches]
+        ready = [one.hello for one in self._named(launches) if one.standby and one.ready is not None]
+        services = [hello.service for hello in ready if hello is not None]
+        if len(services) < len(launches):
+            raise ValueError(f"{len(launches) - len(services)} of the new workers cannot take over")
+        return services
 
     def any_left_by(self, launches: Collection[int]) -> bool:
         """Return True if a launched worker would stay in service after these processes take over."""
-        heirs = self._heirs(launches)
-        return any(one.is_launched and one.index not in heirs for one in self._connections.values())
+        places = {heir.index for heir in self._named(launches)}
+        return any(one.is_launched and one.index not in places for one in self.in_service())
 
     def take_over(self, launches: Collection[int], *, renewed: bool = False) -> set[int]:
         """Replace workers by standby processes with the same indexes; return the replaced processes.
 
         If the service is ``renewed``, the processes may have other code than those before.
 
-        A successor inherits the number of the worker that it replaces, which finishes its batches and
-        retires. If no worker stays in service, those that have not identified themselves retire too: they may
-        run older code.
+        The replaced workers finish their batches and retire. If no worker stays in service, those that have
+        not identified themselves retire too: they may run older code.
         """
-        heirs = self._heirs(launches)
+        heirs, places = self._named(launches), {heir.index for heir in self._named(launches)}
+        if not self.any_left_by(launches):
+            places.add(None)
+        replaced = [one for one in self.in_service() if one.index in places]
         if renewed:
             self._code = ""
-        for standby in heirs.values():
-            if standby.hello is not None:
-                self._check_code(standby.hello)
-        going: set[int | None] = set(heirs) if self.any_left_by(launches) else {*heirs, None}
-        leaving = set()
-        for old in [one for one in self._connections.values() if one.index in going]:
-            del self._connections[old.number]
-            self._retiring.add(old)
-            if old.is_ready and old.hello is not None:
-                if old.hello.launch is not None:
-                    leaving.add(old.hello.launch)
-                heir = heirs.pop(old.hello.index, None)
-                if heir is None:
-                    self._listener.worker_leaves(old.number)
-                else:
-                    self._inherit(heir, old.number)
-                    assert heir.hello is not None
-                    if not self._takes_ahead(old.number) or heir.hello.host != old.hello.host:
-                        self._report_heir(old.number)
-            old.retire()
-        for heir in heirs.values():
-            self._inherit(heir, heir.number)
-            assert heir.hello is not None
-            self._listener.worker_ready(heir.number, heir.hello)
-        return leaving
+        for heir in heirs:
+            self._check_code(heir)
+            self.join(heir)
+        for old in replaced:
+            self.retire(old)
+        return {old.key for old in replaced if old.is_launched and old.ready is not None}
 
-    def _check_code(self, hello: Hello) -> None:
+    def _named(self, launches: Iterable[int]) -> list[WorkerConnection]:
+        """Return the workers of these launches that have described themselves."""
+        return [self._by_key[launch] for launch in launches if launch in self._by_key]
+
+    def _check_code(self, worker: WorkerConnection) -> None:
         """Log that a process brings other code into service than the one before, without a reload."""
-        if self._code and hello.code and hello.code != self._code:
-            self._listener.log.error(
+        code = "" if worker.hello is None else worker.hello.code
+        if self._code and code and code != self._code:
+            self.log.error(
                 "worker %d was started again with other code: files of the service have changed since the "
                 "last reload. Workers may differ until `uncork reload`",
-                hello.index,
+                worker.index,
             )
-        self._code = hello.code or self._code
-
-    def _heirs(self, launches: Collection[int]) -> dict[int, WorkerConnection]:
-        """Return the connections of standby processes by index."""
-        standbys = ((one, one.hello) for one in self._standbys.values())
-        return {hello.index: one for one, hello in standbys if hello is not None and hello.launch in launches}
-
-    def _inherit(self, heir: WorkerConnection, number: int) -> None:
-        del self._standbys[heir.number]
-        heir.number, heir.standby = number, False
-        self._connections[number] = heir
-        assert heir.ready is not None
-        self._listener.worker_profiled(number, heir.ready)
+        self._code = code or self._code
 
     def index_of(self, worker: int) -> int:
-        """Return the index of the worker with a number; -1 if it is gone."""
-        connection = self._connections.get(worker)
+        """Return the index of the worker with a key; -1 if it is gone."""
+        connection = self._by_key.get(worker)
         return -1 if connection is None or connection.index is None else connection.index
 
     def slots(self) -> list[BackendSlot]:
         """Return every worker that has identified itself."""
-        return [
-            BackendSlot(
-                one.hello.index,
-                one.state,
-                number=one.number,
-                pid=one.hello.pid,
-                host=one.hello.host,
-                fault=_standing_by(one.hello) if one.standby else "",
-            )
-            for one in self._all()
-            if one.hello is not None
-        ]
+        return [one.slot(one.hello) for one in self._workers if one.hello is not None]
 
     def states(self) -> list[WorkerState]:
-        return [connection.state for connection in self._all()]
+        return [one.state for one in self._workers]
 
     def ready(self) -> set[int]:
         """Return the indexes of the workers that accept batches."""
-        ready = (one.index for one in self._connections.values() if one.is_ready)
-        return {index for index in ready if index is not None}
+        return {one.index for one in self._workers if one.accepts_batches and one.index is not None}
 
     def ping_idle(self) -> None:
         """Ping the idle workers, and drop those that did not answer the last ping."""
-        for connection in self._all():
-            connection.ping_idle()
+        for worker in list(self._workers):
+            worker.ping_idle()
 
     def _ping_later(self) -> None:
         self._next_ping = asyncio.get_running_loop().call_later(self._ping_interval_s, self._on_ping_timer)
@@ -282,71 +277,85 @@ class WorkerPool:
         self._ping_later()  # first: an exception below must not end the pings
         self.ping_idle()
 
-    def _all(self) -> list[WorkerConnection]:
-        return [*self._connections.values(), *self._retiring, *self._standbys.values()]
-
     async def close(self) -> None:
         """Close all connections. The workers that the supervisor launched exit, the others dial again."""
         self._next_ping.cancel()
         for server in self._servers:
             server.close()
-        for connection in self._all():
-            connection.close("the gateway is stopping")
+        for worker in list(self._workers):
+            worker.close("the gateway is stopping")
+
+    # What the connections report
 
     def _connection(self, *, standby: bool = False, identity: Identity | None = None) -> WorkerConnection:
-        number = next(self._numbers)
-        connection = WorkerConnection(
-            number,
-            self._listener,
-            standby=standby,
-            gone=self._gone,
-            leaves=self._leaves,
-            joins=self._check_code,
-            identity=identity,
-        )
-        (self._standbys if standby else self._connections)[number] = connection
+        connection = WorkerConnection(self, standby=standby, identity=identity)
+        self._workers[connection] = None
         return connection
 
-    def _leaves(self, connection: WorkerConnection) -> None:
-        self.retire(connection)
-        if connection.hello is not None and not connection.is_launched:
-            self._listener.joining_changed()
+    def received(self, worker: WorkerConnection, message: FromWorker) -> None:
+        """Act on a message of a worker about itself; see :meth:`Owner.received`."""
+        match message:
+            case Hello():
+                self._said_hello(worker, message)
+            case WarmUp(api=api, rows=rows):
+                if not worker.standby and worker.hello is not None:
+                    self._notify(WarmsUp(worker, api, rows))
+            case Ready():
+                if worker.hello is None or worker.ready is not None:
+                    raise FrameError("Ready arrived before Hello, or twice")
+                worker.ready = message
+                self._notify(IsReady(worker))
+            case Failed():
+                # A launched worker that cannot load its service says so before it has an index here.
+                if worker.index not in (None, message.index):
+                    raise FrameError(f"a failure of worker {message.index}, which is another one")
+                self._notify(CannotServe(worker, message))
+            case Leaving():
+                if worker.hello is not None:
+                    self.log.info("worker %d on %s is leaving", worker.hello.index, worker.hello.host)
+                self.retire(worker)
 
-    def _gone(self, connection: WorkerConnection) -> None:
-        number = connection.number
-        if connection in self._retiring:
-            self._retiring.remove(connection)
-            # If it died or ran past its timeout, the dispatcher has given up its number.
-            self._report_heir(number)
-        elif connection.standby:
-            del self._standbys[number]
-        else:
-            del self._connections[number]
-            if connection.is_ready and connection.hello is not None:
-                self._lost(number, connection.hello)
-        if connection.hello is not None and not connection.is_launched:
-            self._listener.worker_gone(connection.hello.index)
-            self._listener.joining_changed()
+    def _said_hello(self, worker: WorkerConnection, hello: Hello) -> None:
+        if worker.hello is not None:
+            raise FrameError("Hello arrived twice")
+        objection = "" if worker.identity is None else worker.identity.objection(hello)
+        if not objection and hello.launch in self._by_key:
+            objection = f"launch {hello.launch} of the gateway is connected already"
+        if objection:
+            self.log.error("dropping worker %s: %s", worker.index, objection)
+            worker.close(f"the gateway refuses this worker: {objection}", is_final=True)
+            return
+        worker.hello = hello
+        worker.key = next(self._keys) if hello.launch is None else hello.launch
+        self._by_key[worker.key] = worker
+        if worker.is_launched and not worker.standby:
+            self._check_code(worker)
+        self._notify(Described(worker))
 
-    def _report_heir(self, number: int) -> None:
-        """Report again that the worker that has inherited a number accepts batches, if there is one."""
-        heir = self._connections.get(number)
-        if heir is not None and heir.hello is not None:
-            self._listener.worker_ready(number, heir.hello, takes_ahead=self._takes_ahead(number))
+    def has_replied(self, worker: WorkerConnection) -> None:
+        """Count a batch; close the connection if the worker retires and this was its last one."""
+        if worker.is_launched:
+            self._finished_batch(worker.key)
+        self._close_if_retired(worker)
 
-    def _takes_ahead(self, number: int) -> bool:
-        """Whether batches with a number run one after another: no worker that had it before is still busy."""
-        return not any(old.number == number and old.state == "busy" for old in self._retiring)
+    def _close_if_retired(self, worker: WorkerConnection) -> None:
+        if worker.is_retiring and not worker.is_busy:
+            worker.close(worker.retires_for)
+            if worker.is_launched:
+                asyncio.get_running_loop().call_later(_LEAVING_S, self._kill, worker.key)
 
-    def _lost(self, number: int, hello: Hello) -> None:
-        """Report the loss of a number; nothing limits the batch of a retiring worker with it any more."""
-        self._listener.worker_lost(number, hello)
-        for old in self._retiring:
-            if old.number == number:
-                old.give_up()
+    def drop(self, worker: WorkerConnection) -> None:
+        """Close the connection of an unusable worker; the supervisor kills a process that it launched."""
+        worker.abort()
+        if worker.is_launched:
+            self._kill(worker.key)
 
-
-def _standing_by(hello: Hello) -> str:
-    if hello.launch is not None:
-        return f"worker {hello.index} is preparing to take over"
-    return f"worker {hello.index} stands by: it serves another version of the service than the other workers"
+    def gone(self, worker: WorkerConnection) -> None:
+        """Report the loss of a worker whose connection is closed, with all its batches."""
+        if worker in self._workers:
+            del self._workers[worker]
+            try:
+                if worker.hello is not None:
+                    self._notify(Gone(worker))
+            finally:
+                self._by_key.pop(worker.key, None)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from uncork_dispatcher import BatchResult, Job, Start, WorkerLost
+from uncork_dispatcher import BatchResult, Job, Start
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.codecs import AcceptKey, Marshalled
 from uncork_gateway.dialects.base import HandlerResult
@@ -60,12 +60,8 @@ def _row_costs(payloads: Sequence[Marshalled]) -> list[float] | None:
     return [cost for asked in payloads for cost in asked.cost.of_rows or [1] * asked.rows]
 
 
-def from_frame(
-    job: Job[Marshalled], outcome: Executed | WorkerLost
-) -> BatchResult[HandlerResult] | WorkerLost:
+def from_frame(job: Job[Marshalled], outcome: Executed) -> BatchResult[HandlerResult]:
     """Return the result of a batch from the worker's reply."""
-    if isinstance(outcome, WorkerLost):
-        return outcome
     reply = outcome.reply
     forms = expand_forms(reply.forms, len(reply.statuses))
     results = list(map(HandlerResult, reply.statuses, outcome.bodies, forms))

@@ -30,6 +30,8 @@ class RemoteWorkers:
         are started again."""
         self._unusable: list[ServiceDescription] = []
         """Services that cannot be served."""
+        self._is_deciding = False
+        """Whether the events of workers come from decisions."""
 
     def settings_changed(self) -> None:
         """Consider again what could not be served with other settings."""
@@ -38,6 +40,14 @@ class RemoteWorkers:
 
     def reconsider(self) -> None:
         """Put in service what may join, and replace what has a successor."""
+        if not self._is_deciding:
+            self._is_deciding = True
+            try:
+                self._decide()
+            finally:
+                self._is_deciding = False
+
+    def _decide(self) -> None:
         workers = self._pool.self_started()
         if not any(worker.is_launched for worker in self._pool.in_service()):
             successor = choose_successor(self._apis.service, workers, self._superseded, self._unusable)
@@ -55,7 +65,7 @@ class RemoteWorkers:
 
     def _replace_by(self, successor: ServiceDescription) -> None:
         old = self._apis.service
-        was_ready = any(one.is_ready and self._is_current(one) for one in self._pool.in_service())
+        was_ready = any(one.ready is not None and self._is_current(one) for one in self._pool.in_service())
         try:
             self._events.serve(successor)
         except ValueError as error:
@@ -86,8 +96,8 @@ def choose_successor(
     described = [(worker, service) for worker, service in described if service not in unusable]
     if in_force is None:
         return described[0][1] if described else None
-    serving = sum(one.is_ready for one, service in described if not one.standby and service == in_force)
-    ready = [service for one, service in described if one.standby and one.is_ready and service != in_force]
+    serving = sum(one.accepts_batches and service == in_force for one, service in described)
+    ready = [service for one, service in described if one.standby and one.ready and service != in_force]
     candidates = [service for service in ready if service not in superseded]
     if not candidates and not serving:
         candidates = ready

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from prometheus_client import Counter, Gauge
 
-from uncork_dispatcher import BatchResult, Job, OnBatchEnd, WorkerLost
+from uncork_dispatcher import Job, OnBatchEnd
 from uncork_gateway.backends.worker_failures import WorkerStartup
 from uncork_gateway.backends.worker_listener import WorkerListener, WorkerPort
 from uncork_gateway.backends.worker_pool import WorkerPool
@@ -97,7 +97,12 @@ class ServedService:
             readiness_changed=front_end.readiness_changed,
             log=ServiceLog(name or ""),
         )
-        self._pool = WorkerPool(self.events, reserved=settings.workers)
+        self._pool = WorkerPool(
+            self.events,
+            kill=supervisor.kill,
+            finished_batch=supervisor.finished_batch,
+            reserved=settings.workers,
+        )
         self._remote = RemoteWorkers(self._pool, self._apis, self.events)
         self.events.on_joining_changed = self._remote.reconsider
         self._listener: WorkerListener | None = None
@@ -265,12 +270,11 @@ class ServedService:
         on_piece = None if sink is None else sink.piece
         outputs = self._apis.outputs.get(start.api)
 
-        def done(outcome: Executed | WorkerLost) -> None:
+        def done(outcome: Executed) -> None:
             ran = from_frame(job, outcome)
             ended(ran)
-            if isinstance(outcome, Executed):
-                self._failures.note(start.api, outcome.reply.exceptions)
-            if outputs is not None and isinstance(ran, BatchResult):
+            self._failures.note(start.api, outcome.reply.exceptions)
+            if outputs is not None:
                 outputs.saw_results(ran.results)
 
         self._pool.execute(start.worker, batch, bodies, done, on_piece=on_piece)

@@ -3,17 +3,27 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import assert_never
 
+from uncork_gateway.backends.pool_events import (
+    CannotServe,
+    Described,
+    Gone,
+    IsReady,
+    Joined,
+    Leaves,
+    PoolEvent,
+    WarmsUp,
+)
+from uncork_gateway.backends.worker_connection import WorkerConnection
 from uncork_gateway.backends.worker_failures import WorkerFailures
 from uncork_gateway.batching import Batching
 from uncork_gateway.requests.batch_frames import result_of_row
 from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.services.apis import Apis, GatewaySettings, Prepared
-from uncork_workers.wire.messages import Failed, Hello, Ready
+from uncork_workers.wire.messages import Failed
 from uncork_workers.wire.schema import ServiceDescription
 
-# A worker whose successor has taken over exits at once unless it hangs.
-_LEAVING_S = 10.0
 # So many failures in a row are not chance; the log says so once.
 _CRASH_LOOP = 5
 
@@ -113,10 +123,44 @@ class WorkerEvents:
 
     # What the worker pool reports
 
-    def worker_imported(self, files: list[str]) -> None:
-        self.files.update(files)
+    def on_worker(self, event: PoolEvent) -> None:
+        """Act on an event of the pool; see :class:`PoolListener`."""
+        worker = event.worker
+        match event:
+            case Described():
+                self._described(worker)
+            case Joined():
+                self._joined(worker)
+            case WarmsUp(api=api, rows=rows):
+                self.failures.warming_up(_place(worker), api, rows)
+            case IsReady():
+                self._is_ready(worker)
+            case CannotServe(failed=failed):
+                self._cannot_serve(failed, standby=worker.standby)
+            case Leaves():
+                self._dispatcher.worker_retired(worker.key)
+                self._readiness_changed()
+            case Gone():
+                self._gone(worker)
+            case _:
+                assert_never(event)
+        if not (worker.is_launched or worker.hello is None):
+            self.on_joining_changed()
 
-    def worker_described(self, service: ServiceDescription) -> None:
+    def _described(self, worker: WorkerConnection) -> None:
+        if worker.is_launched and worker.hello is not None:
+            self.files.update(worker.hello.files)
+            if not worker.standby:
+                self._joined(worker)
+
+    def _joined(self, worker: WorkerConnection) -> None:
+        """Serve what a worker describes that is in service now."""
+        assert worker.hello is not None
+        self.failures.setting_up(worker.hello.index)
+        self.describe(worker.hello.service)
+
+    def describe(self, service: ServiceDescription) -> None:
+        """Serve what a worker in service describes, or say why that is impossible."""
         if service == self._apis.service:
             return
         try:
@@ -147,62 +191,47 @@ class WorkerEvents:
         if not self.described.done():
             self.described.set_result(prepared.offer.service)
 
-    def worker_connected(self, index: int) -> None:
-        self.failures.setting_up(index)
-
-    def worker_warms_up(self, index: int, api: str, rows: int) -> None:
-        self.failures.warming_up(index, api, rows)
-
-    def worker_ready(self, worker: int, hello: Hello, *, takes_ahead: bool = True) -> None:
-        self._ready.set()
-        self._readiness_changed()
-        self.failures.ready(hello.index)
-        if hello.launch is None:
-            self.log.info("worker %d on %s is ready", hello.index, hello.host)
-        self._dispatcher.worker_ready(worker, launch=hello.index, host=hello.host, takes_ahead=takes_ahead)
-
-    def worker_profiled(self, worker: int, ready: Ready) -> None:
-        """Feed the results of the warm-up to the estimates and the known outputs."""
+    def _is_ready(self, worker: WorkerConnection) -> None:
+        """Let the dispatcher use a worker, unless it stands by."""
+        hello, ready = worker.hello, worker.ready
+        assert hello is not None
+        assert ready is not None
+        if worker.is_launched:
+            self.files.update(ready.files)
+        if worker.standby:
+            if worker.is_launched:
+                self._supervisor.stands_by(worker.key)
+            return
         for api, chunks in ready.profile.items():
             if api in self._apis.in_force:
-                self._dispatcher.profile(api, worker, chunks)
+                self._dispatcher.profile(api, worker.key, chunks)
         for api, result in ready.results.items():
             if api in self._apis.outputs:
                 self._apis.outputs[api].saw_warm_up(result_of_row(result))
-
-    def worker_lost(self, worker: int, hello: Hello) -> None:
-        """Have the worker's batch repeated. The supervisor restarts processes that it launched."""
-        self._dispatcher.worker_lost(worker)
+        self._ready.set()
         self._readiness_changed()
-        if hello.launch is not None:
-            self._dispatcher.worker_expected(hello.index)
-            self._supervisor.connection_lost(hello.launch)
-        else:
-            self.log.warning("worker %d on %s has disconnected", hello.index, hello.host)
+        self.failures.ready(hello.index)
+        if not worker.is_launched:
+            self.log.info("worker %d on %s is ready", hello.index, hello.host)
+        self._dispatcher.worker_ready(worker.key, place=hello.index, host=hello.host, takes_ahead=True)
 
-    def worker_leaves(self, worker: int) -> None:
-        self._dispatcher.worker_retired(worker)
-        self._readiness_changed()
+    def _gone(self, worker: WorkerConnection) -> None:
+        """Have the batches of a worker repeated. The supervisor restarts processes that it launched."""
+        hello = worker.hello
+        assert hello is not None
+        if worker.ready is not None and not worker.standby:
+            self._dispatcher.worker_lost(worker.key)
+            if not worker.is_retiring:
+                self._readiness_changed()
+                if worker.is_launched:
+                    self._dispatcher.worker_expected(hello.index)
+                    self._supervisor.connection_lost(worker.key)
+                else:
+                    self.log.warning("worker %d on %s has disconnected", hello.index, hello.host)
+        if not worker.is_launched:
+            self.failures.disconnected(hello.index)
 
-    def worker_gone(self, index: int) -> None:
-        self.failures.disconnected(index)
-
-    def joining_changed(self) -> None:
-        self.on_joining_changed()
-
-    def batch_finished(self, launch: int) -> None:
-        self._supervisor.finished_batch(launch)
-
-    def worker_dropped(self, launch: int) -> None:
-        self._supervisor.kill(launch)
-
-    def worker_stands_by(self, launch: int) -> None:
-        self._supervisor.stands_by(launch)
-
-    def worker_retired(self, launch: int) -> None:
-        asyncio.get_running_loop().call_later(_LEAVING_S, self._supervisor.kill, launch)
-
-    def worker_failed(self, failed: Failed, *, standby: bool) -> None:
+    def _cannot_serve(self, failed: Failed, *, standby: bool) -> None:
         """Log why a worker cannot become ready, with each traceback of user code once."""
         who = "new worker" if standby else "worker"
         reason = f"{who} {failed.index} failed in {failed.stage}: {failed.message}"
@@ -224,3 +253,8 @@ class WorkerEvents:
             self.described.set_exception(ServiceUnusable(message))
         elif self.described.exception() is None:
             self.log.error("a worker started with a service that cannot be served: %s", message)
+
+
+def _place(worker: WorkerConnection) -> int:
+    assert worker.hello is not None
+    return worker.hello.index

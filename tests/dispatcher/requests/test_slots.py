@@ -51,14 +51,15 @@ def test_the_worker_idle_longest_is_taken_first() -> None:
     assert order == [0, 1, 2, 0]
 
 
-def test_adding_a_known_worker_changes_nothing() -> None:
+@pytest.mark.parametrize("retired", [False, True])
+def test_adding_a_known_worker_changes_nothing(retired: bool) -> None:
+    """Not even if it only finishes its batch."""
     slots = slots_with(1)
-    slots.add(0)
-    assert counts(slots) == (1, 1, 0)
-
     slots.occupy(running(worker=next_worker(slots)))
+    if retired:
+        slots.retire(0)
     slots.add(0)
-    assert counts(slots) == (1, 0, 1)
+    assert counts(slots) == (1 - retired, 0, 1)
 
 
 def test_losing_an_idle_worker_loses_no_batch() -> None:
@@ -231,15 +232,6 @@ def test_of_two_avoided_hosts_the_first_to_be_used_again_is_preferred() -> None:
     assert preferred(slots, now=5.2) == [3, 2]
 
 
-def test_a_worker_may_move_to_another_host() -> None:
-    """Another process has taken its place."""
-    slots = on_hosts("xxy")
-    slots.add(1, "y")
-    slots.lose(0, now=0.0)
-
-    assert preferred(slots, now=0.0) == [1, 2]
-
-
 def test_on_one_host_the_order_stays() -> None:
     slots = slots_with(3)
     slots.lose(1, now=0.0)
@@ -304,19 +296,3 @@ def test_the_host_of_a_lost_worker_that_was_retired_is_not_avoided() -> None:
     assert slots.lose(1, now=0.5) == []
     slots.occupy(running(batch=3, worker=2))
     assert slots.avoids_idle_until(0.5) == 0.5
-
-
-@pytest.mark.parametrize("early", [False, True])
-def test_a_retired_worker_may_be_used_again(early: bool) -> None:
-    """Once its batch has ended, which may be after it was added."""
-    slots = slots_with(1)
-    slots.occupy(running(batch=1, worker=0, predicted_s=2.0))
-    slots.retire(0)
-    if early:
-        slots.add(0)
-        assert counts(slots) == (1, 0, 1)
-        assert values(slots.free_at(0.0)) == [2.0]
-    slots.finish(1, now=0.0)
-    slots.add(0)
-
-    assert counts(slots) == (1, 1, 0)

@@ -36,11 +36,11 @@ def put_ahead(slots: Slots, *, worker: int = 0, started: float = 4.0) -> Running
     return batch
 
 
-def busy(*, workers: int = 1) -> Slots:
-    """Workers that take batches ahead, of which the first runs one until 4.0."""
+def busy(*, workers: int = 1, takers: int = 17) -> Slots:
+    """Workers, of which the first ``takers`` take batches ahead, and the first runs one until 4.0."""
     slots = Slots()
     for worker in range(workers):
-        slots.add(worker, takes_ahead=True)
+        slots.add(worker, takes_ahead=worker < takers)
     first_of(slots)
     return slots
 
@@ -63,9 +63,8 @@ def test_the_next_to_end_gets_a_batch_ahead() -> None:
 
 def test_nothing_is_sent_to_another_worker_instead() -> None:
     """It would be idle later than the one that takes no batch ahead, or whose batch ahead is short."""
-    slots = busy(workers=2)
+    slots = busy(workers=2, takers=1)
     first_of(slots, 1, predicted_s=3.0)
-    slots.add(1)
     assert slots.next_ahead(0.0) is None
 
     slots = busy(workers=2)
@@ -167,22 +166,17 @@ def test_a_lost_worker_takes_both_along() -> None:
     assert slots.running_since(ahead.start.batch) is None
 
 
-@pytest.mark.parametrize("back", [False, True])
-def test_a_retired_worker_runs_both(back: bool) -> None:
-    """It may be added again before they end."""
+def test_a_retired_worker_runs_both() -> None:
     slots = busy()
     put_ahead(slots)
     slots.retire(0)
     slots.add(1)
     assert values(slots.free_at(1.0)) == [1.0]
-    if back:
-        slots.add(0)
-        assert values(slots.free_at(1.0)) == [1.0, 6.0]
 
     slots.finish(1, now=4.0)
-    assert values(slots.free_at(1.0)) == [1.0, 6.0][: 1 + back]
+    assert values(slots.free_at(1.0)) == [1.0]
     slots.finish(9, now=6.0)
-    assert counts(slots) == (1 + back, 1 + back, 0)
+    assert counts(slots) == (1, 1, 0)
 
 
 def test_of_overdue_batches_those_behind_are_told_apart() -> None:

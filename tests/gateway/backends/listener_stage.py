@@ -95,7 +95,7 @@ async def worker_port(
         launch_secret=LAUNCH_SECRET,
     )
     made = PortStage(
-        WorkerPool(news, reserved=reserved),
+        WorkerPool(news, kill=news.dropped.append, finished_batch=news.finished_batch, reserved=reserved),
         news,
         port,
         overrides=overrides,

@@ -9,12 +9,21 @@ from pathlib import Path
 from tests.gateway.fake_worker import FakeWorker, service
 from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
-from uncork_gateway.backends.worker_connection import OnPiece
+from uncork_gateway.backends.pool_events import (
+    CannotServe,
+    Described,
+    Gone,
+    IsReady,
+    Joined,
+    Leaves,
+    PoolEvent,
+    WarmsUp,
+)
+from uncork_gateway.backends.worker_connection import OnPiece, WorkerConnection
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.service_log import ServiceLog
-from uncork_workers.wire.messages import Batch, Failed, Hello, Ready
-from uncork_workers.wire.schema import ServiceDescription
+from uncork_workers.wire.messages import Batch, Hello, Ready
 
 BATCH = Batch(batch=5, api="echo", limit_rows=10, lengths=[1, 2], rows=[1, 2])
 BODIES = [b"a", b"bc"]
@@ -28,57 +37,49 @@ class Listener:
 
     def __init__(self) -> None:
         self.news: asyncio.Queue[News] = asyncio.Queue()
-        self.files: list[str] = []
-        self.connected: list[int] = []
+        self.joined: list[int] = []
+        """Places of workers that gave up standing by."""
         self.dropped: list[int] = []
         self.batches: Counter[int] = Counter()
         """Finished batches by process."""
+        self._running: list[tuple[int, asyncio.Future[Executed]]] = []
 
-    def worker_imported(self, files: list[str]) -> None:
-        self.files += files
+    def runs(self, worker: int, batch: asyncio.Future[Executed]) -> None:
+        """Have a batch fail if its worker is lost, as the dispatcher would."""
+        self._running.append((worker, batch))
 
-    def worker_described(self, service: ServiceDescription) -> None:
-        self.news.put_nowait(("described", service))
+    def on_worker(self, event: PoolEvent) -> None:
+        worker, hello = event.worker, event.worker.hello
+        match event:
+            case Described() if hello is not None:
+                self._note("described", hello.service)
+            case Joined() if hello is not None:
+                self.joined.append(hello.index)
+            case WarmsUp(api=api, rows=rows):
+                self._note("warms up", (worker.index, api, rows))
+            case IsReady():
+                self._note("stands by" if worker.standby else "ready", worker.key)
+            case CannotServe(failed=failed):
+                self._note("failed standby" if worker.standby else "failed", failed)
+            case Leaves():
+                self._note("leaves", worker.key)
+            case Gone():
+                self._lose(worker)
+            case _:
+                raise AssertionError(event)
 
-    def worker_ready(self, worker: int, hello: Hello, *, takes_ahead: bool = True) -> None:
-        self.news.put_nowait(("ready" if takes_ahead else "ready, but takes none ahead", worker))
+    def _lose(self, worker: WorkerConnection) -> None:
+        accepted = worker.ready is not None and not worker.standby
+        self._note("lost" if accepted and not worker.is_retiring else "gone", worker.key)
+        for key, batch in self._running:
+            if key == worker.key and not batch.done():
+                batch.set_exception(WorkerLost(f"worker {worker.index} died"))
 
-    def worker_profiled(self, worker: int, ready: Ready) -> None:
-        if ready.profile:
-            self.news.put_nowait(("profiled", (worker, ready.profile)))
+    def _note(self, what: str, of: object) -> None:
+        self.news.put_nowait((what, of))
 
-    def worker_lost(self, worker: int, hello: Hello) -> None:
-        self.news.put_nowait(("lost", worker))
-
-    def worker_leaves(self, worker: int) -> None:
-        self.news.put_nowait(("leaves", worker))
-
-    def worker_gone(self, index: int) -> None:
-        self.news.put_nowait(("gone", index))
-
-    def joining_changed(self) -> None:
-        self.news.put_nowait(("joining", None))
-
-    def worker_connected(self, index: int) -> None:
-        self.connected.append(index)
-
-    def worker_warms_up(self, index: int, api: str, rows: int) -> None:
-        self.news.put_nowait(("warms up", (index, api, rows)))
-
-    def batch_finished(self, launch: int) -> None:
+    def finished_batch(self, launch: int) -> None:
         self.batches[launch] += 1
-
-    def worker_dropped(self, launch: int) -> None:
-        self.dropped.append(launch)
-
-    def worker_failed(self, failed: Failed, *, standby: bool) -> None:
-        self.news.put_nowait(("failed standby" if standby else "failed", failed))
-
-    def worker_stands_by(self, launch: int) -> None:
-        self.news.put_nowait(("stands by", launch))
-
-    def worker_retired(self, launch: int) -> None:
-        self.news.put_nowait(("retired", launch))
 
 
 class Stage:
@@ -88,7 +89,12 @@ class Stage:
         self.socket_path = socket_path
         self.standby_path = f"{socket_path}2"
         self.listener = listener
-        self.pool = WorkerPool(self.listener, ping_interval_s=ping_interval_s)
+        self.pool = WorkerPool(
+            self.listener,
+            kill=self.listener.dropped.append,
+            finished_batch=self.listener.finished_batch,
+            ping_interval_s=ping_interval_s,
+        )
         self._workers: list[FakeWorker] = []
 
     async def news(self) -> News:
@@ -107,11 +113,12 @@ class Stage:
         self._workers.append(worker)
         worker.send(Hello(index=index, launch=launch, service=service()))
         worker.send(Ready())
+        assert (await self.news())[0] == "described"
         assert await self.news() == ("stands by", launch)
         return worker
 
     async def ready(self, *, index: int = 0, launch: int = 1) -> tuple[FakeWorker, int]:
-        """Connect a worker that accepts batches, and return its number too."""
+        """Connect a worker that accepts batches, and return its key too."""
         worker = await self.connect()
         worker.send(Hello(index=index, launch=launch, service=service()))
         worker.send(Ready())
@@ -132,14 +139,11 @@ class Stage:
         """Run a batch on a worker."""
         future: asyncio.Future[Executed] = asyncio.get_running_loop().create_future()
 
-        def done(outcome: Executed | WorkerLost) -> None:
-            if future.done():
-                return
-            if isinstance(outcome, WorkerLost):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
+        def done(executed: Executed) -> None:
+            if not future.done():
+                future.set_result(executed)
 
+        self.listener.runs(number, future)
         self.pool.execute(number, batch, bodies, done, on_piece=on_piece)
         return future
 

@@ -48,9 +48,9 @@ async def test_a_worker_that_knows_the_token_gets_its_settings_and_then_speaks_f
         )
         worker = peer.worker()
         worker.send(Hello(index=3, service=service(), host="far"))
-        assert await on.news.news.get() == ("joining", None)
+        assert (await on.news.news.get())[0] == "described"
         worker.send(Ready())
-        assert await on.news.news.get() == ("joining", None)
+        assert (await on.news.news.get())[0] == "stands by"
         on.pool.ping_idle()
         assert await worker.next() == Ping()
 
@@ -211,7 +211,7 @@ def test_a_worker_that_was_accepted_may_be_silent() -> None:
             advance(1000)
             await turns(20)
             worker.send(Hello(index=index, service=service()))
-            assert await on.news.news.get() == ("joining", None)
+            assert (await on.news.news.get())[0] == "described"
             assert on.refusals == []
 
     run(scenario(), loop_factory=SteppedLoop)
@@ -374,7 +374,7 @@ async def test_a_port_that_closes_ends_its_handshakes() -> None:
         with pytest.raises(OSError, match=r"."):
             await on.peer()
         worker.send(Hello(index=0, service=service()))
-        assert await on.news.news.get() == ("joining", None)
+        assert (await on.news.news.get())[0] == "described"
 
 
 class FullOnce(socket.socket):

@@ -31,7 +31,7 @@ def test_a_worker_is_accepted_over_tls(loop: str, certificates: Certificates) ->
             worker.send(Hello(index=index, service=service()))
             worker.send(Ready())
             for _ in range(2):
-                assert await on.news.news.get() == ("joining", None)
+                assert (await on.news.news.get())[0] == "described"
             on.pool.ping_idle()
             assert await worker.next() == Ping()
             assert on.refusals == []

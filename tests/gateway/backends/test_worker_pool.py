@@ -8,6 +8,7 @@ import pytest
 from tests.gateway.backends.pool_stage import BATCH, BODIES, Listener, stage
 from tests.gateway.fake_worker import FakeWorker, service
 from tests.gateway.running import turns
+from tests.loops import until
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_workers.wire.frames import encode_frame
@@ -31,17 +32,6 @@ async def test_the_listener_is_told_what_becomes_of_a_worker(tmp_path: Path) -> 
         assert (on.pool.states(), on.pool.ready()) == ([], set())
 
 
-async def test_the_listener_is_told_what_is_known_of_a_worker_before_it_takes_batches(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
-        worker = await on.connect()
-        worker.send(Hello(index=3, launch=1, service=service()))
-        worker.send(Ready(profile={"echo": [(1.0, 0.5), (2.0, 0.75)]}))
-        await on.news()
-
-        assert await on.news() == ("profiled", (1, {"echo": [(1.0, 0.5), (2.0, 0.75)]}))
-        assert await on.news() == ("ready", 1)
-
-
 async def test_the_listener_is_told_what_a_worker_warms_up_with(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         worker = await on.connect()
@@ -59,16 +49,31 @@ async def test_the_listener_is_told_what_a_worker_warms_up_with(tmp_path: Path) 
         assert on.listener.news.empty()
 
 
-async def test_connections_are_numbered_and_numbers_are_not_used_again(tmp_path: Path) -> None:
-    """A restarted worker with the same index has another number."""
+async def test_a_launch_is_one_worker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Another process that claims it is refused, and its batches stay where they are."""
     async with stage(tmp_path) as on:
-        first, one = await on.ready(index=7)
-        _, two = await on.ready(index=8)
-        first.close()
-        await on.news()
-        _, three = await on.ready(index=7)
+        worker, _ = await on.ready(launch=3)
+        other = await on.connect()
+        other.send(Hello(index=0, launch=3, service=service()))
+        await other.dropped()
+        executing = on.execute(3)
+        await worker.batch()
+        worker.answer(BATCH, [b"", b""])
+        await executing
 
-        assert (one, two, three) == (1, 2, 3)
+        assert (on.pool.states(), on.listener.dropped) == (["idle"], [])
+    assert "launch 3 of the gateway is connected already" in caplog.text
+
+
+async def test_workers_that_nobody_launched_have_keys_of_their_own(tmp_path: Path) -> None:
+    """A key is not used again."""
+    async with stage(tmp_path) as on:
+        for key in (-1, -2):
+            worker = await FakeWorker.connect(on.standby_path)
+            worker.send(Hello(index=7, service=service()))
+            assert (await on.news())[0] == "described"
+            worker.close()
+            assert await on.news() == ("gone", key)
 
 
 async def test_a_worker_that_fails_is_told_and_was_never_ready(tmp_path: Path) -> None:
@@ -79,9 +84,8 @@ async def test_a_worker_that_fails_is_told_and_was_never_ready(tmp_path: Path) -
         worker.send(failed)
         worker.close()
         assert await on.news() == ("failed", failed)
-        _, number = await on.ready()
+        await on.ready()
 
-        assert number == 2
         assert on.listener.news.empty()
 
 
@@ -151,18 +155,6 @@ async def test_a_worker_that_dies_in_the_middle_loses_its_batch(tmp_path: Path) 
         assert await on.news() == ("lost", number)
 
 
-async def test_a_worker_that_has_gone_cannot_execute(tmp_path: Path) -> None:
-    """Nor one that never existed."""
-    async with stage(tmp_path) as on:
-        worker, number = await on.ready()
-        worker.close()
-        await on.news()
-
-        for gone in (number, 99):
-            with pytest.raises(WorkerLost, match=f"worker {gone} is gone"):
-                await on.execute(gone)
-
-
 async def test_a_batch_that_was_given_up_may_still_be_answered(tmp_path: Path) -> None:
     """Its answer is dropped, and the worker gets more batches."""
     async with stage(tmp_path) as on:
@@ -173,10 +165,7 @@ async def test_a_batch_that_was_given_up_may_still_be_answered(tmp_path: Path) -
         await turns()
         assert on.pool.states() == ["busy"]
         worker.answer(BATCH, [b"", b""])
-        worker.send(Ready())
-
-        assert await on.news() == ("ready", number)
-        assert on.pool.states() == ["idle"]
+        await until(lambda: on.pool.states() == ["idle"])
 
 
 async def test_a_worker_that_was_given_up_may_die(tmp_path: Path) -> None:
@@ -251,11 +240,14 @@ async def test_a_worker_that_runs_a_batch_is_not_pinged(tmp_path: Path) -> None:
 
 
 def test_an_error_while_workers_are_pinged_does_not_end_the_pings(tmp_path: Path) -> None:
-    """The listener raises for the first dropped worker; the next one is still dropped."""
+    """Killing the first dropped worker fails; the next one is still dropped."""
 
-    class FailingListener(Listener):
-        def worker_dropped(self, launch: int) -> None:
+    class Failing(list[int]):
+        def append(self, launch: int) -> None:
             raise ProcessLookupError(launch)
+
+    listener = Listener()
+    listener.dropped = Failing()
 
     errors: list[BaseException] = []
 
@@ -263,7 +255,7 @@ def test_an_error_while_workers_are_pinged_does_not_end_the_pings(tmp_path: Path
         asyncio.get_running_loop().set_exception_handler(
             lambda loop, context: errors.append(context["exception"])
         )
-        async with stage(tmp_path, FailingListener(), ping_interval_s=0.01) as on:
+        async with stage(tmp_path, listener, ping_interval_s=0.01) as on:
             workers = [(await on.ready(index=index, launch=index))[0] for index in (1, 2)]
             for worker in workers:
                 assert (await worker.frame()).message == Ping()

@@ -14,15 +14,13 @@ from uncork_gateway.backends.worker_connection import WorkerConnection
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_workers.wire.messages import Batch, Failed, Goodbye, Hello, Leaving, Message, Ready, WarmUp
 
-JOINING = ("joining", None)
-
 
 async def standing_by(on: PortStage, instance: str = "x") -> tuple[FakeWorker, WorkerConnection]:
     """Connect a ready worker that stands by; return its end in the pool too."""
     worker, index = await on.dial(instance=instance)
     worker.send(Hello(index=index, service=service(), host=instance))
     worker.send(Ready(profile={"echo": [(1.0, 0.5)]}))
-    assert [await on.news.news.get() for _ in range(2)] == [JOINING] * 2
+    assert [what for what, _ in [await on.news.news.get() for _ in range(2)]] == ["described", "stands by"]
     [connection] = [one for one in on.pool.self_started() if one.index == index]
     return worker, connection
 
@@ -31,9 +29,7 @@ async def in_service(on: PortStage, instance: str = "x") -> tuple[FakeWorker, Wo
     """Connect a worker that accepts batches."""
     worker, connection = await standing_by(on, instance)
     on.pool.join(connection)
-    news = [await on.news.news.get() for _ in range(3)]
-    assert [what for what, _ in news] == ["described", "profiled", "ready"]
-    assert news[2] == ("ready", connection.number)
+    assert await on.news.news.get() == ("ready", connection.key)
     return worker, connection
 
 
@@ -42,15 +38,9 @@ def execute(
 ) -> asyncio.Future[Executed]:
     """Run a batch."""
     future: asyncio.Future[Executed] = asyncio.get_running_loop().create_future()
-
-    def done(outcome: Executed | WorkerLost) -> None:
-        if isinstance(outcome, WorkerLost):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
-
+    on.news.runs(connection.key, future)
     batch = Batch(5, "echo", 10, [len(body) for body in bodies], [1] * len(bodies))
-    on.pool.execute(connection.number, batch, bodies, done)
+    on.pool.execute(connection.key, batch, bodies, future.set_result)
     return future
 
 
@@ -68,22 +58,16 @@ async def test_a_worker_stands_by_until_it_joins() -> None:
     async with worker_port() as on:
         _, connection = await standing_by(on)
         assert (on.pool.states(), on.pool.ready(), on.pool.in_service()) == (["starting"], set(), [])
-        assert (on.news.connected, on.news.files) == ([], [])
+        assert on.news.joined == []
         [slot] = on.pool.slots()
         assert slot.fault == (
             "worker 0 stands by: it serves another version of the service than the other workers"
         )
-        with pytest.raises(WorkerLost):
-            await execute(on, connection)
 
         on.pool.join(connection)
         assert (on.pool.states(), on.pool.ready(), on.pool.in_service()) == (["idle"], {0}, [connection])
-        assert on.news.connected == [0]
-        assert [await on.news.news.get() for _ in range(3)] == [
-            ("described", service()),
-            ("profiled", (connection.number, {"echo": [(1.0, 0.5)]})),
-            ("ready", connection.number),
-        ]
+        assert on.news.joined == [0]
+        assert await on.news.news.get() == ("ready", connection.key)
         [slot] = on.pool.slots()
         assert slot.fault == ""
 
@@ -92,14 +76,13 @@ async def test_a_worker_may_join_before_it_is_ready() -> None:
     async with worker_port() as on:
         worker, index = await on.dial()
         worker.send(Hello(index=index, service=service()))
-        assert await on.news.news.get() == JOINING
+        assert (await on.news.news.get())[0] == "described"
         [connection] = on.pool.self_started()
         on.pool.join(connection)
-        assert (await on.news.news.get())[0] == "described"
         worker.send(WarmUp("echo", 4))
         assert await on.news.news.get() == ("warms up", (0, "echo", 4))
         worker.send(Ready())
-        assert [await on.news.news.get(), await on.news.news.get()] == [("ready", connection.number), JOINING]
+        assert await on.news.news.get() == ("ready", connection.key)
 
 
 async def test_a_worker_in_service_runs_batches_like_any_other() -> None:
@@ -112,7 +95,7 @@ async def test_a_worker_in_service_runs_batches_like_any_other() -> None:
 
         assert payload == b"abc"
         assert (await executing).bodies == [b"1", b"2"]
-        assert (on.news.batches, on.news.files) == ({}, [])
+        assert on.news.batches == {}
 
 
 async def test_a_worker_retires_after_its_batch() -> None:
@@ -123,16 +106,13 @@ async def test_a_worker_retires_after_its_batch() -> None:
         batch, _ = await worker.batch()
         for _ in range(2):
             on.pool.retire(connection)
-        assert await on.news.news.get() == ("leaves", connection.number)
+        assert await on.news.news.get() == ("leaves", connection.key)
         assert (on.pool.in_service(), on.pool.self_started(), on.pool.ready()) == ([], [], set())
-        with pytest.raises(WorkerLost):
-            await execute(on, connection)
         worker.answer(batch, [b"1", b"2"])
 
         assert (await executing).bodies == [b"1", b"2"]
         await worker.dropped()
-        assert await on.news.news.get() == ("gone", connection.index)
-        assert await on.news.news.get() == JOINING
+        assert await on.news.news.get() == ("gone", connection.key)
         assert on.news.news.empty()
 
 
@@ -142,18 +122,15 @@ async def test_a_worker_without_a_batch_leaves_at_once(state: str) -> None:
         if state == "starting":
             worker, index = await on.dial()
             worker.send(Hello(index=index, service=service()))
-            assert await on.news.news.get() == JOINING
-            on.pool.join(on.pool.self_started()[0])
             assert (await on.news.news.get())[0] == "described"
+            on.pool.join(on.pool.self_started()[0])
         else:
-            worker, connection = await (in_service if state == "idle" else standing_by)(on)
+            worker, _ = await (in_service if state == "idle" else standing_by)(on)
         worker.send(Leaving())
         await worker.dropped()
 
         told = [await on.news.news.get() for _ in range(on.news.news.qsize())]
-        if state == "idle":
-            assert told.pop(0) == ("leaves", connection.number)
-        assert told == [JOINING, ("gone", 0), JOINING]
+        assert told == [*([("leaves", -1)] if state == "idle" else []), ("gone", -1)]
         assert on.pool.states() == []
 
 
@@ -164,10 +141,7 @@ async def test_a_busy_worker_leaves_after_its_batch() -> None:
         executing = execute(on, connection)
         batch, _ = await worker.batch()
         worker.send(Leaving())
-        assert [await on.news.news.get(), await on.news.news.get()] == [
-            ("leaves", connection.number),
-            JOINING,
-        ]
+        assert await on.news.news.get() == ("leaves", connection.key)
         worker.answer(batch, [b"", b""])
 
         assert (await executing).bodies == [b"", b""]
@@ -184,8 +158,8 @@ async def test_a_worker_that_has_left_may_die_in_its_batch() -> None:
 
         with pytest.raises(WorkerLost):
             await executing
-        told = [await on.news.news.get() for _ in range(4)]
-        assert told == [("leaves", connection.number), JOINING, ("gone", 0), JOINING]
+        told = [await on.news.news.get() for _ in range(2)]
+        assert told == [("leaves", connection.key), ("gone", connection.key)]
 
 
 async def test_the_worker_of_an_abandoned_batch_is_disconnected() -> None:
@@ -200,8 +174,7 @@ async def test_the_worker_of_an_abandoned_batch_is_disconnected() -> None:
         with pytest.raises(WorkerLost):
             await executing
         assert on.news.dropped == []
-        told = [await on.news.news.get() for _ in range(3)]
-        assert told == [("lost", connection.number), ("gone", 1), JOINING]
+        assert await on.news.news.get() == ("lost", connection.key)
 
 
 async def test_a_worker_that_fails_was_never_in_service() -> None:
@@ -212,8 +185,8 @@ async def test_a_worker_that_fails_was_never_in_service() -> None:
         worker.send(failed)
         worker.close()
 
-        told = [await on.news.news.get() for _ in range(4)]
-        assert told == [JOINING, ("failed standby", failed), ("gone", 0), JOINING]
+        told = [await on.news.news.get() for _ in range(3)]
+        assert told[1:] == [("failed standby", failed), ("gone", -1)]
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -229,7 +202,7 @@ def test_a_process_that_connects_again_has_given_up_its_old_connection(loop: str
             worker.send(Hello(index=index, service=service()))
             worker.send(Ready())
             for _ in range(2):
-                assert await on.news.news.get() == JOINING
+                await on.news.news.get()
             [connection] = on.pool.self_started()
             on.pool.join(connection)
             other, _ = await on.dial(instance="other", tls=tls)
@@ -252,8 +225,7 @@ async def test_an_idle_connection_that_was_given_up_gets_no_batch() -> None:
     async with worker_port() as on:
         _, connection = await in_service(on, "same")
         await on.dial(instance="same")
-        told = [await on.news.news.get() for _ in range(3)]
-        assert told == [("lost", connection.number), ("gone", 0), JOINING]
+        assert await on.news.news.get() == ("lost", connection.key)
 
 
 async def test_a_launched_worker_has_the_index_of_its_launch() -> None:
@@ -263,7 +235,7 @@ async def test_a_launched_worker_has_the_index_of_its_launch() -> None:
         new, _ = await on.dial(instance="launch 2", launch=2, standby=True)
         new.send(Hello(index=0, launch=2, service=service()))
         new.send(Ready())
-        assert await on.news.news.get() == ("stands by", 2)
+        assert [(await on.news.news.get())[0] for _ in range(2)] == ["described", "stands by"]
 
         assert on.pool.take_over([2]) == set()
         assert (await on.news.news.get())[0] == "ready"
@@ -281,7 +253,7 @@ async def test_workers_that_others_launched_stay_when_launched_ones_are_replaced
         new, _ = await on.dial(instance="launch 2", launch=2, standby=True)
         new.send(Hello(index=0, launch=2, service=service()))
         new.send(Ready())
-        assert await on.news.news.get() == ("stands by", 2)
+        assert [(await on.news.news.get())[0] for _ in range(2)] == ["described", "stands by"]
 
         assert not on.pool.any_left_by([2])
         assert on.pool.take_over([2]) == {1}
@@ -320,7 +292,7 @@ async def test_a_worker_cannot_claim_to_be_another_one(
             assert goodbye == Goodbye(f"the gateway refuses this worker: {objection}", is_final=True)
         assert objection in caplog.text
         assert on.pool.states() == []
-        assert (on.news.dropped, on.news.connected, on.news.files) == ([], [], [])
+        assert (on.news.dropped, on.news.joined) == ([], [])
         assert on.news.news.empty()
 
 
@@ -331,7 +303,7 @@ async def test_a_worker_cannot_become_another_one(again: Message, caplog: pytest
         worker.send(again)
         await worker.dropped()
 
-        assert [(await on.news.news.get())[0] for _ in range(3)] == ["lost", "gone", "joining"]
+        assert (await on.news.news.get())[0] == "lost"
     assert "it sent an invalid message" in caplog.text
 
 

@@ -66,7 +66,7 @@ async def test_a_worker_that_others_took_over_from_ends_its_stream(tmp_path: Pat
         await worker.batch()
         await on.standby(launch=2)
         on.pool.take_over([2])
-        await on.news()
+        assert [await on.news(), await on.news()] == [("ready", 2), ("leaves", 1)]
         worker.send(Piece(5, HEAD), [b"a"])
         on.pool.cancel(5)
         assert await worker.next() == Cancel(5)
@@ -74,7 +74,7 @@ async def test_a_worker_that_others_took_over_from_ends_its_stream(tmp_path: Pat
 
         await executing
         assert pieces == [(HEAD, b"a")]
-        assert await on.news() == ("retired", 1)
+        assert await on.news() == ("gone", 1)
 
 
 async def test_a_worker_may_die_in_the_middle(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
+from tests.dispatcher.shell import shell_of
 from tests.gateway.client import Connection, Server, request
 from tests.gateway.exposed import registry_of
 from tests.gateway.running import turns
@@ -62,9 +62,7 @@ class StreamStage:
     def __init__(self, *, workers: int = 1) -> None:
         self.running: list[Streaming] = []
         self.metrics = Metrics()
-        dispatcher: AsyncDispatcher[Marshalled, HandlerResult] = AsyncDispatcher(
-            self, observers=(self.metrics,), clock=asyncio.get_running_loop().time
-        )
+        dispatcher: AsyncDispatcher[Marshalled, HandlerResult] = shell_of(self, observers=(self.metrics,))
         rules = ApiRules(name="tell", policy="none", idempotent=False, timeout_s=60)
         dispatcher.set_api(rules)
         for worker in range(workers):

@@ -5,20 +5,19 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.gateway.backends.pool_stage import Listener
 from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, problem
 from tests.gateway.running import turns
 from tests.gateway.worker_peer import TOKEN, Peer, application, dial
 from tests.loops import until
 from uncork_gateway import Gateway, GatewaySettings
-from uncork_gateway.backends.worker_connection import WorkerConnection
+from uncork_gateway.backends.worker_connection import Owner, WorkerConnection
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_gateway.services.remote_workers import choose_successor
 from uncork_gateway.services.worker_events import SupervisorActions
@@ -37,7 +36,7 @@ def worker(
     serves: ServiceDescription | None, *, standby: bool = True, ready: bool = True
 ) -> WorkerConnection:
     """A worker in this state."""
-    made = WorkerConnection(0, Listener(), standby=standby, gone=lambda _: None, leaves=lambda _: None)
+    made = WorkerConnection(cast(Owner, None), standby=standby)
     made.hello = None if serves is None else Hello(index=0, service=serves)
     made.ready = Ready() if ready else None
     return made
@@ -101,10 +100,10 @@ def test_a_successor_is_ready_and_not_superseded(
     """It never has fewer ready workers than the service in force, and nobody succeeds itself."""
     chosen = choose_successor(A, workers, superseded, [])
     serving = [
-        one for one in workers if one.is_ready and one.hello and one.hello.service == A and not one.standby
+        one for one in workers if one.ready and one.hello and one.hello.service == A and not one.standby
     ]
     heirs = [
-        one for one in workers if one.is_ready and one.hello and one.hello.service == chosen and one.standby
+        one for one in workers if one.ready and one.hello and one.hello.service == chosen and one.standby
     ]
     assert chosen != A
     if chosen is not None:
@@ -331,10 +330,10 @@ async def test_remote_workers_follow_the_launched_ones(tmp_path: Path) -> None:
 
         new = await FakeWorker.connect(on.standby_path)
         on._workers.append(new)
-        new.send(Hello(index=0, launch=2, service=B))
+        new.send(Hello(index=0, launch=9, service=B))
         new.send(Ready())
         await turns(20)
-        on.service.take_over([2])
+        on.service.take_over([9])
         assert on.in_force == "B"
         assert await same.dismissed() == TAKEN_OVER
         assert len(on.service.ready_workers()) == 3

@@ -257,7 +257,7 @@ async def test_an_old_worker_that_does_not_go_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a thread of the user's never ends."""
-    monkeypatch.setattr("uncork_gateway.services.worker_events._LEAVING_S", 0)
+    monkeypatch.setattr("uncork_gateway.backends.worker_pool._LEAVING_S", 0)
 
     async with replacing(tmp_path) as on:
         await on.worker()

@@ -173,7 +173,7 @@ async def test_a_changed_service_is_put_in_force(tmp_path: Path) -> None:
     async with gateway(tmp_path) as on:
         await on.worker(serves=service(json_api("old"), json_api("both")))
         new = service(json_api("both", ApiSettings(mb_max_batch_size=3)), json_api("new"))
-        (await on.connect()).send(Hello(index=1, launch=1, service=new))
+        (await on.connect()).send(Hello(index=1, launch=2, service=new))
         await turns(50)
 
         problem(await on.http.post("/old", json=1), 404)
@@ -192,7 +192,7 @@ async def test_a_changed_service_that_is_unusable_changes_nothing(
             json_api("echo", ApiSettings(mb_max_batch_size=3)),
             json_api("bad", ApiSettings(policy="magic")),
         )
-        (await on.connect()).send(Hello(index=1, launch=1, service=wrong))
+        (await on.connect()).send(Hello(index=1, launch=2, service=wrong))
         await turns(50)
         asking = [on.post("/echo", value) for value in range(5)]
         batch, _ = await worker.batch()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from tests.dispatcher.shell import shell_of
 from tests.gateway.exposed import Measured, exposition_of
 from tests.gateway.running import turns
 from uncork_dispatcher import (
@@ -220,7 +221,7 @@ async def test_batches_that_nobody_answered_are_counted() -> None:
         never: asyncio.Future[BatchResult[bytes]] = asyncio.get_running_loop().create_future()
         return await never
 
-    dispatcher = AsyncDispatcher(TaskRunner(no_answer), observers=(metrics,))
+    dispatcher = shell_of(TaskRunner(no_answer), observers=(metrics,))
     dispatcher.set_api(ApiRules(name="echo", timeout_s=0.1))
     dispatcher.worker_ready(1)
     dispatcher.worker_ready(2)

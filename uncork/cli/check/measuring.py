@@ -15,8 +15,15 @@ from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.placement import local_workers
 from uncork.config.errors import WrongUsage
 from uncork.config.names import check_policy
-from uncork_dispatcher import WorkerLost
 from uncork_dispatcher.plural import plural
+from uncork_gateway.backends.pool_events import (
+    CannotServe,
+    Described,
+    Gone,
+    IsReady,
+    PoolEvent,
+    WarmsUp,
+)
 from uncork_gateway.backends.worker_connection import OnPiece
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.backends.worker_replies import Executed
@@ -28,8 +35,7 @@ from uncork_workers.process.warmup import Example
 from uncork_workers.supervision.launcher import over_unix
 from uncork_workers.supervision.processes import Processes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
-from uncork_workers.wire import messages
-from uncork_workers.wire.messages import Batch, Ready
+from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.schema import JSON, ApiDescription, DefinitionError, ServiceDescription
 
 Tell = Callable[[str], None]
@@ -54,7 +60,7 @@ async def measure(
         DefinitionError: if the service cannot be served under the overrides.
     """
     watch = _Watch(tell)
-    pool = WorkerPool(watch)
+    pool = WorkerPool(watch, kill=watch.dropped)
     socket_path = str(folder / "workers.sock")
     workers = local_workers(options)
     # The check itself prints exceptions of handlers, as findings.
@@ -78,7 +84,7 @@ async def measure(
         assert process.pid is not None
         plan = replace(plan, worker_bytes=resident_bytes(process.pid))
         free_bytes = min(filter(None, (plan.free_bytes, plan.max_worker_memory_bytes)))
-        runner = _Runner(pool, worker, process.pid, watch.profile)
+        runner = _Runner(pool, worker, process.pid, watch)
         apis = []
         for api in service.apis:
             tell(f"measuring {api.name}")
@@ -148,11 +154,12 @@ async def _run_batches(
 class _Runner:
     """Runs batches in the worker."""
 
-    def __init__(self, pool: WorkerPool, worker: int, pid: int, profile: Profile) -> None:
+    def __init__(self, pool: WorkerPool, worker: int, pid: int, watch: _Watch) -> None:
         self._pool = pool
         self._worker = worker
+        self._lost = watch.gone
         self.pid = pid
-        self.profile = profile
+        self.profile = watch.profile
         """The worker's own measurements of APIs that give an example."""
         self.why_not = ""
         """Why the worker can run no more batches; a batch that timed out keeps it busy."""
@@ -165,16 +172,17 @@ class _Runner:
         Raises:
             Died: if the worker ended.
         """
-        ended: asyncio.Future[Executed | WorkerLost] = asyncio.get_running_loop().create_future()
+        ended: asyncio.Future[Executed] = asyncio.get_running_loop().create_future()
         self.why_not = f"the worker was still running a batch of {batch.api}"
         began = time.perf_counter()
         self._pool.execute(self._worker, batch, bodies, ended.set_result, on_piece=on_piece)
-        outcome = await ended
-        if isinstance(outcome, WorkerLost):
+        awaited: set[asyncio.Future[Any]] = {ended, self._lost}
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        if not ended.done():
             self.why_not = f"the worker died in a batch of {batch.api}"
             raise Died
         self.why_not = ""
-        return outcome, time.perf_counter() - began
+        return ended.result(), time.perf_counter() - began
 
     async def run_to_first_piece(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Executed, float]:
         """Run a batch with a streamed reply, and cancel it after the first piece.
@@ -194,6 +202,7 @@ class _Watch:
         loop = asyncio.get_running_loop()
         self.described: asyncio.Future[ServiceDescription] = loop.create_future()
         self.ready: asyncio.Future[int] = loop.create_future()
+        self.gone: asyncio.Future[None] = loop.create_future()
         self.profile: Profile = {}
         self.is_over = False
         self._tell = tell
@@ -208,35 +217,30 @@ class _Watch:
             if not (future.done() or self.is_over):
                 future.set_exception(error)
 
-    def worker_described(self, service: ServiceDescription) -> None:
-        if not self.described.done():
-            self.described.set_result(service)
+    def on_worker(self, event: PoolEvent) -> None:
+        """Act on an event of the pool; the only worker is never replaced."""
+        hello = event.worker.hello
+        match event:
+            case Described() if hello is not None:
+                if not self.described.done():
+                    self.described.set_result(hello.service)
+                self._tell("setting up the service")
+            case WarmsUp(api=api, rows=rows):
+                self._tell(f"warming up {api} with {plural(rows, 'row')}")
+            case IsReady(worker):
+                self.profile = {} if worker.ready is None else worker.ready.profile
+                if not self.ready.done():
+                    self.ready.set_result(worker.key)
+            case CannotServe(failed=failed):
+                trace = f"\n{failed.traceback.rstrip()}" if failed.traceback else ""
+                if failed.stage == "load":
+                    self._fail(WrongUsage(f"{failed.message}{trace}"))
+                else:
+                    self._fail(CheckFailed(f"{failed.stage}: {failed.message}{trace}"))
+            case Gone() if not self.gone.done():
+                self.gone.set_result(None)
+            case _:
+                pass
 
-    def worker_connected(self, index: int) -> None:
-        self._tell("setting up the service")
-
-    def worker_warms_up(self, index: int, api: str, rows: int) -> None:
-        self._tell(f"warming up {api} with {plural(rows, 'row')}")
-
-    def worker_profiled(self, worker: int, ready: Ready) -> None:
-        self.profile = ready.profile
-
-    def worker_ready(self, worker: int, hello: messages.Hello, *, takes_ahead: bool = True) -> None:
-        if not self.ready.done():
-            self.ready.set_result(worker)
-
-    def worker_failed(self, failed: messages.Failed, *, standby: bool) -> None:
-        trace = f"\n{failed.traceback.rstrip()}" if failed.traceback else ""
-        if failed.stage == "load":
-            self._fail(WrongUsage(f"{failed.message}{trace}"))
-        else:
-            self._fail(CheckFailed(f"{failed.stage}: {failed.message}{trace}"))
-
-    def _ignore(self, *_: Any, **__: Any) -> None:
-        """Nothing is replaced, and the runner learns of a lost worker from its batch."""
-
-    worker_imported = worker_lost = worker_leaves = worker_gone = joining_changed = _ignore
-    worker_stands_by = worker_retired = batch_finished = _ignore
-
-    def worker_dropped(self, launch: int) -> None:
+    def dropped(self, launch: int) -> None:
         self._fail(CheckFailed("the worker violated the protocol"))

@@ -110,7 +110,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         try:
             return await self._answers(slot, job)
         except WorkerLost:
-            self._servers.drop(slot)
+            self._servers.lose(slot)
             raise
         finally:
             self._servers.give_back(slot)

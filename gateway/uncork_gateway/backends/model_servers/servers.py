@@ -39,7 +39,7 @@ class SlotListener(Protocol):
         """A slot was added."""
 
     def worker_lost(self, worker: int) -> None:
-        """An idle slot was taken back."""
+        """An idle slot was taken back, or the server did not answer the batch on it."""
 
     def health_changed(self) -> None:
         """A server has become healthy or unhealthy; its slots may be busy still."""
@@ -156,6 +156,11 @@ class Servers(Generic[ServerT]):
     def drop(self, slot: int) -> None:
         """Remove a slot that the dispatcher gives up; another is added when there is room."""
         self._leave(slot)
+
+    def lose(self, slot: int) -> None:
+        """Remove a slot whose server did not answer: the batch on it is lost."""
+        self._leave(slot)
+        self._listener.worker_lost(slot)
 
     def _enter(self) -> ServerT | None:
         """Take room on the least loaded server; None if none has any."""

@@ -10,7 +10,7 @@ from typing import Any
 from tests.gateway.backends.lines import shout
 from tests.gateway.backends.model_servers.fake_server import FakeServer, Script, fake_server
 from tests.gateway.backends.model_servers.servers_stage import Slots, assert_no_task_left
-from uncork_dispatcher import BatchResult, Job, Start, WorkerLost
+from uncork_dispatcher import BatchResult, Job, Start
 from uncork_gateway.backends.model_servers.addresses import read_addresses
 from uncork_gateway.backends.model_servers.http_server import http_servers
 from uncork_gateway.backends.model_servers.merged_calls import CallResult, MergedCalls, Sent
@@ -48,12 +48,8 @@ class Stage:
             asyncio.get_running_loop().create_future()
         )
 
-        def end(outcome: BatchResult[CallResult] | Exception) -> None:
-            if isinstance(outcome, WorkerLost):
-                self.slots.out.remove(slot)
-            ended.set_result(outcome)
-
-        self.merged.start(Job(start, list(batch), rows, list(map(float, rows)), [1.0] * len(rows)), end)
+        job = Job(start, list(batch), rows, list(map(float, rows)), [1.0] * len(rows))
+        self.merged.start(job, ended.set_result)
         return ended
 
     @property
