@@ -13,10 +13,12 @@ from weakref import WeakKeyDictionary
 from uncork_dispatcher import (
     ApiRules,
     AsyncDispatcher,
+    Batch,
     BatchResult,
     DispatchError,
-    Job,
+    Submission,
     TaskRunner,
+    payloads_of,
 )
 from uncork_dispatcher.jobs import results_fault
 from uncork_dispatcher.tasks import is_being_cancelled
@@ -169,8 +171,8 @@ class _Batched(Generic[T, R]):
             number = self._callers[task] = next(self._numbers)
         return number
 
-    async def _run(self, job: Job[T]) -> BatchResult[R | _Failed]:
-        clock, items = asyncio.get_running_loop().time, job.payloads
+    async def _run(self, batch: Batch[Submission[T, R | _Failed]]) -> BatchResult[R | _Failed]:
+        clock, items = asyncio.get_running_loop().time, payloads_of(batch)
         began = clock()
         try:
             results = await self._call(items)
@@ -186,7 +188,7 @@ class _Batched(Generic[T, R]):
             return BatchResult(await self._search(items, results, lambda: clock() < ends), "failed")
         finally:
             # The dispatcher gave up the slot of a call that ran past its timeout; the call ends only now.
-            self.dispatcher().worker_ready(job.start.worker)
+            self.dispatcher().worker_ready(batch.worker)
 
     async def _search(
         self, items: list[T], error: Exception, has_time: Callable[[], bool]

@@ -104,7 +104,9 @@ def members_us(lengths: str, queued: int, rounds: int = _MEMBERS_ROUNDS) -> tupl
 
     def append() -> None:
         number, length = next(numbers), of_rows.draw(random_)
-        queue.append(Entry(number, number, length, 100, number, math.inf, queue, (1, length, length, length)))
+        queue.append(
+            Entry(number, number, number, length, 100, number, math.inf, queue, (1, length, length, length))
+        )
 
     chosen, taken = [], []
     for _ in range(rounds):

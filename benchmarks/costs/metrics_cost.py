@@ -22,7 +22,9 @@ import uvloop
 from rich.table import Table
 
 from uncork.cli.terminal import show
-from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, Job, OnBatchEnd
+from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, OnBatchEnd
+from uncork_dispatcher.jobs import payloads_of
+from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
@@ -152,10 +154,12 @@ class Way:
 
     # The dispatcher's runner
 
-    def start(self, job: Job[Marshalled], ended: OnBatchEnd[HandlerResult]) -> None:
+    def start(self, job: Batch[Any], ended: OnBatchEnd[HandlerResult]) -> None:
         """Answer each request with its own row."""
-        rows = job.start.rows
-        ran = BatchResult([HandlerResult(200, asked.body) for asked in job.payloads], chunks=[(rows, 0.001)])
+        rows = job.rows
+        ran = BatchResult(
+            [HandlerResult(200, asked.body) for asked in payloads_of(job)], chunks=[(rows, 0.001)]
+        )
         asyncio.get_running_loop().call_soon(ended, ran)
 
     def abandon(self, batch: int, worker: int) -> None:

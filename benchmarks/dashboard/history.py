@@ -6,8 +6,11 @@ import asyncio
 import time
 from collections.abc import Sequence
 from statistics import median
+from typing import Any
 
-from uncork_dispatcher import ApiRules, BatchResult, Job, TaskRunner
+from uncork_dispatcher import ApiRules, BatchResult, TaskRunner
+from uncork_dispatcher.jobs import payloads_of
+from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.batching import Batching
 from uncork_gateway.front_end import FrontEnd
@@ -63,8 +66,8 @@ def share_of_processor(apis: int) -> float:
 async def _sample_s(apis: Sequence[str]) -> float:
     """Return the median time of a sample."""
 
-    async def execute(job: Job[None]) -> BatchResult[None]:
-        return BatchResult([None] * len(job.payloads))
+    async def execute(job: Batch[Any]) -> BatchResult[None]:
+        return BatchResult([None] * len(payloads_of(job)))
 
     front = FrontEnd(ServerSettings())
     served = _Served(apis)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from benchmarks.models.members import MEMBERS, bucket
-from uncork_dispatcher.actions import Start
 from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 
 FIXED_S, TOKEN_S = 0.002, 0.0001
@@ -25,7 +26,7 @@ class Core:
         self.now = 0.0
         self.lengths: list[float] = []
 
-    def run(self, lengths: Sequence[float]) -> list[Start]:
+    def run(self, lengths: Sequence[float]) -> list[Batch[Any]]:
         """Queue requests of one row each, run them, and return the batches."""
         for length in lengths:
             self.lengths.append(length)
@@ -34,15 +35,15 @@ class Core:
             )
             assert refused is None
         batches = []
-        while starts := [each for each in self.core.poll(self.now) if isinstance(each, Start)]:
+        while starts := [each for each in self.core.poll(self.now) if isinstance(each, Batch)]:
             [start] = starts
             batches.append(start)
             members = self.lengths_of(start)
             self.now += FIXED_S + TOKEN_S * len(members) * max(members)
-            assert self.core.batch_done(start.batch, status="worked", now=self.now)
+            assert self.core.batch_done(start.number, status="worked", now=self.now)
         return batches
 
-    def lengths_of(self, start: Start) -> list[float]:
+    def lengths_of(self, start: Batch[Any]) -> list[float]:
         return [self.lengths[request - 1] for request in start.requests]
 
 

@@ -7,7 +7,7 @@
 """
 
 from uncork_dispatcher import core
-from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
+from uncork_dispatcher.actions import BatchStatus, ShedReason
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.capacity.autoscaler import (
     LOOK_S,
@@ -27,18 +27,20 @@ from uncork_dispatcher.errors import (
     WrongResultCount,
 )
 from uncork_dispatcher.jobs import (
-    BatchFacts,
     BatchResult,
-    Job,
     Observer,
     OnBatchEnd,
     RequestResult,
     Runner,
+    Submission,
     Waiter,
+    longest_queued_s,
+    payloads_of,
 )
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.policies import POLICIES, POLICY_USAGE, make_policy
 from uncork_dispatcher.policies.base import HoldReason, Reason
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules, SettingError
 from uncork_dispatcher.stats import ApiSample, ApiStats, Holding, RunningBatch, WorkStats
 from uncork_dispatcher.tasks import TaskRunner
@@ -57,7 +59,7 @@ __all__ = [
     "ApiStats",
     "AsyncDispatcher",
     "Autoscaler",
-    "BatchFacts",
+    "Batch",
     "BatchResult",
     "BatchStatus",
     "BatchTimedOut",
@@ -67,7 +69,6 @@ __all__ = [
     "Estimate",
     "HoldReason",
     "Holding",
-    "Job",
     "Observer",
     "OnBatchEnd",
     "Reason",
@@ -80,11 +81,13 @@ __all__ = [
     "ScalingState",
     "SettingError",
     "ShedReason",
-    "Start",
+    "Submission",
     "TaskRunner",
     "Waiter",
     "WorkStats",
     "WorkerLost",
     "WrongResultCount",
+    "longest_queued_s",
     "make_policy",
+    "payloads_of",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import islice
+from typing import Any
 
 from uncork_dispatcher.actions import BatchStatus, GoalOutOfReach
 from uncork_dispatcher.learning.arrivals import Traffic
@@ -12,12 +13,12 @@ from uncork_dispatcher.learning.measures import BatchSize, Rows
 from uncork_dispatcher.learning.service_model import ServiceModel
 from uncork_dispatcher.policies import make_policy
 from uncork_dispatcher.policies.base import BatchDone, ClosedLoop, View
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.lengths import Lengths, RowLengths, padded_count, row_lengths
 from uncork_dispatcher.requests.mixable_lengths import SAMPLE, mixable_lengths
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queues import Backlog, RequestQueues
-from uncork_dispatcher.requests.running import Running
 from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, Holding
@@ -81,11 +82,11 @@ class Api:
             traffic.mean_rows,
         )
 
-    def plan(self, ended: Running, queues: RequestQueues, slots: Slots, now: float) -> None:
+    def plan(self, ended: Batch[Any], queues: RequestQueues, slots: Slots, now: float) -> None:
         """Let the policy plan after a batch of several requests, and after each while a plan is in force."""
         policy = self.policy
         if policy.plans and (len(ended.entries) >= _SEVERAL or policy.complete_rows < math.inf):
-            policy.plan(self._closed_loop(ended.start.key, queues, slots, now))
+            policy.plan(self._closed_loop(ended.key, queues, slots, now))
 
     def _closed_loop(
         self, key: Hashable, queues: RequestQueues, slots: Slots, now: float
@@ -109,9 +110,9 @@ class Api:
             return None
         rows = self.backlog.rows
         for running in slots:
-            if (running.start.api, running.start.key) != (name, key):
+            if (running.api, running.key) != (name, key):
                 return None
-            rows += running.start.rows
+            rows += running.rows
         for queue in queues:
             if (queue.api, queue.key) != (name, key):
                 return None
@@ -222,31 +223,31 @@ class Api:
         due_at = now + self.rules.goal_s
         return (due_at if due_at < expires_at else expires_at) - self.model.allowance_s
 
-    def batch_ended(self, running: Running, status: BatchStatus, now: float, seconds: float) -> None:
+    def batch_ended(self, batch: Batch[Any], status: BatchStatus, now: float, seconds: float) -> None:
         """Expect the clients of a batch back, and show it to the policy if it worked."""
-        entries = running.entries
+        entries = batch.entries
         self.traffic.returns.answered([(entry.source, entry.rows) for entry in entries], now=now)
         if status == "worked":
-            queued_s = running.started - min([entry.arrival for entry in entries])
-            self.policy.observe(BatchDone(now, running.start.rows, len(entries), queued_s, seconds))
+            queued_s = batch.started - min([entry.arrival for entry in entries])
+            self.policy.observe(BatchDone(now, batch.rows, len(entries), queued_s, seconds))
 
     def learn(
-        self, running: Running, chunks: Sequence[tuple[float, float]], seconds: float
+        self, batch: Batch[Any], chunks: Sequence[tuple[float, float]], seconds: float
     ) -> GoalOutOfReach | None:
         """Learn the batch time from a batch that worked; arguments as for :meth:`Dispatcher.batch_done`.
 
         Returns a warning if the goal has just gone out of reach.
         """
-        start, entries = running.start, running.entries
+        entries = batch.entries
         rows, padded, sizes = zip(*[(one.rows, one.padded, one.size_bytes) for one in entries], strict=True)
         self.model.observe(
-            start.worker,
-            BatchSize(start.rows, start.padded, sum(sizes)),
+            batch.worker,
+            BatchSize(batch.rows, batch.padded, sum(sizes)),
             seconds=seconds,
             chunks=chunks,
             smallest=BatchSize(min(rows), min(padded), min(sizes)),
             rows=self._rows(entries),
-            was_ahead=start.ahead_s is not None,
+            was_ahead=batch.is_ahead,
         )
         needed_s = self.model.goal_lost()
         return None if needed_s is None else GoalOutOfReach(self.rules.name, self.rules.goal_s, needed_s)

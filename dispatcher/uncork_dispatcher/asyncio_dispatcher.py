@@ -7,22 +7,21 @@ event loop, so that all requests that were read in one turn can share a batch, a
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-import math
 import time
 from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import partial
-from typing import Generic, TypeVar, Unpack, assert_never
+from typing import Any, Generic, TypeVar, assert_never
 
 from mypy_extensions import mypyc_attr
 
-from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Shed, Start
+from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Shed
 from uncork_dispatcher.alarm import Timer
-from uncork_dispatcher.callers import Call, CallOptions, Calls, FutureWaiter, NoBursts, Observers, notify
+from uncork_dispatcher.callers import FutureWaiter, NoBursts, Observers, fail, notify, settle
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
-from uncork_dispatcher.jobs import BatchFacts, BatchResult, Bursts, Observer, RequestResult, Runner, Waiter
+from uncork_dispatcher.jobs import BatchResult, Bursts, Observer, RequestResult, Runner, Submission
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 
@@ -59,10 +58,6 @@ class AsyncDispatcher(Generic[P, R]):
         self._timer = Timer(self._changed, clock=clock)
         self._now = self._timer.now
         self._loop = asyncio.get_running_loop()
-        self._numbers = itertools.count(1)
-        self._calls: Calls[P, R] = Calls()
-        self._running: dict[int, BatchFacts] = {}
-        """Batches that have not ended; their duration is not known yet."""
         self._turn_due = False
         self._is_sending = False
         """Whether the runner is given the batches of a poll."""
@@ -125,69 +120,43 @@ class AsyncDispatcher(Generic[P, R]):
             self._loop.call_soon(self.worker_lost, worker)
             return
         now = self._now()
-        self._core.worker_lost(worker, now=now)
-        for batch in [batch for batch in self._running.values() if batch.start.worker == worker]:
-            del self._running[batch.start.batch]
-            self._observers.batch_ended(batch.ended_at(now), "lost")
+        for batch in self._core.worker_lost(worker, now=now):
+            self._lost(batch, now)
         self._changed()
 
-    def submit(
-        self,
-        waiter: Waiter[R],
-        api: str,
-        payload: P,
-        *,
-        rows: int = 1,
-        cost: float | None = None,
-        longest: float | None = None,
-        size_bytes: int = 0,
-        key: Hashable = None,
-        client_timeout_s: float = math.inf,
-        source: Hashable = None,
-        flow: Hashable = None,
-    ) -> int:
-        """Queue ``payload`` for some batch and return the number of the request; ``waiter`` gets the result.
-
-        Limits, estimate and policy count ``cost``, a positive number in any unit, instead of ``rows`` where
-        it is given; all requests of an API should give it or none. ``longest`` is the largest cost
-        of a row, by default the average: if the model pads batches to their longest row, requests of similar
-        length share a batch. ``source`` is the client, for example its connection, by which the dispatcher
-        recognises returning clients; None if unknown. Each ``flow`` gets an equal share of the queue, where
-        the rules are ``fair``.
+    def submit(self, request: Submission[P, R]) -> None:
+        """Queue a request for some batch; its waiter gets the result.
 
         Raises:
             RequestShed: it was shed at once; the waiter is not notified.
         """
-        now = self._now()
-        number = next(self._numbers)
-        weight = rows if cost is None else cost
+        now = request.arrival = self._now()
+        rows, cost = request.rows, request.cost
         shed = self._core.submit(
-            number,
-            api=api,
+            request,
+            api=request.api,
             now=now,
-            key=key,
-            rows=weight,
+            key=request.key,
+            rows=rows if cost is None else cost,
             count=None if cost is None else rows,
-            longest=longest,
-            size_bytes=size_bytes,
-            expires_at=now + client_timeout_s,
-            source=source,
-            flow=flow,
+            longest=request.longest,
+            size_bytes=request.size_bytes,
+            expires_at=now + request.client_timeout_s,
+            source=request.source,
+            flow=request.flow,
         )
         if shed is not None:
             raise self._observers.shed(shed)
-        self._calls[number] = Call(payload, rows, weight, now, waiter)
         self._poll_when_due(now)
-        return number
 
-    def cancel(self, request: int) -> None:
+    def cancel(self, request: Submission[P, R]) -> None:
         """Forget a request whose waiter has left; ignore one whose waiter was notified."""
-        if self._calls.pop(request, None) is not None:
+        if request.leave() is not None:
             self._core.cancel(request, now=self._now())
             self._changed()
 
-    async def call(self, api: str, payload: P, **options: Unpack[CallOptions]) -> RequestResult[R]:
-        """Execute ``payload`` in some batch and return its result. Options as for :meth:`submit`.
+    async def call(self, api: str, payload: P, **options: Any) -> RequestResult[R]:
+        """Execute ``payload`` in some batch and return its result. Options as for :class:`Submission`.
 
         Raises:
             RequestShed: it was shed, at once or after it was queued.
@@ -195,11 +164,12 @@ class AsyncDispatcher(Generic[P, R]):
             Exception: the exception of the runner for the whole batch.
         """
         future: asyncio.Future[RequestResult[R]] = self._loop.create_future()
-        number = self.submit(FutureWaiter(future), api, payload, **options)
+        request: Submission[P, R] = Submission(FutureWaiter(future), api, payload, **options)
+        self.submit(request)
         try:
             return await future
         finally:
-            self.cancel(number)  # does something only if the caller was cancelled
+            self.cancel(request)  # does something only if the caller was cancelled
             del future  # else the traceback of its exception refers to it
 
     async def drain(self) -> None:
@@ -212,16 +182,16 @@ class AsyncDispatcher(Generic[P, R]):
     @property
     def unanswered(self) -> int:
         """How many requests are queued or running."""
-        return len(self._calls)
+        return len(self._core.unanswered)
 
     def give_up(self) -> None:
         """Shed every unanswered request, at the end of a drain.
 
         Queued requests never start. Batches that run keep their workers until they end.
         """
-        for request in list(self._calls):
+        for request in list(self._core.unanswered):
             self._core.cancel(request, now=self._now())
-            self._calls.fail([request], RequestShed("draining", _RETRY_S))
+            fail([request], RequestShed("draining", _RETRY_S))
         self._changed()
 
     def close(self) -> None:
@@ -275,19 +245,15 @@ class AsyncDispatcher(Generic[P, R]):
 
         Before anyone is notified: a waiter or an observer may cancel a request of one of these batches.
         """
-        jobs = []
-        for start in actions:
-            if isinstance(start, Start):
-                job, queued_s = self._calls.job(start, now)
-                batch = self._running[start.batch] = BatchFacts(start, sum(job.rows), now, 0.0, max(queued_s))
-                self._observers.batch_starts(batch, queued_s)
-                jobs.append(job)
+        batches = [action for action in actions if isinstance(action, Batch)]
+        for batch in batches:
+            self._observers.batch_starts(batch)
         self._is_sending = True
         try:
-            for job in jobs:
-                ended = partial(self._on_end, job.start)
+            for batch in batches:
+                ended = partial(self._on_end, batch)
                 try:
-                    self._runner.start(job, ended)
+                    self._runner.start(batch, ended)
                 except Exception as error:
                     ended(error)
         finally:
@@ -297,14 +263,14 @@ class AsyncDispatcher(Generic[P, R]):
         """Notify runner, observers and waiters of the actions of a poll whose batches have been sent."""
         for action in actions:
             match action:
-                case Start():
+                case Batch():
                     pass
                 case Shed(request):
-                    self._calls.fail([request], self._observers.shed(action))
-                case Abandon(number, worker, requests):
-                    self._abandon(number, worker, requests, now)
+                    fail([request], self._observers.shed(action))
+                case Abandon(batch, behind):
+                    self._abandon(batch, behind, now)
                 case Lost(request):
-                    self._calls.fail([request], WorkerLost("the worker died while running the batch"))
+                    fail([request], WorkerLost("the worker died while running the batch"))
                 case GoalOutOfReach(api, goal_s, needed_s):
                     log.warning(
                         "%s: even the smallest request takes %.1f ms, longer than the goal (%g ms), so every "
@@ -316,35 +282,40 @@ class AsyncDispatcher(Generic[P, R]):
 
     # Batches
 
-    def _abandon(self, number: int, worker: int, requests: Sequence[int], now: float) -> None:
-        """End a batch that ran past its timeout; it may have ended since the core gave it up."""
-        running = self._running.pop(number, None)
-        if running is not None:
-            notify("the runner", self._runner.abandon, number, worker)
-            self._observers.batch_ended(running.ended_at(now), "timed_out")
-        self._calls.fail(requests, BatchTimedOut("the batch exceeded its timeout"))
+    def _abandon(self, batch: Batch[Any], behind: Sequence[Batch[Any]], now: float) -> None:
+        """End a batch that ran past its timeout, and those behind it."""
+        notify("the runner", self._runner.abandon, batch.number, batch.worker)
+        batch.ended(now)
+        self._observers.batch_ended(batch, "timed_out")
+        for lost in behind:
+            self._lost(lost, now)
+        fail(batch.requests, BatchTimedOut("the batch exceeded its timeout"))
 
-    def _on_end(self, start: Start, outcome: BatchResult[R] | Exception) -> None:
+    def _lost(self, batch: Batch[Any], now: float) -> None:
+        batch.ended(now)
+        self._observers.batch_ended(batch, "lost")
+
+    def _on_end(self, batch: Batch[Submission[P, R]], outcome: BatchResult[R] | Exception) -> None:
         if self._is_sending:
             # In the next turn: the other batches of this poll must be sent first.
-            self._loop.call_soon(self._on_end, start, outcome)
+            self._loop.call_soon(self._on_end, batch, outcome)
             return
-        started = self._core.running_since(start.batch)
-        if started is None:
+        if not self._core.runs(batch.number):
             return  # abandoned, or lost with its worker
-        batch = self._running.pop(start.batch).ended_at(self._now(), started)
+        ended_at = self._now()
         self._bursts.submit_waiting()
-        settled = BatchResult.checked(outcome, start)
+        settled = BatchResult.checked(outcome, batch)
         ran = BatchResult[R]((), "failed") if isinstance(settled, Exception) else settled
         # The slot returns first, whatever the waiters do. Queued requests wait for it: the worker gets its
         # next batch before the callers get their results. Observers come last: no caller waits for them.
-        now, seconds = self._now(), batch.seconds
-        self._core.batch_done(start.batch, status=ran.status, seconds=seconds, chunks=ran.chunks, now=now)
+        now, seconds = self._now(), max(0.0, ended_at - batch.started)
+        self._core.batch_done(batch.number, status=ran.status, seconds=seconds, chunks=ran.chunks, now=now)
+        batch.ended(ended_at)
         actions = self._core.poll(now) if self._core.has_queued else []
         if actions:
             self._send(actions, now)
         with self._bursts:
-            self._calls.settle(batch, settled)
+            settle(batch, settled)
         self._report(actions, now)
         self._observers.batch_ended(batch, ran.status)
         self._poll_when_due(self._now())

@@ -1,47 +1,21 @@
-"""The unanswered requests of the asyncio shell, and how their waiters are notified."""
+"""How the asyncio shell notifies waiters and observers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Generic, TypedDict, TypeVar, TypeVarTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar, TypeVarTuple
 
-from uncork_dispatcher.actions import BatchStatus, Shed, Start
+from uncork_dispatcher.actions import BatchStatus, Shed
 from uncork_dispatcher.errors import RequestShed
-from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, Observer, RequestResult, Waiter
+from uncork_dispatcher.jobs import BatchResult, Observer, RequestResult, Submission
+from uncork_dispatcher.requests.batch import Batch
 
 log = logging.getLogger("uncork.dispatcher")
 
-P = TypeVar("P")
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
-
-
-class Call(Generic[P, R]):
-    """A request, from its submission until its waiter is notified."""
-
-    __slots__ = ("arrival", "cost", "payload", "rows", "waiter")
-
-    def __init__(self, payload: P, rows: int, cost: float, arrival: float, waiter: Waiter[R]) -> None:
-        self.payload = payload
-        self.rows = rows
-        self.cost = cost
-        self.arrival = arrival
-        self.waiter = waiter
-
-
-class CallOptions(TypedDict, total=False):
-    """Optional arguments of :meth:`AsyncDispatcher.submit`."""
-
-    rows: int
-    cost: float | None
-    longest: float | None
-    size_bytes: int
-    key: Hashable
-    client_timeout_s: float
-    source: Hashable
-    flow: Hashable
 
 
 class FutureWaiter(Generic[R]):
@@ -85,20 +59,20 @@ class Observers:
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
-        self._started: list[tuple[BatchFacts, list[float]]] = []
-        """Batches whose start they do not know yet, with each request's seconds in the queue."""
+        self._started: list[Batch[Any]] = []
+        """Batches whose start they do not know yet."""
 
-    def batch_starts(self, batch: BatchFacts, queued_s: list[float]) -> None:
+    def batch_starts(self, batch: Batch[Any]) -> None:
         """Note the start of a batch for the next :meth:`notify_started`."""
-        self._started.append((batch, queued_s))
+        self._started.append(batch)
 
     def notify_started(self) -> None:
         started, self._started = self._started, []
-        for batch, queued_s in started:
+        for batch in started:
             for observer in self._observers:
-                notify("an observer", observer.batch_started, batch.start, batch.rows, queued_s)
+                notify("an observer", observer.batch_started, batch)
 
-    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
+    def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         for observer in self._observers:
             notify("an observer", observer.batch_ended, batch, status)
 
@@ -109,36 +83,24 @@ class Observers:
         return RequestShed(shed.reason, shed.retry_after_s)
 
 
-class Calls(dict[int, Call[P, R]]):
-    """The unanswered requests, by number."""
+def settle(batch: Batch[Submission[Any, R]], outcome: BatchResult[R] | Exception) -> None:
+    """Notify the waiters of a batch that has ended, and forget what it needed."""
+    for request in batch.requests:
+        request.payload = None
+    if isinstance(outcome, Exception):
+        fail(batch.requests, outcome)
+        return
+    started = batch.started
+    for request, result in zip(batch.requests, outcome.results, strict=True):
+        waiter = request.leave()
+        if waiter is not None:
+            answer = RequestResult(result, batch, started - request.arrival)
+            notify("a waiter", waiter.answered, answer)
 
-    def job(self, start: Start, now: float) -> tuple[Job[P], list[float]]:
-        """Return the job of a batch that is sent now, and how long each of its requests was queued."""
-        starts = now + (start.ahead_s or 0.0)
-        calls = [self[request] for request in start.requests]
-        job = Job(
-            start,
-            payloads=[call.payload for call in calls],
-            rows=[call.rows for call in calls],
-            costs=[call.cost for call in calls],
-            left_s=[deadline - starts for deadline in start.deadlines],
-        )
-        return job, [now - call.arrival for call in calls]
 
-    def settle(self, batch: BatchFacts, outcome: BatchResult[R] | Exception) -> None:
-        """Notify the waiters of a batch that has ended."""
-        if isinstance(outcome, Exception):
-            self.fail(batch.start.requests, outcome)
-            return
-        for request, result in zip(batch.start.requests, outcome.results, strict=True):
-            call = self.pop(request, None)
-            if call is not None:
-                answer = RequestResult(result, batch, batch.started - call.arrival)
-                notify("a waiter", call.waiter.answered, answer)
-
-    def fail(self, requests: Iterable[int], error: Exception) -> None:
-        """Notify the waiters of requests of an error, unless they have left or were notified already."""
-        for request in requests:
-            call = self.pop(request, None)
-            if call is not None:
-                notify("a waiter", call.waiter.failed, error)
+def fail(requests: Iterable[Submission[Any, Any]], error: Exception) -> None:
+    """Notify the waiters of requests of an error, unless they have left or were notified already."""
+    for request in requests:
+        waiter = request.leave()
+        if waiter is not None:
+            notify("a waiter", waiter.failed, error)

@@ -38,22 +38,20 @@ States of a request (:class:`RequestState`)::
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
+from typing import Any
 
-from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed, Start
+from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.queue import Entry
 from uncork_dispatcher.requests.queues import RequestQueues
-from uncork_dispatcher.requests.running import Running
 from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.scheduler import Scheduler
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
-
-_Ended = tuple[Running, BatchStatus, float, float, Sequence[tuple[float, float]]]
-"""A batch that has ended; status, its end, seconds and chunks as for :meth:`Dispatcher.batch_done`."""
 
 
 class Dispatcher:
@@ -66,12 +64,7 @@ class Dispatcher:
         self._slots = Slots()
         self._scheduler = Scheduler(self._apis, self._admissions, self._queues, self._slots)
         self._pending_actions: list[Shed | Lost | GoalOutOfReach] = []
-        self._unseen: _Ended | None = None
-        """A batch that has ended and that neither the policy nor the forecast of returns has seen yet."""
-        self._unlearned: _Ended | None = None
-        """A batch that has ended and that the estimates have not learned from yet."""
-        self._may_learn = False
-        """Whether a batch has started since that one ended."""
+        self._requests = 0
         self._now = -math.inf
         self._wakeup = math.inf
 
@@ -83,7 +76,6 @@ class Dispatcher:
 
     def set_api(self, rules: ApiRules) -> None:
         """Add an API, or change its rules; its queued requests and what was learned stay."""
-        self._learn()
         self._wakeup = self._now
         if rules.name in self._apis:
             api = self._apis[rules.name]
@@ -99,8 +91,7 @@ class Dispatcher:
 
     def remove_api(self, name: str) -> bool:
         """Forget an API and what was learned; return False, and do nothing, while it has requests."""
-        self._learn()
-        runs = any(batch.start.api == name for batch in self._slots)
+        runs = any(batch.api == name for batch in self._slots)
         if self._apis[name].backlog.requests or self._pending_actions or runs:
             return False
         del self._apis[name], self._admissions[name]
@@ -109,7 +100,7 @@ class Dispatcher:
 
     def submit(
         self,
-        request: int,
+        request: Any,
         *,
         api: str,
         now: float,
@@ -122,7 +113,7 @@ class Dispatcher:
         source: Hashable = None,
         flow: Hashable = None,
     ) -> Shed | None:
-        """Queue a request and return None, or shed it.
+        """Queue a request and return None, or shed it. Actions refer to it by this object, which is hashable.
 
         ``rows`` is the number of rows, or their total cost. With costs, ``count`` is the number of rows, and
         ``longest`` the largest cost of one row, by default the average. Without, rows are assumed to share
@@ -139,7 +130,10 @@ class Dispatcher:
         deadline = to.due_at(now, expires_at)
         queue = self._queues.queue(api, key)
         lengths = to.row_lengths(rows, count, longest, size_bytes)
-        entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue, lengths, source, flow)
+        self._requests += 1
+        entry = Entry(
+            self._requests, request, now, rows, size_bytes, deadline, expires_at, queue, lengths, source, flow
+        )
         reason = "draining" if self._scheduler.draining else admission.admit(entry)
         if reason is not None:
             displaced = admission.find_displaced(entry) if reason == "queue_full" else []
@@ -152,7 +146,7 @@ class Dispatcher:
                 self._wakeup = min(wakeup, expires_at, next_at)
         return None
 
-    def cancel(self, request: int, *, now: float) -> None:
+    def cancel(self, request: Any, *, now: float) -> None:
         """Forget a request whose caller has left; ignore one that is unknown or has ended."""
         self._advance(now)
         self._queues.cancel(request)
@@ -208,15 +202,17 @@ class Dispatcher:
         self._slots.retire(worker)
         self._forget_if_gone(worker)
 
-    def worker_lost(self, worker: int, *, now: float) -> None:
+    def worker_lost(self, worker: int, *, now: float) -> list[Batch[Any]]:
         """Remove a worker, and run its batches again: once as they are, then each of their requests alone.
 
-        Workers of its host are avoided for a while, unless the worker had been retired. A request that may
-        not run again is :class:`Lost`.
+        Returns these batches. Workers of its host are avoided for a while, unless the worker had been
+        retired. A request that may not run again is :class:`Lost`.
         """
         self._advance(now)
-        self._retry(self._slots.lose(worker, now=now), now)
+        lost = self._slots.lose(worker, now=now)
+        self._retry(lost, now)
         self._forget_if_gone(worker)
+        return lost
 
     def batch_done(
         self,
@@ -234,19 +230,24 @@ class Dispatcher:
         nothing, if the core has given up the batch or its worker in the meantime.
         """
         self._advance(now)
-        self._learn()
-        running = self._slots.finish(batch, now=now)
-        if running is None:
+        ran = self._slots.finish(batch, now=now)
+        if ran is None:
             return False
-        self._queues.end(running.entries, RequestState.ANSWERED)
+        self._queues.end(ran.entries, RequestState.ANSWERED)
         ended = now
         if seconds is None:
-            seconds = max(0.0, now - running.started)
+            seconds = max(0.0, now - ran.started)
         else:
             # The driver may report the end later; clients are away from the end of the batch on.
-            ended = min(now, running.started + seconds)
-        self._unseen = self._unlearned = running, status, ended, seconds, chunks
-        self._forget_if_gone(running.start.worker)
+            ended = min(now, ran.started + seconds)
+        api = self._apis[ran.api]
+        api.batch_ended(ran, status, ended, seconds)
+        if status == "worked":
+            warning = api.learn(ran, chunks, seconds)
+            self._pending_actions += [] if warning is None else [warning]
+        api.plan(ran, self._queues, self._slots, now)
+        ran.entries = []
+        self._forget_if_gone(ran.worker)
         if not (self._queues or self._pending_actions):
             self._wakeup = self._slots.next_timeout
         return True
@@ -254,7 +255,6 @@ class Dispatcher:
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]], *, now: float) -> None:
         """Learn from (rows, seconds) of batches without requests that a worker ran to warm up."""
         self._advance(now)
-        self._learn()
         self._apis[api].model.observe_profile(worker, chunks)
 
     def drain(self, *, now: float) -> None:
@@ -266,30 +266,14 @@ class Dispatcher:
     # Outputs
 
     def poll(self, now: float) -> list[Action]:
-        """Return what to do at ``now``, in order. Drivers call it until it returns nothing.
-
-        Once the estimate has been earned, the core learns from a batch when the next one has started. Until
-        then, a worker is idle and clients are about to send their next requests, and one more batch would
-        hardly change a decision.
-        """
+        """Return what to do at ``now``, in order. Drivers call it until it returns nothing."""
         self._tick(now)
         if now < self._wakeup:
             return []
-        # While no worker is idle, nothing is gained by learning later.
-        if self._may_learn or not self._slots.idle:
-            self._learn()
-        actions: list[Action] = []
-        if now >= self._slots.next_timeout:
-            self._give_up_overdue(actions, now)
-        if self._unseen is not None and self._scheduler.start_complete(actions, now):
-            self._may_learn = True
-            return actions
-        self._see_end()
-        actions = [*self._pending_actions, *actions]
+        abandoned = self._give_up_overdue(now) if now >= self._slots.next_timeout else []
+        actions: list[Action] = [*self._pending_actions, *abandoned]
         self._pending_actions.clear()
         self._wakeup = min(self._scheduler.schedule(actions, now), self._slots.next_timeout)
-        if self._unlearned is not None and any(isinstance(action, Start) for action in actions):
-            self._may_learn, self._wakeup = True, now
         return actions
 
     def next_wakeup(self) -> float:
@@ -303,7 +287,6 @@ class Dispatcher:
     def stats(self, *, now: float) -> list[ApiStats]:
         """Return what each API has queued and what was learned about it."""
         self._tick(now)
-        self._learn()
         return self._scheduler.stats(now)
 
     def sample(self, api: str) -> ApiSample:
@@ -312,7 +295,6 @@ class Dispatcher:
         Raises:
             KeyError: if there is no such API.
         """
-        self._learn()
         return self._apis[api].sample()
 
     def work(self, *, now: float) -> WorkStats:
@@ -320,12 +302,14 @@ class Dispatcher:
         self._tick(now)
         return self._slots.stats(now)
 
-    def running_since(self, batch: int) -> float | None:
-        """Return when a batch started; None if the core has given it up, or its worker.
+    def runs(self, batch: int) -> bool:
+        """Return True while the batch with this number runs, or is to run next on its worker."""
+        return self._slots.runs(batch)
 
-        For a batch ahead, this is when it should start.
-        """
-        return self._slots.running_since(batch)
+    @property
+    def unanswered(self) -> Collection[Any]:
+        """The requests that are queued or running, as they were submitted."""
+        return self._queues.unanswered
 
     @property
     def has_queued(self) -> bool:
@@ -335,38 +319,37 @@ class Dispatcher:
     @property
     def is_empty(self) -> bool:
         """Whether no request is queued or running and no action is pending."""
-        return self._queues.all_ended and not self._slots.running and not self._pending_actions
+        return not self._queues.unanswered and not self._slots.running and not self._pending_actions
 
     # Bookkeeping
 
     def _advance(self, now: float) -> None:
         """Begin an input at ``now``."""
         self._tick(now)
-        if self._unseen is not None:
-            self._see_end()
         self._wakeup = now
 
-    def _give_up_overdue(self, actions: list[Action], now: float) -> None:
+    def _give_up_overdue(self, now: float) -> list[Abandon]:
         """Abandon batches that ran past their timeout, and retry those that were ahead on their workers."""
-        overdue, ahead = self._slots.give_up_overdue(now)
-        for running in overdue:
-            self._queues.end(running.entries, RequestState.TIMED_OUT)
-            actions.append(Abandon(running.start.batch, running.start.worker, running.start.requests))
-            self._forget_if_gone(running.start.worker)
-        self._retry(ahead, now)
+        abandoned = []
+        for overdue, *behind in self._slots.give_up_overdue(now):
+            self._queues.end(overdue.entries, RequestState.TIMED_OUT)
+            overdue.entries = []
+            abandoned.append(Abandon(overdue, behind))
+            self._forget_if_gone(overdue.worker)
+            self._retry(behind, now)
+        return abandoned
 
-    def _retry(self, batches: Sequence[Running], now: float) -> None:
+    def _retry(self, batches: Sequence[Batch[Any]], now: float) -> None:
         """Queue the requests of lost batches again, or end those that may not run again."""
-        for running in batches:
-            start = running.start
-            idempotent = self._apis[start.api].rules.idempotent
-            lost = self._queues.retry(start.batch, running.entries, idempotent=idempotent, now=now)
+        for batch in batches:
+            idempotent = self._apis[batch.api].rules.idempotent
+            lost = self._queues.retry(batch.number, batch.entries, idempotent=idempotent, now=now)
+            batch.entries = []
             self._pending_actions += [Lost(entry.request) for entry in lost]
 
     def _forget_if_gone(self, worker: int) -> None:
         """Drop what was learned about a worker that gets no more batches and has none."""
         if self._slots.is_gone(worker):
-            self._learn()
             for api in self._apis.values():
                 api.model.forget_worker(worker)
 
@@ -374,25 +357,3 @@ class Dispatcher:
         if now < self._now:
             raise ValueError(f"time went back from {self._now} to {now}")
         self._now = now
-
-    def _see_end(self) -> None:
-        """Show the batch that has ended, if there is one, to its API."""
-        if self._unseen is not None:
-            running, status, ended, seconds, _ = self._unseen
-            self._unseen = None
-            api = self._apis[running.start.api]
-            api.batch_ended(running, status, ended, seconds)
-            api.plan(running, self._queues, self._slots, self._now)
-            if not api.has_earned:
-                self._learn()
-
-    def _learn(self) -> None:
-        """Learn from the batch that has ended, if there is one; the next poll decides again."""
-        self._see_end()
-        if self._unlearned is not None:
-            running, status, _, seconds, chunks = self._unlearned
-            self._unlearned, self._may_learn = None, False
-            self._wakeup = self._now
-            if status == "worked":
-                warning = self._apis[running.start.api].learn(running, chunks, seconds)
-                self._pending_actions += [] if warning is None else [warning]

@@ -3,28 +3,74 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
+from uncork_dispatcher.actions import BatchStatus, ShedReason
 from uncork_dispatcher.errors import WrongResultCount
+from uncork_dispatcher.requests.batch import Batch
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 
-class Job(NamedTuple, Generic[P]):
-    """A batch to run, with the payload, the rows and the cost of each request.
+class Submission(Generic[P, R]):
+    """A request to an API, from its submission until its waiter is notified.
 
-    A request without a cost costs its rows. ``start.rows`` is the sum of the costs. ``left_s`` is how many
-    seconds each request had left at the start, to be done at its worker in time; negative if it was late.
+    Limits, estimate and policy count ``cost``, a positive number in any unit, instead of ``rows`` where it is
+    given; all requests of an API should give it or none.
+
+    Attributes:
+        waiter: gets the result; None once it was notified, or has left.
+        payload: what the runner needs; None once the batch has ended.
+        longest: the largest cost of a row, by default the average: if the model pads batches to their longest
+            row, requests of similar length share a batch.
+        size_bytes: the size of the body.
+        key: only requests with the same key share a batch.
+        client_timeout_s: after how long the client gives up.
+        source: the client, for example its connection, by which the dispatcher recognizes returning clients;
+            None if unknown.
+        flow: each gets an equal share of the queue, where the rules are ``fair``.
+        arrival: when it was submitted, in seconds on the shell's clock.
     """
 
-    start: Start
-    payloads: list[P]
-    rows: list[int]
-    costs: list[float]
-    left_s: list[float]
+    __slots__ = (
+        *("waiter", "api", "payload", "rows", "cost", "longest", "size_bytes", "key", "client_timeout_s"),
+        *("source", "flow", "arrival"),
+    )
+
+    def __init__(
+        self,
+        waiter: Waiter[R],
+        api: str,
+        payload: P,
+        *,
+        rows: int = 1,
+        cost: float | None = None,
+        longest: float | None = None,
+        size_bytes: int = 0,
+        key: Hashable = None,
+        client_timeout_s: float = math.inf,
+        source: Hashable = None,
+        flow: Hashable = None,
+    ) -> None:
+        self.waiter: Waiter[R] | None = waiter
+        self.api = api
+        self.payload = payload
+        self.rows = rows
+        self.cost = cost
+        self.longest = longest
+        self.size_bytes = size_bytes
+        self.key = key
+        self.client_timeout_s = client_timeout_s
+        self.source = source
+        self.flow = flow
+        self.arrival = 0.0
+
+    def leave(self) -> Waiter[R] | None:
+        """Forget the waiter, and return it if it was not notified before."""
+        waiter, self.waiter = self.waiter, None
+        return waiter
 
 
 def results_fault(results: Any, expected: int) -> Exception | None:
@@ -39,10 +85,10 @@ def results_fault(results: Any, expected: int) -> Exception | None:
 
 
 class BatchResult(NamedTuple, Generic[R]):
-    """The result of a job.
+    """The result of a batch.
 
     ``results`` holds one result per request, in order. ``status`` and ``chunks`` are for the estimator:
-    see :meth:`Dispatcher.batch_done`; chunks count rows as the job's costs do.
+    see :meth:`Dispatcher.batch_done`; chunks count rows as the batch's ``rows`` do.
     """
 
     results: Sequence[R]
@@ -50,12 +96,12 @@ class BatchResult(NamedTuple, Generic[R]):
     chunks: Sequence[tuple[float, float]] = ()
 
     @staticmethod
-    def checked(outcome: BatchResult[R] | Exception, start: Start) -> BatchResult[R] | Exception:
-        """Return the outcome of a batch, or an error if it cannot be the outcome of ``start``."""
+    def checked(outcome: BatchResult[R] | Exception, batch: Batch[Any]) -> BatchResult[R] | Exception:
+        """Return the outcome of a batch, or an error if it cannot be that."""
         if isinstance(outcome, Exception):
             return outcome
         try:
-            expected, results = len(start.requests), outcome.results
+            expected, results = len(batch.requests), outcome.results
             fault = results_fault(results, expected)
             if fault is None and not isinstance(results, list):
                 # A collection of the user's may raise while it is read, or have more results than it says.
@@ -69,23 +115,14 @@ class BatchResult(NamedTuple, Generic[R]):
         return fault or outcome
 
 
-class BatchFacts(NamedTuple):
-    """A batch that has run. Times in seconds; ``rows`` are rows, not their cost.
+def payloads_of(batch: Batch[Submission[P, Any]]) -> list[P]:
+    """Return the payload of each request of a batch that runs."""
+    return [request.payload for request in batch.requests]
 
-    ``queued_s`` is how long its oldest request was queued.
-    """
 
-    start: Start
-    rows: int
-    started: float
-    seconds: float
-    queued_s: float
-
-    def ended_at(self, now: float, started: float | None = None) -> BatchFacts:
-        """Return the facts with the duration filled in; ``started`` replaces the start if it is known."""
-        start, rows, sent, _, queued_s = self
-        started = min(sent if started is None else started, now)
-        return BatchFacts(start, rows, started, now - started, queued_s)
+def longest_queued_s(batch: Batch[Submission[Any, Any]]) -> float:
+    """Return how long the oldest request of a batch was queued."""
+    return batch.released - min([request.arrival for request in batch.requests])
 
 
 class RequestResult(Generic[R]):
@@ -93,7 +130,7 @@ class RequestResult(Generic[R]):
 
     __slots__ = ("batch", "queued_s", "result")
 
-    def __init__(self, result: R, batch: BatchFacts, queued_s: float) -> None:
+    def __init__(self, result: R, batch: Batch[Any], queued_s: float) -> None:
         self.result = result
         self.batch = batch
         self.queued_s = queued_s
@@ -119,8 +156,8 @@ OnBatchEnd = Callable[[BatchResult[R] | Exception], None]
 class Runner(Protocol[P, R]):
     """Executes batches."""
 
-    def start(self, job: Job[P], ended: OnBatchEnd[R]) -> None:
-        """Execute a job on the worker that it names, and call ``ended`` once, unless the worker is lost.
+    def start(self, batch: Batch[Submission[P, R]], ended: OnBatchEnd[R]) -> None:
+        """Execute a batch on the worker that it names, and call ``ended`` once, unless the worker is lost.
 
         Report a loss with :meth:`AsyncDispatcher.worker_lost`. If this raises, the batch ends with that
         exception; ``ended`` must not be called then.
@@ -149,10 +186,10 @@ class Bursts(Protocol):
 class Observer(Protocol):
     """Notified of events, for metrics and logs. Must be quick. It may do the same as a waiter."""
 
-    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
-        """A batch of ``rows`` rows was released; ``queued_s`` is how long each of its requests was queued."""
+    def batch_started(self, batch: Batch[Any]) -> None:
+        """A batch was released."""
 
-    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
+    def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         """A batch has ended. Called once for each that was released."""
 
     def request_shed(self, api: str, reason: ShedReason) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from typing import Any
 
-from uncork_dispatcher.actions import Action, Shed, ShedReason, Start
+from uncork_dispatcher.actions import Action, Shed, ShedReason
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.policies.base import Hold, Reason, Release
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry, Held, RequestQueue
 from uncork_dispatcher.requests.queues import RequestQueues
-from uncork_dispatcher.requests.running import Running
 from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.stats import ApiStats, Holding
 
@@ -52,18 +53,6 @@ class Scheduler:
             # Once more: with no worker idle, other requests may be hopeless.
             expires_at = self._shed_expired(actions, now)
         return min(next_at, expires_at)
-
-    def start_complete(self, actions: list[Action], now: float) -> bool:
-        """Start complete batches while they are the most urgent; return whether there was one."""
-        started = False
-        self._shed_expired(actions, now)
-        while self._slots.idle:
-            queue = self._queues.most_urgent()
-            if queue is None or not self._is_complete(queue):
-                break
-            self._start(queue, self._complete(queue), actions, now)
-            started = True
-        return started
 
     def next_at(self, entry: Entry, now: float) -> float:
         """Return when to schedule again after a request has been queued, if nothing else happens.
@@ -156,11 +145,11 @@ class Scheduler:
             at, behind = self._ahead(queue, now)
             if behind is None or at > now:
                 return at
-            worker, release = behind.start.worker, self._complete(queue)
+            worker, release = behind.worker, self._complete(queue)
             self._slots.put_ahead(self._take(queue, release, actions, now, worker=worker, behind=behind))
         return math.inf
 
-    def _ahead(self, queue: RequestQueue, now: float) -> tuple[float, Running | None]:
+    def _ahead(self, queue: RequestQueue, now: float) -> tuple[float, Batch[Any] | None]:
         """Return when a batch of this queue may be sent ahead, and behind which; infinity and None: never.
 
         Only a complete batch may: it is full, or its policy would not add to it. The APIs of both batches
@@ -170,7 +159,7 @@ class Scheduler:
         if behind is None or not (
             self._is_complete(queue)
             and self._apis[queue.api].rules.idempotent
-            and self._apis[behind.start.api].rules.idempotent
+            and self._apis[behind.api].rules.idempotent
         ):
             return math.inf, None
         return max(now, behind.finish - _LEAD * behind.transport_s), behind
@@ -229,8 +218,8 @@ class Scheduler:
         now: float,
         *,
         worker: int,
-        behind: Running | None = None,
-    ) -> Running:
+        behind: Batch[Any] | None = None,
+    ) -> Batch[Any]:
         """Take the next batch for a worker, which may still run the one ``behind`` which it is sent."""
         api = self._apis[queue.api]
         starts = now if behind is None else max(now, behind.finish)
@@ -242,22 +231,27 @@ class Scheduler:
             # A lost batch runs again whole, even if the limits are lower now.
             fill = Fill(size=release.rows)
         entries, taken = self._queues.take(queue, fill), fill.taken
-        start = Start(
-            batch=next(self._batch_numbers),
-            worker=worker,
-            api=queue.api,
-            key=queue.key,
-            requests=tuple([entry.request for entry in entries]),
+        predicted_s = measures.estimate.slowed(slowdown).seconds(measures.size(taken))
+        batch: Batch[Any] = Batch(
+            next(self._batch_numbers),
+            worker,
+            queue.api,
+            queue.key,
+            entries=entries,
             rows=taken.rows,
             padded=taken.padded,
+            count=fill.count,
             reason=release.reason,
-            predicted_s=measures.estimate.slowed(slowdown).seconds(measures.size(taken)),
-            deadlines=tuple([entry.deadline for entry in entries]),
-            ahead_s=None if behind is None else starts - now,
+            predicted_s=predicted_s,
+            released=now,
+            started=starts,
+            is_ahead=behind is not None,
+            spread_s=measures.estimate.spread * predicted_s,
+            timeout_s=api.rules.timeout_s,
+            transport_s=api.model.transport_s,
         )
-        actions.append(start)
-        spread_s = measures.estimate.spread * start.predicted_s
-        return Running(start, entries, starts, api.rules.timeout_s, api.model.transport_s, spread_s)
+        actions.append(batch)
+        return batch
 
     def _fill(
         self,

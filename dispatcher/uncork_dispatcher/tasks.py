@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from uncork_dispatcher.errors import DispatchError
-from uncork_dispatcher.jobs import BatchResult, Job, OnBatchEnd
+from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, Submission
+from uncork_dispatcher.requests.batch import Batch
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -23,18 +24,18 @@ def is_being_cancelled() -> bool:
 
 
 class TaskRunner(Generic[P, R]):
-    """A runner that awaits ``execute(job)``, and cancels it when its batch is abandoned."""
+    """A runner that awaits ``execute(batch)``, and cancels it when its batch is abandoned."""
 
-    def __init__(self, execute: Callable[[Job[P]], Awaitable[BatchResult[R]]]) -> None:
+    def __init__(self, execute: Callable[[Batch[Submission[P, R]]], Awaitable[BatchResult[R]]]) -> None:
         self._execute = execute
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
-    def start(self, job: Job[P], ended: OnBatchEnd[R]) -> None:
+    def start(self, batch: Batch[Submission[P, R]], ended: OnBatchEnd[R]) -> None:
         """Start the task."""
-        batch = job.start.batch
-        task = asyncio.get_running_loop().create_task(self._run(job, ended))
-        self._tasks[batch] = task
-        task.add_done_callback(lambda _: self._tasks.pop(batch, None))
+        number = batch.number
+        task = asyncio.get_running_loop().create_task(self._run(batch, ended))
+        self._tasks[number] = task
+        task.add_done_callback(lambda _: self._tasks.pop(number, None))
 
     def abandon(self, batch: int, worker: int) -> None:
         """Cancel the task, if it still runs; ignore what it still returns."""
@@ -49,10 +50,10 @@ class TaskRunner(Generic[P, R]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, job: Job[P], ended: OnBatchEnd[R]) -> None:
+    async def _run(self, batch: Batch[Submission[P, R]], ended: OnBatchEnd[R]) -> None:
         outcome: BatchResult[R] | Exception
         try:
-            outcome = await self._execute(job)
+            outcome = await self._execute(batch)
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from uncork_dispatcher import Job, Observer, RequestResult
+from uncork_dispatcher import Batch, Observer, RequestResult
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.headers import Header
 from uncork_gateway.telemetry.access_log import AccessLog
@@ -41,7 +41,7 @@ class Tracing(Observer, Protocol):
         """Begin the span of a request, in the trace that its headers name."""
         ...
 
-    def begin_batch(self, batch_id: str, job: Job[Any]) -> tuple[str, str]:
+    def begin_batch(self, batch_id: str, batch: Batch[Any]) -> tuple[str, str]:
         """Begin the span of a batch; each payload has the ``span`` of its request.
 
         Returns ``traceparent`` and ``tracestate`` for the worker; the second may be empty.

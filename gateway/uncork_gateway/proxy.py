@@ -12,11 +12,11 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from uncork_dispatcher import ApiRules, Job, SettingError
+from uncork_dispatcher import ApiRules, Batch, SettingError
 from uncork_gateway.backends.model_servers.addresses import are_grpc, read_addresses
 from uncork_gateway.backends.model_servers.http_server import http_servers
 from uncork_gateway.backends.model_servers.known_models import KnownModels
-from uncork_gateway.backends.model_servers.merged_calls import MergedCalls, Sent
+from uncork_gateway.backends.model_servers.merged_calls import MergedCalls
 from uncork_gateway.backends.model_servers.server import Server
 from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.backends.slot import BackendSlot
@@ -197,8 +197,8 @@ class Proxy:
         """Return the handler of a POST request; None if it does not merge."""
         return None if self._routes is None else self._routes.resolve(target)
 
-    def _begin_trace(self, traces: Tracing, job: Job[Sent]) -> tuple[str, str]:
-        return traces.begin_batch(self._batching.batch_headers.id_of(job.start.batch), job)
+    def _begin_trace(self, traces: Tracing, batch: Batch[Any]) -> tuple[str, str]:
+        return traces.begin_batch(self._batching.batch_headers.id_of(batch.number), batch)
 
     # What the servers report
 

@@ -6,9 +6,11 @@ import math
 import statistics
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from typing import Any
 
-from uncork_dispatcher.actions import Abandon, Action, BatchStatus, Lost, Shed, Start
+from uncork_dispatcher.actions import Abandon, Action, BatchStatus, Lost, Shed
 from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiStats
@@ -62,10 +64,10 @@ class Request:
 
 
 @dataclass
-class Batch:
+class Running:
     """A batch at a worker, as it was started; one that is ahead does not run yet."""
 
-    start: Start
+    start: Batch[Any]
     gives_up_at: float
 
 
@@ -96,7 +98,7 @@ class Model:
         self.since: dict[int, float] = {}
         """Since when each of them has not been ready."""
         self.startups_s: list[float] = []
-        self.running: dict[int, Batch] = {}
+        self.running: dict[int, Running] = {}
         self.in_the_way: list[Request] = []
         self.just_shed: list[Request] = []
         """Requests that the same poll has shed for their deadline."""
@@ -214,7 +216,7 @@ class Model:
         patience_s = 4 * statistics.median(self.startups_s[-5:])
         return max(now, max((since + patience_s for since in self.since.values()), default=now))
 
-    def at(self, worker: int) -> list[Batch]:
+    def at(self, worker: int) -> list[Running]:
         """The batches of a worker: the one that runs and the one ahead."""
         return [batch for batch in self.running.values() if batch.start.worker == worker]
 
@@ -242,8 +244,8 @@ class Model:
         for batch in self.at(worker):
             self._lose(batch)
 
-    def _lose(self, batch: Batch) -> None:
-        del self.running[batch.start.batch]
+    def _lose(self, batch: Running) -> None:
+        del self.running[batch.start.number]
         repeated: list[Request] = []
         for request in self._of(batch.start):
             if request.state is S.CANCELLED:
@@ -280,19 +282,20 @@ class Model:
             match action:
                 case Lost(number):
                     self.losing.remove(number)
-                case Abandon(batch, worker, requests):
-                    overdue = self.running.pop(batch)
+                case Abandon(batch, behind):
+                    overdue = self.running.pop(batch.number)
                     assert overdue.gives_up_at <= now
-                    assert (overdue.start.worker, overdue.start.requests) == (worker, requests)
-                    self.retired(worker)
-                    self._end(overdue.start, S.TIMED_OUT)
-                    for ahead in self.at(worker):
+                    assert overdue.start is batch
+                    self.retired(batch.worker)
+                    self._end(batch, S.TIMED_OUT)
+                    assert [ahead.start for ahead in self.at(batch.worker)] == behind
+                    for ahead in self.at(batch.worker):
                         self._lose(ahead)
                 case Shed():
                     request = self.requests[action.request]
                     known = [estimates[request.api], self.estimates.get(request.api)]
                     self._shed(request, action, now, [each for each in known if each is not None])
-                case Start():
+                case Batch():
                     self._start(action, now)
         self.estimates = estimates
 
@@ -304,12 +307,12 @@ class Model:
             assert each.queued_rows == sum(one.rows for one in queued)
             assert each.queued_bytes == sum(one.size_bytes for one in queued)
 
-    def _start(self, start: Start, now: float) -> None:
+    def _start(self, start: Batch[Any], now: float) -> None:
         assert all((one.api, one.key) == (start.api, start.key) for one in self.in_the_way)
         self.in_the_way.clear()
         taken = self._of(start)
         assert taken
-        assert start.batch not in self.running
+        assert start.number not in self.running
         assert start.worker in self.workers, "none on a lost or retired one"
         if ahead := start.worker not in self.idle:
             self._check_ahead(start, taken)
@@ -344,9 +347,9 @@ class Model:
             request.runs += 1
             assert request.runs == 1 or self.rules[request.api].idempotent, "it must not run twice"
         gives_up_at = math.inf if ahead else now + self.rules[start.api].timeout_s
-        self.running[start.batch] = Batch(start, gives_up_at)
+        self.running[start.number] = Running(start, gives_up_at)
 
-    def _check_ahead(self, start: Start, taken: list[Request]) -> None:
+    def _check_ahead(self, start: Batch[Any], taken: list[Request]) -> None:
         """Check that a batch may be sent to a worker that runs another."""
         assert not self.idle, "another worker could run it now"
         assert start.worker in self.take_ahead
@@ -367,7 +370,7 @@ class Model:
             or any(one.length > 1 for one in self.requests.values())  # then padding is part of the limit
         ), "more might have come"
 
-    def _start_batch(self, taken: list[Request], start: Start) -> None:
+    def _start_batch(self, taken: list[Request], start: Batch[Any]) -> None:
         rules, queue = self.rules[start.api], self.queues[start.api, start.key]
         lengths = [one.length for one in taken]
         for flow in {one.flow for one in taken} if rules.fair else [None]:
@@ -468,10 +471,10 @@ class Model:
                 assert not self.draining
                 assert self.rules[request.api].policy != "none"
 
-    def _of(self, start: Start) -> list[Request]:
+    def _of(self, start: Batch[Any]) -> list[Request]:
         return [self.requests[number] for number in start.requests]
 
-    def _end(self, start: Start, state: RequestState) -> None:
+    def _end(self, start: Batch[Any], state: RequestState) -> None:
         for request in self._of(start):
             if request.state is not S.CANCELLED:
                 request.move(state)

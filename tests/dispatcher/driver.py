@@ -5,13 +5,14 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
 
-from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Shed, Start
+from tests.dispatcher.batches import batch_of
+from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Shed
 from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
-from uncork_dispatcher.requests.running import Running
 from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.rules import ApiRules
 
@@ -29,7 +30,9 @@ def entry(
     """A request as the core keeps it; one that nobody's client gives up."""
     home = queue if queue is not None else RequestQueue("a", None)
     cost = rows * length
-    return Entry(request, arrival, cost, size_bytes, deadline, math.inf, home, (rows, length, length, cost))
+    return Entry(
+        request, request, arrival, cost, size_bytes, deadline, math.inf, home, (rows, length, length, cost)
+    )
 
 
 def running(
@@ -42,13 +45,23 @@ def running(
     gives_up_at: float = math.inf,
     transport_s: float = 0.0,
     spread_s: float = 0.0,
-    arrivals: Iterable[float] = (0.0,),
-) -> Running:
+    arrivals: Sequence[float] = (0.0,),
+) -> Batch[Any]:
     """A batch under way."""
-    entries = [entry(number, arrival=arrival) for number, arrival in enumerate(arrivals, 1)]
-    requests = tuple(one.request for one in entries)
-    start = Start(batch, worker, "a", None, requests, rows, rows, "idle", predicted_s)
-    return Running(start, entries, started, gives_up_at - started, transport_s, spread_s)
+    made = batch_of(
+        *range(1, 1 + len(arrivals)),
+        number=batch,
+        worker=worker,
+        rows=rows,
+        started=started,
+        predicted_s=predicted_s,
+        gives_up_at=gives_up_at,
+        transport_s=transport_s,
+        spread_s=spread_s,
+    )
+    for one, arrival in zip(made.entries, arrivals, strict=True):
+        one.arrival = arrival
+    return made
 
 
 def next_worker(slots: Slots) -> int:
@@ -66,9 +79,9 @@ def core_with(*rules: ApiRules, workers: int = 1) -> Dispatcher:
     return core
 
 
-def starts(actions: Iterable[Action]) -> list[Start]:
+def starts(actions: Iterable[Action]) -> list[Batch[Any]]:
     """Only the batches that start."""
-    return [action for action in actions if isinstance(action, Start)]
+    return [action for action in actions if isinstance(action, Batch)]
 
 
 def poll_all(core: Dispatcher, now: float) -> list[Action]:
@@ -79,11 +92,11 @@ def poll_all(core: Dispatcher, now: float) -> list[Action]:
     return actions
 
 
-def start_one(core: Dispatcher, request: int, *, now: float, api: str = "a") -> Start:
+def start_one(core: Dispatcher, request: int, *, now: float, api: str = "a") -> Batch[Any]:
     """Submit one request to a core with an idle worker, and return the batch that it goes in."""
     assert core.submit(request, api=api, now=now) is None
     [start] = core.poll(now)
-    assert isinstance(start, Start)
+    assert isinstance(start, Batch)
     return start
 
 
@@ -92,7 +105,7 @@ def teach(core: Dispatcher, seconds: float, *, batches: int = 5, api: str = "a",
     for number in range(batches):
         start = start_one(core, 900_000 + number, now=now, api=api)
         now += seconds
-        assert core.batch_done(start.batch, status="worked", now=now)
+        assert core.batch_done(start.number, status="worked", now=now)
         assert core.poll(now) == []
     return now
 
@@ -114,16 +127,18 @@ class Driver:
     the arrival's place in the list.
     """
 
-    def __init__(self, core: Dispatcher, arrivals: list[Arrival], seconds: Callable[[Start], float]) -> None:
+    def __init__(
+        self, core: Dispatcher, arrivals: list[Arrival], seconds: Callable[[Batch[Any]], float]
+    ) -> None:
         self.latency: dict[int, float] = {}
         self.refused: dict[int, Shed] = {}
         self.warnings: list[GoalOutOfReach] = []
-        self.batches: list[tuple[float, Start]] = []
+        self.batches: list[tuple[float, Batch[Any]]] = []
         self._core = core
         self._arrivals = arrivals
         self._seconds = seconds
         self._order = itertools.count()
-        self._events: list[tuple[float, int, int | Start]] = []
+        self._events: list[tuple[float, int, int | Batch[Any]]] = []
         for number, arrival in enumerate(arrivals):
             self._later(arrival.at, number)
 
@@ -137,15 +152,15 @@ class Driver:
                     self._execute(action, now)
         return self
 
-    def _later(self, at: float, what: int | Start) -> None:
+    def _later(self, at: float, what: int | Batch[Any]) -> None:
         heapq.heappush(self._events, (at, next(self._order), what))
 
     def _next_event(self) -> float:
         return self._events[0][0] if self._events else math.inf
 
-    def _happens(self, what: int | Start, now: float) -> None:
-        if isinstance(what, Start):
-            assert self._core.batch_done(what.batch, status="worked", now=now)
+    def _happens(self, what: int | Batch[Any], now: float) -> None:
+        if isinstance(what, Batch):
+            assert self._core.batch_done(what.number, status="worked", now=now)
             self.latency |= {one: now - self._arrivals[one].at for one in what.requests}
             return
         _, api, rows, key, flow = self._arrivals[what]
@@ -155,7 +170,7 @@ class Driver:
 
     def _execute(self, action: Action, now: float) -> None:
         match action:
-            case Start():
+            case Batch():
                 self.batches.append((now, action))
                 self._later(now + self._seconds(action), action)
             case Shed(request):

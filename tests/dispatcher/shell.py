@@ -7,19 +7,20 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
+from uncork_dispatcher.actions import BatchStatus, ShedReason
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import WorkerLost
-from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, OnBatchEnd, RequestResult, Runner
+from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, RequestResult, Runner, payloads_of
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.tasks import TaskRunner
 
 Call = asyncio.Task[RequestResult[str]]
 
 
-def shout(job: Job[str]) -> BatchResult[str]:
+def shout(job: Batch[Any]) -> BatchResult[str]:
     """The model of these tests: every payload in capitals."""
-    return BatchResult([payload.upper() for payload in job.payloads])
+    return BatchResult([payload.upper() for payload in payloads_of(job)])
 
 
 @dataclass
@@ -27,29 +28,27 @@ class Workers:
     """A runner: takes ``seconds`` for a batch, then answers with ``then(job)``, which may raise."""
 
     seconds: float = 0.05
-    then: Callable[[Job[str]], BatchResult[str]] = shout
-    jobs: list[Job[str]] = field(default_factory=list)
+    then: Callable[[Batch[Any]], BatchResult[str]] = shout
+    jobs: list[Batch[Any]] = field(default_factory=list)
+    payloads: list[list[str]] = field(default_factory=list)
+    """What went together."""
     cancelled: list[int] = field(default_factory=list)
 
-    async def __call__(self, job: Job[str]) -> BatchResult[str]:
+    async def __call__(self, job: Batch[Any]) -> BatchResult[str]:
         """Run one batch."""
         self.jobs.append(job)
+        self.payloads.append(payloads_of(job))
         try:
             await asyncio.sleep(self.seconds)
         except asyncio.CancelledError:
-            self.cancelled.append(job.start.batch)
+            self.cancelled.append(job.number)
             raise
         return self.then(job)
 
     @property
-    def payloads(self) -> list[list[str]]:
-        """What went together."""
-        return [job.payloads for job in self.jobs]
-
-    @property
     def workers(self) -> list[int]:
         """Where it went."""
-        return [job.start.worker for job in self.jobs]
+        return [job.worker for job in self.jobs]
 
 
 P = TypeVar("P")
@@ -64,9 +63,9 @@ class Losing(Generic[P, R]):
         self.lost: Callable[[int], None]
         """Reports a loss to the shell."""
 
-    def start(self, job: Job[P], ended: OnBatchEnd[R]) -> None:
+    def start(self, job: Batch[Any], ended: OnBatchEnd[R]) -> None:
         """Run a batch."""
-        worker = job.start.worker
+        worker = job.worker
 
         def end(outcome: BatchResult[R] | Exception) -> None:
             if isinstance(outcome, WorkerLost):
@@ -98,15 +97,14 @@ class Log:
 
     lines: list[tuple[object, ...]] = field(default_factory=list)
 
-    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
+    def batch_started(self, batch: Batch[Any]) -> None:
         """A batch was released."""
-        self.lines.append(("started", start.batch, [round(seconds, 6) for seconds in queued_s]))
+        queued_s = [round(batch.released - request.arrival, 6) for request in batch.requests]
+        self.lines.append(("started", batch.number, queued_s))
 
-    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
+    def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         """A batch came back, or will not."""
-        self.lines.append(
-            ("ended", batch.start.batch, status, round(batch.started, 6), round(batch.seconds, 6))
-        )
+        self.lines.append(("ended", batch.number, status, round(batch.started, 6), round(batch.seconds, 6)))
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
         """A request was refused."""
@@ -114,7 +112,7 @@ class Log:
 
 
 def dispatcher(
-    run: Callable[[Job[str]], Awaitable[BatchResult[str]]],
+    run: Callable[[Batch[Any]], Awaitable[BatchResult[str]]],
     *rules: ApiRules,
     workers: int = 1,
     observer: Log | None = None,

@@ -1,13 +1,15 @@
 """The asyncio shell: a batch that is sent to a worker while it runs another one."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, outcomes
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import WorkerLost
-from uncork_dispatcher.jobs import BatchResult, Job
+from uncork_dispatcher.jobs import BatchResult, payloads_of
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 
 pytestmark = pytest.mark.virtual_time
@@ -24,12 +26,15 @@ class Remote(Workers):
         super().__init__()
         self.busy = asyncio.Lock()
         self.started: list[float] = []
+        self.left_s: list[list[float]] = []
         self.dies_in = -1
         """The number of the batch in which it is lost."""
 
-    async def __call__(self, job: Job[str]) -> BatchResult[str]:
+    async def __call__(self, job: Batch[Any]) -> BatchResult[str]:
         self.jobs.append(job)
-        dies = job.start.batch == self.dies_in
+        self.payloads.append(payloads_of(job))
+        self.left_s.append(job.left_s)
+        dies = job.number == self.dies_in
         await asyncio.sleep(WAY_S)
         async with self.busy:
             self.started.append(asyncio.get_running_loop().time())
@@ -37,7 +42,10 @@ class Remote(Workers):
             if dies:
                 raise WorkerLost
         await asyncio.sleep(WAY_S)
-        return BatchResult([payload.upper() for payload in job.payloads], chunks=[(sum(job.costs), SECONDS)])
+        return BatchResult(
+            [payload.upper() for payload in payloads_of(job)],
+            chunks=[(sum([one.rows if one.cost is None else one.cost for one in job.requests]), SECONDS)],
+        )
 
 
 async def busy_with(remote: Remote, observer: Log) -> AsyncDispatcher[str, str]:
@@ -51,6 +59,8 @@ async def busy_with(remote: Remote, observer: Log) -> AsyncDispatcher[str, str]:
     observer.lines.clear()
     remote.started.clear()
     remote.jobs.clear()
+    remote.payloads.clear()
+    remote.left_s.clear()
     return shell
 
 
@@ -66,7 +76,7 @@ async def test_a_batch_ahead_counts_from_the_end_of_the_one_before() -> None:
     assert third == pytest.approx(second + SECONDS + 2 * WAY_S), "it is not full"
     ended = [line for line in log.lines if line[0] == "ended"]
     assert ended[1][3] == pytest.approx(first + SECONDS + WAY_S, abs=1e-6), "it started when the reply came"
-    spent = [10.0 - job.left_s[0] for job in remote.jobs]
+    spent = [10.0 - left_s[0] for left_s in remote.left_s]
     assert spent == pytest.approx([0.0, SECONDS, 2 * SECONDS + 2 * WAY_S], abs=0.01), "from its start on"
     assert [line[4] for line in ended] == pytest.approx([SECONDS + 2 * WAY_S, SECONDS, SECONDS + 2 * WAY_S])
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.dispatcher.shell import Workers, fixed
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
-from uncork_dispatcher.jobs import RequestResult
+from uncork_dispatcher.jobs import RequestResult, Submission
 from uncork_dispatcher.tasks import TaskRunner
 
 pytestmark = pytest.mark.virtual_time
@@ -28,11 +28,11 @@ class Callers:
 
     def submit(self, payload: str) -> None:
         """Submit a payload now."""
-        self.shell.submit(self, "a", payload)
+        self.shell.submit(Submission(self, "a", payload))
 
     def answered(self, answer: RequestResult[str]) -> None:
         """Record the result and the number of its batch."""
-        self.log.append(f"{answer.result}{answer.batch.start.batch}")
+        self.log.append(f"{answer.result}{answer.batch.number}")
 
     def failed(self, error: Exception) -> None:
         raise error

@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from tests.dispatcher.shell import shell_of
 from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import run
-from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
+from uncork_dispatcher.actions import BatchStatus, ShedReason
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
-from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, OnBatchEnd, RequestResult
+from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, RequestResult, Submission, payloads_of
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 
 REACTIONS = ["nothing", "raise", "cancelled", "cancel", "submit", "end", "lose", "ready", "give up"]
@@ -56,7 +57,7 @@ class Waiter:
 
     world: World
     payload: str
-    number: int = 0
+    request: Submission[str, str] | None = None
     ends: list[str] = field(default_factory=list)
 
     def answered(self, answer: RequestResult[str]) -> None:
@@ -81,8 +82,8 @@ class World:
         self._workers = itertools.count()
         self.shell: AsyncDispatcher[str, str] = shell_of(self, observers=[self])
         self.waiters: list[Waiter] = []
-        self.running: dict[int, tuple[Job[str], OnBatchEnd[str]]] = {}
-        self.given: dict[int, Start] = {}
+        self.running: dict[int, tuple[Batch[Any], OnBatchEnd[str]]] = {}
+        self.given: dict[int, Batch[Any]] = {}
         """Every batch that the runner got."""
         self.open: dict[int, int] = {}
         """The workers of those that have not ended."""
@@ -94,20 +95,19 @@ class World:
 
     # The runner
 
-    def start(self, job: Job[str], ended: OnBatchEnd[str]) -> None:
+    def start(self, batch: Batch[Any], ended: OnBatchEnd[str]) -> None:
         """Run a batch until :meth:`end`, or do something that is not usual."""
-        start = job.start
-        assert start.batch not in self.given
-        self.given[start.batch], self.open[start.batch] = start, start.worker
+        assert batch.number not in self.given
+        self.given[batch.number], self.open[batch.number] = batch, batch.worker
         self._is_starting = True
-        self.running[start.batch] = job, ended
+        self.running[batch.number] = batch, ended
         try:
             match next(self._starts, "run"):
                 case "raise":
-                    del self.running[start.batch]
+                    del self.running[batch.number]
                     raise Intended
                 case "lost":
-                    del self.running[start.batch]
+                    del self.running[batch.number]
                     raise WorkerLost
                 case "end":
                     self.end()
@@ -124,15 +124,15 @@ class World:
 
     # The observer
 
-    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
+    def batch_started(self, batch: Batch[Any]) -> None:
         """The runner has got it."""
-        assert self.given[start.batch] == start
+        assert self.given[batch.number] is batch
         self.react()
 
-    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
+    def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         """Once for each."""
-        self.ended.append(batch.start.batch)
-        self.open.pop(batch.start.batch, None)
+        self.ended.append(batch.number)
+        self.open.pop(batch.number, None)
         self.react()
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
@@ -168,33 +168,35 @@ class World:
         waiter = Waiter(self, f"p{len(self.waiters)}")
         self.waiters.append(waiter)
         try:
-            waiter.number = self.shell.submit(
+            request: Submission[str, str] = Submission(
                 waiter, api, waiter.payload, rows=rows, client_timeout_s=patience_s, flow=flow
             )
+            self.shell.submit(request)
+            waiter.request = request
         except RequestShed:
             waiter.ends.append("refused")
 
     def cancel_all(self) -> None:
         """Cancel all requests that are not answered."""
         for waiter in self.waiters:
-            if waiter.number and not waiter.ends:
+            if waiter.request is not None and not waiter.ends:
                 waiter.ends.append("cancelled")
-                self.shell.cancel(waiter.number)
+                self.shell.cancel(waiter.request)
 
-    def end(self, outcome: Callable[[Job[str]], Any] | None = None) -> None:
+    def end(self, outcome: Callable[[Batch[Any]], Any] | None = None) -> None:
         """End the oldest batch that runs, by default well."""
         if self.running:
             batch = min(self.running)
             job, ended = self.running.pop(batch)
             if not self._is_starting:  # else the shell takes note of the end in the next turn
                 self.open.pop(batch, None)
-            shouted = BatchResult([payload.upper() for payload in job.payloads])
+            shouted = BatchResult([payload.upper() for payload in payloads_of(job)])
             ended(shouted if outcome is None else outcome(job))
 
     def lose(self) -> None:
         """Lose the worker of the oldest batch that runs."""
         if self.running:
-            self.shell.worker_lost(self.running[min(self.running)][0].start.worker)
+            self.shell.worker_lost(self.running[min(self.running)][0].worker)
 
     def ready(self) -> None:
         """Replace the workers that are gone."""
@@ -244,15 +246,15 @@ class Unreadable:
         return False
 
 
-OUTCOMES: dict[str, Callable[[Job[str]], Any]] = {
+OUTCOMES: dict[str, Callable[[Batch[Any]], Any]] = {
     "fails": lambda job: Intended(),
     "timed out": lambda job: BatchTimedOut(),
     "worker dies": lambda job: WorkerLost(),
     "too few": lambda job: BatchResult([]),
     "no result": lambda job: None,
     "cannot be counted": lambda job: BatchResult(Unreadable(None)),  # type: ignore[arg-type]
-    "cannot be read": lambda job: BatchResult(Unreadable(len(job.payloads))),  # type: ignore[arg-type]
-    "bad chunks": lambda job: BatchResult(job.payloads, chunks=[(1,)]),  # type: ignore[list-item]
+    "cannot be read": lambda job: BatchResult(Unreadable(len(payloads_of(job)))),  # type: ignore[arg-type]
+    "bad chunks": lambda job: BatchResult(payloads_of(job), chunks=[(1,)]),  # type: ignore[list-item]
 }
 Step = tuple[str, Any]
 STEPS = st.lists(

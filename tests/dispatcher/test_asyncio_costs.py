@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
+from typing import Any
 
 import pytest
 
+from tests.dispatcher.batches import costs_of, rows_of
 from tests.dispatcher.shell import Log, Workers, dispatcher
 from tests.dispatcher.wrapped_core import note_sources
 from uncork.batched_function import batched
-from uncork_dispatcher.actions import Start
 from uncork_dispatcher.jobs import BatchResult
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 
 pytestmark = pytest.mark.virtual_time
@@ -24,9 +26,9 @@ class RowsLog(Log):
         super().__init__()
         self.rows: list[int] = []
 
-    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
+    def batch_started(self, batch: Batch[Any]) -> None:
         """A batch was released."""
-        self.rows.append(rows)
+        self.rows.append(batch.count)
 
 
 @pytest.fixture
@@ -45,8 +47,8 @@ async def test_the_core_counts_cost_and_everybody_else_rows() -> None:
     )
 
     [job] = workers.jobs
-    assert (job.rows, job.costs, job.start.rows) == ([2, 1, 3], [70.5, 8, 3], 81.5)
-    assert {answer.batch.rows for answer in answers} == {6}
+    assert (rows_of(job), costs_of(job), job.rows) == ([2, 1, 3], [70.5, 8, 3], 81.5)
+    assert {answer.batch.count for answer in answers} == {6}
     assert log.rows == [6]
 
 

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
+from tests.dispatcher.batches import rows_of
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, fixed, outcomes
 from uncork_dispatcher.errors import RequestShed
-from uncork_dispatcher.jobs import RequestResult
+from uncork_dispatcher.jobs import RequestResult, Submission
 from uncork_dispatcher.rules import ApiRules
 
 pytestmark = pytest.mark.virtual_time
@@ -23,8 +24,8 @@ async def test_an_answer_comes_with_its_batch() -> None:
     assert answer.queued_s == 0.0
     assert answer.batch.started == 2.0
     assert answer.batch.seconds == pytest.approx(0.05)
-    start = answer.batch.start
-    assert (start.api, start.key, start.rows, start.requests) == ("a", "k", 3, (1,))
+    batch = answer.batch
+    assert (batch.api, batch.key, batch.rows, batch.count, len(batch.requests)) == ("a", "k", 3, 3, 1)
 
 
 async def test_callers_of_one_turn_share_a_batch() -> None:
@@ -37,7 +38,7 @@ async def test_callers_of_one_turn_share_a_batch() -> None:
 
     assert [answer.result for answer in answers] == ["X", "Y", "Z"]
     [job] = workers.jobs
-    assert (job.payloads, job.rows, job.start.rows) == (["x", "y", "z"], [2, 1, 5], 8)
+    assert (workers.payloads[0], rows_of(job), job.rows) == (["x", "y", "z"], [2, 1, 5], 8)
 
 
 async def test_a_job_says_how_much_time_is_left() -> None:
@@ -53,7 +54,7 @@ async def test_a_job_says_how_much_time_is_left() -> None:
 
     first, second = workers.jobs
     assert first.left_s == [0.8]
-    assert dict(zip(second.payloads, second.left_s, strict=True)) == {
+    assert dict(zip(workers.payloads[1], second.left_s, strict=True)) == {
         "w": pytest.approx(-0.1),
         "x": pytest.approx(0.3),
         "y": pytest.approx(0.1),
@@ -86,7 +87,7 @@ async def test_a_waiter_that_raises_costs_its_neighbours_nothing(caplog: pytest.
     shell = dispatcher(Workers())
     waiters = [Waiter(None), Waiter(KeyError("broken")), Waiter(None)]
     for waiter, payload in zip(waiters, "xyz", strict=True):
-        shell.submit(waiter, "a", payload)
+        shell.submit(Submission(waiter, "a", payload))
     await asyncio.sleep(1)
     assert [waiter.told for waiter in waiters] == [["X"], ["Y"], ["Z"]]
     assert "a waiter raised" in caplog.text

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from tests.dispatcher.batches import batch_of
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, fixed, outcomes, shell_of, shout
-from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
+from uncork_dispatcher.actions import BatchStatus, ShedReason
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, WrongResultCount
-from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, OnBatchEnd, RequestResult
+from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, RequestResult, Submission, payloads_of
 from uncork_dispatcher.plural import plural
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import WorkStats
 from uncork_dispatcher.tasks import TaskRunner
@@ -24,11 +26,11 @@ from uncork_dispatcher.tasks import TaskRunner
 pytestmark = pytest.mark.virtual_time
 
 
-def failing(error: Exception, *, times: int = 1) -> Callable[[Job[str]], BatchResult[str]]:
+def failing(error: Exception, *, times: int = 1) -> Callable[[Batch[Any]], BatchResult[str]]:
     """Raises the error for the first batches, then answers."""
     left = iter([error] * times)
 
-    def then(job: Job[str]) -> BatchResult[str]:
+    def then(job: Batch[Any]) -> BatchResult[str]:
         if (failure := next(left, None)) is not None:
             raise failure
         return shout(job)
@@ -51,8 +53,8 @@ async def test_an_error_of_the_runner_goes_to_every_caller() -> None:
 async def test_a_batch_cancelled_from_within_is_a_failed_one() -> None:
     """Something that the runner awaited was cancelled: its callers get an error, and the next batch runs."""
 
-    def then(job: Job[str]) -> BatchResult[str]:
-        if "x" in job.payloads:
+    def then(job: Batch[Any]) -> BatchResult[str]:
+        if "x" in payloads_of(job):
             raise asyncio.CancelledError
         return shout(job)
 
@@ -130,10 +132,10 @@ async def test_an_exit_ends_the_batch_first() -> None:
     """Its callers get an error, and then the loop gets the exit."""
     ended: list[BatchResult[str] | Exception] = []
 
-    async def leave(job: Job[str]) -> BatchResult[str]:
+    async def leave(job: Batch[Any]) -> BatchResult[str]:
         raise SystemExit(3)
 
-    run = TaskRunner(leave)._run(Job(None, [], [], [], []), ended.append)  # type: ignore[arg-type]
+    run = TaskRunner(leave)._run(batch_of(), ended.append)
     with pytest.raises(SystemExit):
         await run
     assert [str(error) for error in ended] == ["the batch function raised SystemExit(3)"]
@@ -196,8 +198,8 @@ async def test_a_waiter_that_raises_costs_nobody_else_anything(
 ) -> None:
     """Its neighbour gets the answer or the error, the worker its next batch; the log says what was raised."""
 
-    def then(job: Job[str]) -> BatchResult[str]:
-        if "x" not in job.payloads:
+    def then(job: Batch[Any]) -> BatchResult[str]:
+        if "x" not in payloads_of(job):
             return shout(job)
         if isinstance(outcome, Exception):
             raise outcome
@@ -206,7 +208,7 @@ async def test_a_waiter_that_raises_costs_nobody_else_anything(
     shell = dispatcher(Workers(then=then))
     await asyncio.sleep(0)
     neighbours = calls(shell, "y")
-    shell.submit(Unlucky(), "a", "x")
+    shell.submit(Submission(Unlucky(), "a", "x"))
     await asyncio.sleep(0.02)
     later = calls(shell, "z") if queued else []
     await asyncio.wait([*neighbours, *later], timeout=1.0)
@@ -222,9 +224,9 @@ async def test_a_waiter_that_raises_on_a_refusal_or_a_timeout_costs_nobody_else_
     shell = dispatcher(Workers(seconds=9.0), ApiRules(name="a", timeout_s=2.0))
     await asyncio.sleep(0)
     running = calls(shell, "y")
-    shell.submit(Unlucky(), "a", "x")
+    shell.submit(Submission(Unlucky(), "a", "x"))
     await asyncio.sleep(0.02)
-    shell.submit(Unlucky(), "a", "v", client_timeout_s=0.1)
+    shell.submit(Submission(Unlucky(), "a", "v", client_timeout_s=0.1))
     queued = [asyncio.ensure_future(shell.call("a", "w", client_timeout_s=0.1))]
     await asyncio.wait([*running, *queued], timeout=5.0)
 
@@ -234,11 +236,11 @@ async def test_a_waiter_that_raises_on_a_refusal_or_a_timeout_costs_nobody_else_
 class BrokenLog(Log):
     """An observer that raises each time."""
 
-    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
+    def batch_started(self, batch: Batch[Any]) -> None:
         """Raise."""
         raise RuntimeError("started")
 
-    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
+    def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         """Raise."""
         raise RuntimeError("ended")
 
@@ -262,26 +264,26 @@ class Payload:
     """A payload that a weak reference can point to."""
 
 
-async def _raises(job: Job[Any]) -> BatchResult[Any]:
+async def _raises(job: Batch[Any]) -> BatchResult[Any]:
     raise ValueError("bad")
 
 
-async def _cancels(job: Job[Any]) -> BatchResult[Any]:
+async def _cancels(job: Batch[Any]) -> BatchResult[Any]:
     raise asyncio.CancelledError
 
 
-async def _runs_too_long(job: Job[Any]) -> BatchResult[Any]:
+async def _runs_too_long(job: Batch[Any]) -> BatchResult[Any]:
     await asyncio.sleep(100)
-    return BatchResult(job.payloads)
+    return BatchResult(payloads_of(job))
 
 
-async def _gives_too_few(job: Job[Any]) -> BatchResult[Any]:
+async def _gives_too_few(job: Batch[Any]) -> BatchResult[Any]:
     return BatchResult([])
 
 
 @pytest.mark.parametrize("execute", [_raises, _cancels, _runs_too_long, _gives_too_few])
 async def test_a_failed_batch_leaves_nothing_to_the_garbage_collector(
-    execute: Callable[[Job[Any]], Any],
+    execute: Callable[[Batch[Any]], Any],
 ) -> None:
     """The collector runs rarely in a server: memory would grow with failures."""
     shell: AsyncDispatcher[Any, Any] = dispatcher(execute, ApiRules(name="a", timeout_s=5))
@@ -309,7 +311,7 @@ class Refusing:
         self._runner = TaskRunner(self.workers)
         self._errors = iter([error] * times)
 
-    def start(self, job: Job[str], ended: OnBatchEnd[str]) -> None:
+    def start(self, job: Batch[Any], ended: OnBatchEnd[str]) -> None:
         """Raise, or begin."""
         if (error := next(self._errors, None)) is not None:
             raise error
@@ -434,7 +436,7 @@ async def test_a_batch_that_may_not_run_twice_is_lost_at_once() -> None:
 async def test_the_answer_of_a_worker_that_was_given_up_is_dropped() -> None:
     """The supervisor said that it is gone; what it still says is not believed."""
     log = Log()
-    workers = Workers(then=lambda job: BatchResult([f"from {job.start.worker}"]))
+    workers = Workers(then=lambda job: BatchResult([f"from {job.worker}"]))
     shell = dispatcher(workers, workers=2, observer=log)
     [caller] = calls(shell, "x")
     await asyncio.sleep(0.03)
@@ -472,7 +474,7 @@ async def test_a_batch_past_its_timeout_is_cancelled() -> None:
 async def test_a_runner_may_ignore_that_it_is_cancelled() -> None:
     """What it returns in the end goes nowhere, and its slot does not come back by it."""
 
-    async def stubborn(job: Job[str]) -> BatchResult[str]:
+    async def stubborn(job: Batch[Any]) -> BatchResult[str]:
         try:
             await asyncio.sleep(9.0)
         except asyncio.CancelledError:

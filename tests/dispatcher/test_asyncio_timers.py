@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import Context
-from typing import TypeVarTuple
+from typing import Any, TypeVarTuple
 
 import pytest
 
@@ -13,7 +13,8 @@ from tests.dispatcher.shell import Workers, calls, dispatcher, fixed, outcomes, 
 from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import run
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
-from uncork_dispatcher.jobs import BatchResult, Job
+from uncork_dispatcher.jobs import BatchResult
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.tasks import TaskRunner
 
 pytestmark = pytest.mark.virtual_time
@@ -73,7 +74,7 @@ class EarlyLoop(NotingLoop):
     share = 0.5
 
 
-async def at_once(job: Job[str]) -> BatchResult[str]:
+async def at_once(job: Batch[Any]) -> BatchResult[str]:
     """A runner that takes no time and no timer."""
     return shout(job)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from tests.dispatcher.driver import poll_all, starts
-from uncork_dispatcher.actions import Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.policies.base import REGISTERED, ClosedLoop, Hold, Policy, Release, View
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.measure import measure
@@ -24,7 +24,9 @@ class Planner(Policy):
     loops: ClassVar[list[ClosedLoop | None]]
 
     def decide(self, view: View) -> Release | Hold:
-        return Release(self.limit_rows, "idle")
+        if view.rows >= self.complete_rows:
+            return Release(self.complete_rows, "not_worth_waiting")
+        return Release(self.limit_rows, "full" if view.full else "idle")
 
     def plan(self, loop: ClosedLoop | None) -> None:
         self.loops.append(loop)
@@ -60,16 +62,16 @@ class Stage:
             self.requests += 1
             self.core.submit(self.requests, api=api, now=self.now, source=client, **size)  # type: ignore[arg-type]
 
-    def start(self) -> Start:
+    def start(self) -> Batch[Any]:
         [start] = starts(poll_all(self.core, self.now))
         return start
 
-    def done(self, start: Start, *, took_s: float = 0.25, late_s: float = 0.0) -> None:
+    def done(self, start: Batch[Any], *, took_s: float = 0.25, late_s: float = 0.0) -> None:
         """A batch ends ``took_s`` after now; the driver reports it ``late_s`` later."""
         self.now += took_s + late_s
-        self.core.batch_done(start.batch, status="worked", now=self.now, seconds=took_s)
+        self.core.batch_done(start.number, status="worked", now=self.now, seconds=took_s)
 
-    def poll(self) -> list[Start]:
+    def poll(self) -> list[Batch[Any]]:
         started = starts(poll_all(self.core, self.now))
         self.core.stats(now=self.now)  # if nothing is queued, policies see an end only before the next input
         return started
@@ -161,7 +163,7 @@ def test_clients_that_return_one_by_one_are_no_loop(monkeypatch: pytest.MonkeyPa
         early = stage.start()
         stage.now += 0.9
         stage.submit(4, first=36)
-        stage.core.batch_done(early.batch, status="worked", now=stage.now)
+        stage.core.batch_done(early.number, status="worked", now=stage.now)
         stage.done(stage.start(), took_s=0.01)
         stage.poll()
         stage.now += 0.001
@@ -257,7 +259,7 @@ def test_clients_are_away_from_the_end_of_the_batch_on(monkeypatch: pytest.Monke
     assert loop.returns.group_s(8) == pytest.approx((0.75, 0.75))
 
 
-def test_a_complete_batch_starts_without_asking_the_policy_and_takes_no_more(
+def test_a_complete_batch_takes_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = Stage(monkeypatch, complete=6)
@@ -292,7 +294,7 @@ def test_a_complete_batch_is_sent_ahead(monkeypatch: pytest.MonkeyPatch) -> None
         stage.submit(5)
         start = stage.start()
         stage.now += 0.25
-        stage.core.batch_done(start.batch, status="worked", now=stage.now, chunks=[(5, 0.2)])
+        stage.core.batch_done(start.number, status="worked", now=stage.now, chunks=[(5, 0.2)])
         stage.poll()
     stage.submit(5)
     stage.start()
@@ -304,7 +306,7 @@ def test_a_complete_batch_is_sent_ahead(monkeypatch: pytest.MonkeyPatch) -> None
     stage.now = stage.core.next_wakeup()
     [ahead] = stage.poll()
     assert (ahead.rows, ahead.reason) == (6, "not_worth_waiting")
-    assert ahead.ahead_s is not None
+    assert ahead.is_ahead
 
 
 def test_clients_whose_requests_take_the_gateway_long_take_turns() -> None:

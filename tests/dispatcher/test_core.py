@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatcher.driver import core_with, poll_all, start_one, starts, teach
-from uncork_dispatcher.actions import Abandon, Action, Shed, Start
+from uncork_dispatcher.actions import Abandon, Action, Shed
 from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.stats import ApiSample, ApiStats
 
 
 def api(policy: str = "cork", /, **limits: float) -> ApiRules:
@@ -26,7 +27,7 @@ def requests(core: Dispatcher, now: float) -> list[tuple[int, ...]]:
     return [start.requests for start in starts(poll_all(core, now))]
 
 
-def busy(rules: ApiRules) -> tuple[Dispatcher, Start]:
+def busy(rules: ApiRules) -> tuple[Dispatcher, Batch[Any]]:
     """A core whose only worker runs request 0 since time 0."""
     core = core_with(rules)
     return core, start_one(core, 0, now=0.0)
@@ -37,7 +38,11 @@ def test_a_lone_request_starts_at_once() -> None:
     core = core_with(api())
     assert core.submit(5, api="a", key="k", rows=3, now=1.0) is None
 
-    assert core.poll(1.0) == [Start(1, 0, "a", "k", (5,), 3, 3, "idle", 0.0, (1.3,))]
+    [batch] = starts(core.poll(1.0))
+    assert (batch.number, batch.worker, batch.api, batch.key, batch.requests) == (1, 0, "a", "k", (5,))
+    assert (batch.rows, batch.padded, batch.count, batch.deadlines) == (3, 3, 3, [1.3])
+    assert (batch.reason, batch.predicted_s, batch.released, batch.started) == ("idle", 0.0, 1.0, 1.0)
+    assert not batch.is_ahead
     assert core.poll(1.0) == []
 
 
@@ -47,7 +52,7 @@ def test_what_comes_while_the_worker_is_busy_shares_the_next_batch() -> None:
         core.submit(number, api="a", now=0.1)
         assert core.poll(0.1) == []
 
-    assert core.batch_done(first.batch, status="worked", now=0.2)
+    assert core.batch_done(first.number, status="worked", now=0.2)
     assert requests(core, 0.2) == [(1, 2, 3)]
 
 
@@ -82,7 +87,7 @@ def test_the_policy_none_never_batches() -> None:
     core, first = busy(api("none"))
     core.submit(1, api="a", now=0.1)
     core.submit(2, api="a", now=0.1)
-    core.batch_done(first.batch, status="worked", now=0.2)
+    core.batch_done(first.number, status="worked", now=0.2)
 
     assert requests(core, 0.2) == [(1,)]
 
@@ -135,7 +140,7 @@ def test_an_empty_core_wants_no_wakeup() -> None:
     start = start_one(core, 1, now=2.0)
     assert core.next_wakeup() == 9.0
 
-    core.batch_done(start.batch, status="worked", now=3.0)
+    core.batch_done(start.number, status="worked", now=3.0)
     core.poll(3.0)
     assert core.next_wakeup() == math.inf
 
@@ -179,7 +184,7 @@ def test_after_another_input_a_request_still_needs_a_poll() -> None:
     core, first = busy(api())
     core.submit(1, api="a", now=0.1)
     core.poll(0.1)
-    core.batch_done(first.batch, status="worked", now=0.2)
+    core.batch_done(first.number, status="worked", now=0.2)
 
     core.submit(2, api="a", now=0.25)
     assert core.next_wakeup() <= 0.25
@@ -203,7 +208,8 @@ def test_polls_that_are_saved_would_have_changed_nothing(
 ) -> None:
     """A core that is polled after each arrival and one that is polled when it asks start the same batches."""
     cores = [core_with(api(policy, max_batch_rows=8, goal_s=0.1), workers=2) for _ in range(2)]
-    history: list[list[tuple[float, Action]]] = [[], []]
+    history: list[list[tuple[float, object]]] = [[], []]
+
     now = 0.0
     for number, (passed, rows, patience_s, ends) in enumerate(steps):
         now += passed
@@ -213,8 +219,7 @@ def test_polls_that_are_saved_would_have_changed_nothing(
             if core is cores[0]:
                 core.cancel(-1, now=now)
             done += poll_due(core, now)
-            started = [action.batch for _, action in done if isinstance(action, Start)]
-            running = [batch for batch in started if core.running_since(batch) is not None]
+            running = [batch for batch in range(1, len(done) + 1) if core.runs(batch)]
             if ends and running:
                 core.batch_done(running[0], status="worked", now=now)
                 done += poll_due(core, now)
@@ -222,12 +227,19 @@ def test_polls_that_are_saved_would_have_changed_nothing(
     assert history[0] == history[1]
 
 
-def poll_due(core: Dispatcher, now: float) -> list[tuple[float, Action]]:
+def poll_due(core: Dispatcher, now: float) -> list[tuple[float, object]]:
     """What a core does at its wake-ups up to ``now``."""
-    actions: list[tuple[float, Action]] = []
+    actions: list[tuple[float, object]] = []
     while (at := core.next_wakeup()) <= now:
-        actions += [(at, action) for action in poll_all(core, at)]
+        actions += [(at, values_of(action)) for action in poll_all(core, at)]
     return actions
+
+
+def values_of(action: Action) -> object:
+    """Return what an action says, which can be compared."""
+    if not isinstance(action, Batch):
+        return action
+    return [getattr(action, name) for name in Batch.__slots__ if name != "entries"]
 
 
 INPUTS: dict[str, Callable[[Dispatcher, float], object]] = {
@@ -278,7 +290,7 @@ def test_a_cancelled_request_leaves_its_mates_alone(gone: int) -> None:
     [stats] = core.stats(now=0.2)
     assert (stats.queued_requests, stats.queued_rows, stats.queued_bytes) == (2, 4, 10)
 
-    core.batch_done(first.batch, status="worked", now=0.3)
+    core.batch_done(first.number, status="worked", now=0.3)
     assert requests(core, 0.3) == [tuple({1, 2, 3} - {gone})]
 
 
@@ -305,16 +317,16 @@ def test_cancelling_a_running_request_does_not_free_its_worker() -> None:
     core.submit(1, api="a", now=0.1)
     assert core.poll(0.1) == []
 
-    assert core.batch_done(first.batch, status="worked", now=0.2)
+    assert core.batch_done(first.number, status="worked", now=0.2)
     assert requests(core, 0.2) == [(1,)]
 
 
 def test_a_batch_comes_back_once() -> None:
     """Then, and for a batch that never was, the core says no and frees no slot."""
     core, first = busy(api())
-    assert core.batch_done(first.batch, status="worked", now=0.1)
+    assert core.batch_done(first.number, status="worked", now=0.1)
 
-    assert not core.batch_done(first.batch, status="worked", now=0.2)
+    assert not core.batch_done(first.number, status="worked", now=0.2)
     assert not core.batch_done(77, status="worked", now=0.2)
     assert repr(core) == "<Dispatcher queued=0 running=0 idle=1>"
 
@@ -322,11 +334,11 @@ def test_a_batch_comes_back_once() -> None:
 def test_a_batch_that_worked_teaches_and_one_that_failed_does_not() -> None:
     """A handler that raises at once would else be taken for a fast model."""
     core, first = busy(api())
-    core.batch_done(first.batch, status="failed", now=0.1)
+    core.batch_done(first.number, status="failed", now=0.1)
     assert core.stats(now=0.1)[0].estimate.seconds(1) == 0.0
 
     second = start_one(core, 1, now=0.2)
-    core.batch_done(second.batch, status="worked", now=0.5)
+    core.batch_done(second.number, status="worked", now=0.5)
     assert core.stats(now=0.5)[0].estimate.seconds(1) == pytest.approx(0.3)
     assert start_one(core, 2, now=0.6).predicted_s == pytest.approx(0.3)
 
@@ -343,7 +355,7 @@ def test_a_batch_run_in_chunks_teaches_each_chunk() -> None:
     core = core_with(api())
     core.submit(1, api="a", rows=30, now=0.0)
     [start] = starts(core.poll(0.0))
-    core.batch_done(start.batch, status="worked", now=1.0, chunks=[(20, 0.3), (10, 0.2)])
+    core.batch_done(start.number, status="worked", now=1.0, chunks=[(20, 0.3), (10, 0.2)])
 
     estimate = core.stats(now=1.0)[0].estimate
     assert (estimate.seconds(20), estimate.seconds(10)) == pytest.approx((0.3, 0.2))
@@ -356,9 +368,9 @@ def test_a_batch_past_its_timeout_is_abandoned_with_its_worker() -> None:
     assert core.poll(1.999) == []
     assert core.next_wakeup() == 2.0
 
-    assert core.poll(2.0) == [Abandon(first.batch, 0, (0,))]
+    assert core.poll(2.0) == [Abandon(first, [])]
     assert repr(core) == "<Dispatcher queued=1 running=0 idle=0>"
-    assert not core.batch_done(first.batch, status="worked", now=2.1)
+    assert not core.batch_done(first.number, status="worked", now=2.1)
     assert core.poll(2.1) == []
 
     core.worker_ready(0, now=3.0)
@@ -377,7 +389,7 @@ def test_draining_releases_what_is_held_and_refuses_what_comes() -> None:
     assert core.submit(2, api="a", now=0.02) == Shed(2, "a", "draining", 1.0)
     assert not core.is_empty
 
-    core.batch_done(start.batch, status="worked", now=0.1)
+    core.batch_done(start.number, status="worked", now=0.1)
     assert core.poll(0.1) == []
     assert core.is_empty
 
@@ -394,7 +406,7 @@ def test_a_drain_keeps_to_the_limits() -> None:
     for _ in range(2):
         now += 1.0
         assert core.poll(now) == []
-        core.batch_done(start.batch, status="worked", now=now)
+        core.batch_done(start.number, status="worked", now=now)
         [start] = starts(core.poll(now))
         seen.append(start.requests)
 
@@ -406,7 +418,7 @@ def test_changed_rules_hold_for_what_is_held() -> None:
     core = core_with(api("fixed:50"))
     core.submit(1, api="a", now=0.0)
     [start] = starts(core.poll(0.0) + core.poll(0.05))
-    core.batch_done(start.batch, status="worked", now=0.25)
+    core.batch_done(start.number, status="worked", now=0.25)
     for number in (2, 3, 4):
         core.submit(number, api="a", now=0.25)
     assert core.poll(0.25) == []
@@ -424,9 +436,9 @@ def test_an_api_can_be_removed_when_all_its_requests_are_over() -> None:
     first = start_one(core, 0, now=now)
     assert not core.remove_api("a")
     core.submit(1, api="a", now=now)
-    assert core.batch_done(first.batch, status="worked", now=now)
+    assert core.batch_done(first.number, status="worked", now=now)
     [second] = core.poll(now)
-    assert isinstance(second, Start)
+    assert isinstance(second, Batch)
     core.worker_lost(second.worker, now=now)
     assert not core.remove_api("a"), "request 1 is queued again"
     core.cancel(1, now=now)
@@ -448,7 +460,7 @@ def test_an_api_is_not_removed_before_its_lost_requests_are_told_of() -> None:
     assert core.remove_api("a")
 
 
-def queued_behind(rules: ApiRules, count: int) -> tuple[Dispatcher, Start]:
+def queued_behind(rules: ApiRules, count: int) -> tuple[Dispatcher, Batch[Any]]:
     """A core whose only worker is busy, with so many requests queued behind it, numbered from 1."""
     core = core_with(rules)
     now = teach(core, 0.25)
@@ -458,36 +470,18 @@ def queued_behind(rules: ApiRules, count: int) -> tuple[Dispatcher, Start]:
     return core, first
 
 
-def test_a_full_batch_starts_before_anything_is_learned_of_the_last() -> None:
-    """The worker is not idle in between; the next poll learns."""
+def test_a_batch_starts_when_the_last_one_ends_and_knows_its_time() -> None:
     core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 3)
-    assert core.batch_done(first.batch, status="worked", now=2.0)
-    assert not core.batch_done(first.batch, status="worked", now=2.0)
+    assert core.batch_done(first.number, status="worked", now=2.0)
+    assert not core.batch_done(first.number, status="worked", now=2.0)
 
     [start] = core.poll(2.0)
-    assert isinstance(start, Start)
+    assert isinstance(start, Batch)
     assert (start.requests, start.reason, start.worker) == ((1, 2), "full", first.worker)
     assert core.poll(2.0) == []
     assert core.sample("a").estimate.seconds(1) > 0.25, "the batch of 0.75 s counts"
-    assert core.batch_done(start.batch, status="worked", now=3.0)
+    assert core.batch_done(start.number, status="worked", now=3.0)
     assert requests(core, 3.0) == [(3,)]
-
-
-@pytest.mark.parametrize("queued", [1, 2])
-def test_a_batch_starts_before_the_estimate_learns_of_the_last(queued: int) -> None:
-    """Also one that is not full: its worker is idle."""
-    core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), queued)
-    [before] = core.stats(now=1.25)
-    core.batch_done(first.batch, status="worked", now=2.25)
-
-    [start] = starts(core.poll(2.25))
-    assert start.predicted_s == before.estimate.seconds(queued)
-    assert core.next_wakeup() == 2.25
-    assert core.poll(2.25) == []
-    core.batch_done(start.batch, status="worked", now=2.5)
-    core.submit(9, api="a", now=2.5)
-    [third] = starts(core.poll(2.5))
-    assert third.predicted_s > before.estimate.seconds(1), "the batch of 1 s counts"
 
 
 def test_the_first_batches_teach_before_the_next_start() -> None:
@@ -495,16 +489,15 @@ def test_the_first_batches_teach_before_the_next_start() -> None:
     core = core_with(api(max_batch_rows=2, goal_s=9.0))
     first = start_one(core, 0, now=0.0)
     core.submit(1, api="a", now=0.125)
-    core.batch_done(first.batch, status="worked", now=0.25)
+    core.batch_done(first.number, status="worked", now=0.25)
 
     [start] = starts(core.poll(0.25))
     assert start.predicted_s == pytest.approx(0.25)
 
 
 def test_nothing_is_to_be_polled_when_a_batch_ends_and_nothing_is_queued() -> None:
-    """The next request is about to arrive; what the batch teaches can wait for it."""
     core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 0)
-    core.batch_done(first.batch, status="worked", now=2.0)
+    core.batch_done(first.number, status="worked", now=2.0)
     assert core.next_wakeup() == math.inf
 
     core.submit(1, api="a", now=2.0)
@@ -515,16 +508,6 @@ def test_a_batch_that_was_given_up_frees_no_slot() -> None:
     core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 3)
     core.worker_lost(first.worker, now=2.0)
 
-    assert not core.batch_done(first.batch, status="worked", now=2.0)
+    assert not core.batch_done(first.number, status="worked", now=2.0)
     assert not core.batch_done(77, status="worked", now=2.0)
     assert core.poll(2.0) == []
-
-
-@pytest.mark.parametrize("read", [lambda core: core.sample("a"), lambda core: core.stats(now=2.5)[0]])
-def test_figures_include_the_last_batch(read: Callable[[Dispatcher], ApiSample | ApiStats]) -> None:
-    core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 2)
-    [before] = core.stats(now=1.25)
-    core.batch_done(first.batch, status="worked", now=2.0)
-    core.submit(3, api="a", now=2.5)
-
-    assert read(core).estimate != before.estimate

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 from tests.dispatcher.driver import poll_all, starts
-from uncork_dispatcher.actions import Abandon, Lost, Start
+from uncork_dispatcher.actions import Abandon, Lost
 from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 
 SECONDS = 0.25
@@ -45,7 +47,7 @@ class Stage:
     @property
     def due(self) -> float:
         """When the batch that runs should end at its worker."""
-        since = self.core.running_since(self.first.batch)
+        since = self.first.started
         assert since is not None
         return since + self.first.predicted_s
 
@@ -53,17 +55,17 @@ class Stage:
         for number in numbers:
             assert self.core.submit(number, api=api, rows=rows, now=self.now) is None
 
-    def poll(self, now: float | None = None) -> list[Start]:
+    def poll(self, now: float | None = None) -> list[Batch[Any]]:
         """The batches that start now, or at ``now``."""
         self.now = self.now if now is None else now
         return starts(poll_all(self.core, self.now))
 
-    def done(self, start: Start, *, seconds: float = SECONDS) -> None:
+    def done(self, start: Batch[Any], *, seconds: float = SECONDS) -> None:
         assert self.core.batch_done(
-            start.batch, status="worked", now=self.now, chunks=[(start.rows, seconds)]
+            start.number, status="worked", now=self.now, chunks=[(start.rows, seconds)]
         )
 
-    def ahead(self) -> Start:
+    def ahead(self) -> Batch[Any]:
         """The batch that is sent ahead: requests 1 and 2."""
         self.submit(1, 2)
         assert self.poll() == []
@@ -81,9 +83,9 @@ def test_a_full_batch_is_sent_while_another_one_runs() -> None:
 
     [ahead] = stage.poll(at)
     assert (ahead.worker, ahead.requests, ahead.reason) == (0, (1, 2), "full")
-    assert stage.first.ahead_s is None
-    assert ahead.ahead_s == pytest.approx(2 * stage.transport_s)
-    assert stage.core.running_since(ahead.batch) == pytest.approx(stage.due)
+    assert not stage.first.is_ahead
+    assert ahead.started - ahead.released == pytest.approx(2 * stage.transport_s)
+    assert ahead.started == pytest.approx(stage.due)
     stage.submit(3, 4)
     assert stage.poll() == [], "one batch is ahead already"
 
@@ -213,7 +215,7 @@ def test_the_batch_ahead_starts_when_the_reply_has_come() -> None:
     stage.done(stage.first)
     assert stage.poll() == []
     began = stage.now
-    assert stage.core.running_since(ahead.batch) == began
+    assert ahead.started == began
     before = stage.core.sample("a")
 
     stage.now += SECONDS
@@ -257,11 +259,11 @@ def test_a_batch_ahead_of_one_that_timed_out_runs_again() -> None:
     """Its worker is given up; only the batch that ran has failed."""
     stage = Stage(api(timeout_s=2.0))
     ahead = stage.ahead()
-    since = stage.core.running_since(stage.first.batch)
+    since = stage.first.started
     assert since is not None
-    [abandoned] = [action for action in poll_all(stage.core, since + 2.0) if not isinstance(action, Start)]
-    assert abandoned == Abandon(stage.first.batch, 0, (0,))
-    assert stage.core.running_since(ahead.batch) is None
+    [abandoned] = [action for action in poll_all(stage.core, since + 2.0) if not isinstance(action, Batch)]
+    assert abandoned == Abandon(stage.first, [ahead])
+    assert not stage.core.runs(ahead.number)
     stage.core.worker_ready(1, now=since + 2.0)
 
     assert [start.requests for start in stage.poll(since + 2.0)] == [(1, 2)]
@@ -276,7 +278,7 @@ def test_the_timeout_of_a_batch_ahead_begins_with_its_start() -> None:
     began = stage.now
     assert stage.core.next_wakeup() == began + 2.0
 
-    assert poll_all(stage.core, began + 2.0) == [Abandon(ahead.batch, 0, (1, 2))]
+    assert poll_all(stage.core, began + 2.0) == [Abandon(ahead, [])]
 
 
 def test_requests_that_may_not_run_again_any_more_are_lost() -> None:
@@ -293,7 +295,7 @@ def test_a_batch_ahead_that_ends_first_frees_no_worker() -> None:
     """It could not be sent, for example."""
     stage = Stage()
     ahead = stage.ahead()
-    assert stage.core.batch_done(ahead.batch, status="failed", now=stage.now)
+    assert stage.core.batch_done(ahead.number, status="failed", now=stage.now)
     stage.submit(3)
     assert stage.poll() == []
 
@@ -318,7 +320,7 @@ def test_its_size_is_what_can_be_done_in_time_from_its_start(
         core.submit(1, api="a", rows=rows, now=now)
         [start] = starts(poll_all(core, now))
         now += seconds + 0.01
-        core.batch_done(start.batch, status="worked", now=now, chunks=[(rows, seconds)])
+        core.batch_done(start.number, status="worked", now=now, chunks=[(rows, seconds)])
         poll_all(core, now)
     core.submit(1, api="a", rows=2, now=now)
     [first] = starts(poll_all(core, now))

@@ -17,11 +17,11 @@ def test_the_tight_goal_goes_first() -> None:
     first = start_one(core, 0, now=0.0, api="loose")
     core.submit(1, api="loose", now=0.01)
     core.submit(2, api="tight", now=0.02)
-    core.batch_done(first.batch, status="worked", now=0.05)
+    core.batch_done(first.number, status="worked", now=0.05)
     [start] = starts(core.poll(0.05))
     assert start.requests == (2,)
 
-    core.batch_done(start.batch, status="worked", now=0.06)
+    core.batch_done(start.number, status="worked", now=0.06)
     assert [start.requests for start in starts(core.poll(0.06))] == [(1,)]
 
 
@@ -31,7 +31,7 @@ def test_who_waits_long_becomes_urgent() -> None:
     first = start_one(core, 0, now=0.0, api="loose")
     core.submit(1, api="loose", now=0.0)
     core.submit(2, api="tight", now=0.91)
-    core.batch_done(first.batch, status="failed", now=0.92)
+    core.batch_done(first.number, status="failed", now=0.92)
 
     assert [start.requests for start in starts(core.poll(0.92))] == [(1,)]
 
@@ -43,7 +43,7 @@ def test_a_goal_that_cannot_be_met_does_not_push_ahead() -> None:
     first = start_one(core, 0, now=now, api="loose")
     core.submit(1, api="tight", now=now)
     core.submit(2, api="loose", now=now)
-    core.batch_done(first.batch, status="failed", now=now + 0.1)
+    core.batch_done(first.number, status="failed", now=now + 0.1)
 
     assert [start.requests for start in starts(core.poll(now + 0.1))] == [(2,)]
 
@@ -54,7 +54,7 @@ def test_the_keys_of_one_api_go_by_age() -> None:
     for number, key in enumerate(("x", "y", "x"), 1):
         core.submit(number, api="loose", key=key, now=number / 100)
     core.cancel(1, now=0.04)
-    core.batch_done(first.batch, status="worked", now=0.05)
+    core.batch_done(first.number, status="worked", now=0.05)
 
     assert [start.key for start in starts(core.poll(0.05))] == ["y"]
 
@@ -87,7 +87,7 @@ def test_a_hold_goes_on_while_another_api_uses_the_worker() -> None:
     core = core_with(holding, LOOSE)
     core.submit(1, api="holding", now=0.0)
     start = start_one(core, 2, now=0.0, api="loose")
-    core.batch_done(start.batch, status="worked", now=0.2)
+    core.batch_done(start.number, status="worked", now=0.2)
 
     assert [start.requests for start in starts(core.poll(0.2))] == [(1,)]
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.dispatcher.driver import core_with, poll_all, starts
-from uncork_dispatcher.actions import Shed, Start
+from uncork_dispatcher.actions import Shed
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.policies import POLICIES
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.simulator.lengths import row_lengths
 from uncork_dispatcher.simulator.run import Run, simulate
@@ -47,16 +48,16 @@ class Padded:
             assert refused is None
         return list(range(first, self.submitted + 1))
 
-    def start(self) -> Start:
+    def start(self) -> Batch[Any]:
         """Return the batch that starts now."""
         [start] = starts(poll_all(self.core, self.now))
         return start
 
-    def finish(self, start: Start) -> None:
+    def finish(self, start: Batch[Any]) -> None:
         """Let a batch take its time."""
         size = start.rows + self.padding * (start.padded - start.rows)
         self.now += FIXED_S + TOKEN_S * size
-        assert self.core.batch_done(start.batch, status="worked", now=self.now)
+        assert self.core.batch_done(start.number, status="worked", now=self.now)
 
     def teach(self) -> None:
         """Let batches of many sizes run, one after another."""
@@ -75,7 +76,7 @@ class Padded:
         return batches
 
 
-def busy(**limits: object) -> tuple[Padded, Start]:
+def busy(**limits: object) -> tuple[Padded, Batch[Any]]:
     """Return a core that knows its model, and the batch that its worker runs."""
     on = Padded(**limits)  # type: ignore[arg-type]
     on.teach()
@@ -105,7 +106,7 @@ def test_a_batch_that_costs_nothing_but_its_fixed_part_takes_all_lengths() -> No
         on.submit(length)
         start = on.start()
         on.now += FIXED_S
-        on.core.batch_done(start.batch, status="worked", now=on.now)
+        on.core.batch_done(start.number, status="worked", now=on.now)
     on.submit(10)
     first = on.start()
     queued = on.submit(10, 400, 20)
@@ -336,7 +337,7 @@ def test_a_core_without_lengths_has_no_padding() -> None:
     core.submit(1, api="a", now=0.0, rows=5)
     [start] = starts(poll_all(core, 0.0))
     assert (start.rows, start.padded) == (5, 5)
-    core.batch_done(start.batch, status="worked", now=0.1)
+    core.batch_done(start.number, status="worked", now=0.1)
     [stats] = core.stats(now=0.1)
     assert stats.padding is None
     assert stats.estimate.seconds(5) < math.inf
@@ -403,7 +404,7 @@ def of_bodies(measure: str, *, seed: int = 1) -> tuple[Dispatcher, list[tuple[in
             sizes = [bodies[request] for request in start.requests]
             work = {"rows": 2000 * len(sizes), "sum": sum(sizes), "longest": len(sizes) * max(sizes)}[measure]
             now += 0.0002 + 2e-6 * work
-            core.batch_done(start.batch, status="worked", now=now)
+            core.batch_done(start.number, status="worked", now=now)
             batches.append(tuple(sizes))
     return core, batches[-100:]
 
@@ -433,7 +434,7 @@ def test_bodies_of_similar_size_share_a_batch_if_the_model_pads(measure: str, fo
         if number % 10 == 9:
             while batch := starts(poll_all(core, now)):
                 now += 0.001
-                core.batch_done(batch[0].batch, status="worked", now=now)
+                core.batch_done(batch[0].number, status="worked", now=now)
     assert core.is_empty
 
 
@@ -448,7 +449,7 @@ def test_rows_beyond_the_limit_of_the_model_share_a_batch() -> None:
             [start] = batch
             longest = max(on.lengths[request] for request in start.requests)
             on.now += FIXED_S + TOKEN_S * len(start.requests) * min(longest, 100)
-            on.core.batch_done(start.batch, status="worked", now=on.now)
+            on.core.batch_done(start.number, status="worked", now=on.now)
     [stats] = on.core.stats(now=on.now)
     assert stats.padding is not None
     assert 80 < stats.padding.length_limit < 130
@@ -500,7 +501,7 @@ class Bodies:
                 batches.append(len(start.requests))
                 longest = start.padded
                 self.now += FIXED_S + TOKEN_S * longest / 10
-                self.core.batch_done(start.batch, status="worked", now=self.now)
+                self.core.batch_done(start.number, status="worked", now=self.now)
         return batches
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatcher.driver import core_with, starts, teach
 from tests.examples import at_most
-from uncork_dispatcher.actions import Abandon, Lost, Shed, Start
+from uncork_dispatcher.actions import Abandon, Lost, Shed
 from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 
 RULES = ApiRules(name="a", max_batch_rows=3, goal_s=10.0)
@@ -53,7 +55,7 @@ def test_the_requests_of_a_batch_that_is_lost_twice_run_one_by_one() -> None:
         [start] = starts(core.poll(now))
         seen.append(start.requests)
         assert starts(core.poll(now)) == []
-        assert core.batch_done(start.batch, status="worked", now=now + 0.1)
+        assert core.batch_done(start.number, status="worked", now=now + 0.1)
 
     assert seen == [(1,), (2,), (3,)]
     assert core.is_empty
@@ -92,7 +94,7 @@ def test_on_an_only_worker_quarantined_requests_and_others_take_turns() -> None:
         if not begun:
             break
         seen.append(begun[0].requests)
-        core.batch_done(begun[0].batch, status="worked", now=now)
+        core.batch_done(begun[0].number, status="worked", now=now)
 
     assert seen == [(1,), (4, 5, 6), (2,), (7, 8, 9), (3,)]
 
@@ -124,7 +126,7 @@ def test_the_key_of_a_quarantined_request_is_kept() -> None:
     lose_all_twice(core, now=0.1)
 
     [first] = starts(core.poll(0.1))
-    core.batch_done(first.batch, status="worked", now=0.2)
+    core.batch_done(first.number, status="worked", now=0.2)
     [second] = starts(core.poll(0.2))
     assert [(one.key, one.requests) for one in (first, second)] == [("x", (0,)), ("y", (1,))]
 
@@ -141,7 +143,7 @@ def test_a_batch_of_quarantined_requests_never_fills() -> None:
     [other] = starts(core.poll(now))
     assert other.requests == (3,)
 
-    core.batch_done(other.batch, status="worked", now=now + 0.1)
+    core.batch_done(other.number, status="worked", now=now + 0.1)
     assert [start.requests for start in starts(core.poll(now + 0.1))] == [(0,)]
 
 
@@ -161,7 +163,7 @@ def test_what_kills_alone_is_lost() -> None:
 
     lost, again = core.poll(0.6)
     assert lost == Lost(1)
-    assert isinstance(again, Start)
+    assert isinstance(again, Batch)
     assert again.requests == (2,)
     assert core.poll(0.6) == []
 
@@ -204,7 +206,7 @@ def test_a_quarantined_request_may_leave_while_it_runs() -> None:
     core.worker_lost(1, now=0.7)
 
     [start] = core.poll(0.7)
-    assert isinstance(start, Start)
+    assert isinstance(start, Batch)
     assert start.requests == (2,)
 
 
@@ -246,7 +248,7 @@ def test_draining_runs_quarantined_requests_one_by_one() -> None:
     for now in (0.5, 0.6, 0.7):
         [start] = starts(core.poll(now))
         seen.append((start.requests, start.reason))
-        core.batch_done(start.batch, status="worked", now=now)
+        core.batch_done(start.number, status="worked", now=now)
 
     assert seen == [((1,), "drain"), ((2,), "drain"), ((3,), "drain")]
     assert core.is_empty
@@ -256,7 +258,9 @@ def test_an_abandoned_batch_is_not_run_again() -> None:
     """It ran its time; what hung once may hang twice."""
     core = running_three(ApiRules(name="a", timeout_s=1.0), workers=2)
 
-    assert core.poll(1.0) == [Abandon(1, 0, (1, 2, 3))]
+    [abandon] = core.poll(1.0)
+    assert isinstance(abandon, Abandon)
+    assert (abandon.batch.requests, abandon.behind) == ((1, 2, 3), [])
     core.worker_lost(0, now=1.1)
     assert core.poll(1.1) == []
     assert core.is_empty
@@ -288,7 +292,7 @@ def test_what_kills_is_lost_and_all_others_are_answered(
     arrivals = list(itertools.accumulate(gaps))
     answered: list[int] = []
     lost: list[int] = []
-    running: dict[float, list[Start]] = {}
+    running: dict[float, list[Batch[Any]]] = {}
     ran: dict[int, int] = {}
     lost_batches: list[tuple[int, ...]] = []
     deaths, sent, now = 0, 0, 0.0
@@ -306,10 +310,10 @@ def test_what_kills_is_lost_and_all_others_are_answered(
                     core.worker_ready(workers + deaths, now=now)
                     deaths += 1
                 else:
-                    core.batch_done(start.batch, status="worked", now=now)
+                    core.batch_done(start.number, status="worked", now=now)
                     answered += start.requests
         for action in core.poll(now):
-            if isinstance(action, Start):
+            if isinstance(action, Batch):
                 runs = {ran.get(one, 0) for one in action.requests}
                 assert len(runs) == 1
                 assert runs != {1} or action.requests in lost_batches, "a batch runs again as it was"

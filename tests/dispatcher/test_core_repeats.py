@@ -8,7 +8,7 @@ import math
 import pytest
 
 from tests.dispatcher.driver import core_with, poll_all, start_one, starts, teach
-from uncork_dispatcher.actions import Lost, Shed
+from uncork_dispatcher.actions import Abandon, Lost, Shed
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.policies.base import Reason
 from uncork_dispatcher.rules import ApiRules
@@ -113,7 +113,7 @@ def test_its_key_is_kept_and_a_full_batch_does_not_go_before_it() -> None:
     core.worker_lost(lost.worker, now=now)
     for number in range(5, 9):
         core.submit(number, api="a", now=now + 0.1)
-    core.batch_done(lost.batch + 1, status="worked", now=now + 0.1)
+    core.batch_done(lost.number + 1, status="worked", now=now + 0.1)
 
     assert [(start.key, start.requests) for start in starts(poll_all(core, now + 0.1))] == [("k", (1,))]
 
@@ -172,7 +172,7 @@ def test_it_is_not_shed_for_being_late() -> None:
     assert isinstance(shed, Shed)
     assert (shed.request, shed.reason) == (1, "client_deadline")
 
-    core.batch_done(busy.batch, status="worked", now=now + 5.0)
+    core.batch_done(busy.number, status="worked", now=now + 5.0)
     assert [start.requests for start in starts(poll_all(core, now + 5.0))] == [(2, 3)]
 
 
@@ -211,7 +211,8 @@ def test_a_repeated_batch_may_time_out_too() -> None:
     core.poll(0.5)
     [abandon] = core.poll(1.5)
 
-    assert abandon[1:] == (1, (1, 2, 3))
+    assert isinstance(abandon, Abandon)
+    assert (abandon.batch.worker, abandon.batch.requests) == (1, (1, 2, 3))
     assert core.is_empty
 
 
@@ -261,7 +262,7 @@ def test_it_runs_on_its_own_host_if_no_other_has_workers() -> None:
     [again] = starts(core.poll(0.2))
     assert again.worker == 3
 
-    core.batch_done(again.batch, status="worked", now=0.3)
+    core.batch_done(again.number, status="worked", now=0.3)
     core.worker_retired(3, now=0.3)
     core.worker_ready(4, now=0.3, host="x")
     core.worker_lost(1, now=0.3)
@@ -305,6 +306,7 @@ def test_a_retired_worker_that_hangs_is_abandoned() -> None:
     core = running_three(on_hosts("x", dataclasses.replace(RULES, timeout_s=1.0)))
     core.worker_retired(0, now=0.1)
 
-    assert [abandon[1:] for abandon in core.poll(1.0)] == [(0, (1, 2, 3))]
+    abandoned = [action.batch for action in core.poll(1.0) if isinstance(action, Abandon)]
+    assert [(batch.worker, batch.requests) for batch in abandoned] == [(0, (1, 2, 3))]
     core.worker_lost(0, now=1.1)
     assert core.is_empty

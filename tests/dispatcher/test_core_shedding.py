@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 from tests.dispatcher.driver import Arrival, Driver, core_with, poll_all, start_one, starts, teach
-from uncork_dispatcher.actions import Shed, Start
+from uncork_dispatcher.actions import Shed
 from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 
 
-def model(start: Start) -> float:
+def model(start: Batch[Any]) -> float:
     """A worker that takes 50 ms and half a millisecond for each row."""
     return 0.050 + 0.0005 * start.rows
 
@@ -111,7 +113,7 @@ def test_nobody_is_refused_before_the_estimate_is_earned() -> None:
     assert core.poll(now + 0.19) == []
     assert core.poll(now + 5.0) == []
 
-    core.batch_done(start.batch, status="worked", now=now + 5.0)
+    core.batch_done(start.number, status="worked", now=now + 5.0)
     assert [start.requests for start in starts(core.poll(now + 5.0))] == [(1,)]
 
 
@@ -159,7 +161,7 @@ def test_a_request_that_the_next_worker_can_answer_in_time_is_queued() -> None:
     assert core.poll(now) == []
     core.worker_ready(1, now=now + 2.0, place="w")
     [start] = core.poll(now + 2.0)
-    assert isinstance(start, Start)
+    assert isinstance(start, Batch)
     assert start.requests == (1,)
 
 
@@ -350,7 +352,7 @@ def test_a_larger_request_must_start_earlier() -> None:
         core.submit(number, api="a", rows=rows, now=float(number))
         [start] = starts(core.poll(number))
         if number < 5:
-            core.batch_done(start.batch, status="worked", now=number + 0.09 + 0.01 * rows)
+            core.batch_done(start.number, status="worked", now=number + 0.09 + 0.01 * rows)
     core.submit(6, api="a", rows=11, now=5.0)
 
     assert core.poll(5.0) == []
@@ -403,7 +405,7 @@ def test_what_the_release_leaves_behind_is_looked_at_again() -> None:
     core.batch_done(6, status="worked", now=now + 0.45)
 
     start, shed = poll_all(core, now + 0.45)
-    assert isinstance(start, Start)
+    assert isinstance(start, Batch)
     assert start.requests == (1,)
     assert isinstance(shed, Shed)
     assert (shed.request, shed.reason) == (2, "deadline")

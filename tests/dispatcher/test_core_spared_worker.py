@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 from tests.dispatcher.driver import core_with, poll_all, start_one, starts
-from uncork_dispatcher.actions import Lost, Shed, Start
+from uncork_dispatcher.actions import Lost, Shed
 from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 
 RULES = ApiRules(name="a", goal_s=10.0, policy="none")
@@ -25,7 +27,7 @@ def expecting(*, workers: int) -> Dispatcher:
     return core
 
 
-def lose(core: Dispatcher, start: Start, *, now: float, failures: int = 0) -> None:
+def lose(core: Dispatcher, start: Batch[Any], *, now: float, failures: int = 0) -> None:
     """Lose the worker of a batch, and start another in its place."""
     core.worker_lost(start.worker, now=now)
     core.worker_expected(start.worker, now=now, failures=failures)
@@ -39,7 +41,7 @@ def test_a_lost_batch_waits_for_a_second_worker() -> None:
 
     other = start_one(core, 2, now=2.2)
     assert other.worker == 1
-    core.batch_done(other.batch, status="worked", now=2.3)
+    core.batch_done(other.number, status="worked", now=2.3)
     assert poll_all(core, 2.3) == []
     [stats] = core.stats(now=2.3)
     assert stats.holding is not None
@@ -103,7 +105,7 @@ def test_a_second_lost_batch_waits_for_the_first() -> None:
     [first] = starts(poll_all(core, 2.1))
     assert core.next_wakeup() < math.inf
 
-    core.batch_done(first.batch, status="worked", now=2.2)
+    core.batch_done(first.number, status="worked", now=2.2)
     [second] = starts(poll_all(core, 2.2))
     assert {first.requests, second.requests} == {(1,), (2,)}
 

@@ -18,7 +18,7 @@ def two_speeds() -> tuple[Dispatcher, float]:
         core.submit(number, api="a", key=0, now=now)
         core.submit(number + 1, api="a", key=1, now=now)
         for start in sorted(starts(poll_all(core, now)), key=lambda start: start.worker):
-            core.batch_done(start.batch, status="worked", now=now + 0.1, seconds=0.1 * 4**start.worker)
+            core.batch_done(start.number, status="worked", now=now + 0.1, seconds=0.1 * 4**start.worker)
         now += 0.1
     poll_all(core, now)
     return core, now
@@ -35,13 +35,13 @@ def test_a_worker_that_leaves_is_forgotten(how: str) -> None:
     batches = {start.worker: start for start in starts(poll_all(core, now))}
     seconds = core.stats(now=now)[0].estimate.seconds(1)
     assert batches[1].predicted_s > 1.5 * seconds
-    core.batch_done(batches[0].batch, status="failed", now=now)
+    core.batch_done(batches[0].number, status="failed", now=now)
     if how == "retired":
-        core.batch_done(batches[1].batch, status="failed", now=now)
+        core.batch_done(batches[1].number, status="failed", now=now)
     if how.startswith("retired"):
         core.worker_retired(1, now=now)
     if how == "retired after its batch":
-        core.batch_done(batches[1].batch, status="worked", now=now + 0.1, seconds=0.4)
+        core.batch_done(batches[1].number, status="worked", now=now + 0.1, seconds=0.4)
     if how.endswith("lost"):
         core.worker_lost(1, now=now)
     if how == "timed out":
@@ -65,7 +65,7 @@ def test_a_worker_that_is_called_off_is_not_waited_for() -> None:
     core.worker_expected(0, now=0.0)
     core.worker_ready(0, place=0, now=1.0)
     start = start_one(core, 1, now=1.0)
-    core.batch_done(start.batch, status="worked", now=1.1)
+    core.batch_done(start.number, status="worked", now=1.1)
     core.worker_expected(1, now=2.0)
     core.worker_lost(0, now=2.0)
     assert core.submit(2, api="a", now=2.0) is None

@@ -130,7 +130,7 @@ def test_a_prediction_counts_what_goes_before() -> None:
     for number in range(6):
         start = start_one(core, 100 + number, now=now)
         now += 0.25
-        core.batch_done(start.batch, status="worked", now=now)
+        core.batch_done(start.number, status="worked", now=now)
         core.poll(now)
     start_one(core, 0, now=now)
     refused = [core.submit(number, api="a", now=now, flow="noisy") for number in (1, 2, 3, 4)]

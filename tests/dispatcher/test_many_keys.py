@@ -95,7 +95,7 @@ def test_keys_go_in_the_order_of_their_oldest_request() -> None:
     for _ in range(9):
         [start] = starts(poll_all(core, 1.0))
         served.append((start.key, *start.requests))
-        core.batch_done(start.batch, status="worked", now=1.0)
+        core.batch_done(start.number, status="worked", now=1.0)
 
     assert "".join(str(key) for key, _ in served) == "cabcabadd"
     assert core.is_empty

@@ -30,7 +30,8 @@ from tests.examples import at_most
 from tests.loops import run
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import RequestShed, WorkerLost
-from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job
+from uncork_dispatcher.jobs import BatchResult, payloads_of
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.simulator.run import simulate
 from uncork_dispatcher.simulator.scenario import Loss, Scenario
@@ -49,7 +50,7 @@ FAR = 1e6
 TIMES = st.sets(st.integers(0, 150), max_size=8)
 
 
-class Batch(NamedTuple):
+class ToldBatch(NamedTuple):
     """One batch as both tell it."""
 
     started: float
@@ -73,7 +74,7 @@ class Refusal(NamedTuple):
 class Story:
     """What happened, in an order that does not depend on who tells it."""
 
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[ToldBatch] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     lost: int = 0
 
@@ -87,7 +88,7 @@ def simulated(scenario: Scenario) -> Story:
     run = simulate(scenario)
     answered = iter(run.answered)
     batches = [
-        Batch(
+        ToldBatch(
             one.started,
             one.worker,
             one.seconds,
@@ -142,7 +143,7 @@ class _Live:
         self._told = Story()
         self._working: dict[int, asyncio.Future[None]] = {}
         self._callers: list[asyncio.Task[None]] = []
-        self._batches: dict[int, BatchFacts] = {}
+        self._batches: dict[int, Batch[Any]] = {}
 
     async def story(self) -> Story:
         """Let everything happen."""
@@ -172,14 +173,14 @@ class _Live:
         await asyncio.sleep(times[-1] + GRID)
         await asyncio.gather(*self._callers)
         self._told.batches = [
-            Batch(
+            ToldBatch(
                 batch.started,
-                batch.start.worker,
+                batch.worker,
                 batch.seconds,
-                tuple(times[number - 1] for number in batch.start.requests),
-                batch.start.rows,
-                batch.start.reason,
-                batch.start.predicted_s,
+                tuple(request.arrival for request in batch.requests),
+                batch.rows,
+                batch.reason,
+                batch.predicted_s,
             )
             for batch in self._batches.values()
         ]
@@ -200,19 +201,19 @@ class _Live:
         except WorkerLost:
             self._told.lost += 1
         else:
-            self._batches[answer.batch.start.batch] = answer.batch
+            self._batches[answer.batch.number] = answer.batch
 
-    async def _work(self, job: Job[None]) -> BatchResult[None]:
+    async def _work(self, job: Batch[Any]) -> BatchResult[None]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, _Loop)
-        start = job.start
+        start = job
         seconds = self._scenario.service.draw(
             start.rows, start.padded, worker=start.worker, now=loop.time(), random_=random.Random(0)
         )
         done = self._working[start.worker] = loop.create_future()
         loop.alarm(loop.time() + seconds, partial(self._finish, done))
         await done
-        return BatchResult([None] * len(job.payloads))
+        return BatchResult([None] * len(payloads_of(job)))
 
     def _finish(self, working: asyncio.Future[None]) -> None:
         if not working.done():

@@ -7,11 +7,13 @@ import itertools
 import math
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from tests.dispatcher.driver import core_with
-from uncork_dispatcher.actions import Shed, Start
+from uncork_dispatcher.actions import Shed
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 
 INTERCEPT_S, SLOPE_S, LIMIT_ROWS, GOAL_S = 0.04, 0.001, 16, 0.3
@@ -33,7 +35,7 @@ class Population:
         self._think_s = think_s
         self._random = random.Random(3)
         self._order = itertools.count()
-        self._events: list[tuple[float, int, int | Start]] = []
+        self._events: list[tuple[float, int, int | Batch[Any]]] = []
         self._asked: dict[int, int] = {}
         self._now = 0.0
 
@@ -45,19 +47,19 @@ class Population:
             self._now = now
             while self._events[0][0] <= now:
                 _, number, what = heapq.heappop(self._events)
-                if isinstance(what, Start):
+                if isinstance(what, Batch):
                     self._finish(what)
                 else:
                     self._ask(number, what)
             for action in self._core.poll(now):
-                if isinstance(action, Start):
+                if isinstance(action, Batch):
                     self._later(INTERCEPT_S + SLOPE_S * action.rows, action)
                 else:
                     assert isinstance(action, Shed)
                     self._refuse(action)
         return self
 
-    def _later(self, delay_s: float, what: int | Start) -> None:
+    def _later(self, delay_s: float, what: int | Batch[Any]) -> None:
         heapq.heappush(self._events, (self._now + delay_s, next(self._order), what))
 
     def _ask(self, number: int, attempt: int) -> None:
@@ -72,8 +74,8 @@ class Population:
             math.ceil(shed.retry_after_s) + 0.01 * self._random.random(), self._asked.pop(shed.request) + 1
         )
 
-    def _finish(self, start: Start) -> None:
-        self._core.batch_done(start.batch, status="worked", now=self._now)
+    def _finish(self, start: Batch[Any]) -> None:
+        self._core.batch_done(start.number, status="worked", now=self._now)
         for request in start.requests:
             self.answered[self._asked.pop(request)] += self._now > WARM_S
             self._later(self._random.expovariate(1 / self._think_s), 1)

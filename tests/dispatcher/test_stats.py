@@ -7,7 +7,8 @@ import math
 import pytest
 
 from tests.dispatcher.driver import core_with, start_one
-from uncork_dispatcher import ApiRules, Dispatcher, Holding, RunningBatch, Start, WorkStats
+from uncork_dispatcher import ApiRules, Dispatcher, Holding, RunningBatch, WorkStats
+from uncork_dispatcher.requests.batch import Batch
 
 
 def fixed(**limits: float) -> ApiRules:
@@ -57,14 +58,14 @@ def test_what_runs_is_told_with_how_long_it_has_left() -> None:
     """Of each worker; those that are idle are counted."""
     core = core_with(ApiRules(name="a"), workers=2)
     first = start_one(core, 0, now=0.0)
-    core.batch_done(first.batch, status="worked", now=2.0)
+    core.batch_done(first.number, status="worked", now=2.0)
     core.submit(1, api="a", rows=3, now=5.0)
     [start] = core.poll(5.0)
 
     told = core.work(now=5.5)
     [running] = told.running
     assert told == WorkStats(2, 1, [running])
-    assert isinstance(start, Start)
+    assert isinstance(start, Batch)
     assert running == RunningBatch(start.worker, "a", 3, 1, 0.5, start.predicted_s - 0.5)
 
 
@@ -74,8 +75,8 @@ def test_the_sizes_of_batches_and_requests_are_known() -> None:
     for number in range(3):
         core.submit(number, api="a", now=0.0)
     [start] = core.poll(0.0)
-    assert isinstance(start, Start)
-    core.batch_done(start.batch, status="worked", now=0.1)
+    assert isinstance(start, Batch)
+    core.batch_done(start.number, status="worked", now=0.1)
 
     [api] = core.stats(now=0.15)
     assert (api.known_rows, api.smallest_rows, api.slope_error_s) == ((3.0, 3.0), 1, math.inf)

@@ -9,7 +9,9 @@ from typing import Any
 from tests.dispatcher.shell import shell_of
 from tests.gateway.client import JSON, Client, Reply, Server
 from tests.gateway.exposed import registry_of
-from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, Job, TaskRunner
+from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, TaskRunner
+from uncork_dispatcher.jobs import payloads_of
+from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.codecs import Codec, Marshalled, make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.dialects.base import HandlerResult
@@ -26,23 +28,21 @@ class Runner:
     """Answers every request with its own body once the gate is open, or as the test says."""
 
     def __init__(self) -> None:
-        self.jobs: list[Job[Marshalled]] = []
+        self.jobs: list[Batch[Any]] = []
+        self.batches: list[list[bytes]] = []
+        """The bodies of each executed batch."""
         self.gate = asyncio.Event()
         self.gate.set()
         self.reply: Callable[[bytes], HandlerResult] = lambda body: HandlerResult(200, body)
         self.error: Exception | None = None
 
-    async def __call__(self, job: Job[Marshalled]) -> BatchResult[HandlerResult]:
+    async def __call__(self, job: Batch[Any]) -> BatchResult[HandlerResult]:
         self.jobs.append(job)
+        self.batches.append([asked.body for asked in payloads_of(job)])
         await self.gate.wait()
         if self.error is not None:
             raise self.error
-        return BatchResult([self.reply(asked.body) for asked in job.payloads])
-
-    @property
-    def batches(self) -> list[list[bytes]]:
-        """The bodies of each executed batch."""
-        return [[asked.body for asked in job.payloads] for job in self.jobs]
+        return BatchResult([self.reply(asked.body) for asked in payloads_of(job)])
 
 
 class Stage:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from typing import Any
 
 from uncork_dispatcher.policies.base import Numbers
-from uncork_dispatcher.requests.running import Running
+from uncork_dispatcher.requests.batch import Batch
 
 
 class Outlook:
@@ -18,17 +19,17 @@ class Outlook:
     def __init__(self) -> None:
         self.finishes: list[float] = []
         """Predicted finishes in ascending order, of late batches as well. Read-only."""
-        self.batches: list[Running] = []
+        self.batches: list[Batch[Any]] = []
         """The batches in this order. Read-only."""
 
-    def add(self, batch: Running) -> None:
+    def add(self, batch: Batch[Any]) -> None:
         """Add a batch. While it is here, its predicted finish must not change."""
         finish = batch.finish
         place = bisect_right(self.finishes, finish)
         self.finishes.insert(place, finish)
         self.batches.insert(place, batch)
 
-    def remove(self, batch: Running) -> None:
+    def remove(self, batch: Batch[Any]) -> None:
         """Remove a batch."""
         place = self.batches.index(batch, bisect_left(self.finishes, batch.finish))
         del self.finishes[place]
@@ -46,7 +47,7 @@ class Outlook:
 class _RowsOf:
     __slots__ = ("_api", "_batches")
 
-    def __init__(self, batches: Sequence[Running], api: str) -> None:
+    def __init__(self, batches: Sequence[Batch[Any]], api: str) -> None:
         self._batches = batches
         self._api = api
 
@@ -54,8 +55,8 @@ class _RowsOf:
         return len(self._batches)
 
     def __getitem__(self, place: int) -> float:
-        start = self._batches[place].start
-        return start.rows if start.api == self._api else 0.0
+        batch = self._batches[place]
+        return batch.rows if batch.api == self._api else 0.0
 
 
 class _FreeAt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from uncork_dispatcher.learning.measures import BatchSize
 from uncork_dispatcher.policies.base import Hold
@@ -27,7 +27,8 @@ class Entry:
     """One request inside the core.
 
     Attributes:
-        request: its number.
+        number: identifies it; they are counted in the order of arrival.
+        request: as it was submitted.
         arrival: when it was queued; for a quarantined request, when its batch was lost again.
         rows: its rows, or their cost.
         size_bytes: the size of its body.
@@ -44,13 +45,14 @@ class Entry:
     """
 
     __slots__ = (
-        *("request", "arrival", "rows", "size_bytes", "deadline", "expires_at", "queue"),
+        *("number", "request", "arrival", "rows", "size_bytes", "deadline", "expires_at", "queue"),
         *("count", "longest", "length", "padded", "source", "flow", "state"),
     )
 
     def __init__(
         self,
-        request: int,
+        number: int,
+        request: Any,
         arrival: float,
         rows: float,
         size_bytes: int,
@@ -61,6 +63,7 @@ class Entry:
         source: Hashable = None,
         flow: Hashable = None,
     ) -> None:
+        self.number = number
         self.request = request
         self.arrival = arrival
         self.rows = rows
@@ -133,7 +136,7 @@ class RequestQueue:
     def append(self, entry: Entry) -> bool:
         """Add a new arrival; return whether it is now the most urgent request."""
         self.newest = entry.arrival
-        self._entries[entry.request] = entry
+        self._entries[entry.number] = entry
         self.rows += entry.rows
         self.size_bytes += entry.size_bytes
         if self._due_rows is not None:
@@ -142,9 +145,9 @@ class RequestQueue:
             self.has_lengths = self._length is not None
             self._length = entry.length
         if self._deadlines is not None:
-            self._deadlines.push(entry.deadline, entry.request)
+            self._deadlines.push(entry.deadline, entry.number)
         elif entry.deadline < self._latest_deadline:
-            deadlines = [(each.deadline, each.request) for each in self._entries.values()]
+            deadlines = [(each.deadline, each.number) for each in self._entries.values()]
             self._deadlines = LazyHeap(self._entries, deadlines)
         else:
             self._latest_deadline = entry.deadline
@@ -153,7 +156,7 @@ class RequestQueue:
 
     def remove(self, entry: Entry) -> None:
         """Remove one request, wherever it stands."""
-        del self._entries[entry.request]
+        del self._entries[entry.number]
         self.rows -= entry.rows
         self.size_bytes -= entry.size_bytes
         if self._due_rows is not None:
@@ -187,7 +190,7 @@ class RequestQueue:
         """Return all requests, earliest deadline first."""
         if self._deadlines is None:
             return list(self._entries.values())
-        return sorted(self._entries.values(), key=lambda entry: (entry.deadline, entry.request))
+        return sorted(self._entries.values(), key=lambda entry: (entry.deadline, entry.number))
 
     def newest_first(self) -> Iterator[Entry]:
         """Iterate over all requests; the queue must not change meanwhile."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import chain
-from typing import Protocol
+from typing import Any, Protocol
 
 from uncork_dispatcher.requests.fair_queue import FairQueue
 from uncork_dispatcher.requests.fill import Fill
@@ -83,7 +83,8 @@ class RequestQueues:
         self._orders: dict[tuple[str, Retry | None], QueueOrder] = {}
         """By API and the queues' ``retry``."""
         self._held = QueueHeap()
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[Any, Entry] = {}
+        """By request, of those that have not ended."""
         self._impatient: dict[int, Entry] = {}
         """The queued requests whose clients have set a time."""
         self._expiries = LazyHeap(self._impatient)
@@ -103,9 +104,9 @@ class RequestQueues:
         return self._orders.values()
 
     @property
-    def all_ended(self) -> bool:
-        """Whether every request has reached a final state."""
-        return not self._entries
+    def unanswered(self) -> Collection[Any]:
+        """The requests that have reached no final state, as they were submitted."""
+        return self._entries.keys()
 
     def queue(self, api: str, key: Hashable) -> RequestQueue:
         """Return the queue of a batch key. A new one is kept once a request is added to it."""
@@ -120,8 +121,8 @@ class RequestQueues:
         queue = entry.queue
         self._entries[entry.request] = entry
         if entry.expires_at != math.inf:
-            self._impatient[entry.request] = entry
-            self._expiries.push(entry.expires_at, entry.request)
+            self._impatient[entry.number] = entry
+            self._expiries.push(entry.expires_at, entry.number)
         self._apis[queue.api].backlog.add(entry)
         is_first = queue.append(entry)
         if is_first:
@@ -174,7 +175,7 @@ class RequestQueues:
         self.end(lost, RequestState.LOST)
         return lost
 
-    def cancel(self, request: int) -> None:
+    def cancel(self, request: Any) -> None:
         """Forget a request, queued or running; ignore one that is unknown or has ended."""
         entry = self._entries.pop(request, None)
         if entry is None:
@@ -204,7 +205,7 @@ class RequestQueues:
             entry.state = state
         if self._impatient:
             for entry in entries:
-                self._impatient.pop(entry.request, None)
+                self._impatient.pop(entry.number, None)
         self._changed(queue)
         self._quarantined_went_last = queue.retry == "alone"
         return entries
@@ -276,7 +277,7 @@ class RequestQueues:
 
     def _unqueue(self, entry: Entry) -> None:
         entry.queue.remove(entry)
-        self._impatient.pop(entry.request, None)
+        self._impatient.pop(entry.number, None)
         self._apis[entry.queue.api].backlog.remove(1, entry.rows, entry.size_bytes)
         self._changed(entry.queue)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 from uncork_dispatcher.policies.base import MOST_SPREAD, Numbers
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.launches import Launches
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.requests.outlook import Outlook
-from uncork_dispatcher.requests.running import Running
 from uncork_dispatcher.stats import RunningBatch, WorkStats
 
 # Seconds that a host is avoided after it lost a worker. If the host itself has died, its other workers are
@@ -31,9 +32,9 @@ class Slots:
         self._workers: dict[int, Hashable] = {}
         """The host of each healthy worker."""
         self._idle: dict[int, None] = {}
-        self._running: dict[int, Running] = {}
+        self._running: dict[int, Batch[Any]] = {}
         """By batch."""
-        self._batches: dict[int, list[Running]] = {}
+        self._batches: dict[int, list[Batch[Any]]] = {}
         """For each busy worker, the batch that it runs, then the one ahead if there is one."""
         self._takes_ahead: set[int] = set()
         """Workers to which a batch may be sent while they run another."""
@@ -54,7 +55,7 @@ class Slots:
         self.changes = 0
         """Counts the changes: a result computed from the slots is valid while this stays the same."""
 
-    def __iter__(self) -> Iterator[Running]:
+    def __iter__(self) -> Iterator[Batch[Any]]:
         return iter(self._running.values())
 
     @property
@@ -87,7 +88,7 @@ class Slots:
         if takes_ahead:
             self._takes_ahead.add(worker)
 
-    def lose(self, worker: int, *, now: float) -> list[Running]:
+    def lose(self, worker: int, *, now: float) -> list[Batch[Any]]:
         """Remove a worker; return the batches that it had, in their order.
 
         Its host is avoided for a while, unless the worker was retired or given up before.
@@ -152,24 +153,24 @@ class Slots:
         """
         if now < self._host_died_until:
             return now
-        at_risk = sum([self._running[batch].start.worker in self._workers for batch in self._retried])
+        at_risk = sum([self._running[batch].worker in self._workers for batch in self._retried])
         if len(self._workers) > at_risk + 1:
             return now
         return math.inf if at_risk else self.launches.awaited_until(now)
 
-    def occupy(self, running: Running) -> None:
+    def occupy(self, running: Batch[Any]) -> None:
         """Take the slot of the worker that the batch starts on."""
         self.changes += 1
-        worker = running.start.worker
+        worker = running.worker
         del self._idle[worker]
-        self._running[running.start.batch] = running
+        self._running[running.number] = running
         self._batches[worker] = [running]
         if running.entries[0].queue.retry is not None:
-            self._retried.add(running.start.batch)
+            self._retried.add(running.number)
         self._outlook.add(running)
         self._limit_time(running)
 
-    def next_ahead(self, now: float) -> Running | None:
+    def next_ahead(self, now: float) -> Batch[Any] | None:
         """Return the batch that should end next, late ones aside, if another may be sent behind it.
 
         Nothing is sent behind a batch that runs again, because it may kill this worker too. With several
@@ -179,7 +180,7 @@ class Slots:
             return None
         for running in islice(self._outlook.batches, _MOST_LATE + 1):
             if now < running.finish + running.transport_s:
-                worker = running.start.worker
+                worker = running.worker
                 may_follow = (
                     worker in self._takes_ahead
                     and len(self._batches[worker]) == 1
@@ -189,26 +190,25 @@ class Slots:
                 return running if may_follow else None
         return None
 
-    def put_ahead(self, ahead: Running) -> None:
+    def put_ahead(self, ahead: Batch[Any]) -> None:
         """Note that the batch has been sent to a worker that runs another one."""
         self.changes += 1
-        batches = self._batches[ahead.start.worker]
-        self._running[ahead.start.batch] = ahead
+        batches = self._batches[ahead.worker]
+        self._running[ahead.number] = ahead
         self._outlook.remove(batches[0])
         batches.append(ahead)
         self._outlook.add(ahead)
 
-    def running_since(self, batch: int) -> float | None:
-        """Return when a batch started, or should start; None if it is not known any more."""
-        running = self._running.get(batch)
-        return None if running is None else running.started
+    def runs(self, batch: int) -> bool:
+        """Whether a batch is at a worker."""
+        return batch in self._running
 
     def retries(self, api: str) -> bool:
         """Whether a quarantined request of an API is being retried."""
         retried = [self._running[batch] for batch in self._retried]
-        return any(one.start.api == api and one.entries[0].queue.retry == "alone" for one in retried)
+        return any(one.api == api and one.entries[0].queue.retry == "alone" for one in retried)
 
-    def finish(self, batch: int, *, now: float) -> Running | None:
+    def finish(self, batch: int, *, now: float) -> Batch[Any] | None:
         """End a batch; return None if it is not known any more.
 
         The batch ahead starts now, if the worker has one; otherwise the slot is free.
@@ -218,7 +218,7 @@ class Slots:
         if running is None:
             return None
         self._forget(running)
-        worker = running.start.worker
+        worker = running.worker
         batches = self._batches[worker]
         if worker not in self._retired:
             self._outlook.remove(batches[-1])
@@ -237,22 +237,16 @@ class Slots:
                 self._idle[worker] = None
         return running
 
-    def give_up_overdue(self, now: float) -> tuple[list[Running], list[Running]]:
-        """Remove the workers whose batch ran past its timeout.
-
-        Returns these batches, and those that were ahead on these workers.
-        """
-        overdue: list[Running] = []
-        ahead: list[Running] = []
+    def give_up_overdue(self, now: float) -> list[list[Batch[Any]]]:
+        """Remove the workers whose batch ran past its timeout; return the batches of each, in their order."""
+        overdue: list[list[Batch[Any]]] = []
         while now >= self.next_timeout:
             first = self._timeouts.top()
             assert first is not None
             self.changes += 1
-            self._leave(first.start.worker)
-            _, *behind = self._remove_all(first.start.worker)
-            overdue.append(first)
-            ahead += behind
-        return overdue, ahead
+            self._leave(first.worker)
+            overdue.append(self._remove_all(first.worker))
+        return overdue
 
     @property
     def busy_until(self) -> Sequence[float]:
@@ -274,12 +268,12 @@ class Slots:
         """Return how many workers there are, and what they run."""
         running = [
             RunningBatch(
-                batch.start.worker,
-                batch.start.api,
-                batch.start.rows,
+                batch.worker,
+                batch.api,
+                batch.rows,
                 len(batch.entries),
                 now - batch.started,
-                batch.started + batch.start.predicted_s - now,
+                batch.started + batch.predicted_s - now,
             )
             for batch, *_ in self._batches.values()
         ]
@@ -291,14 +285,14 @@ class Slots:
         self._idle.pop(worker, None)
         self._takes_ahead.discard(worker)
 
-    def _limit_time(self, running: Running) -> None:
+    def _limit_time(self, running: Batch[Any]) -> None:
         """Begin the timeout of a batch that starts."""
         gives_up_at = running.gives_up_at
-        self._timeouts.push(gives_up_at, running.start.batch)
+        self._timeouts.push(gives_up_at, running.number)
         if gives_up_at < self.next_timeout:
             self.next_timeout = gives_up_at
 
-    def _remove_all(self, worker: int) -> list[Running]:
+    def _remove_all(self, worker: int) -> list[Batch[Any]]:
         """Remove the batches of a worker, and return them in their order."""
         batches = self._batches.pop(worker, [])
         if batches:
@@ -307,13 +301,13 @@ class Slots:
             else:
                 self._outlook.remove(batches[-1])
             for running in batches:
-                del self._running[running.start.batch]
+                del self._running[running.number]
                 self._forget(running)
         return batches
 
-    def _forget(self, running: Running) -> None:
+    def _forget(self, running: Batch[Any]) -> None:
         """Forget what else is known about a batch that has been removed."""
-        self._retried.discard(running.start.batch)
+        self._retried.discard(running.number)
         if running.gives_up_at <= self.next_timeout:
             first = self._timeouts.top()
             self.next_timeout = math.inf if first is None else first.gives_up_at

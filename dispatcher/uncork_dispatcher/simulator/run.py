@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from uncork_dispatcher.actions import Abandon, Action, Lost, Shed, Start
+from uncork_dispatcher.actions import Abandon, Action, Lost, Shed
 from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.simulator.lengths import body_bytes
 from uncork_dispatcher.simulator.scenario import Scenario
@@ -62,11 +63,13 @@ class LostBatch(NamedTuple):
 class _Sent(NamedTuple):
     """A batch that the core has sent and whose reply has not arrived.
 
-    ``known_rows`` is its size as the core knows it; it runs for ``seconds`` from ``begins`` on.
+    ``rows`` and ``padded`` are its true sizes, which the core may not know. It runs for ``seconds`` from
+    ``begins`` on.
     """
 
-    start: Start
-    known_rows: float
+    batch: Batch[int]
+    rows: float
+    padded: float
     begins: float
     seconds: float
 
@@ -254,7 +257,7 @@ class _Simulation:
 
     def _execute(self, actions: Sequence[Action], now: float) -> None:
         for action in actions:
-            if isinstance(action, Start):
+            if isinstance(action, Batch):
                 self._start(action, now)
             elif isinstance(action, Shed):
                 self._refuse(action, now)
@@ -262,73 +265,71 @@ class _Simulation:
                 self._result.lost += 1
                 self._ended(action.request, now)
             elif isinstance(action, Abandon):
-                self._take_from(action.worker)
-                for request in action.requests:
+                worker = action.batch.worker
+                self._take_from(worker)
+                for request in action.batch.requests:
                     self._result.lost += 1
                     self._ended(request, now)
                 # A hung worker is replaced at once.
-                self._at(now, self._ready, action.worker)
+                self._at(now, self._ready, worker)
 
     # Workers
 
-    def _start(self, start: Start, now: float) -> None:
-        known_rows = start.rows
-        if self._scenario.lengths:
-            start = self._with_lengths(start)
+    def _start(self, batch: Batch[int], now: float) -> None:
+        worker = batch.worker
+        rows, padded = self._true_size(batch) if self._scenario.lengths else (batch.rows, batch.padded)
         way_s = self._scenario.transport_s / 2
-        begins = max(now + way_s, self._busy_until[start.worker])
-        seconds = self._scenario.service.draw(
-            start.rows, start.padded, worker=start.worker, now=begins, random_=self._random
-        )
-        self._busy_until[start.worker] = begins + seconds
-        self._sent[start.batch] = _Sent(start, known_rows, begins, seconds)
-        self._at(begins + seconds + way_s, self._finish, start.batch)
+        begins = max(now + way_s, self._busy_until[worker])
+        seconds = self._scenario.service.draw(rows, padded, worker=worker, now=begins, random_=self._random)
+        self._busy_until[worker] = begins + seconds
+        self._sent[batch.number] = _Sent(batch, rows, padded, begins, seconds)
+        self._at(begins + seconds + way_s, self._finish, batch.number)
 
-    def _with_lengths(self, start: Start) -> Start:
-        """Return a batch with its true sizes, whatever the core knows of them."""
+    def _true_size(self, batch: Batch[int]) -> tuple[float, float]:
+        """Return the rows and the padded rows of a batch, whatever the core knows of them."""
         most = self._scenario.service.truncated_at
-        lengths = [min(self._lengths[request], most) for request in start.requests]
+        lengths = [min(self._lengths[request], most) for request in batch.requests]
         rows, longest = sum(lengths), max(lengths)
-        return start._replace(rows=rows, padded=rows + sum([longest - length for length in lengths]))
+        return rows, rows + sum([longest - length for length in lengths])
 
-    def _finish(self, batch: int, now: float) -> None:
-        if batch not in self._sent:
+    def _finish(self, number: int, now: float) -> None:
+        if number not in self._sent:
             return  # its worker dies at the same moment
-        start, known_rows, begins, seconds = self._sent.pop(batch)
-        chunks = [(known_rows, seconds)] if self._scenario.transport_s else ()
-        self._core.batch_done(batch, status="worked", now=now, chunks=chunks)
+        batch, rows, padded, begins, seconds = self._sent.pop(number)
+        chunks = [(batch.rows, seconds)] if self._scenario.transport_s else ()
+        self._core.batch_done(number, status="worked", now=now, chunks=chunks)
         # As the shell does: one poll before the callers get their results, the others after that.
         if self._core.has_queued:
             self._execute(self._core.poll(now), now)
         self._to_poll = self._core.next_wakeup() <= now
         answered = self._result.answered
-        for request in start.requests:
+        for request in batch.requests:
             answered.append(self._ended(request, now))
         self._result.batches.append(
             SimulatedBatch(
-                start.worker,
+                batch.worker,
                 begins,
                 seconds,
-                start.rows,
-                start.padded,
-                len(start.requests),
-                start.reason,
-                start.predicted_s,
+                rows,
+                padded,
+                len(batch.requests),
+                batch.reason,
+                batch.predicted_s,
             )
         )
 
     def _lose(self, worker: int, now: float) -> None:
         self._core.worker_lost(worker, now=now)
-        for start, _, begins, _ in self._take_from(worker):
-            arrivals = tuple([self._arrivals[request] for request in start.requests])
-            lost = LostBatch(worker, begins, now, arrivals, start.predicted_s)
+        for batch, _, _, begins, _ in self._take_from(worker):
+            arrivals = tuple([self._arrivals[request] for request in batch.requests])
+            lost = LostBatch(worker, begins, now, arrivals, batch.predicted_s)
             self._result.lost_batches.append(lost)
 
     def _take_from(self, worker: int) -> list[_Sent]:
         """Remove the batches of a worker, and return them."""
-        taken = [sent for sent in self._sent.values() if sent.start.worker == worker]
+        taken = [sent for sent in self._sent.values() if sent.batch.worker == worker]
         for sent in taken:
-            del self._sent[sent.start.batch]
+            del self._sent[sent.batch.number]
         return taken
 
     def _ready(self, worker: int, now: float) -> None:

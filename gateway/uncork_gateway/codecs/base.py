@@ -7,12 +7,14 @@ be cheap.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from uncork_dispatcher import Submission, Waiter
 from uncork_gateway.codecs.cost import NO_COST, Cost, Weigh, unweighed
 from uncork_gateway.interfaces import Span
 from uncork_gateway.protocols.limits import Limits
@@ -31,6 +33,8 @@ from uncork_workers.wire.messages import (
 )
 from uncork_workers.wire.schema import JSON
 from uncork_workers.wire.tensors import join_columns
+
+R = TypeVar("R")
 
 
 class Sink(Protocol):
@@ -84,6 +88,30 @@ class Marshalled(msgspec.Struct, frozen=True):
             return len(self.body)
         headers = sum([len(name) + len(value) + _BYTES_PER_HEADER for name, value in self.meta.headers])
         return len(self.body) + len(self.meta.content_type) + len(self.meta.query) + headers
+
+    def submission(
+        self,
+        waiter: Waiter[R],
+        api: str,
+        *,
+        client_timeout_s: float = math.inf,
+        source: Hashable = None,
+        flow: Hashable = None,
+    ) -> Submission[Marshalled, R]:
+        """Return the request as the dispatcher takes it."""
+        return Submission(
+            waiter,
+            api,
+            self,
+            rows=self.rows,
+            cost=self.cost.total,
+            longest=self.cost.longest,
+            size_bytes=self.size_bytes,
+            key=self.key,
+            client_timeout_s=client_timeout_s,
+            source=source,
+            flow=flow,
+        )
 
     def path_to(self, place: RowPath) -> str:
         """Return the path in the client's body of a place in the rows."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from uncork_dispatcher import RequestResult
+from uncork_dispatcher import RequestResult, Submission
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.grpc.answered_call import AnsweredCall
@@ -25,7 +25,7 @@ class ApiCall(AnsweredCall):
     """
 
     place = 0
-    _number = 0
+    _submission: Submission[Marshalled, HandlerResult] | None = None
     _payload: Marshalled
     _route: MessageRoute | None = None
 
@@ -45,8 +45,8 @@ class ApiCall(AnsweredCall):
         return "" if self._route is None else self._route.batch_headers.id_of(batch)
 
     def _withdraw(self) -> None:
-        if self._number and self._route is not None:
-            self._route.dispatcher.cancel(self._number)
+        if self._submission is not None and self._route is not None:
+            self._route.dispatcher.cancel(self._submission)
 
     def _submit(self, route: MessageRoute, payload: Marshalled) -> None:
         if self._span is not None:
@@ -54,7 +54,7 @@ class ApiCall(AnsweredCall):
             payload = replace(payload, span=self._span)
         self._payload, self._rows = payload, payload.rows
         stream, head, fair_by = self._stream, self._head, self._method.fair_by
-        self._number = route.submit(
+        self._submission = route.submit(
             self,
             payload,
             client_timeout_s=head.timeout_s,

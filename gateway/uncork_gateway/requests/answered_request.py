@@ -109,7 +109,7 @@ class AnsweredRequest(ABC):
         if tally is not None:
             tally.answered(status, seconds, self._rows, is_refusal=is_refusal, protocol=self.protocol)
         if access_log is not None:
-            batch_id = "" if answer is None else self._batch_id(answer.batch.start.batch)
+            batch_id = "" if answer is None else self._batch_id(answer.batch.number)
             access_log.request(
                 "POST",
                 self._target,

@@ -7,7 +7,7 @@ from typing import Unpack
 
 from msgspec.structs import replace
 
-from uncork_dispatcher import RequestResult
+from uncork_dispatcher import RequestResult, Submission
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS, unknown_encoding
 from uncork_gateway.dialects.base import Dialect, HandlerResult, Reply
@@ -58,18 +58,19 @@ class ApiRoute(ApiTarget):
 class ApiRequest(BufferedRequest[ApiRoute]):
     """One request to an API; the dispatcher calls ``answered`` or ``failed``."""
 
-    _number = 0
+    _submission: Submission[Marshalled, HandlerResult] | None = None
     _payload: Marshalled
 
     def _finish(self, answer: RequestResult[HandlerResult]) -> None:
         route, result = self._route, accepted(answer)
-        batch_id = route.batch_headers.id_of(answer.batch.start.batch)
+        batch_id = route.batch_headers.id_of(answer.batch.number)
         head, body = route.dialect.write(result, self._payload, batch_id=batch_id)
         lines = route.batch_headers.lines(answer.batch, answer.queued_s)
         self._reply(result.status, lines + head, body)
 
     def _withdraw(self) -> None:
-        self._route.dispatcher.cancel(self._number)
+        if self._submission is not None:
+            self._route.dispatcher.cancel(self._submission)
 
     def _dispatch(self, body: bytes) -> None:
         self._submit(self._route.dialect.read(body, self._head.headers))
@@ -80,6 +81,6 @@ class ApiRequest(BufferedRequest[ApiRoute]):
             payload = replace(payload, span=self._span)
         self._payload, self._rows = payload, payload.rows
         head = self._head
-        self._number = self._route.submit(
+        self._submission = self._route.submit(
             self, payload, client_timeout_s=head.timeout_s, source=self._connection.number, flow=head.flow
         )

@@ -5,8 +5,7 @@ from typing import ClassVar, TypedDict, Unpack
 
 from mypy_extensions import mypyc_attr
 
-from uncork_dispatcher import AsyncDispatcher, RequestResult
-from uncork_dispatcher.jobs import Waiter
+from uncork_dispatcher import AsyncDispatcher, RequestResult, Submission, Waiter
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import Refused, Unavailable
@@ -50,8 +49,8 @@ class ApiTarget:
         client_timeout_s: float,
         source: Hashable,
         flow: Hashable,
-    ) -> int:
-        """Queue a request, and return its number in the dispatcher.
+    ) -> Submission[Marshalled, HandlerResult]:
+        """Queue a request, and return it as :meth:`AsyncDispatcher.cancel` needs it.
 
         Raises:
             Unavailable: if the API was removed.
@@ -61,19 +60,11 @@ class ApiTarget:
             raise Unavailable("this API was removed", reason="api_removed", retry_after_s=1)
         for shadow in self.shadows:
             waiter = shadow.follow(waiter, payload)
-        return self.dispatcher.submit(
-            waiter,
-            self.api,
-            payload,
-            rows=payload.rows,
-            cost=payload.cost.total,
-            longest=payload.cost.longest,
-            size_bytes=payload.size_bytes,
-            key=payload.key,
-            client_timeout_s=client_timeout_s,
-            source=source,
-            flow=flow,
+        request = payload.submission(
+            waiter, self.api, client_timeout_s=client_timeout_s, source=source, flow=flow
         )
+        self.dispatcher.submit(request)
+        return request
 
 
 def accepted(answer: RequestResult[HandlerResult]) -> HandlerResult:

@@ -2,53 +2,59 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
-from uncork_dispatcher import BatchResult, Job, Start
+from uncork_dispatcher import Batch, BatchResult, Submission, payloads_of
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.codecs import AcceptKey, Marshalled
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_workers.wire.messages import Batch, RowResult, compact_forms, expand_forms
+from uncork_workers.wire import messages
+from uncork_workers.wire.messages import RowResult, compact_forms, expand_forms
 from uncork_workers.wire.schema import ApiSettings
 
 
 def to_frame(
-    job: Job[Marshalled], settings: ApiSettings, *, batch_id: str, trace: tuple[str, str] | None = None
-) -> tuple[Batch, list[bytes]]:
+    batch: Batch[Submission[Marshalled, HandlerResult]],
+    settings: ApiSettings,
+    *,
+    batch_id: str,
+    trace: tuple[str, str] | None = None,
+) -> tuple[messages.Batch, list[bytes]]:
     """Return the frame of a batch, and the bodies that follow it."""
-    key = job.start.key
-    bodies = [asked.body for asked in job.payloads]
-    raw = [asked.raw for asked in job.payloads]
-    batch = Batch(
-        batch=job.start.batch,
-        api=job.start.api,
-        limit_rows=_limit_rows(job.start, settings),
+    key, payloads = batch.key, payloads_of(batch)
+    bodies = [asked.body for asked in payloads]
+    raw = [asked.raw for asked in payloads]
+    frame = messages.Batch(
+        batch=batch.number,
+        api=batch.api,
+        limit_rows=_limit_rows(batch, settings),
         lengths=list(map(len, bodies)),
-        rows=job.rows,
+        rows=[request.rows for request in batch.requests],
         allowed_batch_sizes=settings.allowed_batch_sizes,
         allowed_lengths=settings.allowed_lengths or (),
-        costs=_row_costs(job.payloads),
+        costs=_row_costs(payloads),
         idempotent=settings.idempotent,
         timeout_s=settings.timeout,
-        forms=compact_forms([asked.form for asked in job.payloads]),
-        metas=[asked.meta for asked in job.payloads if asked.meta is not None] or None,
+        forms=compact_forms([asked.form for asked in payloads]),
+        metas=[asked.meta for asked in payloads if asked.meta is not None] or None,
         accept=key.accept if isinstance(key, AcceptKey) else "",
         raw=raw if any(raw) else None,
         id=batch_id,
-        left_s=job.left_s,
+        left_s=batch.left_s,
         trace=trace,
     )
-    return batch, bodies
+    return frame, bodies
 
 
-def _limit_rows(start: Start, settings: ApiSettings) -> int:
+def _limit_rows(batch: Batch[Any], settings: ApiSettings) -> int:
     """Return the largest cost of a handler call.
 
     Long rows of a model that truncates them cost more than they count; a batch within the limit is one call.
     """
-    if settings.cost is not None and start.padded <= settings.limit_rows:
-        return max(settings.limit_rows, math.ceil(start.rows))
+    if settings.cost is not None and batch.padded <= settings.limit_rows:
+        return max(settings.limit_rows, math.ceil(batch.rows))
     return settings.limit_rows
 
 
@@ -60,7 +66,9 @@ def _row_costs(payloads: Sequence[Marshalled]) -> list[float] | None:
     return [cost for asked in payloads for cost in asked.cost.of_rows or [1] * asked.rows]
 
 
-def from_frame(job: Job[Marshalled], outcome: Executed) -> BatchResult[HandlerResult]:
+def from_frame(
+    batch: Batch[Submission[Marshalled, HandlerResult]], outcome: Executed
+) -> BatchResult[HandlerResult]:
     """Return the result of a batch from the worker's reply."""
     reply = outcome.reply
     forms = expand_forms(reply.forms, len(reply.statuses))
@@ -72,16 +80,15 @@ def from_frame(job: Job[Marshalled], outcome: Executed) -> BatchResult[HandlerRe
             for result, content_type, own in zip(results, reply.content_types, headers, strict=True)
         ]
     for at, pieces in reply.reasons.items():
-        asked = job.payloads[at]
+        asked = batch.requests[at].payload
         reason = "".join([piece if isinstance(piece, str) else asked.path_to(piece) for piece in pieces])
         results[at] = replace(results[at], body=reason.encode())
-    start = job.start
-    whole = len(reply.chunks) == 1 and reply.chunks[0][0] == start.rows
+    whole = len(reply.chunks) == 1 and reply.chunks[0][0] == batch.rows
     return BatchResult(
         results,
         status="worked" if reply.worked and reply.chunks else "failed",
         # These seconds include parsing the requests and writing the results.
-        chunks=[(start.rows, reply.seconds)] if whole else reply.chunks,
+        chunks=[(batch.rows, reply.seconds)] if whole else reply.chunks,
     )
 
 

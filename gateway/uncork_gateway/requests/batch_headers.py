@@ -1,6 +1,8 @@
 """Response headers that describe the batch of a request."""
 
-from uncork_dispatcher import BatchFacts
+from typing import Any
+
+from uncork_dispatcher import Batch
 from uncork_gateway.headers import Header
 
 _BATCH = b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur="
@@ -14,33 +16,33 @@ class BatchHeaders:
 
     def __init__(self, instance: str) -> None:
         self._instance = instance
-        self._batch: BatchFacts | None = None
+        self._batch: Batch[Any] | None = None
         self._lines = (b"", b"")
-        self._paired: BatchFacts | None = None
+        self._paired: Batch[Any] | None = None
         self._pairs: tuple[Header, ...] = ()
 
     def id_of(self, batch: int) -> str:
         """Return the id under which clients and logs know a batch."""
         return f"{self._instance}-{batch}"
 
-    def lines(self, batch: BatchFacts, queued_s: float) -> bytes:
+    def lines(self, batch: Batch[Any], queued_s: float) -> bytes:
         """Return the lines of one response."""
         if batch is not self._batch:
             self._batch = batch
             self._lines = (
-                _BATCH % (self.id_of(batch.start.batch).encode(), batch.rows),
+                _BATCH % (self.id_of(batch.number).encode(), batch.count),
                 b", batch;dur=%.2f\r\n" % (batch.seconds * 1000),
             )
         before, after = self._lines
         return b"%b%.2f%b" % (before, queued_s * 1000, after)
 
-    def pairs(self, batch: BatchFacts, queued_s: float) -> tuple[Header, ...]:
+    def pairs(self, batch: Batch[Any], queued_s: float) -> tuple[Header, ...]:
         """Return the headers of one response, with names in lower case."""
         if batch is not self._paired:
             self._paired = batch
             self._pairs = (
-                (b"x-batch-id", self.id_of(batch.start.batch).encode()),
-                (b"x-batch-size", b"%d" % batch.rows),
+                (b"x-batch-id", self.id_of(batch.number).encode()),
+                (b"x-batch-size", b"%d" % batch.count),
             )
         timing = b"queue;dur=%.2f, batch;dur=%.2f" % (queued_s * 1000, batch.seconds * 1000)
         return (*self._pairs, (b"server-timing", timing))

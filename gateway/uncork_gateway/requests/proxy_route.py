@@ -124,7 +124,7 @@ class ProxyRequest(RequestInParts, BufferedRequest[ProxyRoute]):
         else:
             assert self._parts is not None
             status = 200
-            body, headers = self._parts.joined(batch.start.batch)
+            body, headers = self._parts.joined(batch.number)
         lines = self._route.batch_headers.lines(batch, answer.queued_s) + header_lines(headers)
         self._reply(status, lines, body)
         self._withdraw()

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from uncork_dispatcher import AsyncDispatcher, RequestResult, Waiter
+from uncork_dispatcher import AsyncDispatcher, RequestResult, Submission, Waiter
 from uncork_gateway.backends.model_servers.known_models import KnownModels
 from uncork_gateway.backends.model_servers.merged_calls import CallResult, Part, Sent
 from uncork_gateway.backends.model_servers.server import ServerResponse
@@ -130,7 +130,7 @@ class RequestParts:
         self._source = source
         self._flow = flow
         self._parts: list[Any] = target.wire.cut(request, target.merging.most_rows)
-        self._numbers: list[int] = []
+        self._submitted: list[Submission[Sent, CallResult]] = []
         self._replies: dict[int, Any] = {}
         self._joined: Any = None
         self._uncertain: RequestResult[CallResult] | None = None
@@ -174,8 +174,8 @@ class RequestParts:
 
     def withdraw(self) -> None:
         """Cancel the parts that are not answered."""
-        for number in self._numbers:
-            self._target.merging.dispatcher.cancel(number)
+        for submission in self._submitted:
+            self._target.merging.dispatcher.cancel(submission)
 
     def joined(self, batch: int) -> Content:
         """Return the answer to the request, joined from the replies to its parts."""
@@ -243,7 +243,7 @@ class RequestParts:
         self._submit(_WholeWaiter(self), self._whole._replace(unchanged=True), key=object())
 
     def _submit(self, waiter: Waiter[CallResult], payload: Sent, *, key: Hashable) -> None:
-        number = self._target.merging.dispatcher.submit(
+        submission = Submission(
             waiter,
             self._api,
             payload,
@@ -254,7 +254,8 @@ class RequestParts:
             source=self._source,
             flow=self._flow,
         )
-        self._numbers.append(number)
+        self._target.merging.dispatcher.submit(submission)
+        self._submitted.append(submission)
 
 
 class RequestInParts(AnsweredRequest):

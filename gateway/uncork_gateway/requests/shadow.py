@@ -85,16 +85,8 @@ class Shadow:
     def _send(self, comparison: _Comparison, payload: Marshalled) -> None:
         copy = _Copy(comparison, self._duration)
         try:
-            self._target.dispatcher.submit(
-                copy,
-                self._target.api,
-                replace(payload, span=None),
-                rows=payload.rows,
-                cost=payload.cost.total,
-                longest=payload.cost.longest,
-                size_bytes=payload.size_bytes,
-                key=payload.key,
-            )
+            request = replace(payload, span=None).submission(copy, self._target.api)
+            self._target.dispatcher.submit(request)
         except RequestShed as error:
             copy.failed(error)
         except KeyError:  # The other version has dropped the API since the request came.

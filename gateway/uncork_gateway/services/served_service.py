@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from prometheus_client import Counter, Gauge
 
-from uncork_dispatcher import Job, OnBatchEnd
+from uncork_dispatcher import Batch, OnBatchEnd, Submission
 from uncork_gateway.backends.worker_failures import WorkerStartup
 from uncork_gateway.backends.worker_listener import WorkerListener, WorkerPort
 from uncork_gateway.backends.worker_pool import WorkerPool
@@ -258,28 +258,30 @@ class ServedService:
 
     # The dispatcher's runner
 
-    def start(self, job: Job[Marshalled], ended: OnBatchEnd[HandlerResult]) -> None:
-        start, sink = job.start, job.payloads[0].sink
-        api = self._apis.in_force.get(start.api)
+    def start(
+        self, batch: Batch[Submission[Marshalled, HandlerResult]], ended: OnBatchEnd[HandlerResult]
+    ) -> None:
+        sink = batch.requests[0].payload.sink
+        api = self._apis.in_force.get(batch.api)
         if api is None or api.streams != (sink is not None):
             message = "this API was removed while the request was queued"
             raise Unavailable(message, reason="api_removed", retry_after_s=1)
-        batch_id = self.batching.batch_headers.id_of(start.batch)
-        trace = None if self._traces is None else self._traces.begin_batch(batch_id, job)
-        batch, bodies = to_frame(job, api.settings, batch_id=batch_id, trace=trace)
+        batch_id = self.batching.batch_headers.id_of(batch.number)
+        trace = None if self._traces is None else self._traces.begin_batch(batch_id, batch)
+        frame, bodies = to_frame(batch, api.settings, batch_id=batch_id, trace=trace)
         on_piece = None if sink is None else sink.piece
-        outputs = self._apis.outputs.get(start.api)
+        outputs = self._apis.outputs.get(batch.api)
 
         def done(outcome: Executed) -> None:
-            ran = from_frame(job, outcome)
+            ran = from_frame(batch, outcome)
             ended(ran)
-            self._failures.note(start.api, outcome.reply.exceptions)
+            self._failures.note(batch.api, outcome.reply.exceptions)
             if outputs is not None:
                 outputs.saw_results(ran.results)
 
-        self._pool.execute(start.worker, batch, bodies, done, on_piece=on_piece)
+        self._pool.execute(batch.worker, frame, bodies, done, on_piece=on_piece)
         if sink is not None:
-            sink.started(start.batch, partial(self._pool.cancel, start.batch))
+            sink.started(batch.number, partial(self._pool.cancel, batch.number))
 
     def abandon(self, batch: int, worker: int) -> None:
         """Drop the worker, which has run a batch past its timeout."""

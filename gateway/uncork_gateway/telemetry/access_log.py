@@ -1,10 +1,10 @@
 """Log lines for requests and batches."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from uncork_dispatcher import BatchFacts, BatchStatus, Observer, ShedReason, Start
+from uncork_dispatcher import Batch, BatchStatus, Observer, ShedReason, longest_queued_s
 from uncork_gateway.headers import printable
 
 _requests = logging.getLogger("uncork.access")
@@ -60,19 +60,18 @@ class BatchLog:
     def __init__(self, id_of: Callable[[int], str]) -> None:
         self._id_of = id_of
 
-    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
+    def batch_started(self, batch: Batch[Any]) -> None:
         """Do nothing: a batch is logged when it ends."""
 
-    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
-        start = batch.start
+    def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         fields: dict[str, Any] = {
-            "batch": self._id_of(start.batch),
-            "api": start.api,
-            "reason": start.reason,
-            "rows": batch.rows,
-            "requests": len(start.requests),
-            "waited_ms": round(batch.queued_s * 1000, 3),
-            "predicted_ms": round(start.predicted_s * 1000, 3),
+            "batch": self._id_of(batch.number),
+            "api": batch.api,
+            "reason": batch.reason,
+            "rows": batch.count,
+            "requests": len(batch.requests),
+            "waited_ms": round(longest_queued_s(batch) * 1000, 3),
+            "predicted_ms": round(batch.predicted_s * 1000, 3),
             "actual_ms": round(batch.seconds * 1000, 3),
             "outcome": status,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from mypy_extensions import mypyc_attr
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from uncork_dispatcher import BatchFacts, BatchStatus, Reason, ShedReason, Start
+from uncork_dispatcher import Batch, BatchStatus, Reason, ShedReason
 from uncork_gateway.telemetry.distribution import Distribution
 
 Transport = Literal["http", "grpc"]
@@ -60,13 +60,13 @@ class InferenceTally:
         else:
             self.failed_s += seconds
 
-    def worked(self, batch: BatchFacts) -> None:
-        requests = len(batch.start.requests)
+    def worked(self, batch: Batch[Any]) -> None:
+        requests, rows = len(batch.requests), batch.count
         self.ran += requests
         self.run_s += requests * batch.seconds
-        if batch.rows in self.batches or len(self.batches) < _MOST_SIZES:
-            self.batches[batch.rows] += 1
-            self.batches_s[batch.rows] += batch.seconds
+        if rows in self.batches or len(self.batches) < _MOST_SIZES:
+            self.batches[rows] += 1
+            self.batches_s[rows] += batch.seconds
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -169,26 +169,26 @@ class Metrics(Collector):
 
     # The dispatcher's observer
 
-    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
-        tally = self.api(start.api)
-        tally.releases[start.reason] += 1
-        tally.ahead += start.ahead_s is not None
-        tally.released_rows += start.rows
-        tally.batch_rows.observe(rows)
-        tally.batch_requests.observe(len(start.requests))
-        tally.queue_wait.observe_all(queued_s)
+    def batch_started(self, batch: Batch[Any]) -> None:
+        tally, released = self.api(batch.api), batch.released
+        tally.releases[batch.reason] += 1
+        tally.ahead += batch.is_ahead
+        tally.released_rows += batch.rows
+        tally.batch_rows.observe(batch.count)
+        tally.batch_requests.observe(len(batch.requests))
+        tally.queue_wait.observe_all([released - request.arrival for request in batch.requests])
         tally.inference.last_release = self._wall_clock()
 
-    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
-        start, seconds = batch.start, batch.seconds
-        tally = self.api(start.api)
+    def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
+        seconds = batch.seconds
+        tally = self.api(batch.api)
         tally.endings[status] += 1
-        tally.ran += len(start.requests)
-        tally.ran_s += len(start.requests) * seconds
+        tally.ran += len(batch.requests)
+        tally.ran_s += len(batch.requests) * seconds
         if status in _MEASURED:
             tally.batch_duration.observe(seconds)
         if status == "worked":
-            tally.worked_rows += start.rows
+            tally.worked_rows += batch.rows
             tally.worked_s += seconds
             tally.inference.worked(batch)
 

@@ -7,10 +7,10 @@ counts are the difference between the tallies now and those of half a minute ago
 import math
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from uncork_dispatcher import ApiSample, BatchFacts, BatchStatus, Estimate, ShedReason, Start
+from uncork_dispatcher import ApiSample, Batch, BatchStatus, Estimate, ShedReason, longest_queued_s
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.metrics import ApiTally, Metrics
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
@@ -95,26 +95,25 @@ class Recorder:
 
     # The dispatcher's observer
 
-    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
-        self._note(start.api, self._clock(), leaving_rows=start.rows).running += 1
+    def batch_started(self, batch: Batch[Any]) -> None:
+        self._note(batch.api, self._clock(), leaving_rows=batch.rows).running += 1
 
-    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
-        start, rows, started, seconds, queued_s = batch
-        ended = started + seconds
-        self._note(start.api, ended).running -= 1
+    def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
+        ended = batch.started + batch.seconds
+        self._note(batch.api, ended).running -= 1
         self._batches.add(
             (
                 ended,
-                self._prefix + start.api,
-                rows,
-                start.rows,
-                len(start.requests),
-                start.reason,
-                queued_s * 1000,
-                start.predicted_s * 1000,
-                seconds * 1000,
+                self._prefix + batch.api,
+                batch.count,
+                batch.rows,
+                len(batch.requests),
+                batch.reason,
+                longest_queued_s(batch) * 1000,
+                batch.predicted_s * 1000,
+                batch.seconds * 1000,
                 status == "worked",
-                self._index_of(start.worker),
+                self._index_of(batch.worker),
             )
         )
 

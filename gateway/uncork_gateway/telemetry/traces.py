@@ -7,7 +7,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from uncork_dispatcher import BatchFacts, BatchStatus, Job, RequestResult, ShedReason, Start
+from uncork_dispatcher import Batch, BatchStatus, RequestResult, ShedReason
 from uncork_gateway.headers import Header, path_of, printable
 
 _propagator = TraceContextTextMapPropagator()
@@ -27,9 +27,9 @@ class RequestSpan:
         span = self.span
         span.set_attribute("http.response.status_code", status)
         if answer is not None:
-            span.set_attribute("uncork.api", answer.batch.start.api)
+            span.set_attribute("uncork.api", answer.batch.api)
             span.set_attribute("uncork.queue_ms", answer.queued_s * 1000)
-            span.set_attribute("uncork.batch_rows", answer.batch.rows)
+            span.set_attribute("uncork.batch_rows", answer.batch.count)
         if status >= _SERVER_ERROR:
             span.set_attribute("error.type", str(status))
             span.set_status(Status(StatusCode.ERROR))
@@ -61,21 +61,21 @@ class Traces:
         )
         return RequestSpan(span)
 
-    def begin_batch(self, batch_id: str, job: Job[Any]) -> tuple[str, str]:
-        start, requests = job.start, [payload.span.span for payload in job.payloads]
+    def begin_batch(self, batch_id: str, batch: Batch[Any]) -> tuple[str, str]:
+        requests = [request.payload.span.span for request in batch.requests]
         parent = next((one for one in requests if one.get_span_context().trace_flags.sampled), requests[0])
-        span = self._batches[start.batch] = self._tracer.start_span(
-            f"batch {start.api}",
+        span = self._batches[batch.number] = self._tracer.start_span(
+            f"batch {batch.api}",
             context=set_span_in_context(parent, Context()),
             kind=SpanKind.CLIENT,
             attributes={
-                "uncork.api": start.api,
+                "uncork.api": batch.api,
                 "uncork.batch_id": batch_id,
-                "uncork.reason": start.reason,
-                "uncork.rows": sum(job.rows),
-                "uncork.requests": len(start.requests),
-                "uncork.worker": start.worker,
-                "uncork.predicted_ms": start.predicted_s * 1000,
+                "uncork.reason": batch.reason,
+                "uncork.rows": batch.count,
+                "uncork.requests": len(batch.requests),
+                "uncork.worker": batch.worker,
+                "uncork.predicted_ms": batch.predicted_s * 1000,
             },
             links=[Link(request.get_span_context()) for request in requests],
         )
@@ -86,11 +86,11 @@ class Traces:
 
     # The dispatcher's observer
 
-    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
+    def batch_started(self, batch: Batch[Any]) -> None:
         """Do nothing: :meth:`begin_batch` has begun the span."""
 
-    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
-        span = self._batches.pop(batch.start.batch, None)
+    def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
+        span = self._batches.pop(batch.number, None)
         if span is None:
             return  # the batch was never sent to a worker
         span.set_attribute("uncork.actual_ms", batch.seconds * 1000)

@@ -33,7 +33,9 @@ class Filler:
             number = next(self._numbers)
             deadline, expires_at = due.get("deadline", 1e6 + number), due.get("expires_at", math.inf)
             sizes = (rows, 1, 1, rows)
-            entry = Entry(number, 0.0, rows, size_bytes, deadline, expires_at, self._queue, sizes, None, flow)
+            entry = Entry(
+                number, number, 0.0, rows, size_bytes, deadline, expires_at, self._queue, sizes, None, flow
+            )
             self._queue.append(entry)
         return entry
 
@@ -132,7 +134,7 @@ def test_what_goes_before_a_request() -> None:
     add("c", 4)
 
     def before(flow: str) -> tuple[float, int]:
-        new = Entry(99, 1.0, 1, 0, 2e6, math.inf, queue, (1, 1, 1, 1), flow=flow)
+        new = Entry(99, 99, 1.0, 1, 0, 2e6, math.inf, queue, (1, 1, 1, 1), flow=flow)
         return queue.before(new, goal_s=1.0)
 
     assert before("b") == (3 + 3 + 3, 3 + 3 + 3)

@@ -43,7 +43,7 @@ def test_a_longer_request_pads_those_before_it() -> None:
 
 def test_rows_of_one_request_may_differ() -> None:
     """They are padded to their longest anyway."""
-    mixed = Entry(1, 0.0, 6, 1, 1.0, 9.0, RequestQueue("a", None), (3, 4, 4, 12))
+    mixed = Entry(1, 1, 0.0, 6, 1, 1.0, 9.0, RequestQueue("a", None), (3, 4, 4, 12))
     fill = Fill(size=20, measure=1)
     assert taken(fill, [mixed, *of_lengths(4, 4, 4)]) == [1, 1, 2]
     assert fill.taken[:2] == (14, 20)

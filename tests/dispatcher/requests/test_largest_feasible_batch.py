@@ -25,7 +25,7 @@ def queued(*deadlines: float, rows: float = 1.0) -> list[Entry]:
     """Requests of so many rows each, with these deadlines."""
     queue = RequestQueue("api", None)
     return [
-        Entry(number, 0.0, rows, 1, deadline, math.inf, queue, (rows, 1, 1, rows))
+        Entry(number, number, 0.0, rows, 1, deadline, math.inf, queue, (rows, 1, 1, rows))
         for number, deadline in enumerate(deadlines)
     ]
 

@@ -34,7 +34,7 @@ def test_a_request_is_queued_then_runs_then_ends() -> None:
 
     queues.end([request], RequestState.ANSWERED)
     assert request.state is RequestState.ANSWERED
-    assert queues.all_ended
+    assert not queues.unanswered
 
 
 def test_a_request_runs_three_times_at_most() -> None:
@@ -57,7 +57,7 @@ def test_a_request_runs_three_times_at_most() -> None:
 
     assert queues.retry(3, [request], idempotent=True, now=6.0) == [request]
     assert [*states, request.state] == [RequestState.REPEATING, RequestState.RETRYING, RequestState.LOST]
-    assert queues.all_ended
+    assert not queues.unanswered
 
 
 @pytest.mark.parametrize("runs", [1, 2])
@@ -99,7 +99,7 @@ def test_a_cancelled_request_stays_cancelled(runs: bool) -> None:
     queues.end([request], RequestState.ANSWERED)
 
     assert (request.state, api.backlog.requests) == (RequestState.CANCELLED, 0)
-    assert queues.all_ended
+    assert not queues.unanswered
 
 
 def test_a_shed_request_is_not_queued() -> None:
@@ -108,7 +108,7 @@ def test_a_shed_request_is_not_queued() -> None:
 
     assert request.state is RequestState.SHED
     assert not queues
-    assert queues.all_ended
+    assert not queues.unanswered
 
 
 def test_only_the_queues_of_one_api_are_regrouped() -> None:

@@ -107,9 +107,9 @@ def test_overdue_batches_go_with_their_workers() -> None:
     slots.occupy(first)
     slots.occupy(running(batch=2, worker=next_worker(slots), gives_up_at=6.0))
     assert slots.next_timeout == 5.0
-    assert slots.give_up_overdue(4.999) == ([], [])
+    assert slots.give_up_overdue(4.999) == []
 
-    assert slots.give_up_overdue(5.0) == ([first], [])
+    assert slots.give_up_overdue(5.0) == [[first]]
     assert counts(slots) == (1, 0, 1)
     assert slots.next_timeout == 6.0
 
@@ -291,7 +291,7 @@ def test_the_host_of_a_lost_worker_that_was_retired_is_not_avoided() -> None:
     assert slots.lose(0, now=0.0) == [batch]
 
     slots.occupy(running(batch=2, worker=1, gives_up_at=0.5))
-    overdue, _ = slots.give_up_overdue(0.5)
+    overdue = slots.give_up_overdue(0.5)
     assert len(overdue) == 1
     assert slots.lose(1, now=0.5) == []
     slots.occupy(running(batch=3, worker=2))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 from tests.dispatcher.driver import running
 from tests.dispatcher.requests.test_slots import counts, values
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.queue import RequestQueue, Retry
-from uncork_dispatcher.requests.running import Running
 from uncork_dispatcher.requests.slots import Slots
 
 
-def first_of(slots: Slots, worker: int = 0, *, predicted_s: float = 4.0, spread_s: float = 0.0) -> Running:
+def first_of(slots: Slots, worker: int = 0, *, predicted_s: float = 4.0, spread_s: float = 0.0) -> Batch[Any]:
     """A batch that runs on a worker since time 0; transport takes a second."""
     batch = running(
         batch=1 + worker,
@@ -27,7 +28,7 @@ def first_of(slots: Slots, worker: int = 0, *, predicted_s: float = 4.0, spread_
     return batch
 
 
-def put_ahead(slots: Slots, *, worker: int = 0, started: float = 4.0) -> Running:
+def put_ahead(slots: Slots, *, worker: int = 0, started: float = 4.0) -> Batch[Any]:
     """A batch of 3 rows and 2 s that a worker is to run next, for 10 s at most."""
     batch = running(
         batch=9, worker=worker, rows=3, started=started, predicted_s=2.0, gives_up_at=started + 10.0
@@ -133,7 +134,7 @@ def test_the_batch_ahead_starts_when_the_other_one_has_ended() -> None:
     finished = slots.finish(1, now=4.5)
     assert finished is not None
     assert ahead.started == 4.5
-    assert (slots.running_since(9), slots.running_since(1)) == (4.5, None)
+    assert (ahead.started, slots.runs(9), slots.runs(1)) == (4.5, True, False)
     assert counts(slots) == (1, 0, 1)
     assert values(slots.free_at(1.0)) == [6.5]
     assert slots.next_timeout == 14.5
@@ -152,7 +153,7 @@ def test_a_batch_ahead_may_end_first() -> None:
     assert slots.finish(9, now=1.0) is ahead
     assert counts(slots) == (1, 0, 1)
     assert values(slots.free_at(1.0)) == [4.0]
-    assert slots.running_since(1) == 0.0
+    assert slots.runs(1)
     assert slots.next_timeout == 10.0
 
 
@@ -160,10 +161,10 @@ def test_a_lost_worker_takes_both_along() -> None:
     slots = busy()
     ahead = put_ahead(slots)
 
-    assert [batch.start.batch for batch in slots.lose(0, now=1.0)] == [1, 9]
+    assert [batch.number for batch in slots.lose(0, now=1.0)] == [1, 9]
     assert counts(slots) == (0, 0, 0)
     assert slots.next_timeout == math.inf
-    assert slots.running_since(ahead.start.batch) is None
+    assert not slots.runs(ahead.number)
 
 
 def test_a_retired_worker_runs_both() -> None:
@@ -183,9 +184,9 @@ def test_of_overdue_batches_those_behind_are_told_apart() -> None:
     slots = busy()
     ahead = put_ahead(slots)
 
-    overdue, behind = slots.give_up_overdue(10.0)
-    assert [batch.start.batch for batch in overdue] == [1]
-    assert behind == [ahead]
+    [batches] = slots.give_up_overdue(10.0)
+    assert [batch.number for batch in batches] == [1, 9]
+    assert batches[1] is ahead
     assert counts(slots) == (0, 0, 0)
     assert slots.next_timeout == math.inf
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.dispatcher.batches import costs_of
 from tests.gateway.client import JSON, Client
 from tests.gateway.protocols.rows_stage import COMMAS, NAMES, ROW_LISTS, columns_body, fields, listed, parts
 from tests.gateway.proxy_stage import error
@@ -200,7 +201,7 @@ async def test_rows_are_weighed() -> None:
     stage = Stage(dialect=Rest(make_codec({"kind": "json"}, "n"), kserve=True))
     await stage.reply(b'{"instances": [{"n": 2}, {"n": 3}]}')
 
-    assert stage.runner.jobs[0].costs == [5]
+    assert costs_of(stage.runner.jobs[0]) == [5]
     bad = error(await stage.reply(b'{"instances": [{"n": 2}, {}]}'), 400)
     assert bad == "the field 'n' is missing"
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.dispatcher.batches import rows_of
 from tests.gateway.client import Reply, Server, request
 from tests.gateway.protocols import v2_bodies
 from tests.gateway.protocols.v2_bodies import Written, ints, mergeable
@@ -375,7 +376,7 @@ async def test_requests_share_a_batch_and_get_their_own() -> None:
     replies = await stage.ask(flat, binary, nested)
 
     assert stage.runner.batches == [[b"1,2,3,4", struct.pack("<2d", 1, 2), b"5,6"]]
-    assert [job.rows for job in stage.runner.jobs] == [[2, 2, 1]]
+    assert [rows_of(job) for job in stage.runner.jobs] == [[2, 2, 1]]
     told = [json.loads(reply.body) for reply in replies]
     assert [one.get("id") for one in told] == ["flat", "binary", None]
     assert [(one["outputs"][0]["shape"], one["outputs"][0]["data"]) for one in told] == [

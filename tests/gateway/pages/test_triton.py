@@ -9,11 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.dispatcher.batches import batch_of, submitted
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import gateway
 from tests.gateway.proxy_stage import error
 from tests.gateway.running import turns
-from uncork_dispatcher import BatchFacts, BatchStatus, Start
+from uncork_dispatcher import BatchStatus
+from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.pages.models.metadata import Model, ModelSource
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.models.statistics import statistics_of
@@ -109,11 +111,10 @@ class Tick:
         return self.now
 
 
-def batch(*requests: int, seconds: float) -> tuple[Start, BatchFacts]:
-    """Return a batch of requests with the given rows each."""
-    rows, numbers = sum(requests), tuple(range(len(requests)))
-    start = Start(1, 0, "echo", None, numbers, rows, rows, "idle", 0.0)
-    return start, BatchFacts(start, rows, 0.0, seconds, 0.0)
+def batch(*requests: int, seconds: float) -> Batch[Any]:
+    """Return a batch of requests with the given rows each, which were queued for 0.125 s."""
+    asked = [submitted(rows=rows, arrival=-0.125) for rows in requests]
+    return batch_of(*asked, api="echo", rows=sum(requests), seconds=seconds)
 
 
 def model_of(metrics: Metrics) -> Model:
@@ -135,9 +136,9 @@ def test_statistics_are_sums_over_requests_and_batches() -> None:
         ([4], 1.0, "lost"),
     ]
     for requests, seconds, ending in batches:
-        start, facts = batch(*requests, seconds=seconds)
-        metrics.batch_started(start, facts.rows, [0.125] * len(requests))
-        metrics.batch_ended(facts, ending)
+        ran = batch(*requests, seconds=seconds)
+        metrics.batch_started(ran)
+        metrics.batch_ended(ran, ending)
     for status, seconds, rows in ((200, 1.0, 1), (201, 2.0, 2), (422, 4.0, 3), (503, 8.0, 0), (499, 16.0, 4)):
         tally.answered(status, seconds, rows)
 
@@ -166,8 +167,8 @@ def test_a_client_cannot_make_statistics_grow_without_end() -> None:
     """Sizes beyond the first 1000 are missing from the list, not from the sums."""
     metrics = Metrics()
     for rows in range(1, 1502):
-        metrics.batch_ended(batch(rows, seconds=1.0)[1], "worked")
-    metrics.batch_ended(batch(1000, seconds=1.0)[1], "worked")
+        metrics.batch_ended(batch(rows, seconds=1.0), "worked")
+    metrics.batch_ended(batch(1000, seconds=1.0), "worked")
 
     stats = statistics_of(model_of(metrics))
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tests.dispatcher.shell import shell_of
 from tests.gateway.client import Connection, Server, request
 from tests.gateway.exposed import registry_of
 from tests.gateway.running import turns
-from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, Job, OnBatchEnd
+from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, OnBatchEnd
+from uncork_dispatcher.jobs import payloads_of
+from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import Native
 from uncork_gateway.dialects.base import HandlerResult
@@ -24,11 +27,11 @@ LIMIT_BYTES = 100
 class Streaming:
     """One request at its worker."""
 
-    def __init__(self, job: Job[Marshalled], ended: OnBatchEnd[HandlerResult]) -> None:
-        self.body = job.payloads[0].body
+    def __init__(self, job: Batch[Any], ended: OnBatchEnd[HandlerResult]) -> None:
+        self.body = payloads_of(job)[0].body
         self.cancelled = 0
-        self._sink = job.payloads[0].sink
-        self._batch = job.start.batch
+        self._sink = payloads_of(job)[0].sink
+        self._batch = job.number
         self._ended = ended
         self._has_begun = False
 
@@ -93,7 +96,7 @@ class StreamStage:
 
     # The dispatcher's runner
 
-    def start(self, job: Job[Marshalled], ended: OnBatchEnd[HandlerResult]) -> None:
+    def start(self, job: Batch[Any], ended: OnBatchEnd[HandlerResult]) -> None:
         """Pass the batch to the test."""
         streaming = Streaming(job, ended)
         self.running.append(streaming)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.dispatcher.batches import rows_of
 from tests.dispatcher.wrapped_core import note_sources
 from tests.gateway.client import JSON, Client, Connection, Reply, request
 from tests.gateway.exposed import registry_of
@@ -68,7 +69,7 @@ async def test_requests_that_come_together_share_a_batch() -> None:
     single, many = await asyncio.gather(stage.reply(b"[1]"), stage.reply(b"[[2], [3]]"))
 
     assert stage.runner.batches == [[b"[1]", b"[2], [3]"]]
-    assert stage.runner.jobs[0].rows == [1, 2]
+    assert rows_of(stage.runner.jobs[0]) == [1, 2]
     assert (single.body, many.body) == (b"[1]", b"[[2], [3]]")
     assert single.headers["x-batch-size"] == many.headers["x-batch-size"] == "3"
     assert single.headers["x-batch-id"] == many.headers["x-batch-id"] == "gateway-1"
@@ -188,7 +189,9 @@ async def test_a_batch_is_limited_by_cost_and_told_in_rows() -> None:
 
     replies = await asyncio.gather(*(stage.reply(b'{"n": %d}' % n) for n in (5, 5, 1, 50, 9)))
 
-    assert [job.costs for job in stage.runner.jobs] == [[5, 5], [1], [50], [9]]
+    assert [
+        [one.rows if one.cost is None else one.cost for one in job.requests] for job in stage.runner.jobs
+    ] == [[5, 5], [1], [50], [9]]
     assert [reply.headers["x-batch-size"] for reply in replies] == ["2", "2", "1", "1", "1"]
     assert registry_of(stage.metrics).get_sample_value("uncork_batch_rows_sum", {"api": "echo"}) == 5
 

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from uncork_dispatcher import BatchResult, Job
-from uncork_dispatcher.actions import Start
+from tests.dispatcher.batches import batch_of, submitted
+from uncork_dispatcher import BatchResult
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.codecs.cost import make_weigh
@@ -30,12 +30,9 @@ TWO = Marshalled(b"4,55", rows=2, cost=WEIGHED([b"4", b"55"]))
 )
 def test_a_frame_has_the_cost_of_each_row(payloads: list[Marshalled], costs: list[float] | None) -> None:
     rows = [asked.rows for asked in payloads]
-    numbers = tuple(range(len(payloads)))
-    start = Start(1, 0, "predict", None, numbers, sum(rows), sum(rows), "idle", 0.0)
-    totals = [asked.cost.total or asked.rows for asked in payloads]
-    job = Job(start, payloads, rows, totals, [1.0] * len(payloads))
+    ran = batch_of(*(submitted(asked, rows=asked.rows) for asked in payloads))
 
-    batch, _ = to_frame(job, ApiSettings(cost="bytes"), batch_id="x-1")
+    batch, _ = to_frame(ran, ApiSettings(cost="bytes"), batch_id="x-1")
 
     assert batch.costs == costs
     assert batch.rows == rows
@@ -49,32 +46,29 @@ def test_a_frame_has_the_cost_of_each_row(payloads: list[Marshalled], costs: lis
 def test_a_batch_within_the_limit_is_one_call_though_its_rows_cost_more(
     rows: float, padded: float, limit: int
 ) -> None:
-    start = Start(1, 0, "predict", None, (0,), rows, padded, "idle", 0.0)
-    job = Job(start, [ONE], [1], [rows], [1.0])
+    ran = batch_of(submitted(ONE), rows=rows, padded=padded, count=1)
 
-    batch, _ = to_frame(job, ApiSettings(cost="bytes", mb_max_batch_size=100), batch_id="x-1")
+    batch, _ = to_frame(ran, ApiSettings(cost="bytes", mb_max_batch_size=100), batch_id="x-1")
 
     assert batch.limit_rows == limit
 
 
 def test_without_a_cost_bytes_do_not_count() -> None:
-    start = Start(1, 0, "predict", None, (0,), 200, 90, "idle", 0.0)
+    ran = batch_of(submitted(OLD, rows=200), rows=200, padded=90)
 
-    batch, _ = to_frame(
-        Job(start, [OLD], [200], [200], [1.0]), ApiSettings(mb_max_batch_size=100), batch_id="x"
-    )
+    batch, _ = to_frame(ran, ApiSettings(mb_max_batch_size=100), batch_id="x")
 
     assert batch.limit_rows == 100
 
 
 def test_a_reason_names_the_place_in_the_body_of_its_request() -> None:
     """The worker knows only the rows: here, that of a request without a list, and one of two rows."""
-    start = Start(1, 0, "predict", None, (0, 1), 3, 3, "idle", 0.0)
-    job = Job(start, [Marshalled(b"1", rows=1), Marshalled(b"2,3", rows=2, single=False)], [1, 2], [1, 2], [])
+    payloads = [Marshalled(b"1", rows=1), Marshalled(b"2,3", rows=2, single=False)]
+    ran = batch_of(*(submitted(asked, rows=asked.rows) for asked in payloads))
     reasons: dict[int, list[str | RowPath]] = {0: ["bad: ", RowPath(0, ("a",))], 1: [RowPath(1), ": worse"]}
     reply = Reply(1, True, 0.1, [400, 400], [1, 1], [], reasons=reasons)
 
-    result = from_frame(job, Executed(reply, [b"x", b"y"]))
+    result = from_frame(ran, Executed(reply, [b"x", b"y"]))
 
     assert isinstance(result, BatchResult)
     assert [one.body for one in result.results] == [b"bad: `$.a`", b"`$[1]`: worse"]
@@ -94,11 +88,9 @@ def test_headers_count_as_bytes_of_their_request(meta: Meta) -> None:
     """Otherwise a batch of more than a thousand requests could exceed the largest header of a frame."""
     one = Marshalled(b"x", rows=1, meta=meta, form=RawForm())
     count = 64 * 2**20 // one.size_bytes
-    numbers = tuple(range(count))
-    start = Start(1, 0, "predict", None, numbers, count, count, "idle", 0.0)
-    job = Job(start, [one] * count, [1] * count, [1.0] * count, [1.0] * count)
+    ran = batch_of(*[submitted(one)] * count)
 
-    batch, _ = to_frame(job, ApiSettings(mb_max_batch_size=10**6), batch_id="x")
+    batch, _ = to_frame(ran, ApiSettings(mb_max_batch_size=10**6), batch_id="x")
 
     assert len(msgspec.msgpack.encode(batch)) <= MAX_HEADER_BYTES
 

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections import Counter
 from importlib.metadata import version
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from tests.dispatcher.batches import batch_of, submitted
 from tests.dispatcher.shell import shell_of
 from tests.gateway.exposed import Measured, exposition_of
 from tests.gateway.running import turns
@@ -21,13 +22,13 @@ from uncork_dispatcher import (
     AsyncDispatcher,
     BatchResult,
     Estimate,
-    Job,
     RequestShed,
     TaskRunner,
     WorkerLost,
 )
-from uncork_dispatcher.actions import Start
 from uncork_dispatcher.api import Api
+from uncork_dispatcher.jobs import payloads_of
+from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.telemetry.distribution import Distribution
 from uncork_gateway.telemetry.exposition import CONTENT_TYPE
 from uncork_gateway.telemetry.live_state import LiveState
@@ -66,10 +67,10 @@ async def traffic() -> Reading:
     metrics = Metrics()
     gate = asyncio.Semaphore(2)
 
-    async def echo(job: Job[bytes]) -> BatchResult[bytes]:
+    async def echo(job: Batch[Any]) -> BatchResult[bytes]:
         await gate.acquire()
-        rows = job.start.rows
-        return BatchResult(job.payloads, chunks=[(rows, 0.010 + 0.001 * rows)])
+        rows = job.rows
+        return BatchResult(payloads_of(job), chunks=[(rows, 0.010 + 0.001 * rows)])
 
     dispatcher = AsyncDispatcher(TaskRunner(echo), observers=(metrics,))
     live = LiveState(
@@ -191,9 +192,9 @@ def test_batches_are_counted(reading: Reading) -> None:
 
 def test_batches_ahead_are_counted() -> None:
     metrics = Metrics()
-    start = Start(1, 0, "echo", None, (1,), 1, 1, "full", 0.1)
-    for ahead_s in (None, 0.0, 0.001):
-        metrics.batch_started(start._replace(ahead_s=ahead_s), 1, [0.0])
+    batch = batch_of(submitted(), api="echo")
+    for batch.is_ahead in (False, True, True):
+        metrics.batch_started(batch)
 
     assert value(read(metrics), "uncork_batches_ahead_total", **API) == 2
 
@@ -215,8 +216,8 @@ async def test_batches_that_nobody_answered_are_counted() -> None:
     """Lost and timed-out batches have no duration."""
     metrics = Metrics()
 
-    async def no_answer(job: Job[bytes]) -> BatchResult[bytes]:
-        if job.start.batch == 1:
+    async def no_answer(job: Batch[Any]) -> BatchResult[bytes]:
+        if job.number == 1:
             raise WorkerLost
         never: asyncio.Future[BatchResult[bytes]] = asyncio.get_running_loop().create_future()
         return await never
@@ -261,8 +262,8 @@ def test_what_was_learned_is_shown(reading: Reading) -> None:
 async def test_the_share_of_padding_is_shown() -> None:
     """It is 0 for an API whose lengths have not differed."""
 
-    async def run(job: Job[int]) -> BatchResult[int]:
-        return BatchResult(job.payloads, chunks=[(job.start.rows, 0.001 * job.start.rows)])
+    async def run(job: Batch[Any]) -> BatchResult[int]:
+        return BatchResult(payloads_of(job), chunks=[(job.rows, 0.001 * job.rows)])
 
     dispatcher = AsyncDispatcher(TaskRunner(run))
     for name in ("texts", "rows"):

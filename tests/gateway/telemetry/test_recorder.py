@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
-from uncork_dispatcher import ApiSample, BatchFacts, BatchStatus, Estimate, Start
+from tests.dispatcher.batches import batch_of, submitted
+from uncork_dispatcher import ApiSample, BatchStatus, Estimate
+from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
@@ -39,24 +42,31 @@ class Told:
         arrived, queued = self.sample.arrived_rows + rows, self.sample.queued_rows + rows
         self.sample = self.sample._replace(arrived_rows=arrived, queued_rows=queued)
 
-    def start(self, requests: int = 2, *, api: str = "a") -> Start:
+    def start(self, requests: int = 2, *, api: str = "a") -> Batch[Any]:
         """Release a batch of queued rows, or of rows that arrive now if too few are queued."""
         self.batches += 1
         if self.sample.queued_rows < 3 * requests:
             self.queue(3 * requests)
         self.sample = self.sample._replace(queued_rows=self.sample.queued_rows - 3 * requests)
-        numbers = tuple(range(requests))
-        start = Start(self.batches, 10, api, None, numbers, 3.0 * requests, 3.0 * requests, "idle", 0.004)
+        batch = batch_of(
+            *(submitted(arrival=self.now - 0.001) for _ in range(requests)),
+            number=self.batches,
+            worker=10,
+            api=api,
+            rows=3 * requests,
+            predicted_s=0.004,
+            started=self.now,
+        )
         for observer in (self.recorder, self.metrics):
-            observer.batch_started(start, 3 * requests, [0.001] * requests)
-        return start
+            observer.batch_started(batch)
+        return batch
 
-    def end(self, start: Start, *, after_s: float = 0.005, status: BatchStatus = "worked") -> None:
+    def end(self, start: Batch[Any], *, after_s: float = 0.005, status: BatchStatus = "worked") -> None:
         """Finish a batch and answer its requests."""
         self.now += after_s
-        rows = 3 * len(start.requests)
+        start.started, start.seconds = self.now - after_s, after_s
         for observer in (self.recorder, self.metrics):
-            observer.batch_ended(BatchFacts(start, rows, self.now - after_s, after_s, 0.002), status)
+            observer.batch_ended(start, status)
         for _ in start.requests:
             self.metrics.api(start.api).answered(200, 0.001 + after_s)
 
@@ -82,7 +92,7 @@ def test_a_batch_is_kept_as_it_ended(told: Told) -> None:
     [batch] = told.finished.after(0)
     assert (batch.number, batch.api, batch.rows, batch.cost, batch.requests) == (1, "a", 6, 6.0, 2)
     assert (batch.reason, batch.worked, batch.worker) == ("idle", False, 0)
-    assert (batch.waited_ms, batch.predicted_ms, batch.actual_ms) == pytest.approx((2, 4, 5))
+    assert (batch.waited_ms, batch.predicted_ms, batch.actual_ms) == pytest.approx((1, 4, 5))
 
 
 def test_batches_are_numbered_as_they_end(told: Told) -> None:
@@ -216,9 +226,9 @@ def test_arrivals_at_a_steady_load_are_those_of_the_window(told: Told) -> None:
 
 def test_rows_are_their_cost_where_there_is_one(told: Told) -> None:
     """Limits, arrivals and the estimate count cost; only finished batches have both."""
-    start = Start(1, 10, "a", None, (1,), 50.0, 50.0, "idle", 0.004)
+    batch = batch_of(submitted(rows=2, cost=50.0), rows=50.0, count=2)
     for observer in (told.recorder, told.metrics):
-        observer.batch_started(start, 2, [0.001])
+        observer.batch_started(batch)
 
     assert told.recent().counts.released_rows == 50
     assert told.recent().mean_rows == 50

@@ -8,7 +8,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from uncork_dispatcher import BatchResult, Job, OnBatchEnd, TaskRunner, WorkerLost
+from uncork_dispatcher import (
+    Batch,
+    BatchResult,
+    OnBatchEnd,
+    Submission,
+    TaskRunner,
+    WorkerLost,
+    payloads_of,
+)
 from uncork_gateway.backends.model_servers.refused_calls import (
     Ask,
     accepted_rows,
@@ -65,6 +73,9 @@ CallResult = Part | ServerResponse | BadGateway
 """The result of a merged call for one request; the client gets a response unchanged."""
 
 
+Calls = Batch[Submission[Sent, CallResult]]
+
+
 class MergedCalls(TaskRunner[Sent, CallResult]):
     """Runs each batch as one call, and as more calls if that one may have failed because of one request.
 
@@ -81,46 +92,51 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         self,
         servers: Servers[Any],
         *,
-        trace: Callable[[Job[Sent]], tuple[str, str]] | None = None,
+        trace: Callable[[Batch[Any]], tuple[str, str]] | None = None,
         limited: Callable[[str, int], None] = lambda api, rows: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(self._execute)
         self._servers = servers
         self._trace = trace
+        self._traces: dict[int, tuple[str, str]] = {}
+        """Of batches whose call has not begun."""
         self._limited = limited
         self._clock = clock
         self._complaint = ""
 
-    def start(self, job: Job[Sent], ended: OnBatchEnd[CallResult]) -> None:
+    def start(self, batch: Calls, ended: OnBatchEnd[CallResult]) -> None:
         """Take the slot now, and start the call in the next turn of the loop."""
         if self._trace is not None:
-            trace = self._trace(job)
-            job = job._replace(payloads=[_in_trace(sent, trace) for sent in job.payloads])
-        self._servers.take(job.start.worker)
-        super().start(job, ended)
+            self._traces[batch.number] = self._trace(batch)
+        self._servers.take(batch.worker)
+        super().start(batch, ended)
 
     def abandon(self, batch: int, worker: int) -> None:
         """Cancel the call and close its connection; another slot is added when there is room."""
         super().abandon(batch, worker)
+        self._traces.pop(batch, None)
         self._servers.drop(worker)
 
-    async def _execute(self, job: Job[Sent]) -> BatchResult[CallResult]:
-        slot = job.start.worker
+    async def _execute(self, batch: Calls) -> BatchResult[CallResult]:
+        slot = batch.worker
         try:
-            return await self._answers(slot, job)
+            return await self._answers(slot, batch)
         except WorkerLost:
             self._servers.lose(slot)
             raise
         finally:
             self._servers.give_back(slot)
 
-    async def _answers(self, slot: int, job: Job[Sent]) -> BatchResult[CallResult]:
+    async def _answers(self, slot: int, batch: Calls) -> BatchResult[CallResult]:
         """Run one call, or several after a failure; the batch then does not count for the estimate."""
-        batch, whole = job.payloads, range(len(job.payloads))
+        all_sent, whole = payloads_of(batch), range(len(batch.requests))
+        if batch.number in self._traces:
+            trace = self._traces.pop(batch.number)
+            all_sent = [_in_trace(sent, trace) for sent in all_sent]
 
         async def ask(group: range) -> list[CallResult] | ServerResponse:
-            return await self._ask(slot, batch[group.start : group.stop])
+            return await self._ask(slot, all_sent[group.start : group.stop])
 
         answers = await ask(whole)
         if isinstance(answers, list):
@@ -128,10 +144,10 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
             return BatchResult(answers, "worked" if worked else "failed")
         results: list[CallResult] = [*refused(whole, answers)]
         most_rows = accepted_rows(answers)
-        if most_rows is not None and len(batch) > 1:
+        if most_rows is not None and len(all_sent) > 1:
             # The server has run nothing, so this repeats nothing.
-            self._limited(job.start.api, most_rows)
-            parts = groups(job.rows, most_rows)
+            self._limited(batch.api, most_rows)
+            parts = groups([request.rows for request in batch.requests], most_rows)
             search = ask_or_bisect if self._servers.idempotent else _ask_only
             results = [result for part in parts for result in await search(part, ask)]
         elif self._servers.idempotent:

@@ -100,7 +100,7 @@ class ProxyCall(RequestInParts, UnaryRequest):
             self._answer_with(result, trailers)
         else:
             assert self._parts is not None
-            message = self._parts.joined(batch.start.batch).body
+            message = self._parts.joined(batch.number).body
             self._is_answered = True
             self._stream.reply(message, trailers)
             self._ended(200)

@@ -7,10 +7,11 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+from tests.dispatcher.batches import batch_of, submitted
 from tests.gateway.backends.lines import shout
 from tests.gateway.backends.model_servers.fake_server import FakeServer, Script, fake_server
 from tests.gateway.backends.model_servers.servers_stage import Slots, assert_no_task_left
-from uncork_dispatcher import BatchResult, Job, Start
+from uncork_dispatcher import BatchResult
 from uncork_gateway.backends.model_servers.addresses import read_addresses
 from uncork_gateway.backends.model_servers.http_server import http_servers
 from uncork_gateway.backends.model_servers.merged_calls import CallResult, MergedCalls, Sent
@@ -42,14 +43,11 @@ class Stage:
     def start(self, *batch: Sent) -> asyncio.Future[BatchResult[CallResult] | Exception]:
         """Start a batch on the oldest slot."""
         slot = self.slots.out[0]
-        rows = [one.request.rows for one in batch]
-        start = Start(7, slot, "api", None, tuple(range(len(batch))), sum(rows), sum(rows), "full", 0.1)
+        requests = [submitted(one, rows=one.request.rows) for one in batch]
         ended: asyncio.Future[BatchResult[CallResult] | Exception] = (
             asyncio.get_running_loop().create_future()
         )
-
-        job = Job(start, list(batch), rows, list(map(float, rows)), [1.0] * len(rows))
-        self.merged.start(job, ended.set_result)
+        self.merged.start(batch_of(*requests, number=7, worker=slot, api="api"), ended.set_result)
         return ended
 
     @property

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from tests.gateway.running import turns
-from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, Job, TaskRunner
+from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, TaskRunner
+from uncork_dispatcher.jobs import payloads_of
+from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.backends.model_servers import known_models
 from uncork_gateway.backends.model_servers.known_models import UNKNOWN, KnownModels
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
@@ -62,9 +64,9 @@ class Stage:
         self.recorder.forget(model)
         return True
 
-    async def _execute(self, job: Job[str]) -> BatchResult[str]:
+    async def _execute(self, job: Batch[Any]) -> BatchResult[str]:
         await self.gate.wait()
-        return BatchResult(job.payloads)
+        return BatchResult(payloads_of(job))
 
     async def request(self, model: str) -> asyncio.Task[object]:
         """Submit a request that a worker runs, or that waits for one."""
