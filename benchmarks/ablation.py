@@ -5,7 +5,7 @@ same seeds, and so with the same arrivals. Each cell has one figure: mean latenc
 answer in a closed loop, and time per answer within the goal where the goal binds. The tables show its ratio,
 variant to policy: above 1, the mechanism is worth something.
 
-    python -m benchmarks.ablation --processes 2 --json ablation.json
+    scripts/bench ablation --processes 2 --json ablation.json
 """
 
 from __future__ import annotations

@@ -106,7 +106,9 @@ def main(
                     lines = [f"$ {command}" for command in pair.commands.values()]
                     show(sheet(pair), console=console, lines=lines)
                 found += pairs
-        report = Report(origin=origin("scripts/bench", packages=_PACKAGES), settings=settings, pairs=found)
+        report = Report(
+            origin=origin("scripts/bench gateway", packages=_PACKAGES), settings=settings, pairs=found
+        )
         for line in origin_lines(report.origin):
             console.print(line, style="dim", markup=False, soft_wrap=True)
         if json_file is not None:

@@ -5,7 +5,7 @@ distribution of costs with a mean of about 100 units. All policies get the same 
 The figures are ratios to release when free: of mean latency, of its 99th percentile, and of that of the
 costliest tenth. ``cork-without-requests`` is the policy whose balance looks at costs only.
 
-    python -m benchmarks.unequal_costs --processes 2 --seeds 2
+    scripts/bench unequal-costs --processes 2 --seeds 2
 """
 
 from __future__ import annotations

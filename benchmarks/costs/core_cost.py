@@ -1,6 +1,6 @@
 """The cost of a request in the core of the dispatcher, by the number of workers.
 
-``scripts/bench-core`` runs it. A simulated run is recorded as the calls that it makes to the core; a fresh
+``scripts/bench core`` runs it. A simulated run is recorded as the calls that it makes to the core; a fresh
 core then gets the same calls, so that only the core is timed. The second half of the requests is
 timed: until then, the core has learned the batch time, and all workers are in use.
 """

@@ -1,6 +1,6 @@
 """The cost of one decision of a policy, and of choosing the members of a batch.
 
-``scripts/bench-decision`` runs it. Decisions are timed in simulated runs with 4 workers: an open loop, and
+``scripts/bench decision`` runs it. Decisions are timed in simulated runs with 4 workers: an open loop, and
 returning clients that the dispatcher knows. Decisions with about 50 queued requests count. Members are chosen
 from a queue alone: which lengths may share a batch, and the requests of such lengths.
 """

@@ -1,7 +1,7 @@
 """The processor time of one call in the transport: our gRPC beside grpc.aio and our HTTP/1.1.
 
-``scripts/bench-grpc-cost`` runs it, and needs h2load. Each server returns the message, in a process of its
-own; they are measured in turns. For whole gateways see ``scripts/bench-grpc``.
+``scripts/bench grpc-cost`` runs it, and needs h2load. Each server returns the message, in a process of its
+own; they are measured in turns. For whole gateways see ``scripts/bench grpc``.
 """
 
 from __future__ import annotations

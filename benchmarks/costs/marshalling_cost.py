@@ -1,6 +1,6 @@
 """The cost of merging requests and splitting replies, compared with Python's ``json``.
 
-``scripts/bench-marshalling`` runs it. Both alternate in one process and do the work of a proxy for one call:
+``scripts/bench marshalling`` runs it. Both alternate in one process and do the work of a proxy for one call:
 read each request, write the call, read the reply, write each answer.
 """
 

@@ -1,6 +1,6 @@
 """The cost of metrics: requests on the gateway's fast path with its metrics, and without.
 
-``scripts/bench-metrics`` runs it. Both alternate in one process, round by round. A request passes through the
+``scripts/bench metrics`` runs it. Both alternate in one process, round by round. A request passes through the
 whole gateway, the kernel included, except the frames to a worker; so the share is larger than that of a real
 server.
 """

@@ -1,6 +1,6 @@
 """The cost of one parse for a batch, compared with a parse for each of its requests.
 
-``scripts/bench-parse`` runs it; it prints docs/results/parse.md. The ways alternate in one process,
+``scripts/bench parse`` runs it; it prints docs/results/parse.md. The ways alternate in one process,
 round by round. Times are processor times, because other programs may run.
 """
 
@@ -27,7 +27,7 @@ PAGE = ResultPage(
         The processor time that a worker saves by parsing the requests of a batch together. For conclusions,
         see [benchmarks](../explanation/benchmarks.md#against-no-batching).
     """,
-    script="scripts/bench-parse",
+    script="scripts/bench parse",
     packages=["pandas", "numpy", "msgspec"],
 )
 _PARAGRAPHS = (

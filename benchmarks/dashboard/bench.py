@@ -58,7 +58,7 @@ PAGE = ResultPage(
         The processor time that an open [dashboard](../guides/dashboard.md) costs the gateway, and the time
         and bytes that the page takes to load.
     """,
-    script="scripts/bench-dashboard",
+    script="scripts/bench dashboard",
     packages=["plotly"],
 )
 

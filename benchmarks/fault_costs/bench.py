@@ -27,7 +27,7 @@ PAGE = ResultPage(
         The effect on other requests of overload, of a request that makes its batch fail, and of replacing
         workers. For conclusions, see [reliability](../explanation/reliability.md#cost-of-failures).
     """,
-    script="scripts/bench-faults",
+    script="scripts/bench faults",
 )
 
 

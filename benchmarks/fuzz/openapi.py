@@ -1,6 +1,6 @@
 """Test the examples against their OpenAPI documents, with valid and invalid requests.
 
-schemathesis makes the requests and checks the answers, in the environment that ``scripts/fuzz-openapi``
+schemathesis makes the requests and checks the answers, in the environment that ``scripts/fuzz openapi``
 makes.
 """
 
@@ -60,7 +60,7 @@ def main(
             with progress.status(name):
                 trial = _try(name, examples=examples, seed=seed)
             rows.append(_row(name, trial))
-            again = f"scripts/fuzz-openapi --services {name} --seed {seed} --examples {examples}"
+            again = f"scripts/fuzz openapi --services {name} --seed {seed} --examples {examples}"
             faults += [f"{name} (again: {again}): {fault}" for fault in trial.faults]
     columns = ["example", "requests", "answers by status", "seconds", "faults"]
     show(Sheet(title=f"OpenAPI, seed {seed}", columns=columns, rows=rows), console=output())

@@ -90,7 +90,7 @@ def _keep(
     versions: dict[str, str] = {}
     for project in dict.fromkeys(service.project for service in services):
         versions |= Environment(folder=cache / project).versions(REQUIREMENTS[project])
-    found = origin("scripts/interop", versions=versions)
+    found = origin("scripts/interop proxy", versions=versions)
     table, console = sheet(findings, clients=clients), output()
     show(table, console=console, lines=[*_NOTES, *origin_lines(found)])
     if markdown_file is not None:

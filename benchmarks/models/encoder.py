@@ -1,7 +1,7 @@
 """Measure a transformer encoder: batch times, cork against none, and who shares a batch that is padded.
 
 It runs on a GPU if torch finds one, otherwise on the CPU with a smaller model, in the environment with torch
-that scripts/bench-encoder makes. Texts of different lengths also run in ONNX Runtime, unless the GPU is for
+that scripts/bench encoder makes. Texts of different lengths also run in ONNX Runtime, unless the GPU is for
 torch only. Prints docs/results/encoder.md. Exits with 1 if a request fails or its answer differs in a batch.
 
     python -m benchmarks.models.encoder --workers 1,2 --rounds 5 --seconds 5
@@ -47,7 +47,7 @@ PAGE = ResultPage(
         [benchmarks](../explanation/benchmarks.md#against-no-batching). On a machine with a GPU, the same
         command measures a larger model on the GPU.
     """,
-    script="scripts/bench-encoder",
+    script="scripts/bench encoder",
     packages=["torch", "onnxruntime"],
 )
 

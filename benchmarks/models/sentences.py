@@ -1,6 +1,6 @@
 """Measure the gain of batching for sentence embeddings: texts of different lengths, cork against none.
 
-Runs in the environment for examples/sentences that scripts/bench-sentences makes. Prints
+Runs in the environment for examples/sentences that scripts/bench sentences makes. Prints
 docs/results/sentences.md. Exits with 1 if a request fails or its embedding differs in a batch.
 
     python -m benchmarks.models.sentences --rounds 5 --seconds 20
@@ -39,7 +39,7 @@ PAGE = ResultPage(
         The gain of batching for an embedding model on the CPU with texts of different lengths. For
         conclusions, see [benchmarks](../explanation/benchmarks.md#against-no-batching).
     """,
-    script="scripts/bench-sentences",
+    script="scripts/bench sentences",
     packages=["sentence-transformers", "torch"],
 )
 

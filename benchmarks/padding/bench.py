@@ -1,6 +1,6 @@
 """Compare batches whose members are chosen by length with batches in order of arrival, in simulations.
 
-``scripts/bench-padding`` runs it; it prints docs/results/padding.md.
+``scripts/bench padding`` runs it; it prints docs/results/padding.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PAGE = ResultPage(
         its longest row, and what it costs where models do not. For the rule, see
         [the dispatcher](../explanation/dispatcher.md#padded-batches).
     """,
-    script="scripts/bench-padding",
+    script="scripts/bench padding",
 )
 _PARAGRAPHS = (
     """

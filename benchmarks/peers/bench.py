@@ -81,7 +81,7 @@ def main(
     compiled: Annotated[
         bool,
         typer.Option(
-            "--compiled", help="Measure Uncork with the compiled core too; scripts/bench-peers compiles it."
+            "--compiled", help="Measure Uncork with the compiled core too; scripts/bench peers compiles it."
         ),
     ] = False,
     peers: Annotated[str, typer.Option(help=f"Peers to measure, of {', '.join(PEERS)}.")] = _CHOSEN,

@@ -1,6 +1,6 @@
 """Pictures of the comparison with the peers, drawn with matplotlib.
 
-This draws several runs as one, from files of ``scripts/bench-peers --json``:
+This draws several runs as one, from files of ``scripts/bench peers --json``:
 
     python -m benchmarks.peers.pictures docs/pictures light.json heavy.json
 """
@@ -52,7 +52,7 @@ def main() -> None:
     """Draw the files named on the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.pictures", description=__doc__)
     parser.add_argument("folder", type=Path, help="of the pictures")
-    parser.add_argument("files", nargs="+", type=Path, help="files of scripts/bench-peers --json")
+    parser.add_argument("files", nargs="+", type=Path, help="files of scripts/bench peers --json")
     options = parser.parse_args()
     draw(by_model(read_results(options.files)), folder=options.folder)
 

@@ -37,12 +37,12 @@ def make_report(
     if settings.connections:
         notes.append(f"Generator of the closed loop: {settings.generator}.")
     notes.append("The limit is the rate of one worker in full batches, if only the model took time.")
-    found_origin = origin("scripts/bench-peers", versions=versions)
+    found_origin = origin("scripts/bench peers", versions=versions)
     return Report(origin=found_origin, settings=settings, notes=notes, results=results)
 
 
 def read_results(files: Sequence[Path]) -> list[WorkResult]:
-    """Read the results in files of ``scripts/bench-peers --json``."""
+    """Read the results in files of ``scripts/bench peers --json``."""
     reports = [msgspec.json.decode(file.read_bytes(), type=Report) for file in files]
     return [result for report in reports for result in report.results]
 

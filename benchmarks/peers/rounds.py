@@ -1,4 +1,4 @@
-"""Write the measurements in files of ``scripts/bench-peers --json`` as CSV, one line per server and round.
+"""Write the measurements in files of ``scripts/bench peers --json`` as CSV, one line per server and round.
 
 Latencies are in seconds, processor times in seconds per 1000 requests; void rounds have no figures.
 
@@ -30,7 +30,7 @@ _FIGURES = (
 def main() -> None:
     """Write the rounds of the files named on the command line to standard output."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.rounds", description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path, help="files of scripts/bench-peers --json")
+    parser.add_argument("files", nargs="+", type=Path, help="files of scripts/bench peers --json")
     write_rounds(read_results(parser.parse_args().files), sys.stdout)
 
 

@@ -85,7 +85,7 @@ def main(
             answer_bytes=answer_bytes,
         )
         findings = _measure([only] if only else [*KINDS], settings=settings, progress=progress)
-        report = Report(origin=origin("scripts/bench-scale"), settings=settings, findings=findings)
+        report = Report(origin=origin("scripts/bench scale"), settings=settings, findings=findings)
         _keep(report, json_file=json_file, markdown_file=markdown_file, plot=plot)
     exit_with([fault for finding in findings for fault in _faults(finding)], progress=progress)
 

@@ -1,6 +1,6 @@
 """Watch `uncork serve --workers 1-6` follow a rate that doubles and halves.
 
-``scripts/bench-autoscaling`` runs it; it prints docs/results/autoscaling.md and draws
+``scripts/bench autoscaling`` runs it; it prints docs/results/autoscaling.md and draws
 docs/pictures/autoscaling.svg.
 """
 
@@ -40,7 +40,7 @@ PAGE = ResultPage(
         How `uncork serve --workers {LEAST}-{MOST}` follows a rate that doubles and halves. For the picture
         and the rules, see [scaling](../explanation/scaling.md#one-run).
     """,
-    script="scripts/bench-autoscaling",
+    script="scripts/bench autoscaling",
 )
 PICTURE = ROOT / "docs" / "pictures" / "autoscaling.svg"
 

@@ -1,6 +1,6 @@
 """Measure calls over gRPC beside JSON and V2 binary over HTTP, through the whole gateway.
 
-``scripts/bench-grpc`` runs it, and prints docs/results/grpc.md with ``--page``. A service returns its input,
+``scripts/bench grpc`` runs it, and prints docs/results/grpc.md with ``--page``. A service returns its input,
 an array; one gateway runs it without delay, another with that of a model. All forms are measured in turns.
 """
 
@@ -44,7 +44,7 @@ PAGE = ResultPage(
         The gateway's cost per gRPC call, compared with JSON and V2 binary over HTTP.
         [Performance](../explanation/performance.md#grpc) summarizes the results.
     """,
-    script="scripts/bench-grpc",
+    script="scripts/bench grpc",
     packages=["hpack", "protobuf", "uvloop"],
 )
 _PARAGRAPHS = [

@@ -1,6 +1,6 @@
 """Measure the memory and processor time of workers on a Ray cluster, and of what holds them there.
 
-``scripts/bench-ray`` runs it. The cluster has a head and two nodes, all on this machine.
+``scripts/bench ray`` runs it. The cluster has a head and two nodes, all on this machine.
 """
 
 from __future__ import annotations

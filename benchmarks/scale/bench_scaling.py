@@ -1,6 +1,6 @@
 """Compare the number of workers that the autoscaler wants with the least that simulation finds to be enough.
 
-``scripts/bench-scaling`` runs it; it prints docs/results/scaling.md.
+``scripts/bench scaling`` runs it; it prints docs/results/scaling.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAGE = ResultPage(
         requests within their goal. For the formula and the conclusions, see
         [scaling](../explanation/scaling.md).
     """,
-    script="scripts/bench-scaling",
+    script="scripts/bench scaling",
 )
 _PARAGRAPHS = (
     """

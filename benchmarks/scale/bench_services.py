@@ -1,6 +1,6 @@
 """Measure what several services in one gateway cost each other.
 
-``scripts/bench-services`` runs it, and prints docs/results/services.md with ``--page``. Gateways with 1, 8
+``scripts/bench services`` runs it, and prints docs/results/services.md with ``--page``. Gateways with 1, 8
 and 64 services run at the same time, and are measured in turns, with requests to one of their services. Then
 one gateway with two services is measured with and without the death of all workers of the other service.
 """
@@ -46,7 +46,7 @@ PAGE = ResultPage(
     title="Several services in one gateway",
     introduction="What services in one gateway cost each other. For how to run them, see "
     "[several services](../guides/several-services.md).",
-    script="scripts/bench-services",
+    script="scripts/bench services",
 )
 _METHOD = (
     "All services return their input, and have one worker each; requests of 1 kB go to one of them. "

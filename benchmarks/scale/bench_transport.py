@@ -1,6 +1,6 @@
 """Measure what it costs to reach a worker over TCP and TLS instead of a Unix socket.
 
-``scripts/bench-transport`` runs it, and prints docs/results/transport.md with ``--page``. All three gateways
+``scripts/bench transport`` runs it, and prints docs/results/transport.md with ``--page``. All three gateways
 run at the same time, and are measured in turns.
 """
 
@@ -41,7 +41,7 @@ PAGE = ResultPage(
     title="Workers over a Unix socket, TCP and TLS",
     introduction="What the connection between gateway and worker costs, through the whole gateway. For "
     "what follows from it, see [workers on other machines](../guides/workers-elsewhere.md).",
-    script="scripts/bench-transport",
+    script="scripts/bench transport",
 )
 
 

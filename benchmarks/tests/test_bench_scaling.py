@@ -82,7 +82,7 @@ def test_the_tables() -> None:
 
 @pytest.mark.slow
 def test_the_formula_is_within_one_worker_in_most_cells() -> None:
-    """A small sample of scripts/bench-scaling: Poisson arrivals, and goals that leave room for batches.
+    """A small sample of scripts/bench scaling: Poisson arrivals, and goals that leave room for batches.
 
     With shorter goals the policy holds batches until just before their deadlines. Then about 1 % of the
     requests are late whatever the number, and the least number depends on the seed.

@@ -1,4 +1,4 @@
-"""The pure parts of scripts/bench-faults, and its batches of requests against a scripted server."""
+"""The pure parts of scripts/bench faults, and its batches of requests against a scripted server."""
 
 import asyncio
 from collections import deque

@@ -1,4 +1,4 @@
-"""Settings and table of scripts/bench-live."""
+"""Settings and table of scripts/bench live."""
 
 import pytest
 import typer

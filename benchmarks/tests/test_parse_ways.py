@@ -1,4 +1,4 @@
-"""The ways to parse that scripts/bench-parse compares are equivalent."""
+"""The ways to parse that scripts/bench parse compares are equivalent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of scripts/bench-scale that measure nothing."""
+"""The parts of scripts/bench scale that measure nothing."""
 
 import resource
 

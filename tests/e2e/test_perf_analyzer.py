@@ -15,7 +15,7 @@ from tests.loops import HANG_S
 
 pytestmark = pytest.mark.long_run
 
-COMMAND = str(ROOT / "scripts/perf-analyzer")
+COMMAND = str(ROOT / "scripts/interop"), "perf-analyzer"
 # The first run installs it.
 INSTALL_S = 300
 # perf_analyzer stops at the first request that is refused, and a busy machine may miss any goal.
@@ -28,7 +28,7 @@ QUICKLY = ("--measurement-interval", "300", "--stability-percentage", "1000")
 def program() -> None:
     """Skip where it cannot be had."""
     tried = subprocess.run(
-        [COMMAND, "--version"], capture_output=True, text=True, timeout=INSTALL_S, check=False
+        [*COMMAND, "--version"], capture_output=True, text=True, timeout=INSTALL_S, check=False
     )
     if tried.returncode:
         pytest.skip(f"perf_analyzer cannot be installed: {tried.stderr.strip()}")
@@ -46,7 +46,7 @@ def digits() -> Iterator[Server]:
 def measure(server: Server, model: str, *arguments: str, protocol: str = "http") -> str:
     """What it prints about a model, once it has ended without complaint."""
     address = server.grpc if protocol == "grpc" else server.base.removeprefix("http://")
-    command = [COMMAND, "-m", model, "-i", protocol, "-u", address, *QUICKLY, *arguments]
+    command = [*COMMAND, "-m", model, "-i", protocol, "-u", address, *QUICKLY, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     return done.stdout

@@ -125,11 +125,11 @@ def test_tritons_client_sees_configuration_statistics_and_index(server: Server) 
 
 @pytest.mark.skipif(
     not (ROOT / ".peers/kserve/.installed").exists(),
-    reason="KServe's clients are not installed: scripts/kserve-client installs them",
+    reason="KServe's clients are not installed: scripts/interop kserve installs them",
 )
 def test_kserves_clients_are_answered(server: Server) -> None:
     """All their calls, over V1, V2 and gRPC."""
-    command = [str(ROOT / "scripts/kserve-client"), server.base, "models", server.grpc]
+    command = [str(ROOT / "scripts/interop"), "kserve", server.base, "models", server.grpc]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -140,11 +140,11 @@ def test_kserves_clients_are_answered(server: Server) -> None:
 
 @pytest.mark.skipif(
     not (ROOT / ".peers/ovmsclient/.installed").exists(),
-    reason="ovmsclient is not installed: scripts/ovms-client installs it",
+    reason="ovmsclient is not installed: scripts/interop ovms installs it",
 )
 def test_ovmsclient_is_answered(server: Server) -> None:
     """A client of TensorFlow Serving's gRPC, with definitions of its own."""
-    command = [str(ROOT / "scripts/ovms-client"), server.grpc, "models"]
+    command = [str(ROOT / "scripts/interop"), "ovms", server.grpc, "models"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Mutated input raises nothing; scripts/fuzz-grpc tries more of it."""
+"""Mutated input raises nothing; scripts/fuzz streams tries more of it."""
 
 import pytest
 
