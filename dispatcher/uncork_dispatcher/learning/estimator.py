@@ -23,6 +23,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from uncork_dispatcher.learning.line import keep_up_rows, rows_within
+
 # A prediction may shed a request only after this many batches ...
 _EARNED_BATCHES = 5
 # ... and only up to this multiple of the largest batch seen: the line is not trusted far outside.
@@ -63,6 +65,15 @@ class Estimate(NamedTuple):
     def upper(self, rows: float, z: float = 2.0) -> float:
         """Return a time that a batch of ``rows`` rows rarely exceeds: mean plus ``z`` deviations."""
         return self.seconds(rows) * (1.0 + z * self.spread)
+
+    def rows_within(self, seconds: float) -> float:
+        """Return the rows of a batch that rarely exceeds a time; negative or infinite as for the line."""
+        allowed_s = seconds / (1.0 + 2.0 * self.spread)
+        return rows_within(allowed_s, intercept_s=self.intercept_s, slope_s=self.slope_s)
+
+    def keep_up_rows(self, rate: float, *, workers: int) -> float:
+        """Return the smallest mean batch with which workers keep up; see :func:`line.keep_up_rows`."""
+        return keep_up_rows(rate, workers=workers, intercept_s=self.intercept_s, slope_s=self.slope_s)
 
     def slowed(self, factor: float) -> Estimate:
         """Return the estimate for a worker that takes ``factor`` times as long."""

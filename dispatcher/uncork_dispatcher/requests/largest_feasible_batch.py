@@ -45,7 +45,7 @@ def largest_feasible_batch(
     least one is taken.
     """
     rows = sum(entry.rows for entry in entries)
-    first = _rows_until(entries[0].deadline, now=now, estimate=estimate)
+    first = estimate.rows_within(entries[0].deadline - now)
     if first >= min(rows, limit_rows):
         return Choice(0, limit_rows)
     if entries[0].rows <= first and _rest_is_safe(entries, first, limit_rows, next_start, estimate):
@@ -53,7 +53,7 @@ def largest_feasible_batch(
     best = Choice(0, limit_rows)
     most = 0.0
     for skipped, entry in enumerate(entries[: most_skipped + 1]):
-        fits = min(_rows_until(entry.deadline, now=now, estimate=estimate), limit_rows, rows)
+        fits = min(estimate.rows_within(entry.deadline - now), limit_rows, rows)
         if fits > most and fits >= entry.rows:
             best, most = Choice(skipped, fits), fits
         rows -= entry.rows
@@ -81,7 +81,7 @@ def largest_mixed_batch(
     tried = min(most_skipped + 1, len(entries))
     step = math.ceil(tried / _COMPARED)
     for skipped in range(0, tried, step):
-        fits = min(_rows_until(entries[skipped].deadline, now=now, estimate=estimate), limit_rows)
+        fits = min(estimate.rows_within(entries[skipped].deadline - now), limit_rows)
         if fits >= entries[skipped].rows:
             fill = begin(islice(entries, skipped, None), fits)
             fill.take_from(islice(entries, skipped, None))
@@ -92,14 +92,6 @@ def largest_mixed_batch(
         if left <= most:
             break
     return best
-
-
-def _rows_until(deadline: float, *, now: float, estimate: Estimate) -> float:
-    """Return the rows of the largest batch that, started now, almost surely ends in time; 0 if none does."""
-    allowed_s = (deadline - now) / (1.0 + 2.0 * estimate.spread) - estimate.intercept_s
-    if allowed_s < 0:
-        return 0.0
-    return allowed_s / estimate.slope_s if estimate.slope_s > 0 else float("inf")
 
 
 def _rest_is_safe(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 
+from uncork_dispatcher.learning.line import keep_up_rows, rows_within
 from uncork_dispatcher.simulator.service import ServiceTime
 
 # 99th percentile of the normal distribution.
@@ -72,18 +73,16 @@ def smallest_mean_batch(
 ) -> float:
     """Return the smallest mean batch with which ``workers`` workers keep up: ``n*``, maybe below 1.
 
-    ``lambda*a / (N - lambda*b)``: batches of ``n`` rows start ``lambda/n`` times per second, and workers that
-    are never idle give ``lambda/n * s(n) = N``. ``rate`` is lambda, per second.
+    See :func:`keep_up_rows`. ``rate`` is rows per second.
 
     Raises:
         ValueError: if they cannot keep up even with batches of ``limit_rows``, or the service time is more
             than a line with noise.
     """
     _require_line(service, noise=True)
-    idle = workers - rate * service.slope_s
-    batch = rate * service.intercept_s / idle if idle > 0 else math.inf
+    batch = keep_up_rows(rate, workers=workers, intercept_s=service.intercept_s, slope_s=service.slope_s)
     most = _most(service, workers=workers, limit_rows=limit_rows)
-    _require_stable(idle > 0 and batch < limit_rows, rate=rate, most=most)
+    _require_stable(batch < limit_rows, rate=rate, most=most)
     return batch
 
 
@@ -184,10 +183,7 @@ def staggered_within_goal(service: ServiceTime, *, goal_s: float, workers: int =
 
 def _rows_within(service: ServiceTime, seconds: float, limit_rows: int) -> float:
     """Return the rows, whole or not, of a batch of so many seconds."""
-    spare = seconds - service.intercept_s
-    if spare >= service.slope_s * limit_rows:
-        return limit_rows
-    return spare / service.slope_s
+    return min(limit_rows, rows_within(seconds, intercept_s=service.intercept_s, slope_s=service.slope_s))
 
 
 def _most(service: ServiceTime, *, workers: int, limit_rows: float = math.inf) -> float:

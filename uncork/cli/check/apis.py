@@ -4,6 +4,7 @@ import math
 
 from uncork.cli.check.figures import ApiFigures, Failure, Findings, Plan, Times, error, note, warning
 from uncork_dispatcher import make_policy
+from uncork_dispatcher.learning.line import rows_within
 from uncork_dispatcher.plural import plural
 
 # The least gain from merging that is worth its waiting.
@@ -237,9 +238,9 @@ def _keeps_goal(api: ApiFigures) -> bool:
 def _within(times: Times, limit_ms: float, api: ApiFigures) -> int:
     """Return the largest batch, at least 1, that ends in time, given that a full one does not."""
     line, most = times.line, api.settings.limit_rows - 1
-    left_ms = limit_ms - times.overhead_ms - line.intercept_ms
-    fitting = most if line.slope_ms <= 0 else int(left_ms / line.slope_ms)
-    return max(1, min(fitting, most))
+    left_s = (limit_ms - times.overhead_ms) / 1000
+    fitting = rows_within(left_s, intercept_s=line.intercept_ms / 1000, slope_s=line.slope_ms / 1000)
+    return int(max(1, min(fitting, most)))
 
 
 def _ms(value: float) -> str:

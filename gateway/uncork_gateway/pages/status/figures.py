@@ -104,10 +104,7 @@ class Figures:
         """Return the rows of the largest batch that almost surely meets a goal; below 1 if none does."""
         if goal_s is None or self.estimate is None:
             return math.inf
-        allowed_s = goal_s / (1 + 2 * self.estimate.spread) - self.estimate.intercept_s
-        if self.estimate.slope_s > 0:
-            return max(0.0, allowed_s / self.estimate.slope_s)
-        return math.inf if allowed_s >= 0 else 0.0
+        return max(0.0, self.estimate.rows_within(goal_s))
 
     @property
     def merges(self) -> bool:
@@ -202,11 +199,8 @@ class Figures:
         """The rows in a batch at which workers just keep up; None without size, slope or arrivals."""
         if self.estimate is None or not self.slope_is_known or self.recent.rate <= 0:
             return None
-        left = self.work.workers - self.recent.rate * self.estimate.slope_s
-        if left <= 0:
-            return None
-        rows = max(1.0, self.recent.rate * self.estimate.intercept_s / left)
-        return rows if rows < math.inf else None
+        rows = self.estimate.keep_up_rows(self.recent.rate, workers=self.work.workers)
+        return max(1.0, rows) if rows < math.inf else None
 
     @property
     def utilization(self) -> float:
