@@ -10,7 +10,7 @@ from tests.markdown_pages import DOCS
 from uncork_gateway.errors import Refused
 from uncork_gateway.grpc.services.table import ModelMethods
 from uncork_gateway.grpc.statuses import Code, code_of, status_of
-from uncork_gateway.protocols.grpc_messages import FILES, POOL
+from uncork_gateway.protocols.grpc_messages import POOL, SERVICES
 
 PAGE = (DOCS / "reference/grpc.md").read_text()
 
@@ -39,7 +39,7 @@ def test_a_code_is_counted_under_the_status_of_the_page(code: Code) -> None:
 
 def test_every_method_is_on_the_page() -> None:
     table = section("Services")
-    for service in FILES:
+    for service in SERVICES:
         package, _, name = service.rpartition(".")
         assert f"`{service}`" in table or f"`{package.rpartition('.')[2]}`" in table
         for method in POOL.FindServiceByName(service).methods_by_name:

@@ -1,17 +1,20 @@
-"""The tables of gRPC messages against the definitions that other packages ship."""
+"""The definitions of gRPC messages against those that other packages ship."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from uncork_gateway.protocols.grpc_messages import FILES, POOL, message
+from uncork_gateway.protocols.grpc_messages import POOL, SERVICES, message
 
+ROOT = Path(__file__).parents[3]
 # Modules that register the definitions in protobuf's default pool.
 TRITON, HEALTH, REFLECTION = (
     "tritonclient.grpc.service_pb2",
@@ -110,9 +113,14 @@ def facts(found: Iterator[FileDescriptorProto], renamed: tuple[str, str] = ("", 
     return known
 
 
+def file_of(service: str) -> str:
+    name: str = POOL.FindServiceByName(service).file.name
+    return name
+
+
 def ours(prefix: str) -> Facts:
     """The facts of the services whose names begin so."""
-    names = [file.name for service, file in FILES.items() if service.startswith(prefix)]
+    names = [file_of(service) for service in SERVICES if service.startswith(prefix)]
     assert names
     return facts(files(POOL, *names))
 
@@ -130,6 +138,18 @@ def assert_same(own: Facts, other: Facts) -> None:
             assert members != other[name], f"{name} is not partial"
         else:
             assert members == other[name], name
+
+
+def test_the_definitions_are_compiled(tmp_path: Path) -> None:
+    pytest.importorskip("grpc_tools")
+    compiled = tmp_path / "messages.binpb"
+
+    # With the compiler of this environment, wherever it is.
+    environment = {**os.environ, "VENV": sys.prefix}
+    subprocess.run([ROOT / "scripts/build", "messages", compiled], check=True, env=environment)
+
+    committed = ROOT / "gateway/uncork_gateway/protocols/grpc/messages.binpb"
+    assert compiled.read_bytes() == committed.read_bytes(), "run scripts/build messages"
 
 
 def test_inference_is_what_tritons_client_has() -> None:
@@ -154,7 +174,7 @@ def test_tensorflow_is_what_openvinos_client_has() -> None:
 
 def test_nothing_is_registered_in_the_default_pool() -> None:
     """Triton's client must be importable beside the gateway, in any order, and so must others' stubs."""
-    names = sorted({file.name for service in FILES for file in files(POOL, FILES[service].name)})
+    names = sorted({file.name for service in SERVICES for file in files(POOL, file_of(service))})
     code = f"""
 from google.protobuf import descriptor_pool
 import uncork_gateway.protocols.grpc_messages

@@ -11,7 +11,7 @@ from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.services.reflection import Reflection
 from uncork_gateway.grpc.services.tensorflow import TensorFlow
 from uncork_gateway.pages.models.metadata import ModelVersions
-from uncork_gateway.protocols.grpc_messages import FILES
+from uncork_gateway.protocols.grpc_messages import SERVICES
 from uncork_gateway.readiness import Readiness
 from uncork_gateway.repository import RepositoryAccess
 
@@ -53,8 +53,10 @@ class ModelMethods:
         statistics: bool,
     ) -> None:
         self.models = Models(models, missing)
-        self._health = Health(self.models, services=FILES, unready=front.unready, readiness=front.readiness)
-        self._reflection = Reflection(FILES)
+        self._health = Health(
+            self.models, services=SERVICES, unready=front.unready, readiness=front.readiness
+        )
+        self._reflection = Reflection(SERVICES)
         self.unary: Mapping[bytes, UnaryMethod] = {
             **Inference(self.models, repository, unready=front.unready, statistics=statistics).methods(),
             **TensorFlow(self.models).methods(),

@@ -1,1 +1,1 @@
-"""Messages of gRPC: their tables, and conversion between them and tensors."""
+"""Messages of gRPC: their definitions, and conversion between them and tensors."""

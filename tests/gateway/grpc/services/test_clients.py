@@ -26,7 +26,7 @@ from uncork_gateway.auth import ApiKeys
 from uncork_gateway.grpc.http2.limits import GrpcLimits
 from uncork_gateway.grpc.listener import GrpcListener
 from uncork_gateway.grpc.methods import Methods
-from uncork_gateway.protocols.grpc_messages import FILES, POOL, message
+from uncork_gateway.protocols.grpc_messages import POOL, SERVICES, message
 
 PAGE = DOCS / "reference/grpc.md"
 KEY = "0123456789abcdef"
@@ -110,8 +110,8 @@ async def test_reflection_is_that_of_grpcio_s_client(tmp_path: Path) -> None:
         with channel(address) as opened:
             database = ProtoReflectionDescriptorDatabase(opened)
             pool = DescriptorPool(database)
-            assert sorted(database.get_services()) == sorted(FILES)
-            for service in FILES:
+            assert sorted(database.get_services()) == sorted(SERVICES)
+            for service in SERVICES:
                 methods = pool.FindServiceByName(service).methods_by_name
                 assert methods.keys() == POOL.FindServiceByName(service).methods_by_name.keys()
             assert pool.FindFileByName("grpc_service.proto").dependencies[0].name == "model_config.proto"

@@ -17,14 +17,14 @@ from tests.gateway.services.test_replacement import replacing
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.grpc.interfaces import Call
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.protocols.grpc_messages import FILES, message
+from uncork_gateway.protocols.grpc_messages import SERVICES, message
 from uncork_gateway.telemetry.access_log import AccessLog
 from uncork_workers.wire.messages import Hello
 
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 Request: Any = message("grpc.health.v1.HealthCheckRequest")
 Response: Any = message("grpc.health.v1.HealthCheckResponse")
-NAMES = ["", "fake", "fake.echo", *FILES]
+NAMES = ["", "fake", "fake.echo", *SERVICES]
 
 
 def check(on: ServicesStage, name: str) -> str:

@@ -14,7 +14,7 @@ from tests.gateway.grpc.services.services_stage import services
 from uncork_gateway.grpc.interfaces import Call, CallHead
 from uncork_gateway.grpc.services.reflection import Reflection
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.protocols.grpc_messages import FILES, POOL, message
+from uncork_gateway.protocols.grpc_messages import POOL, SERVICES, message
 
 VERSIONS = pytest.mark.parametrize("version", ["v1", "v1alpha"])
 
@@ -27,7 +27,7 @@ class Reflecting:
         self.request: Any = message(f"grpc.reflection.{version}.ServerReflectionRequest")
         self._response: Any = message(f"grpc.reflection.{version}.ServerReflectionResponse")
         self.stream = FakeStream()
-        self.call: Call = Reflection(FILES).streaming()[path].open(self.stream, CallHead(path))
+        self.call: Call = Reflection(SERVICES).streaming()[path].open(self.stream, CallHead(path))
 
     async def ask(self, **fields: Any) -> Any:
         """Send a question, and return the response."""
@@ -49,11 +49,11 @@ class Reflecting:
 @VERSIONS
 async def test_the_services_are_listed(version: str) -> None:
     answer = await Reflecting(version).ask(list_services="")
-    assert [one.name for one in answer.list_services_response.service] == sorted(FILES)
+    assert [one.name for one in answer.list_services_response.service] == sorted(SERVICES)
 
 
 @VERSIONS
-@pytest.mark.parametrize("service", FILES)
+@pytest.mark.parametrize("service", SERVICES)
 async def test_a_client_can_build_every_service(version: str, service: str) -> None:
     """The first file has the service, and the files are complete."""
     files = await Reflecting(version).files(file_containing_symbol=service)
