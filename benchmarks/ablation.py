@@ -28,12 +28,12 @@ from benchmarks.ablation_variants import FULL, MECHANISMS, variant_of
 from benchmarks.harness.cli import JsonFile, MarkdownFile, choose, write_json
 from benchmarks.harness.sheets import Sheet, markdown, output, show
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
-from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.simulator import matrix
 from uncork_dispatcher.simulator.cells import Cell, requests_to_measure
 from uncork_dispatcher.simulator.compare import ratio
 from uncork_dispatcher.simulator.measure import Measured, measure
 from uncork_dispatcher.simulator.service import ServiceTime
+from uncork_dispatcher.workers.slots import Slots
 
 _FIRST_SEED = 101
 _NO_GOAL_MS = 1e6

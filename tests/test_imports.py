@@ -45,6 +45,7 @@ LAYERS = {
         "rules",
         "stats",
         "requests",
+        "workers",
         "actions",
         "errors",
         "capacity",

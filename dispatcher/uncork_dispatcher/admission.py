@@ -12,7 +12,7 @@ from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.fair_queue import FairQueue, Load
 from uncork_dispatcher.requests.largest_feasible_batch import largest_feasible_batch, largest_mixed_batch
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
-from uncork_dispatcher.requests.slots import Slots
+from uncork_dispatcher.workers.slots import Slots
 
 # The shortest Retry-After, also sent when nothing is known to compute a better one from; and the longest,
 # before it is spread: no prediction reaches further than a minute.

@@ -19,9 +19,9 @@ from uncork_dispatcher.requests.lengths import Lengths, RowLengths, padded_count
 from uncork_dispatcher.requests.mixable_lengths import SAMPLE, mixable_lengths
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queues import Backlog, RequestQueues
-from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, Holding
+from uncork_dispatcher.workers.slots import Slots
 
 # A policy plans anew after batches of so many requests: for a lone client, that would cost too much.
 _SEVERAL = 4

@@ -47,11 +47,11 @@ from uncork_dispatcher.api import Api
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.queue import Entry
 from uncork_dispatcher.requests.queues import RequestQueues
-from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.scheduler import Scheduler
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
+from uncork_dispatcher.workers.slots import Slots
 
 
 class Dispatcher:

@@ -16,8 +16,8 @@ from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry, Held, RequestQueue
 from uncork_dispatcher.requests.queues import RequestQueues
-from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.stats import ApiStats, Holding
+from uncork_dispatcher.workers.slots import Slots
 
 # A batch ahead is sent this many times the usual transport before its worker should be idle. That is an
 # average, so once would be too late for every other batch.

@@ -13,8 +13,8 @@ from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, She
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
-from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.workers.slots import Slots
 
 
 def entry(

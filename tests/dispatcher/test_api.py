@@ -10,8 +10,8 @@ from tests.dispatcher.driver import entry, next_worker, running
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.policies.base import Hold, Numbers
 from uncork_dispatcher.requests.queue import RequestQueue
-from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.workers.slots import Slots
 
 RULES = ApiRules(name="a", goal_s=0.5, max_batch_rows=8, max_batch_bytes=100)
 

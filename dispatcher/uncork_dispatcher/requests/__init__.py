@@ -1,1 +1,1 @@
-"""Queues of requests, their order, and the slots that run them."""
+"""Queues of requests, their order, and the batches made of them."""

@@ -9,10 +9,10 @@ from typing import Any
 
 from uncork_dispatcher.policies.base import MOST_SPREAD, Numbers
 from uncork_dispatcher.requests.batch import Batch
-from uncork_dispatcher.requests.launches import Launches
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
-from uncork_dispatcher.requests.outlook import Outlook
 from uncork_dispatcher.stats import RunningBatch, WorkStats
+from uncork_dispatcher.workers.launches import Launches
+from uncork_dispatcher.workers.outlook import Outlook
 
 # Seconds that a host is avoided after it lost a worker. If the host itself has died, its other workers are
 # lost within this time: their connections break, or the TCP keepalive of a first one has just failed. It is

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.dispatcher.driver import running
-from tests.dispatcher.requests.test_slots import counts, values
+from tests.dispatcher.workers.test_slots import counts, values
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.queue import RequestQueue, Retry
-from uncork_dispatcher.requests.slots import Slots
+from uncork_dispatcher.workers.slots import Slots
 
 
 def first_of(slots: Slots, worker: int = 0, *, predicted_s: float = 4.0, spread_s: float = 0.0) -> Batch[Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.dispatcher.driver import next_worker, running
 from uncork_dispatcher.policies.base import Numbers
-from uncork_dispatcher.requests.slots import Slots
+from uncork_dispatcher.workers.slots import Slots
 
 
 def slots_with(workers: int) -> Slots:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uncork_dispatcher.requests.launches import Launches
+from uncork_dispatcher.workers.launches import Launches
 
 
 def after(*startups_s: float) -> Launches:
