@@ -25,7 +25,7 @@ def _patch() -> None:
     def dialing(socket_path: str, standby_path: str) -> Dialing:
         return over_tcp(f"127.0.0.1:{listener.getsockname()[1]}", port.launch_secret)
 
-    placement: Any = import_module("uncork.cli.serve.placement")
+    placement: Any = import_module("uncork.server.workers.placement")
     services: Any = import_module("uncork_gateway.services.served_service")
     placement.over_unix, services.ServedService.listen = dialing, listen_on_tcp
 

@@ -10,14 +10,14 @@ import typer
 
 from uncork.cli.command import expand_options
 from uncork.cli.proxy.options import ProxyOptions
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.server_options import ServerOptions, ServiceValues
 from uncork.cli.usage import given, refusals
 from uncork.config.environment import read_environment, variable_of
 from uncork.config.errors import WrongUsage
 from uncork.config.file import read_file
 from uncork.config.names import CONFIG
 from uncork.config.sources import Configuration, Kind, RawSetting, Source
+from uncork.server.options import ServeOptions
+from uncork.server.server_options import ServerOptions, ServiceValues
 
 Options = TypeVar("Options", bound=ServerOptions)
 

@@ -39,11 +39,6 @@ def given(context: typer.Context) -> set[str]:
     return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
 
 
-def flags(*names: str) -> dict[str, str]:
-    """Return the options of fields, such as --goal-ms of goal_ms."""
-    return {name: f"--{name.replace('_', '-')}" for name in names}
-
-
 def named(options: Mapping[str, str], given: Collection[str]) -> str:
     """Return the options that are on the command line, separated by commas."""
     return ", ".join(option for name, option in options.items() if name in given)

@@ -54,3 +54,8 @@ def parameter_info(hint: Any) -> ParameterInfo | None:
     """Return typer's annotation of a type hint, if there is one."""
     metadata = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     return next((one for one in metadata if isinstance(one, ParameterInfo)), None)
+
+
+def flags(*names: str) -> dict[str, str]:
+    """Return the options of fields, such as --goal-ms of goal_ms."""
+    return {name: f"--{name.replace('_', '-')}" for name in names}

@@ -1,1 +1,1 @@
-"""Running a gateway as a process: listeners, HTTP servers, reloading, the control socket, tracing."""
+"""Run a gateway as a process: options, listeners, HTTP servers, services, workers, reloads and tracing."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +12,8 @@ import pytest
 
 from tests.uncork.server.test_listeners import PLAIN
 from uncork.cli.serve import banner
-from uncork.cli.serve.options import ServeOptions
 from uncork.server.listeners import Listeners, open_listeners
-from uncork_gateway.backends.worker_listener import WorkerPort
+from uncork.server.options import ServeOptions
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
 
 JSON = "application/json"
@@ -151,19 +149,6 @@ def test_on_a_terminal_what_is_told_has_lines_of_its_own(
     banner.print_lines([line], "text")
     plain = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     assert plain == "  POST http://h/a\n       first\n       second\n"
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_it_says_how_to_start_a_worker_elsewhere(listeners: Listeners, host: str) -> None:
-    """With a word in place of an address that other machines cannot dial."""
-    with socket.create_server((host, 0)) as listener:
-        port = WorkerPort(listener=listener, token=b"a token for these tests")
-        number = listener.getsockname()[1]
-        text = banner.waiting_for_workers(port, listeners, target="", token_file=Path("token"))
-
-    dialed = {"127.0.0.1": "127.0.0.1", "0.0.0.0": "HOST"}[host]
-    assert text.startswith(f"workers can connect to {host}:{number}: ")
-    assert f"uncork worker TARGET --gateway {dialed}:{number} --token-file token;" in text
 
 
 @pytest.mark.parametrize(

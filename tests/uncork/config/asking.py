@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 from uncork.cli.command import Command
 from uncork.cli.configurable import takes_options
 from uncork.cli.proxy.options import ProxyOptions
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.server_options import ServerOptions
+from uncork.server.options import ServeOptions
+from uncork.server.server_options import ServerOptions
 
 _seen: list[ServerOptions] = []
 

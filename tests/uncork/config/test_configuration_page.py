@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from uncork.cli.configurable import CONFIGURABLE
-from uncork.cli.serve.server_options import ServerOptions
 from uncork.config.environment import read_environment, variable_of
 from uncork.config.file import read_file
 from uncork.config.names import OF_SERVICES, settings_of
 from uncork.config.option_fields import option_parameters, parameter_info
 from uncork.server.listeners import ListenerOptions
+from uncork.server.server_options import ServerOptions
 from uncork_workers.wire.overrides import ARGUMENTS
 from uncork_workers.wire.schema import ApiDescription
 

@@ -253,7 +253,9 @@ async def test_an_unreachable_gateway_is_explained(tmp_path: Path) -> None:
 
 def test_the_gateway_does_not_import_ray() -> None:
     """It would end the process, with all connections of clients, when the cluster's head is lost."""
-    code = "import sys, uncork.cli.serve.ray_placement; print('uncork_workers.ray.cluster' in sys.modules)"
+    code = (
+        "import sys, uncork.server.workers.ray_placement; print('uncork_workers.ray.cluster' in sys.modules)"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"
 

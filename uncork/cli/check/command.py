@@ -14,13 +14,13 @@ from uncork.cli.check.measuring import CheckFailed, measure
 from uncork.cli.check.text import as_json, text
 from uncork.cli.configurable import takes_options
 from uncork.cli.errors import print_error
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.requirements import require_resources
-from uncork.cli.serve.services import about, errors_of, services_of
 from uncork.cli.terminal import INTERRUPTED, show, telling, write_files
 from uncork.cli.usage import refusals, require_writable
 from uncork.config.errors import WrongUsage
+from uncork.server.options import ServeOptions
 from uncork.server.private_folders import own_folder
+from uncork.server.services import about, errors_of, services_of
+from uncork.server.workers.requirements import require_resources
 from uncork_gateway.services.paths import check_paths
 from uncork_workers.wire.schema import DefinitionError
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import psutil
 
 from uncork.cli.check.figures import Plan
-from uncork.cli.serve.options import ServeOptions
+from uncork.server.options import ServeOptions
 from uncork_workers.supervision.processes import usable_cores
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from uncork.cli.check.figures import ApiFigures, Failure, Figures, Plan, Times
 from uncork.cli.check.growing import Batches, Died, Failed, Refused, Slow, Unknown, grow, of_profile
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.placement import local_workers
 from uncork.config.errors import WrongUsage
 from uncork.config.names import check_policy
+from uncork.server.options import ServeOptions
+from uncork.server.workers.placement import local_workers
 from uncork_dispatcher.plural import plural
 from uncork_gateway.backends.pool_events import (
     CannotServe,

@@ -9,8 +9,8 @@ from rich.text import Text
 from uncork.cli.check.figures import ApiFigures, Figures, Finding
 from uncork.cli.check.judging import Verdict
 from uncork.cli.check.resources import Needs, needs_of
-from uncork.cli.serve.services import ONLY
 from uncork.cli.terminal import NOTHING, as_document, plain_table
+from uncork.server.services import ONLY
 from uncork_dispatcher.plural import plural
 from uncork_workers.memory import mebibytes
 

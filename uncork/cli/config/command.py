@@ -13,12 +13,12 @@ from uncork.cli.config.diff import diff
 from uncork.cli.config.shown import ServiceSettings, Settings, setting, settings_in_force, settings_of_apis
 from uncork.cli.configurable import takes_options
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.server_options import ServerOptions
-from uncork.cli.serve.services import ONLY, services_of
 from uncork.cli.terminal import plain_table, show
 from uncork.cli.usage import refusals
 from uncork.config.names import OF_SERVICES, settings_of
+from uncork.server.options import ServeOptions
+from uncork.server.server_options import ServerOptions
+from uncork.server.services import ONLY, services_of
 
 config = typer.Typer(
     name="config",

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from uncork.cli.loadtest.traffic_options import LoadOptions, TrafficOptions
-from uncork.cli.usage import flags, in_options, named
+from uncork.cli.usage import in_options, named
 from uncork.config.errors import WrongUsage
+from uncork.config.option_fields import flags
 from uncork_dispatcher.simulator.traffic import recorded_times
 from uncork_loadtests.traffic.payloads import load_function, payload_of_files
 from uncork_loadtests.traffic.plan import REPLAY, Payload, Plan

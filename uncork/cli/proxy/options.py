@@ -15,11 +15,11 @@ from uncork.cli.proxy.imported_settings import (
     read_inference_service,
     read_model_settings,
 )
-from uncork.cli.serve.server_options import ServerOptions, read_header_name, readable
-from uncork.cli.usage import flags, in_options
+from uncork.cli.usage import in_options
 from uncork.config.errors import WrongUsage
-from uncork.config.option_fields import argument, option
+from uncork.config.option_fields import argument, flags, option
 from uncork.server.listeners import require_grpc
+from uncork.server.server_options import ServerOptions, read_header_name, readable
 from uncork_dispatcher import POLICY_USAGE
 from uncork_gateway.backends.model_servers.addresses import are_grpc, read_addresses
 from uncork_gateway.proxy import ProxySettings

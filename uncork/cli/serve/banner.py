@@ -3,23 +3,20 @@
 import logging
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.text import Text
 
-from uncork.cli.serve.options import ServeOptions
 from uncork.server.listeners import Listeners
+from uncork.server.options import ServeOptions
 from uncork_dispatcher.plural import plural
-from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_gateway.pages.curl import curl, has_short_example
 from uncork_workers.process.logs import LogFormat, is_watched
 from uncork_workers.wire.schema import CSV, JSON, NPY, ApiDescription, ServiceDescription
 
 log = logging.getLogger("uncork.gateway")
 
-_EVERY_ADDRESS = ("0.0.0.0", "::")
 _NAMES = {JSON: "JSON", CSV: "CSV", NPY: "npy"}
 
 
@@ -93,20 +90,6 @@ def _described(shown: Shown) -> str:
     gpus = shown.options.gpu_names
     on = f", on GPU{'' if len(gpus) == 1 else 's'} {', '.join(gpus)}" if gpus else ""
     return f"{shown.service.name} with {shown.options.worker_count}{on}"
-
-
-def waiting_for_workers(
-    port: WorkerPort, listeners: Listeners, *, target: str, token_file: Path | None
-) -> str:
-    """Return how to start a worker on another machine, and where to see it."""
-    host, number = port.listener.getsockname()[:2]
-    address = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
-    dialed = f"HOST:{number}" if host in _EVERY_ADDRESS else address
-    tls = " --ca FILE" if port.tls is not None else ""
-    return (
-        f"workers can connect to {address}: uncork worker {target or 'TARGET'} --gateway {dialed} "
-        f"--token-file {token_file}{tls}; see {listeners.admin_url}/status"
-    )
 
 
 def headline(what: str) -> Line:

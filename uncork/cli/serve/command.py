@@ -17,22 +17,22 @@ from rich.console import Console
 
 from uncork.cli.configurable import takes_options
 from uncork.cli.serve import banner
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.requirements import require_resources
-from uncork.cli.serve.running.service import Place, RunningService
-from uncork.cli.serve.running.settings import RunningSettings, check_options, files_of
-from uncork.cli.serve.services import errors_of, services_of
 from uncork.cli.serve.startup_progress import StartupProgress
-from uncork.cli.serve.worker_port import check_worker_port
 from uncork.cli.usage import exit_code
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import DIFF, RELOAD, listening
 from uncork.server.listeners import Listeners, open_listeners
+from uncork.server.options import ServeOptions
 from uncork.server.private_folders import own_folder
-from uncork.server.reloading import Reloader
+from uncork.server.running.reloading import Reloader
+from uncork.server.running.service import Place, RunningService
+from uncork.server.running.settings import RunningSettings, check_options, files_of
 from uncork.server.servers import Servers
+from uncork.server.services import errors_of, services_of
 from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
+from uncork.server.workers.requirements import require_resources
+from uncork.server.workers.worker_port import check_worker_port
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.protocols.limits import Limits

@@ -15,9 +15,9 @@ from uncork.cli.simulate.scenarios import (
     policy_names,
     whole_traces,
 )
-from uncork.cli.usage import flags, named, require_writable
+from uncork.cli.usage import named, require_writable
 from uncork.config.errors import WrongUsage
-from uncork.config.option_fields import option
+from uncork.config.option_fields import flags, option
 from uncork_dispatcher.simulator import (
     ALL_POLICIES,
     ARRIVALS,

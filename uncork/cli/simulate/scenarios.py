@@ -7,8 +7,9 @@ from random import Random
 from typing import Any
 
 from uncork.cli.loadtest.traffic_options import MOST_CLIENTS
-from uncork.cli.usage import flags, in_options
+from uncork.cli.usage import in_options
 from uncork.config.errors import WrongUsage
+from uncork.config.option_fields import flags
 from uncork_dispatcher import make_policy
 from uncork_dispatcher.simulator import ALL_POLICIES, MATRICES, Cell, open_loop, row_lengths
 from uncork_dispatcher.simulator.cells import MOST_REQUESTS, requests_to_measure

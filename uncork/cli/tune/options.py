@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from uncork.cli.loadtest.measuring import require
 from uncork.cli.loadtest.traffic import plan_of, refuse_contradictions
 from uncork.cli.loadtest.traffic_options import TrafficOptions, service_argument
-from uncork.cli.usage import flags, in_options, require_writable
-from uncork.config.option_fields import option
+from uncork.cli.usage import in_options, require_writable
+from uncork.config.option_fields import flags, option
 from uncork_loadtests.traffic.plan import REPLAY
 from uncork_loadtests.tuning.tune import TuningRequest
 from uncork_workers.supervision.processes import usable_cores

@@ -12,11 +12,11 @@ from typing import Annotated
 import typer
 
 from uncork.cli.errors import print_error
-from uncork.cli.serve.server_options import LogLevel, LogLines, readable
-from uncork.cli.serve.worker_port import token_in
-from uncork.cli.sizes import read_size
 from uncork.cli.usage import refusals
 from uncork.config.errors import WrongUsage
+from uncork.config.sizes import read_size
+from uncork.server.server_options import LogLevel, LogLines, readable
+from uncork.server.workers.worker_port import token_in
 from uncork_workers.definition.loading import TargetError
 from uncork_workers.process.hosted_service import HostedService, StageFailed
 from uncork_workers.process.libc import keep_freed_memory

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Callable
 
-from uncork.cli.serve.options import ServeOptions
 from uncork.config.errors import WrongUsage
+from uncork.server.options import ServeOptions
 from uncork_workers.supervision.gpus import GPU_VARIABLE, gpus_here, missing_gpus
 
 

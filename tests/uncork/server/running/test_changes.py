@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from tests.uncork.config.asking import options_of
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.running.changes import (
+from uncork.config.changes import Change, Effect, names_of, needing
+from uncork.config.errors import WrongUsage
+from uncork.config.names import settings_of
+from uncork.server.options import ServeOptions
+from uncork.server.running.changes import (
     EFFECTS,
     WITH_NEW_WORKERS,
     changes_between,
     changes_of_server,
     changes_of_services,
 )
-from uncork.cli.serve.services import services_of
-from uncork.config.changes import Change, Effect, names_of, needing
-from uncork.config.errors import WrongUsage
-from uncork.config.names import settings_of
+from uncork.server.services import services_of
 from uncork_workers.wire.overrides import ARGUMENTS
 
 AT_ONCE, NEW_WORKERS, RESTART = Effect

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tests.uncork.config.asking import refused
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.pythons import require_python
-from uncork.cli.serve.requirements import require_resources
 from uncork.config.errors import WrongUsage
 from uncork.config.sources import Kind, Source
+from uncork.server.options import ServeOptions
+from uncork.server.workers.pythons import require_python
+from uncork.server.workers.requirements import require_resources
 from uncork_workers.wire.dialing import VERSION
 from uncork_workers.wire.handshake import PROTOCOL
 

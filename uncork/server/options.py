@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from uncork.cli.serve.places import read_place, read_worker_address
-from uncork.cli.serve.server_options import OTHER_FILES, readable
-from uncork.cli.serve.worker_port import WorkerPortOptions
-from uncork.cli.sizes import read_size
 from uncork.config.errors import WrongUsage
 from uncork.config.names import check_policy
 from uncork.config.option_fields import argument, option
+from uncork.config.sizes import read_size
 from uncork.config.sources import Kind, Source
+from uncork.server.server_options import OTHER_FILES, readable
+from uncork.server.workers.places import read_place, read_worker_address
+from uncork.server.workers.worker_port import WorkerPortOptions
 from uncork_dispatcher import POLICY_USAGE
 from uncork_dispatcher.plural import plural
 from uncork_gateway.protocols.limits import Limits

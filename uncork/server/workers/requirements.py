@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from uncork.cli.serve.gpus import require_gpus
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.pythons import require_python
+from uncork.server.options import ServeOptions
+from uncork.server.workers.gpus import require_gpus
+from uncork.server.workers.pythons import require_python
 
 _NONE: Mapping[str, ServeOptions] = MappingProxyType({})
 

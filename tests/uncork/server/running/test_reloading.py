@@ -11,7 +11,7 @@ import pytest
 from uncork.config.changes import Change, Effect, needing
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
-from uncork.server.reloading import Reloader
+from uncork.server.running.reloading import Reloader
 from uncork_gateway import Gateway
 from uncork_gateway.repository import NotLoaded
 from uncork_workers.supervision.standbys import ReplacementFailed

@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 
-from uncork.cli.serve.options import ServeOptions
 from uncork.config.errors import WrongUsage
+from uncork.server.options import ServeOptions
 from uncork_workers.wire.dialing import VERSION
 from uncork_workers.wire.handshake import PROTOCOL
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.server_options import ServiceValues
 from uncork.config.errors import WrongUsage
 from uncork.config.names import check_service_name
 from uncork.config.sources import Kind
+from uncork.server.options import ServeOptions
+from uncork.server.server_options import ServiceValues
 
 ONLY = ""
 """Stands for the name of the only service, unless it was given one."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.placement import check_placement
-from uncork.cli.serve.running.revision import Revision
-from uncork.cli.serve.running.service import Place, RunningService
-from uncork.cli.serve.services import errors_of, services_of
 from uncork.config.errors import WrongUsage
 from uncork.server.listeners import keys_in
+from uncork.server.options import ServeOptions
+from uncork.server.running.revision import Revision
+from uncork.server.running.service import Place, RunningService
 from uncork.server.servers import Servers
+from uncork.server.services import errors_of, services_of
+from uncork.server.workers.placement import check_placement
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.backends.worker_failures import WorkerStartup
 

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.places import read_worker_address
-from uncork.cli.serve.worker_port import is_loopback
 from uncork.config.errors import WrongUsage
+from uncork.server.options import ServeOptions
+from uncork.server.workers.places import read_worker_address
+from uncork.server.workers.worker_port import is_loopback
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.ray.code_shipping import Packer
 from uncork_workers.ray.connection import RayUnusable

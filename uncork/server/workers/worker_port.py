@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from uncork.cli.serve.server_options import ServerOptions
-from uncork.cli.usage import flags
 from uncork.config.errors import WrongUsage
-from uncork.config.option_fields import option
-from uncork.server.listeners import listening_socket, server_tls
+from uncork.config.option_fields import flags, option
+from uncork.server.listeners import Listeners, listening_socket, server_tls
+from uncork.server.server_options import ServerOptions
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.wire.handshake import read_token
 
@@ -140,3 +139,17 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def waiting_for_workers(
+    port: WorkerPort, listeners: Listeners, *, target: str, token_file: Path | None
+) -> str:
+    """Return how to start a worker on another machine, and where to see it."""
+    host, number = port.listener.getsockname()[:2]
+    address = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
+    dialed = f"HOST:{number}" if host in ("0.0.0.0", "::") else address
+    tls = " --ca FILE" if port.tls is not None else ""
+    return (
+        f"workers can connect to {address}: uncork worker {target or 'TARGET'} --gateway {dialed} "
+        f"--token-file {token_file}{tls}; see {listeners.admin_url}/status"
+    )

@@ -10,13 +10,13 @@ from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.requirements import require_resources
-from uncork.cli.serve.running.changes import changes_between, changes_of_server, changes_of_services
-from uncork.cli.serve.running.service import RunningService
-from uncork.cli.serve.services import ONLY, about, errors_of
 from uncork.config.changes import Change, Effect, needing
+from uncork.server.options import ServeOptions
+from uncork.server.running.changes import changes_between, changes_of_server, changes_of_services
+from uncork.server.running.service import RunningService
+from uncork.server.services import ONLY, about, errors_of
 from uncork.server.serving import log_to_terminal
+from uncork.server.workers.requirements import require_resources
 from uncork_gateway import GatewaySettings
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.pages.status.document import SettingsChange
@@ -24,7 +24,7 @@ from uncork_gateway.services.served_service import Change as ServiceChange
 from uncork_workers.supervision.standbys import ReplacementFailed, Standbys
 
 if TYPE_CHECKING:
-    from uncork.cli.serve.running.settings import RunningSettings
+    from uncork.server.running.settings import RunningSettings
 
 
 log = logging.getLogger("uncork.gateway")

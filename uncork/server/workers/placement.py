@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.usage import flags
 from uncork.config.errors import WrongUsage
+from uncork.config.option_fields import flags
+from uncork.server.options import ServeOptions
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.extras import install_command
 from uncork_workers.supervision.launcher import Launcher, Starter, over_unix
@@ -85,7 +85,7 @@ async def launching(
         return
     assert worker_port is not None
     # Only with Ray: it unpacks archives and talks to a helper process, which other servers do not.
-    from uncork.cli.serve.ray_placement import launching_on_ray
+    from uncork.server.workers.ray_placement import launching_on_ray
 
     async with launching_on_ray(options, folder, worker_port, on_waiting=on_waiting) as launched:
         yield launched

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from uncork.cli.serve import banner
-from uncork.cli.serve.options import ServeOptions, WorkerCount
-from uncork.cli.serve.placement import STANDBYS_SOCKET, WORKERS_SOCKET, StarterWith, launching
-from uncork.cli.serve.worker_port import open_worker_port
 from uncork.server.listeners import Listeners
+from uncork.server.options import ServeOptions, WorkerCount
+from uncork.server.workers.placement import STANDBYS_SOCKET, WORKERS_SOCKET, StarterWith, launching
+from uncork.server.workers.worker_port import open_worker_port, waiting_for_workers
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.backends.worker_listener import WorkerPort
@@ -177,7 +176,7 @@ def _listen_on_tcp(
     served.listen_on_tcp(port)
     if options.worker_token_file is not None:
         file = options.worker_token_file
-        how = banner.waiting_for_workers(port, listeners, target=options.service, token_file=file)
+        how = waiting_for_workers(port, listeners, target=options.service, token_file=file)
         log.info("%s", how)
 
 

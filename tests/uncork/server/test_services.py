@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.uncork.config.asking import options_of
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.services import ONLY, about, errors_of, services_of
 from uncork.config.errors import WrongUsage
+from uncork.server.options import ServeOptions
+from uncork.server.services import ONLY, about, errors_of, services_of
 
 
 @pytest.fixture

@@ -12,10 +12,14 @@ import trustme
 from typer.testing import CliRunner
 
 from uncork.cli.app import app
-from uncork.cli.serve import banner
-from uncork.cli.serve.worker_port import WorkerPortOptions, check_worker_port, open_worker_port
 from uncork.config.errors import WrongUsage
 from uncork.server.listeners import open_listeners
+from uncork.server.workers.worker_port import (
+    WorkerPortOptions,
+    check_worker_port,
+    open_worker_port,
+    waiting_for_workers,
+)
 from uncork_gateway.backends.worker_listener import WorkerPort
 
 PLAIN = WorkerPortOptions()
@@ -190,7 +194,7 @@ def test_the_banner_says_how_to_start_a_worker(folder: Path) -> None:
         encrypted = WorkerPort(listener=port.listener, token=b"", tls=ssl.create_default_context())
         with open_listeners(options(folder, port=0)) as listeners:
             line, line_tls = (
-                banner.waiting_for_workers(each, listeners, target=target, token_file=Path("t"))
+                waiting_for_workers(each, listeners, target=target, token_file=Path("t"))
                 for each, target in ((port, "iris.py:Iris"), (encrypted, ""))
             )
             url = listeners.url
@@ -200,3 +204,16 @@ def test_the_banner_says_how_to_start_a_worker(folder: Path) -> None:
         f"see {url}/status"
     )
     assert f"uncork worker TARGET --gateway {address} --token-file t --ca FILE; " in line_tls
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_it_says_how_to_start_a_worker_elsewhere(folder: Path, host: str) -> None:
+    """With a word in place of an address that other machines cannot dial."""
+    with socket.create_server((host, 0)) as listener, open_listeners(options(folder, port=0)) as listeners:
+        port = WorkerPort(listener=listener, token=b"a token for these tests")
+        number = listener.getsockname()[1]
+        text = waiting_for_workers(port, listeners, target="", token_file=Path("token"))
+
+    dialed = {"127.0.0.1": "127.0.0.1", "0.0.0.0": "HOST"}[host]
+    assert text.startswith(f"workers can connect to {host}:{number}: ")
+    assert f"uncork worker TARGET --gateway {dialed}:{number} --token-file token;" in text

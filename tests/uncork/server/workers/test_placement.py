@@ -10,11 +10,11 @@ import trustme
 from typer.testing import CliRunner
 
 from uncork.cli.app import app
-from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.places import read_place, read_worker_address
-from uncork.cli.serve.ray_placement import dialing
 from uncork.config.errors import WrongUsage
 from uncork.server.listeners import server_tls
+from uncork.server.options import ServeOptions
+from uncork.server.workers.places import read_place, read_worker_address
+from uncork.server.workers.ray_placement import dialing
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.ray.messages import Connected
 

@@ -1,1 +1,0 @@
-"""Mirrors uncork/cli/serve/running."""

@@ -1,0 +1,1 @@
+"""Mirrors uncork/server/running."""

@@ -1,0 +1,1 @@
+"""Where the workers of a server run, and what they need there."""
