@@ -1,7 +1,6 @@
 """What a row of an API is, for requests whose rows are tensors or have names."""
 
 import base64
-import binascii
 from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
@@ -10,11 +9,13 @@ from msgspec import Raw
 
 from uncork_gateway.codecs import Codec, Marshalled
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, written
 from uncork_gateway.protocols.tensor_rows import values_of
 from uncork_gateway.protocols.tensors import Tensor
 
 _BASE64 = "b64"
+_text_decoder = msgspec.json.Decoder(str)
 
 
 class Inputs(NamedTuple):
@@ -95,7 +96,7 @@ def _decoded(value: Raw) -> bytes:
     if fields.keys() != {_BASE64}:
         return bytes(value)
     try:
-        text = msgspec.json.decode(fields[_BASE64], type=str)
+        text = decode_json(_text_decoder, fields[_BASE64], "a text", name=_BASE64)
         return msgspec.json.encode(base64.b64decode(text, validate=True).decode())
-    except (msgspec.ValidationError, binascii.Error, ValueError) as error:
+    except ValueError as error:  # binascii.Error and UnicodeDecodeError are
         raise BadRequest(f"b64 must be the base64 of a text in UTF-8: {error}") from error

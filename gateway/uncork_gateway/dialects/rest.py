@@ -11,6 +11,7 @@ from uncork_gateway.dialects.base import JSON, HandlerResult, Reply, require_row
 from uncork_gateway.dialects.inputs import ANY_INPUTS, Inputs
 from uncork_gateway.errors import BadRequest, GatewayError
 from uncork_gateway.headers import Header
+from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.raw_json import Parts, quoted, written
 from uncork_gateway.protocols.rows import as_rows, error_body, parse_rows
 from uncork_gateway.protocols.tensor_rows import columns_of, row_texts
@@ -19,9 +20,10 @@ from uncork_workers.wire.messages import RowPath, json_path
 
 SIGNATURE = "serving_default"
 """The name of a model's only signature in TensorFlow Serving."""
+_name_decoder = msgspec.json.Decoder(str | None)
 
 
-def check_signature(name: object) -> None:
+def check_signature(name: str | None) -> None:
     """Raise BadRequest if a client names a signature that a model does not have."""
     if name not in (SIGNATURE, "", None):
         raise BadRequest(
@@ -59,7 +61,8 @@ class Rest:
             raise BadRequest(str(error)) from None
         others = dict(request.others)
         if "signature_name" in others:
-            check_signature(msgspec.json.decode(others["signature_name"]))
+            text = others["signature_name"]
+            check_signature(decode_json(_name_decoder, text, "a text", name="signature_name"))
         locate = _in_columns if request.names is not None else _IN_ROWS[request.member]
         rows = list(map(self._inputs.read_row, as_rows(request)))
         return replace(self._codec.marshal(rows), note=request.member, locate=locate)

@@ -58,11 +58,23 @@ def test_an_answer_has_the_form_of_its_request(dialect: Rest, body: bytes, told:
 
 @pytest.mark.parametrize("dialect", [KSERVE, TF])
 @pytest.mark.parametrize("rows", [b'"instances": [1]', b'"inputs": [1]', b'"inputs": {"a": [1]}'])
-@pytest.mark.parametrize(("name", "said"), [(b'"x"', "'x'"), (b'"Serving_default"', "'S"), (b"3", "3")])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (b'"x"', "unknown signature 'x'.* has only 'serving_default': send "),
+        (b'"Serving_default"', "unknown signature 'S"),
+        (b"3", "signature_name must be a text: .*int"),
+        (b"[Infinity]", "signature_name must be a text: .*array"),
+        (b"NaN", "signature_name is not valid JSON: "),
+        (rb'"\ud800"', "signature_name is not valid JSON: "),
+        (b"1" * 5000, "signature_name must be a text: "),
+        (b"1e999", "signature_name must be a text: "),
+    ],
+)
 def test_a_signature_that_does_not_exist_is_an_error(
     dialect: Rest, rows: bytes, name: bytes, said: str
 ) -> None:
-    with pytest.raises(BadRequest, match=f"^unknown signature {said}.* has only 'serving_default': send "):
+    with pytest.raises(BadRequest, match=f"^{said}"):
         dialect.read(b'{"signature_name": %b, %b}' % (name, rows), ())
 
 

@@ -307,5 +307,12 @@ def test_texts_may_be_base64() -> None:
         served.run(served._rest.read(body, ()))
         assert served.got == expected
     served = Served(Text(), lambda rows: rows)
-    with pytest.raises(BadRequest, match=r"^b64 must be the base64 of a text in UTF-8: "):
-        served._rest.read(b'{"instances": [{"b64": "/w=="}]}', ())
+    for text, said in (
+        (b'"/w=="', "must be the base64 of a text in UTF-8: "),
+        (b'"/"', "must be the base64 of a text in UTF-8: "),
+        (b"1e999", "must be a text: "),
+        (b"NaN", "is not valid JSON: "),
+        (rb'"\ud800"', "is not valid JSON: "),
+    ):
+        with pytest.raises(BadRequest, match=f"^b64 {said}"):
+            served._rest.read(b'{"instances": [{"b64": %b}]}' % text, ())
