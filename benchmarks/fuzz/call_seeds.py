@@ -8,7 +8,7 @@ import numpy as np
 from google.protobuf.message import Message
 
 from benchmarks.fuzz.seeds import PIXELS, WINE
-from uncork_gateway.protocols.grpc_messages import make, message
+from uncork_gateway.grpc.messages import make, message
 
 _INFERENCE = b"/inference.GRPCInferenceService/"
 _TENSORFLOW = b"/tensorflow.serving."

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.peers.catalogue import Row
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.protocols.grpc_messages import message, parse
+from uncork_gateway.grpc.messages import message, parse
 
 # The datatypes of the models' answers, as numpy and the messages name them.
 _GRPC_TYPES = {"FP64": ("<f8", "fp64_contents"), "INT64": ("<i8", "int64_contents")}

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.harness.grpc_wire import prefixed
 from benchmarks.harness.rounds import ask_alone
-from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.grpc.messages import message
 from uncork_loadtests.servers import HOST, BenchError, Server
 
 JSON, BINARY, GRPC = "JSON", "V2 binary", "gRPC"

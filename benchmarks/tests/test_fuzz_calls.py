@@ -20,8 +20,8 @@ from tests.gateway.grpc.http2.peer import read_frames
 from uncork_gateway.errors import BadRequest, HandlerFailed, Unavailable
 from uncork_gateway.grpc.http2 import frames
 from uncork_gateway.grpc.http2.session import Session
+from uncork_gateway.grpc.messages import make
 from uncork_gateway.grpc.statuses import CallFailed, Code
-from uncork_gateway.protocols.grpc_messages import make
 from uncork_loadtests.servers import BenchError
 
 MESSAGE = make("inference.ModelReadyRequest", name="good")

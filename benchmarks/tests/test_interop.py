@@ -23,8 +23,8 @@ from benchmarks.tests.peers.made_up_rounds import rounds
 from tests.gateway.grpc.proxy.fake_grpc_server import Call, Reply, fake_grpc_server, ok
 from tests.loadtests.fake_server import Handler, reply, serving
 from tests.loops import other_tasks
+from uncork_gateway.grpc.messages import make, message
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.protocols.grpc_messages import make, message
 
 CLIENTS = 7
 DIALECTS = st.sampled_from([V1, V2, V2_GRPC])

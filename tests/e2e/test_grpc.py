@@ -26,7 +26,7 @@ from tests.e2e.server import PROBE, SERVICES, Server, eventually, serving
 from tests.e2e.services.models import POISON
 from tests.e2e.test_protocols import DOUBLED, MODELS, ROWS, question, told
 from tests.loops import HANG_S
-from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.grpc.messages import message
 
 pytestmark = pytest.mark.slow
 

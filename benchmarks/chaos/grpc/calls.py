@@ -8,8 +8,8 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from benchmarks.chaos.questions import Act, Question, Row, right_answer
+from uncork_gateway.grpc.messages import make, message
 from uncork_gateway.grpc.statuses import Code, status_of
-from uncork_gateway.protocols.grpc_messages import make, message
 from uncork_loadtests.generator.http_reply import Reply
 
 INFER, STREAM_INFER, PREDICT = "ModelInfer", "ModelStreamInfer", "Predict"

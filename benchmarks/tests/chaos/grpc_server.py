@@ -16,8 +16,8 @@ from uncork_gateway.errors import GatewayError
 from uncork_gateway.grpc import stream_messages
 from uncork_gateway.grpc.http2.limits import GrpcLimits
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
+from uncork_gateway.grpc.messages import make, message, parse
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.protocols.grpc_messages import make, message, parse
 
 
 class ScriptedCall(EchoCall):

@@ -5,16 +5,16 @@ from typing import Any, NamedTuple
 
 from uncork_gateway.batching import Batching
 from uncork_gateway.codecs import make_codec
-from uncork_gateway.dialects.predict import Predict
-from uncork_gateway.dialects.v2_grpc import V2Grpc
+from uncork_gateway.grpc.dialects.predict import Predict
+from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.grpc.infer_call import InferCall
 from uncork_gateway.grpc.infer_method import InferMethod, MessageDialect, MessageRoute
 from uncork_gateway.grpc.infer_stream import InferStream
 from uncork_gateway.grpc.interfaces import StreamingMethod
+from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.services.models import Models, version_in
 from uncork_gateway.pages.models.inputs import row_inputs
 from uncork_gateway.pages.models.metadata import Model
-from uncork_gateway.protocols.grpc_messages import message
 from uncork_gateway.versions import Candidate, VersionChoice
 
 INFERENCE = b"/inference.GRPCInferenceService/"

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.grpc.known_requests import KnownRequests
-from uncork_gateway.protocols.grpc_messages import parse
+from uncork_gateway.grpc.messages import parse
 from uncork_gateway.requests.api_target import ApiTarget, Shared
 from uncork_gateway.versions import FIRST
 

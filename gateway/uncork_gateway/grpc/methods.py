@@ -10,8 +10,8 @@ from google.protobuf.message import Message
 from uncork_gateway.auth import REFUSAL, AcceptedKeys
 from uncork_gateway.errors import CLIENT_GONE, GatewayError, unexpected
 from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, OpenCall, StreamingMethod, UnaryMethod
+from uncork_gateway.grpc.messages import parse
 from uncork_gateway.grpc.statuses import CallFailed, Code, code_of, trailers_of
-from uncork_gateway.protocols.grpc_messages import parse
 
 Method = UnaryMethod | StreamingMethod
 

@@ -1,7 +1,7 @@
 """The response messages of ModelStreamInfer."""
 
-from uncork_gateway.protocols.grpc.values import varint
-from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.grpc.messages import message
+from uncork_gateway.grpc.protocols.values import varint
 from uncork_gateway.protocols.tensor_rows import OUTPUT
 from uncork_workers.wire.tensors import prefixed
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.examples import at_most
 from tests.gateway.dialects.values_stage import BINARY, PROTOCOLS, ROWS, TENSORS, TYPED, Served
-from tests.gateway.protocols.grpc_bodies import KINDS, Named, arrays
+from tests.gateway.grpc.bodies import KINDS, Named, arrays
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.pages.models.inputs import inputs_of
 from uncork_workers.definition.adapters import DataFrame, Json, NdArray, Text

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.gateway.protocols.grpc_bodies import (
+from tests.gateway.grpc.bodies import (
     KINDS,
     InferResponse,
     Named,
@@ -21,9 +21,9 @@ from tests.gateway.protocols.grpc_bodies import (
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import V2, Rest
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.dialects.predict import Predict
-from uncork_gateway.dialects.v2_grpc import V2Grpc
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.grpc.dialects.predict import Predict
+from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.pages.models.inputs import row_inputs
 from uncork_workers.definition.service import Service, api, describe_service
 from uncork_workers.process.batches.execution import Executor

@@ -12,8 +12,8 @@ from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.grpc.fake_stream import FakeConnection, FakeStream
 from tests.gateway.running import turns
 from uncork_gateway.grpc.interfaces import Call, CallHead
+from uncork_gateway.grpc.messages import message
 from uncork_gateway.headers import Header
-from uncork_gateway.protocols.grpc_messages import message
 from uncork_workers.wire.schema import ServiceDescription
 
 INFER = b"/inference.GRPCInferenceService/ModelInfer"

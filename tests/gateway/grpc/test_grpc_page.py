@@ -8,9 +8,9 @@ import pytest
 
 from tests.markdown_pages import DOCS
 from uncork_gateway.errors import Refused
+from uncork_gateway.grpc.messages import POOL, SERVICES
 from uncork_gateway.grpc.services.table import ModelMethods
 from uncork_gateway.grpc.statuses import Code, code_of, status_of
-from uncork_gateway.protocols.grpc_messages import POOL, SERVICES
 
 PAGE = (DOCS / "reference/grpc.md").read_text()
 

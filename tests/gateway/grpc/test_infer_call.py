@@ -17,8 +17,8 @@ from tests.gateway.running import turns
 from tests.gateway.services.test_service_streams import streaming_api
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.errors import BodyTooLarge
+from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.protocols.grpc_messages import message
 from uncork_gateway.telemetry.access_log import AccessLog
 from uncork_workers.wire.overrides import for_all_apis
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.gateway.protocols.grpc_bodies import Named, infer_request, predict_request
+from tests.gateway.grpc.bodies import Named, infer_request, predict_request
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects.inputs import ANY_INPUTS
-from uncork_gateway.dialects.predict import Predict
-from uncork_gateway.dialects.v2_grpc import V2Grpc
 from uncork_gateway.errors import GatewayError
+from uncork_gateway.grpc.dialects.predict import Predict
+from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.grpc.infer_method import InferMethod
+from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.statuses import CallFailed, Code
-from uncork_gateway.protocols.grpc_messages import message
 
 INFER, PREDICT = message("inference.ModelInferRequest"), message("tensorflow.serving.PredictRequest")
 

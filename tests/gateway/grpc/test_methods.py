@@ -11,8 +11,8 @@ from tests.gateway.grpc.call_stage import INFER, PREDICT, calls, numbers
 from tests.gateway.grpc.fake_stream import FakeConnection
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.statuses import CallFailed, Code
-from uncork_gateway.protocols.grpc_messages import message
 from uncork_gateway.telemetry.access_log import AccessLog
 
 LIVE = b"/inference.GRPCInferenceService/ServerLive"

@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.gateway.dialects.values_stage import v2_body
-from tests.gateway.protocols.grpc_bodies import Named, infer_request, predict_request
+from tests.gateway.grpc.bodies import Named, infer_request, predict_request
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import V2, Rest
 from uncork_gateway.dialects.inputs import ANY_INPUTS
-from uncork_gateway.dialects.predict import Predict
-from uncork_gateway.dialects.v2_grpc import V2Grpc
+from uncork_gateway.grpc.dialects.predict import Predict
+from uncork_gateway.grpc.dialects.v2 import V2Grpc
+from uncork_gateway.grpc.protocols.v2_wire import V2GrpcWire
 from uncork_gateway.protocols.limits import Limits, TooMany
 from uncork_gateway.protocols.raw_text import without_strings
 from uncork_gateway.protocols.rows import RowsWire
 from uncork_gateway.protocols.v2 import V2Wire
-from uncork_gateway.protocols.v2_grpc_wire import V2GrpcWire
 from uncork_gateway.protocols.wire import Content, Unmergeable
 
 ROWS, VALUES = 8, 20

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
 from uncork_gateway.grpc.http2.heads import ACCEPTED_ENCODINGS
+from uncork_gateway.grpc.protocols.values import varint
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.headers import Header
-from uncork_gateway.protocols.grpc.values import varint
 
 # Clients accept 8 KiB of headers.
 _MAX_TEXT_BYTES = 4096

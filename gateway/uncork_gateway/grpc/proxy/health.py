@@ -7,11 +7,11 @@ from typing import Any
 from uncork_gateway.auth import REFUSAL, AcceptedKeys
 from uncork_gateway.errors import BadRequest, GatewayError
 from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, OpenCall, StreamingMethod
+from uncork_gateway.grpc.messages import message, parse
 from uncork_gateway.grpc.methods import SMALL_MESSAGE_BYTES, PlainCall, UnaryCall
 from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
 from uncork_gateway.grpc.services.health import Health
 from uncork_gateway.grpc.statuses import CallFailed, Code
-from uncork_gateway.protocols.grpc_messages import message, parse
 
 _Request: Any = message("grpc.health.v1.HealthCheckRequest")
 

@@ -8,13 +8,13 @@ from uncork_dispatcher import SettingError
 from uncork_gateway.auth import AcceptedKeys
 from uncork_gateway.grpc.interfaces import StreamingMethod
 from uncork_gateway.grpc.methods import Method, Methods
+from uncork_gateway.grpc.protocols.predict_wire import PredictWire
+from uncork_gateway.grpc.protocols.v2_wire import V2GrpcWire
 from uncork_gateway.grpc.proxy.call import MergedMethod
 from uncork_gateway.grpc.proxy.health import HealthByName
 from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
 from uncork_gateway.grpc.services.health import Health
 from uncork_gateway.grpc.services.models import Models
-from uncork_gateway.protocols.predict_wire import PredictWire
-from uncork_gateway.protocols.v2_grpc_wire import V2GrpcWire
 from uncork_gateway.readiness import Readiness
 from uncork_gateway.requests.proxy_target import Merging
 

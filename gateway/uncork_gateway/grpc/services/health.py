@@ -7,11 +7,11 @@ from google.protobuf.message import Message
 
 from uncork_gateway.errors import BadRequest, Unavailable
 from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, StreamingMethod, UnaryMethod
+from uncork_gateway.grpc.messages import make, message
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.services.streaming import OpenCalls, StreamingCall
 from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.pages.models.metadata import default_of
-from uncork_gateway.protocols.grpc_messages import make, message
 from uncork_gateway.readiness import Readiness
 
 NAME = "grpc.health.v1.Health"

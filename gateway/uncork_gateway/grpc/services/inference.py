@@ -7,13 +7,13 @@ from google.protobuf.message import Message
 
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.grpc.interfaces import UnaryMethod
+from uncork_gateway.grpc.messages import make, message
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.pages.models.configuration import config_of
 from uncork_gateway.pages.models.metadata import UnknownModel, metadata_of, server_of
 from uncork_gateway.pages.models.statistics import statistics_of
 from uncork_gateway.pages.models.triton import STATISTICS_MOVED, every_version, index_of
-from uncork_gateway.protocols.grpc_messages import make, message
 from uncork_gateway.repository import RepositoryAccess
 
 NAME = "inference.GRPCInferenceService"

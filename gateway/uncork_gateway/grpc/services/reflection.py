@@ -7,9 +7,9 @@ from google.protobuf.descriptor import FileDescriptor
 
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, StreamingMethod
+from uncork_gateway.grpc.messages import POOL, message
 from uncork_gateway.grpc.services.streaming import OpenCalls, StreamingCall
 from uncork_gateway.grpc.statuses import CallFailed, Code, code_of
-from uncork_gateway.protocols.grpc_messages import POOL, message
 
 _VERSIONS = ("v1", "v1alpha")
 

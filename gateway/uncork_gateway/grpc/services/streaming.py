@@ -12,9 +12,9 @@ from google.protobuf.message import Message
 
 from uncork_gateway.errors import GatewayError, draining, unexpected
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
+from uncork_gateway.grpc.messages import parse
 from uncork_gateway.grpc.methods import PlainCall
 from uncork_gateway.grpc.statuses import CallFailed, Code
-from uncork_gateway.protocols.grpc_messages import parse
 
 # Of answers that the client has not read. Its next messages are read only when it has.
 _MOST_UNSENT_BYTES = 64 * 1024

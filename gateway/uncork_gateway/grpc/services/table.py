@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from uncork_gateway.grpc.interfaces import StreamingMethod, UnaryMethod
+from uncork_gateway.grpc.messages import SERVICES
 from uncork_gateway.grpc.services import inference, tensorflow
 from uncork_gateway.grpc.services.health import Health
 from uncork_gateway.grpc.services.inference import Inference
@@ -11,7 +12,6 @@ from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.services.reflection import Reflection
 from uncork_gateway.grpc.services.tensorflow import TensorFlow
 from uncork_gateway.pages.models.metadata import ModelVersions
-from uncork_gateway.protocols.grpc_messages import SERVICES
 from uncork_gateway.readiness import Readiness
 from uncork_gateway.repository import RepositoryAccess
 

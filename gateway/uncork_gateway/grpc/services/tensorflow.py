@@ -9,9 +9,9 @@ from google.protobuf.message import Message
 from uncork_gateway.dialects.rest import SIGNATURE
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.interfaces import UnaryMethod
+from uncork_gateway.grpc.messages import make, message
 from uncork_gateway.grpc.services.models import Models, version_in
 from uncork_gateway.pages.models.metadata import signature_of, version_status_of
-from uncork_gateway.protocols.grpc_messages import make, message
 
 _PACKAGE = "tensorflow.serving"
 PREDICTION = f"{_PACKAGE}.PredictionService"

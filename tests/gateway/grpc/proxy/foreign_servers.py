@@ -14,8 +14,8 @@ import numpy as np
 
 from tests.gateway.grpc.proxy.fake_grpc_server import Call, Reply, ok
 from tests.gateway.grpc.proxy.models import BAD, INFER, PREDICT
+from uncork_gateway.grpc.messages import make, message
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.protocols.grpc_messages import make, message
 
 STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 READY = "/inference.GRPCInferenceService/ModelReady"

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tests.gateway.grpc.proxy.fake_grpc_server import Call, Reply, ok
+from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.protocols.grpc_messages import message
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 PREDICT = "/tensorflow.serving.PredictionService/Predict"

@@ -21,8 +21,8 @@ from tests.gateway.grpc.proxy.foreign_servers import (
 )
 from tests.gateway.grpc.proxy.models import BAD, INFER, PREDICT
 from tests.gateway.grpc.proxy.proxy_stage import Answer, merging, sizes
+from uncork_gateway.grpc.messages import make, message
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.protocols.grpc_messages import make, message
 
 # Requests are released together when the queue is this long, or after a second.
 TOGETHER: dict[str, Any] = {"policy": "fixed:1000", "max_hold_s": 1.0}

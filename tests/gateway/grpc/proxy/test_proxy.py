@@ -32,8 +32,8 @@ from tests.gateway.running import turns
 from tests.loops import HANG_S, until
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.grpc.interfaces import CallHead
+from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.protocols.grpc_messages import message
 from uncork_gateway.proxy import Proxy, ProxySettings
 
 KEY = "a-key-of-enough-characters"

@@ -15,9 +15,9 @@ from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.grpc.fake_stream import FakeConnection, FakeStream
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.grpc.interfaces import Call, CallHead
+from uncork_gateway.grpc.messages import POOL, message
 from uncork_gateway.grpc.services.table import ModelMethods
 from uncork_gateway.grpc.statuses import Code, code_of
-from uncork_gateway.protocols.grpc_messages import POOL, message
 from uncork_gateway.repository import RepositoryAccess
 from uncork_gateway.telemetry.access_log import AccessLog
 

@@ -25,8 +25,8 @@ from tests.markdown_pages import DOCS, blocks
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.grpc.http2.limits import GrpcLimits
 from uncork_gateway.grpc.listener import GrpcListener
+from uncork_gateway.grpc.messages import POOL, SERVICES, message
 from uncork_gateway.grpc.methods import Methods
-from uncork_gateway.protocols.grpc_messages import POOL, SERVICES, message
 
 PAGE = DOCS / "reference/grpc.md"
 KEY = "0123456789abcdef"

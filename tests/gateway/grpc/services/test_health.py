@@ -16,8 +16,8 @@ from tests.gateway.running import turns
 from tests.gateway.services.test_replacement import replacing
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.grpc.interfaces import Call
+from uncork_gateway.grpc.messages import SERVICES, message
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.protocols.grpc_messages import SERVICES, message
 from uncork_gateway.telemetry.access_log import AccessLog
 from uncork_workers.wire.messages import Hello
 

@@ -12,9 +12,9 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from tests.gateway.grpc.fake_stream import FakeStream
 from tests.gateway.grpc.services.services_stage import services
 from uncork_gateway.grpc.interfaces import Call, CallHead
+from uncork_gateway.grpc.messages import POOL, SERVICES, message
 from uncork_gateway.grpc.services.reflection import Reflection
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.protocols.grpc_messages import POOL, SERVICES, message
 
 VERSIONS = pytest.mark.parametrize("version", ["v1", "v1alpha"])
 

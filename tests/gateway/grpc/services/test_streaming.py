@@ -10,9 +10,9 @@ from tests.gateway.grpc.fake_stream import FakeConnection, FakeStream
 from tests.gateway.running import turns
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.interfaces import CallHead
+from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.services.streaming import OpenCalls, StreamingCall
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.protocols.grpc_messages import message
 
 Request: Any = message("grpc.health.v1.HealthCheckRequest")
 

@@ -11,8 +11,8 @@ from google.protobuf.json_format import ParseDict
 from tests.gateway.fake_worker import service
 from tests.gateway.grpc.services.services_stage import MODEL, PREDICTION, services
 from tests.gateway.grpc.services.test_inference import arrays
+from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.protocols.grpc_messages import message
 from uncork_workers.wire.messages import Hello
 
 FIELD = "signature_def"

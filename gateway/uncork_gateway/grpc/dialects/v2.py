@@ -17,9 +17,9 @@ from uncork_gateway.dialects.tensors import (
     without_values,
 )
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.protocols.grpc.v2 import CONTENTS, InferRequest, add_tensors, read_request
-from uncork_gateway.protocols.grpc.values import varint
-from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.grpc.messages import message
+from uncork_gateway.grpc.protocols.v2 import CONTENTS, InferRequest, add_tensors, read_request
+from uncork_gateway.grpc.protocols.values import varint
 from uncork_gateway.protocols.tensor_rows import OUTPUT
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.wire import Unmergeable

@@ -12,7 +12,7 @@ import pytest
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from uncork_gateway.protocols.grpc_messages import POOL, SERVICES, message
+from uncork_gateway.grpc.messages import POOL, SERVICES, message
 
 ROOT = Path(__file__).parents[3]
 # Modules that register the definitions in protobuf's default pool.
@@ -148,7 +148,7 @@ def test_the_definitions_are_compiled(tmp_path: Path) -> None:
     environment = {**os.environ, "VENV": sys.prefix}
     subprocess.run([ROOT / "scripts/build", "messages", compiled], check=True, env=environment)
 
-    committed = ROOT / "gateway/uncork_gateway/protocols/grpc/messages.binpb"
+    committed = ROOT / "gateway/uncork_gateway/grpc/messages.binpb"
     assert compiled.read_bytes() == committed.read_bytes(), "run scripts/build messages"
 
 
@@ -177,7 +177,7 @@ def test_nothing_is_registered_in_the_default_pool() -> None:
     names = sorted({file.name for service in SERVICES for file in files(POOL, file_of(service))})
     code = f"""
 from google.protobuf import descriptor_pool
-import uncork_gateway.protocols.grpc_messages
+import uncork_gateway.grpc.messages
 for name in {[name for name in names if not name.startswith("google/")]}:
     try:
         descriptor_pool.Default().FindFileByName(name)

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.grpc.messages import message
 
 InferRequest = message("inference.ModelInferRequest")
 InferResponse = message("inference.ModelInferResponse")

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tritonclient.grpc._utils import _get_inference_request
 
-from tests.gateway.protocols import v2_bodies
-from tests.gateway.protocols.grpc_bodies import (
+from tests.gateway.grpc.bodies import (
     InferParameter,
     InferRequest,
     InferResponse,
@@ -23,13 +22,14 @@ from tests.gateway.protocols.grpc_bodies import (
     tensors,
     tensors_of,
 )
+from tests.gateway.protocols import v2_bodies
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import V2
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.dialects.inputs import ANY_INPUTS, Inputs
-from uncork_gateway.dialects.v2_grpc import V2Grpc
 from uncork_gateway.errors import BadRequest, HandlerFailed
-from uncork_gateway.protocols.grpc_messages import parse
+from uncork_gateway.grpc.dialects.v2 import V2Grpc
+from uncork_gateway.grpc.messages import parse
 from uncork_workers.wire.messages import ColumnsForm, ListForm, RowPath, RowsForm, TensorForm
 from uncork_workers.wire.tensors import split_columns
 

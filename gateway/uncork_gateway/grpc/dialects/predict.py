@@ -14,8 +14,8 @@ from uncork_gateway.dialects.tensors import (
     without_values,
 )
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.protocols.grpc.predict import PredictRequest, add_tensors, read_request
-from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.grpc.messages import message
+from uncork_gateway.grpc.protocols.predict import PredictRequest, add_tensors, read_request
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.wire import Unmergeable
 from uncork_workers.wire.messages import RowPath, json_path

@@ -12,7 +12,7 @@ from ovmsclient.tfs_compat.grpc.responses import GrpcPredictResponse
 from ovmsclient.tfs_compat.grpc.tensors import make_ndarray
 from ovmsclient.tfs_compat.protos.tensorflow_serving.apis import predict_pb2
 
-from tests.gateway.protocols.grpc_bodies import (
+from tests.gateway.grpc.bodies import (
     KINDS,
     Named,
     PredictRequest,
@@ -30,10 +30,10 @@ from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import Rest
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.dialects.inputs import ANY_INPUTS, Inputs
-from uncork_gateway.dialects.predict import Predict
-from uncork_gateway.dialects.v2_grpc import V2Grpc
 from uncork_gateway.errors import BadRequest, HandlerFailed
-from uncork_gateway.protocols.grpc_messages import parse
+from uncork_gateway.grpc.dialects.predict import Predict
+from uncork_gateway.grpc.dialects.v2 import V2Grpc
+from uncork_gateway.grpc.messages import parse
 from uncork_workers.wire.messages import ColumnsForm, RowPath, RowsForm, TensorForm
 from uncork_workers.wire.tensors import split_columns
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from uncork_dispatcher.plural import plural
-from uncork_gateway.protocols.grpc.values import add_rest, add_values, read_values
-from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.grpc.messages import message
+from uncork_gateway.grpc.protocols.values import add_rest, add_values, read_values
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import (
     Tensor,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from uncork_dispatcher.plural import plural
-from uncork_gateway.protocols.grpc.values import add_rest, add_values, read_values
+from uncork_gateway.grpc.protocols.values import add_rest, add_values, read_values
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import Malformed, Tensor, check_kind, check_values, malformed
 from uncork_gateway.protocols.v2 import CLASSIFICATION, refuse_sequence, refuse_shared_memory, rows_of

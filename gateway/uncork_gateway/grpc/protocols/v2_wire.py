@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from uncork_gateway.protocols.grpc.v2 import METHOD, add_tensors, read_request, read_tensors
-from uncork_gateway.protocols.grpc.wire import Parsed, TensorWire, rest_of, with_rest
-from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.grpc.messages import message
+from uncork_gateway.grpc.protocols.tensor_wire import Parsed, TensorWire, rest_of, with_rest
+from uncork_gateway.grpc.protocols.v2 import METHOD, add_tensors, read_request, read_tensors
 from uncork_gateway.protocols.tensors import Tensor
 
 _TENSOR = ("name", "datatype", "shape", "contents")

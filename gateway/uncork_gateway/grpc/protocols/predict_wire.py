@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from uncork_gateway.protocols.grpc.predict import (
+from uncork_gateway.grpc.messages import message
+from uncork_gateway.grpc.protocols.predict import (
     METHOD,
     VALUE_FIELDS,
     add_tensors,
     read_request,
     read_tensors,
 )
-from uncork_gateway.protocols.grpc.wire import Parsed, TensorWire, rest_of, with_rest
-from uncork_gateway.protocols.grpc_messages import message
+from uncork_gateway.grpc.protocols.tensor_wire import Parsed, TensorWire, rest_of, with_rest
 from uncork_gateway.protocols.tensors import Tensor
 
 

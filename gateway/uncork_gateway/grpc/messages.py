@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from uncork_dispatcher.plural import plural
 from uncork_gateway.errors import BadRequest
 
-_DEFINITIONS = Path(__file__).parent / "grpc/messages.binpb"
+_DEFINITIONS = Path(__file__).parent / "messages.binpb"
 
 
 def _make_pool() -> tuple[DescriptorPool, list[str]]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.gateway.protocols.grpc_bodies import (
+from tests.gateway.grpc.bodies import (
     InferParameter,
     InferRequest,
     InferResponse,
@@ -28,9 +28,9 @@ from tests.gateway.protocols.grpc_bodies import (
 )
 from tests.gateway.protocols.parts import join_by_rows
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.protocols.grpc.wire import TensorWire
-from uncork_gateway.protocols.predict_wire import PredictWire
-from uncork_gateway.protocols.v2_grpc_wire import V2GrpcWire
+from uncork_gateway.grpc.protocols.predict_wire import PredictWire
+from uncork_gateway.grpc.protocols.tensor_wire import TensorWire
+from uncork_gateway.grpc.protocols.v2_wire import V2GrpcWire
 from uncork_gateway.protocols.wire import Content, UncertainReply, Unmergeable, WrongReply
 
 UNKNOWN = b"\xfa\x3f\x03new"

@@ -1,0 +1,1 @@
+"""Conversion between messages of gRPC and tensors, and the merging and splitting of them."""

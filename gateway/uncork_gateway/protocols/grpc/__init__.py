@@ -1,1 +1,0 @@
-"""Messages of gRPC: their definitions, and conversion between them and tensors."""
