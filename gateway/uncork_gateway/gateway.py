@@ -38,7 +38,17 @@ class Gateway:
             access = RepositoryAccess(
                 lambda: self.repository, is_allowed=lambda: self.front_end.settings.keys is not None
             )
-            self.catalogue.grpc = GrpcService(self.front_end, access, missing=self.missing)
+            front_end = self.front_end
+            grpc = self.catalogue.grpc = GrpcService(
+                access,
+                missing=self.missing,
+                unready=front_end.unready,
+                readiness=front_end.readiness,
+                keys=lambda: front_end.settings.keys,
+                statistics=not settings.admin,
+                fair_by=settings.fair_by,
+            )
+            front_end.mount_grpc(grpc.open_call, close=grpc.close)
         self.front_end.mount(ServicePages(self.front_end, self).pages)
 
     def add(

@@ -167,13 +167,13 @@ class Proxy:
 
     def _serve_grpc(self, merging: Merging) -> ASGIApp:
         """Merge gRPC calls; return the application for HTTP requests."""
-        from uncork_gateway.grpc.proxy.methods import GrpcProxy  # needs an extra
+        from uncork_gateway.grpc.proxy.methods import proxied_calls  # needs an extra
         from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
 
         settings, front_end = self._settings, self.front_end
         passing = GrpcPassThrough(self._servers, front_end.listener, timeout_s=settings.timeout_s)
         self._close_pass_through = passing.close
-        calls = GrpcProxy(
+        open_call, close = proxied_calls(
             settings.protocol,
             merging,
             passing,
@@ -181,7 +181,7 @@ class Proxy:
             readiness=front_end.readiness,
             keys=lambda: front_end.settings.keys,
         )
-        front_end.mount_grpc(calls.open_call, close=calls.close)
+        front_end.mount_grpc(open_call, close=close)
         return _speaks_grpc
 
     def start(self) -> None:

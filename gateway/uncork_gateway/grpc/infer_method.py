@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from google.protobuf.message import Message
 
 from uncork_gateway.codecs import Marshalled
-from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.grpc.dialects.predict import Predict
+from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.grpc.known_requests import KnownRequests
 from uncork_gateway.grpc.messages import parse
 from uncork_gateway.requests.api_target import ApiTarget, Shared
 from uncork_gateway.versions import FIRST
-
-
-class MessageDialect(Protocol):
-    """One gRPC method, for one API."""
-
-    def read(self, request: Any) -> Marshalled:
-        """Read a request message.
-
-        Raises:
-            BadRequest: if it is malformed.
-        """
-
-    def write(self, result: HandlerResult, asked: Marshalled) -> tuple[bytes, bytes]:
-        """Return the serialized response message in two parts, so that large values need not be copied.
-
-        Raises:
-            GatewayError: if the protocol cannot express the handler's result.
-        """
 
 
 class MessageRoute(ApiTarget):
@@ -48,7 +31,7 @@ class MessageRoute(ApiTarget):
         *,
         model: str,
         version: str = FIRST,
-        dialect: MessageDialect,
+        dialect: V2Grpc | Predict,
         streams: bool = False,
         **shared: Unpack[Shared],
     ) -> None:

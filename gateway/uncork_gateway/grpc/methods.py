@@ -52,14 +52,19 @@ class Methods:
         keys = self._keys()
         if keys is not None and not method.free and not keys.admit(head.metadata):
             return _failed(stream, head, CallFailed(REFUSAL, Code.UNAUTHENTICATED))
-        if isinstance(method, StreamingMethod):
-            return method.open(stream, head)
-        return UnaryCall(stream, head, method)
+        return open_call(method, stream, head)
 
     def _unknown(self, path: bytes) -> CallFailed:
         name = path.decode("latin-1")
         reason = self._not_supported.get(path, f"unknown method {name!r}")
         return CallFailed(reason, Code.UNIMPLEMENTED)
+
+
+def open_call(method: Method, stream: CallStream, head: CallHead) -> Call:
+    """Open a call of a method."""
+    if isinstance(method, StreamingMethod):
+        return method.open(stream, head)
+    return UnaryCall(stream, head, method)
 
 
 def _failed(stream: CallStream, head: CallHead, error: GatewayError) -> Call:

@@ -3,27 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, NamedTuple
 
+from uncork_gateway.auth import AcceptedKeys
 from uncork_gateway.batching import Batching
-from uncork_gateway.grpc.apis import ApiMethods, ServedModel
-from uncork_gateway.grpc.interfaces import OpenCall
+from uncork_gateway.codecs import make_codec
+from uncork_gateway.grpc.dialects.predict import Predict
+from uncork_gateway.grpc.dialects.v2 import V2Grpc
+from uncork_gateway.grpc.infer_call import InferCall
+from uncork_gateway.grpc.infer_method import InferMethod, MessageRoute
+from uncork_gateway.grpc.infer_stream import InferStream
+from uncork_gateway.grpc.interfaces import StreamingMethod
+from uncork_gateway.grpc.messages import SERVICES, message
 from uncork_gateway.grpc.methods import Method, Methods
-from uncork_gateway.grpc.services.table import ModelMethods, ServiceFront
+from uncork_gateway.grpc.services import inference, tensorflow
+from uncork_gateway.grpc.services.health import Health
+from uncork_gateway.grpc.services.inference import Inference
+from uncork_gateway.grpc.services.models import Models, version_in
+from uncork_gateway.grpc.services.reflection import reflection_methods
+from uncork_gateway.grpc.services.streaming import OpenCalls
+from uncork_gateway.grpc.services.tensorflow import TensorFlow
+from uncork_gateway.pages.models.inputs import row_inputs
 from uncork_gateway.pages.models.metadata import Model, ModelSource, ModelVersions, streaming_models_of
+from uncork_gateway.readiness import Readiness
 from uncork_gateway.repository import RepositoryAccess
-from uncork_gateway.settings import ServerSettings
-from uncork_gateway.versions import Candidate, ServiceName
+from uncork_gateway.versions import Candidate, ServiceName, VersionChoice
 from uncork_workers.wire.schema import ServiceDescription
 
+NOT_SUPPORTED: Mapping[bytes, str] = {**inference.NOT_SUPPORTED, **tensorflow.NOT_SUPPORTED}
+"""Why the gateway lacks a method that clients may know, by path."""
 
-class GrpcFront(ServiceFront, Protocol):
-    """A front end, as its gRPC side sees it."""
 
-    settings: ServerSettings
+def model_methods(
+    models: Models,
+    repository: RepositoryAccess,
+    calls: OpenCalls,
+    *,
+    unready: Callable[[], str],
+    readiness: Readiness,
+    statistics: bool,
+) -> dict[bytes, Method]:
+    """Return the methods about the server and its models, by path.
 
-    def mount_grpc(self, open_call: OpenCall, *, close: Callable[[], object]) -> None:
-        """Serve gRPC clients; ``close`` ends the calls that only watch."""
+    Args:
+        repository: loads and unloads services for clients.
+        calls: gets the calls that only watch.
+        unready: returns why requests cannot be answered now; empty if they can.
+        readiness: notifies of changes.
+        statistics: whether clients may read statistics.
+    """
+    return {
+        **Inference(models, repository, unready=unready, statistics=statistics).methods(),
+        **TensorFlow(models).methods(),
+        **Health(models, calls, services=SERVICES, unready=unready, readiness=readiness).methods(),
+        **reflection_methods(calls),
+    }
+
+
+class ServedModel(NamedTuple):
+    """A model, and the routes of its requests by method."""
+
+    model: Model
+    infer: MessageRoute
+    predict: MessageRoute
 
 
 class GrpcService:
@@ -32,27 +74,70 @@ class GrpcService:
     Args:
         repository: loads and unloads services for clients.
         missing: returns why some models are not known yet; empty once each service is described.
+        unready: returns why requests cannot be answered now; empty if they can.
+        readiness: notifies of changes.
+        keys: returns the accepted API keys.
+        statistics: whether clients may read statistics.
+        fair_by: the header that names the flow of a request, in lower case.
 
     Attributes:
         models: of all services; those of HTTP, and APIs that stream.
+        open_call: opens a call.
+        close: ends the calls that only watch: a server that drains does not wait for them.
     """
 
     def __init__(
-        self, front_end: GrpcFront, repository: RepositoryAccess, *, missing: Callable[[], str]
+        self,
+        repository: RepositoryAccess,
+        *,
+        missing: Callable[[], str],
+        unready: Callable[[], str],
+        readiness: Readiness,
+        keys: AcceptedKeys,
+        statistics: bool,
+        fair_by: bytes | None,
     ) -> None:
         self.models: ModelVersions = {}
-        about = ModelMethods(
-            front_end,
-            models=lambda: self.models,
-            missing=missing,
-            repository=repository,
-            statistics=not front_end.settings.admin,
+        self._find = Models(lambda: self.models, missing)
+        self._in_force: dict[str, dict[str, ServedModel]] = {}
+        self._choices: dict[str, VersionChoice[ServedModel]] = {}
+        infer = self._infer = InferMethod(message("inference.ModelInferRequest"), self._infer_route)
+        predict = self._predict = InferMethod(
+            message("tensorflow.serving.PredictRequest"), self._predict_route
         )
-        self._apis = ApiMethods(about.models)
-        methods: dict[bytes, Method] = {**about.unary, **about.streaming, **self._apis.methods()}
-        self._apis.change(fair_by=front_end.settings.fair_by)
-        opener = Methods(methods, not_supported=about.not_supported, keys=lambda: front_end.settings.keys)
-        front_end.mount_grpc(opener.open_call, close=about.close)
+        self.change(fair_by=fair_by)
+        calls = OpenCalls()
+        self.close = calls.close
+        about = model_methods(
+            self._find, repository, calls, unready=unready, readiness=readiness, statistics=statistics
+        )
+        executing: dict[bytes, Method] = {
+            f"/{inference.NAME}/ModelInfer".encode(): StreamingMethod(
+                lambda stream, head: InferCall(stream, head, infer)
+            ),
+            f"/{inference.NAME}/ModelStreamInfer".encode(): StreamingMethod(
+                lambda stream, head: InferStream(stream, head, infer)
+            ),
+            f"/{tensorflow.PREDICTION}/Predict".encode(): StreamingMethod(
+                lambda stream, head: InferCall(stream, head, predict)
+            ),
+        }
+        self.open_call = Methods({**about, **executing}, not_supported=NOT_SUPPORTED, keys=keys).open_call
+
+    def _infer_route(self, request: Any) -> MessageRoute:
+        name, version = request.model_name, request.model_version
+        choice = self._choices.get(name)
+        if choice is not None and not version:
+            return choice.choose().infer
+        model = self._find.find(name, version)
+        return self._in_force[model.name][model.version].infer
+
+    def _predict_route(self, request: Any) -> MessageRoute:
+        spec = request.model_spec
+        model = self._find.find_spec(spec)
+        if not version_in(spec):
+            return self._choices[model.name].choose().predict
+        return self._in_force[model.name][model.version].predict
 
     def prepare(
         self,
@@ -66,18 +151,47 @@ class GrpcService:
         """Return the models of a service that is about to be in force, given those of HTTP.
 
         Raises:
-            ValueError: if it cannot be served.
+            ValueError: if there is no codec for the input of one.
         """
         streaming = streaming_models_of(name.name, service, source, version=name.version)
-        return {model: self._apis.prepare(one, batching) for model, one in {**models, **streaming}.items()}
+        return {each: _served(model, batching) for each, model in {**models, **streaming}.items()}
 
     def put_in_force(self, served: Mapping[str, Sequence[tuple[Candidate, ServedModel]]]) -> None:
         """Serve the models of all services from now on, by name, in these versions, the lowest first."""
-        self.models = {
-            name: {one.model.version: one.model for _, one in versions} for name, versions in served.items()
+        self._in_force = {
+            name: {each.model.version: each for _, each in versions} for name, versions in served.items()
         }
-        self._apis.put_in_force(served)
+        self.models = {
+            name: {each.model.version: each.model for _, each in versions}
+            for name, versions in served.items()
+        }
+        self._choices = {name: VersionChoice(versions) for name, versions in served.items()}
+        for versions in served.values():
+            for _, each in versions:
+                each.infer.has_siblings = each.predict.has_siblings = len(versions) > 1
+        self._infer.routes_changed()
+        self._predict.routes_changed()
 
     def change(self, *, fair_by: bytes | None) -> None:
         """Put another header in force that names the flow of a request."""
-        self._apis.change(fair_by=fair_by)
+        self._infer.fair_by = self._predict.fair_by = fair_by
+
+
+def _served(model: Model, batching: Batching) -> ServedModel:
+    codec = make_codec(model.api.input, model.api.settings.cost, model.limits)
+    inputs, saw = row_inputs(model.api), model.outputs.saw
+
+    def route(kind: type[V2Grpc | Predict]) -> MessageRoute:
+        dialect = kind(codec, model=model.name, version=model.version, inputs=inputs, saw=saw)
+        return MessageRoute(
+            model.api.name,
+            dispatcher=batching.dispatcher,
+            tally=batching.metrics.api(model.api.name),
+            batch_headers=batching.batch_headers,
+            model=model.name,
+            version=model.version,
+            dialect=dialect,
+            streams=model.api.streams,
+        )
+
+    return ServedModel(model, route(V2Grpc), route(Predict))

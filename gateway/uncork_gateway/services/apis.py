@@ -24,7 +24,7 @@ from uncork_workers.wire.overrides import Override
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription, rounded_cost
 
 if TYPE_CHECKING:
-    from uncork_gateway.grpc.apis import ServedModel
+    from uncork_gateway.grpc.service import ServedModel
 
 _QUEUE_BATCHES = 20
 _QUEUE_REQUESTS = 20_000

@@ -19,8 +19,7 @@ from uncork_gateway.versions import Candidate, Option, ServiceName, VersionedRou
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 if TYPE_CHECKING:
-    from uncork_gateway.grpc.apis import ServedModel
-    from uncork_gateway.grpc.service import GrpcService
+    from uncork_gateway.grpc.service import GrpcService, ServedModel
 
 log = logging.getLogger("uncork.gateway")
 

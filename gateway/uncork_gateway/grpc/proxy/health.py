@@ -2,57 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from uncork_gateway.auth import REFUSAL, AcceptedKeys
 from uncork_gateway.errors import BadRequest, GatewayError
-from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, OpenCall, StreamingMethod
+from uncork_gateway.grpc.interfaces import (
+    Call,
+    CallHead,
+    CallStream,
+    OpenCall,
+    StreamingMethod,
+    UnaryMethod,
+)
 from uncork_gateway.grpc.messages import message, parse
-from uncork_gateway.grpc.methods import SMALL_MESSAGE_BYTES, PlainCall, UnaryCall
-from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
-from uncork_gateway.grpc.services.health import Health
-from uncork_gateway.grpc.statuses import CallFailed, Code
+from uncork_gateway.grpc.methods import SMALL_MESSAGE_BYTES, Method, PlainCall, open_call
 
 _Request: Any = message("grpc.health.v1.HealthCheckRequest")
 
 
-class HealthByName:
-    """Answers checks of the empty name, and relays those of models and services.
+def health_by_name(own: Mapping[bytes, Method], relay: OpenCall) -> dict[bytes, Method]:
+    """Return Check and Watch by their paths.
 
-    Only the latter need an API key: they reach the servers.
+    They need no API key, unless they name something: then they reach the servers.
 
     Args:
-        own: the health of the proxy.
-        pass_through: relays calls.
-        keys: returns the accepted API keys.
+        own: the same methods of the proxy.
+        relay: opens the calls of methods that reach the servers.
     """
 
-    def __init__(self, own: Health, pass_through: GrpcPassThrough, *, keys: AcceptedKeys) -> None:
-        self._own = own
-        self._pass_through = pass_through
-        self._keys = keys
+    def by_name(method: Method) -> StreamingMethod:
+        return StreamingMethod(lambda stream, head: _CallByName(stream, head, method, relay), free=True)
 
-    def methods(self) -> dict[bytes, StreamingMethod]:
-        """Return Check and Watch by their paths."""
-        openers: dict[bytes, OpenCall] = {
-            path: lambda stream, head, method=method: UnaryCall(stream, head, method)  # type: ignore[misc]
-            for path, method in self._own.unary().items()
-        }
-        watch = {path: self._by_name(method.open) for path, method in self._own.streaming().items()}
-        return {**watch, **{path: self._by_name(opener, takes_one=True) for path, opener in openers.items()}}
-
-    def _by_name(self, own: OpenCall, *, takes_one: bool = False) -> StreamingMethod:
-        return StreamingMethod(
-            lambda stream, head: _CallByName(stream, head, own, self._relay, takes_one=takes_one), free=True
-        )
-
-    def _relay(self, stream: CallStream, head: CallHead) -> Call:
-        keys = self._keys()
-        if keys is not None and not keys.admit(head.metadata):
-            refused = PlainCall(stream, head)
-            refused.reject(CallFailed(REFUSAL, Code.UNAUTHENTICATED))
-            return refused
-        return self._pass_through.open(stream, head)
+    return {path: by_name(method) for path, method in own.items()}
 
 
 class _CallByName:
@@ -60,23 +41,21 @@ class _CallByName:
 
     max_message_bytes = SMALL_MESSAGE_BYTES
 
-    def __init__(
-        self, stream: CallStream, head: CallHead, own: OpenCall, other: OpenCall, *, takes_one: bool
-    ) -> None:
-        self.takes_one = takes_one
+    def __init__(self, stream: CallStream, head: CallHead, own: Method, relay: OpenCall) -> None:
+        self.takes_one = isinstance(own, UnaryMethod)
         self._stream = stream
         self._head = head
         self._own = own
-        self._other = other
+        self._relay = relay
         self._call: Call = PlainCall(stream, head)
         self._is_decided = False
 
     def message_received(self, message: bytes) -> None:
-        self._decide(self._other if _names_something(message) else self._own)
+        self._decide(is_relayed=_names_something(message))
         self._call.message_received(message)
 
     def end_received(self) -> None:
-        self._decide(self._own)
+        self._decide(is_relayed=False)
         self._call.end_received()
 
     def reject(self, error: GatewayError) -> None:
@@ -85,10 +64,12 @@ class _CallByName:
     def cancelled(self) -> None:
         self._call.cancelled()
 
-    def _decide(self, opener: OpenCall) -> None:
-        if not self._is_decided:
-            self._is_decided = True
-            self._call = opener(self._stream, self._head)
+    def _decide(self, *, is_relayed: bool) -> None:
+        if self._is_decided:
+            return
+        self._is_decided = True
+        stream, head = self._stream, self._head
+        self._call = self._relay(stream, head) if is_relayed else open_call(self._own, stream, head)
 
 
 def _names_something(message: bytes) -> bool:

@@ -6,23 +6,32 @@ from collections.abc import Callable
 
 from uncork_dispatcher import SettingError
 from uncork_gateway.auth import AcceptedKeys
-from uncork_gateway.grpc.interfaces import StreamingMethod
+from uncork_gateway.grpc.interfaces import OpenCall, StreamingMethod
 from uncork_gateway.grpc.methods import Method, Methods
 from uncork_gateway.grpc.protocols.predict_wire import PredictWire
 from uncork_gateway.grpc.protocols.v2_wire import V2GrpcWire
 from uncork_gateway.grpc.proxy.call import MergedMethod
-from uncork_gateway.grpc.proxy.health import HealthByName
+from uncork_gateway.grpc.proxy.health import health_by_name
 from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
 from uncork_gateway.grpc.services.health import Health
 from uncork_gateway.grpc.services.models import Models
+from uncork_gateway.grpc.services.streaming import OpenCalls
 from uncork_gateway.readiness import Readiness
 from uncork_gateway.requests.proxy_target import Merging
 
 _WIRES = {"v2": (V2GrpcWire,), "tfserving": (PredictWire,), "auto": (V2GrpcWire, PredictWire)}
 
 
-class GrpcProxy:
-    """Opens the calls of a proxy's gRPC clients.
+def proxied_calls(
+    protocol: str,
+    merging: Merging,
+    pass_through: GrpcPassThrough,
+    *,
+    unready: Callable[[], str],
+    readiness: Readiness,
+    keys: AcceptedKeys,
+) -> tuple[OpenCall, Callable[[], None]]:
+    """Return the opener of calls, and what ends those that watch the proxy's health.
 
     Args:
         protocol: whose calls merge.
@@ -32,32 +41,20 @@ class GrpcProxy:
         readiness: notifies of changes.
         keys: returns the accepted API keys.
 
-    Attributes:
-        open_call: opens a call.
-        close: ends the calls that watch the proxy's health, which would never end themselves.
-
     Raises:
         ValueError: if the protocol has no gRPC.
     """
-
-    def __init__(
-        self,
-        protocol: str,
-        merging: Merging,
-        pass_through: GrpcPassThrough,
-        *,
-        unready: Callable[[], str],
-        readiness: Readiness,
-        keys: AcceptedKeys,
-    ) -> None:
-        if protocol not in _WIRES:
-            raise SettingError(
-                "protocol", says=f" must be auto, v2 or tfserving for gRPC servers, got {protocol}"
-            )
-        # The proxy answers for itself; the servers, for their models.
-        health = Health(Models(dict, missing=str), services=(), unready=unready, readiness=readiness)
-        methods: dict[bytes, Method] = {**HealthByName(health, pass_through, keys=keys).methods()}
-        for wire in (kind() for kind in _WIRES[protocol]):
-            methods[wire.method] = StreamingMethod(MergedMethod(wire, merging, pass_through).open)
-        self.open_call = Methods(methods, not_supported={}, keys=keys, otherwise=pass_through.open).open_call
-        self.close = health.close
+    if protocol not in _WIRES:
+        raise SettingError(
+            "protocol", says=f" must be auto, v2 or tfserving for gRPC servers, got {protocol}"
+        )
+    merged: dict[bytes, Method] = {}
+    for wire in (kind() for kind in _WIRES[protocol]):
+        merged[wire.method] = StreamingMethod(MergedMethod(wire, merging, pass_through).open)
+    relaying = Methods(merged, not_supported={}, keys=keys, otherwise=pass_through.open)
+    # The proxy answers for itself; the servers, for their models.
+    watches = OpenCalls()
+    own = Health(Models(dict, missing=str), watches, services=(), unready=unready, readiness=readiness)
+    methods = {**merged, **health_by_name(own.methods(), relaying.open_call)}
+    opener = Methods(methods, not_supported={}, keys=keys, otherwise=pass_through.open)
+    return opener.open_call, watches.close

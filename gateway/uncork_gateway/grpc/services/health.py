@@ -8,13 +8,12 @@ from google.protobuf.message import Message
 from uncork_gateway.errors import BadRequest, Unavailable
 from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, StreamingMethod, UnaryMethod
 from uncork_gateway.grpc.messages import make, message
+from uncork_gateway.grpc.methods import Method
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.services.streaming import OpenCalls, StreamingCall
 from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.pages.models.metadata import default_of
 from uncork_gateway.readiness import Readiness
-
-NAME = "grpc.health.v1.Health"
 
 _SERVER = ""
 # A watch keeps the name for as long as the client likes, and needs no API key.
@@ -29,28 +28,33 @@ class Health:
 
     Args:
         models: the models, each of which can be checked by its name.
+        calls: gets the calls of Watch.
         services: full names of the gRPC services that can be checked.
         unready: returns why requests cannot be answered now; empty if they can.
         readiness: notifies of changes.
     """
 
     def __init__(
-        self, models: Models, *, services: Collection[str], unready: Callable[[], str], readiness: Readiness
+        self,
+        models: Models,
+        calls: OpenCalls,
+        *,
+        services: Collection[str],
+        unready: Callable[[], str],
+        readiness: Readiness,
     ) -> None:
         self._models = models
         self._services = {_SERVER, *services}
         self._unready = unready
         self._readiness = readiness
-        self._watches = OpenCalls()
-        self.close = self._watches.close
+        self._watches = calls
 
-    def unary(self) -> dict[bytes, UnaryMethod]:
-        """Return the method Check by its path."""
-        return {f"/{NAME}/Check".encode(): UnaryMethod(_Request, self._check, free=True)}
-
-    def streaming(self) -> dict[bytes, StreamingMethod]:
-        """Return the method Watch by its path."""
-        return {f"/{NAME}/Watch".encode(): StreamingMethod(self._watch, free=True)}
+    def methods(self) -> dict[bytes, Method]:
+        """Return Check and Watch by their paths."""
+        return {
+            b"/grpc.health.v1.Health/Check": UnaryMethod(_Request, self._check, free=True),
+            b"/grpc.health.v1.Health/Watch": StreamingMethod(self._watch, free=True),
+        }
 
     def status(self, name: str) -> str:
         """Return the status of a name: SERVICE_UNKNOWN, SERVING or NOT_SERVING."""

@@ -1,51 +1,35 @@
 """Server reflection (v1 and v1alpha): the definitions of services and messages, for clients without them."""
 
-from collections.abc import Callable, Collection
 from typing import Any
 
 from google.protobuf.descriptor import FileDescriptor
 
 from uncork_gateway.errors import GatewayError
-from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, StreamingMethod
-from uncork_gateway.grpc.messages import POOL, message
+from uncork_gateway.grpc.interfaces import CallHead, CallStream, OpenCall, StreamingMethod
+from uncork_gateway.grpc.messages import POOL, SERVICES, message
 from uncork_gateway.grpc.services.streaming import OpenCalls, StreamingCall
 from uncork_gateway.grpc.statuses import CallFailed, Code, code_of
 
-_VERSIONS = ("v1", "v1alpha")
 
+def reflection_methods(calls: OpenCalls) -> dict[bytes, StreamingMethod]:
+    """Return the method of both versions by path; ``calls`` gets its calls."""
 
-class Reflection:
-    """Answers from the descriptors of the gateway's messages.
+    def opener(package: str) -> OpenCall:
+        return lambda stream, head: _Reflecting(stream, head, calls, package)
 
-    ``services`` are the full names of the services to list.
-    """
-
-    def __init__(self, services: Collection[str]) -> None:
-        self._services = sorted(services)
-        self._calls = OpenCalls()
-        self.close = self._calls.close
-
-    def streaming(self) -> dict[bytes, StreamingMethod]:
-        """Return the method of both versions by path."""
-        return {
-            f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo".encode(): StreamingMethod(
-                self._opener(f"grpc.reflection.{version}")
-            )
-            for version in _VERSIONS
-        }
-
-    def _opener(self, package: str) -> Callable[[CallStream, CallHead], Call]:
-        return lambda stream, head: _Reflecting(stream, head, self._calls, package, self._services)
+    return {
+        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo".encode(): StreamingMethod(
+            opener(f"grpc.reflection.{version}")
+        )
+        for version in ("v1", "v1alpha")
+    }
 
 
 class _Reflecting(StreamingCall):
     """Answers each message by one; a question without an answer does not end the call."""
 
-    def __init__(
-        self, stream: CallStream, head: CallHead, calls: OpenCalls, package: str, services: list[str]
-    ) -> None:
+    def __init__(self, stream: CallStream, head: CallHead, calls: OpenCalls, package: str) -> None:
         self._response: Any = message(f"{package}.ServerReflectionResponse")
-        self._services = services
         super().__init__(stream, head, message(f"{package}.ServerReflectionRequest"), calls)
 
     def asked(self, request: Any) -> None:
@@ -58,7 +42,7 @@ class _Reflecting(StreamingCall):
     def _answer(self, request: Any) -> dict[str, Any]:
         match request.WhichOneof("message_request"):
             case "list_services":
-                return {"list_services_response": {"service": [{"name": name} for name in self._services]}}
+                return {"list_services_response": {"service": [{"name": name} for name in sorted(SERVICES)]}}
             case "file_by_filename":
                 return _files(_file_named(request.file_by_filename))
             case "file_containing_symbol":

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
 from uncork_gateway.dialects.rest import SIGNATURE
@@ -52,9 +51,7 @@ class TensorFlow:
         if set(request.metadata_field) != {_ONLY_FIELD}:
             fields = ", ".join(map(repr, request.metadata_field)) or "nothing"
             raise BadRequest(f"metadata_field must be [{_ONLY_FIELD!r}], not {fields}")
-        # As JSON: before protobuf 6.30, constructors take no dictionaries in maps of messages.
-        described = {"signature_def": {SIGNATURE: signature_of(model)}}
-        signatures = ParseDict(described, message(f"{_PACKAGE}.SignatureDefMap")())
+        signatures = make(f"{_PACKAGE}.SignatureDefMap", signature_def={SIGNATURE: signature_of(model)})
         url = f"type.googleapis.com/{_PACKAGE}.SignatureDefMap"
         packed = {"type_url": url, "value": signatures.SerializeToString()}
         spec = {"name": model.name, "version": {"value": int(model.version)}}

@@ -14,9 +14,11 @@ from google.protobuf.message import Message
 from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.grpc.fake_stream import FakeConnection, FakeStream
 from uncork_gateway.errors import GatewayError
-from uncork_gateway.grpc.interfaces import Call, CallHead
+from uncork_gateway.grpc.interfaces import Call, CallHead, StreamingMethod, UnaryMethod
 from uncork_gateway.grpc.messages import POOL, message
-from uncork_gateway.grpc.services.table import ModelMethods
+from uncork_gateway.grpc.service import model_methods
+from uncork_gateway.grpc.services.models import Models
+from uncork_gateway.grpc.services.streaming import OpenCalls
 from uncork_gateway.grpc.statuses import Code, code_of
 from uncork_gateway.repository import RepositoryAccess
 from uncork_gateway.telemetry.access_log import AccessLog
@@ -40,17 +42,20 @@ class ServicesStage:
         grpc = on.gateway.catalogue.grpc
         assert grpc is not None
         access = RepositoryAccess(lambda: on.gateway.repository, is_allowed=lambda: True)
-        self.methods = ModelMethods(
-            on.gateway.front_end,
-            models=lambda: grpc.models,
-            missing=on.gateway.missing,
-            repository=access,
+        self.calls = OpenCalls()
+        self.methods = model_methods(
+            Models(lambda: grpc.models, on.gateway.missing),
+            access,
+            self.calls,
+            unready=on.gateway.front_end.unready,
+            readiness=on.gateway.front_end.readiness,
             statistics=statistics,
         )
 
     def ask(self, path: str, **fields: Any) -> Any:
         """Call a unary method; the messages go through their bytes, as on a connection."""
-        method = self.methods.unary[path.encode()]
+        method = self.methods[path.encode()]
+        assert isinstance(method, UnaryMethod)
         request = method.request.FromString(method.request(**fields).SerializeToString())
         answer = method.answer(request)
         assert isinstance(answer, Message)
@@ -66,7 +71,9 @@ class ServicesStage:
     def open(self, path: str, *, access_log: AccessLog | None = None) -> tuple[Call, FakeStream]:
         """Open a call of a streaming method."""
         stream = FakeStream(connection=FakeConnection(access_log=access_log))
-        return self.methods.streaming[path.encode()].open(stream, CallHead(path.encode())), stream
+        method = self.methods[path.encode()]
+        assert isinstance(method, StreamingMethod)
+        return method.open(stream, CallHead(path.encode())), stream
 
     async def page(self, path: str, kind: Any) -> Any:
         """Return a page of the HTTP interface as a message; fail if its JSON is not a form of one."""

@@ -27,6 +27,7 @@ from uncork_gateway.grpc.http2.limits import GrpcLimits
 from uncork_gateway.grpc.listener import GrpcListener
 from uncork_gateway.grpc.messages import POOL, SERVICES, message
 from uncork_gateway.grpc.methods import Methods
+from uncork_gateway.grpc.service import NOT_SUPPORTED
 
 PAGE = DOCS / "reference/grpc.md"
 KEY = "0123456789abcdef"
@@ -37,8 +38,8 @@ Status = health_pb2.HealthCheckResponse
 async def served(on: ServicesStage, *, keys: ApiKeys | None = None) -> AsyncIterator[str]:
     """The services on a port; yields its address."""
     methods = Methods(
-        {**on.methods.unary, **on.methods.streaming},
-        not_supported=on.methods.not_supported,
+        on.methods,
+        not_supported=NOT_SUPPORTED,
         keys=lambda: keys,
     )
     context = on.on.gateway.front_end.listener
@@ -100,7 +101,7 @@ async def test_health_is_that_of_grpcio_s_client(tmp_path: Path) -> None:
             assert caught.value.code() is grpc.StatusCode.NOT_FOUND
             worker.close()
             assert await watched.get() == Status.NOT_SERVING
-            on.methods.close()
+            on.calls.close()
             assert await watching is grpc.StatusCode.UNAVAILABLE
 
 

@@ -146,7 +146,7 @@ async def test_watches_end_with_the_server(tmp_path: Path) -> None:
         assert await watch.next() == "SERVING"
         on.on.gateway.front_end.retire()
         assert await watch.next() == "NOT_SERVING"
-        on.methods.close()
+        on.calls.close()
 
         for one in (watch, Watch(on, "")):
             assert await one.stream.end() is Code.UNAVAILABLE
@@ -165,7 +165,7 @@ async def test_a_watch_that_has_ended_is_forgotten(tmp_path: Path, how: str) -> 
             case "reject":
                 watch.call.reject(Unavailable("too slow", reason="draining", retry_after_s=1))
             case "close":
-                on.methods.close()
+                on.calls.close()
         watch.call.message_received(Request().SerializeToString())
         watch.call.end_received()
         await on.on.worker()
@@ -197,7 +197,7 @@ async def test_a_watch_is_logged_when_it_ends(tmp_path: Path, caplog: pytest.Log
         cancelled, ended = Watch(on, "", access_log=AccessLog()), Watch(on, "fake", access_log=AccessLog())
         assert caplog.messages == []
         cancelled.call.cancelled()
-        on.methods.close()
+        on.calls.close()
 
         first, second = [re.sub(r"\d+\.\d\d ms, ", "", line) for line in caplog.messages]
         assert first == "POST /grpc.health.v1.Health/Watch 499 0 bytes, CANCELLED"

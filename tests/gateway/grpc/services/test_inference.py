@@ -11,8 +11,8 @@ from tests.gateway.fake_worker import json_api, service
 from tests.gateway.grpc.services.services_stage import INFERENCE, ServicesStage, response_of, services
 from tests.gateway.running import turns
 from uncork_gateway.errors import Unavailable
-from uncork_gateway.grpc.interfaces import StreamingMethod, UnaryMethod
-from uncork_gateway.grpc.services.inference import NOT_SUPPORTED, Inference
+from uncork_gateway.grpc.service import NOT_SUPPORTED
+from uncork_gateway.grpc.services.inference import Inference
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.statuses import Code, trailers_of
 from uncork_gateway.pages.models.metadata import streaming_models_of
@@ -201,11 +201,7 @@ async def test_the_index_lists_the_models(tmp_path: Path) -> None:
 
 async def test_only_liveness_and_readiness_need_no_key(tmp_path: Path) -> None:
     async with services(tmp_path) as on:
-        methods: list[tuple[bytes, UnaryMethod | StreamingMethod]] = [
-            *on.methods.unary.items(),
-            *on.methods.streaming.items(),
-        ]
-        assert {path.decode() for path, method in methods if method.free} == {
+        assert {path.decode() for path, method in on.methods.items() if method.free} == {
             f"{INFERENCE}ServerLive",
             f"{INFERENCE}ServerReady",
             "/grpc.health.v1.Health/Check",
@@ -216,8 +212,6 @@ async def test_only_liveness_and_readiness_need_no_key(tmp_path: Path) -> None:
 async def test_methods_that_are_not_supported_say_why(tmp_path: Path) -> None:
     """Each has one place: no method is both answered and refused."""
     async with services(tmp_path) as on:
-        served = on.methods.unary.keys() | on.methods.streaming.keys()
-        assert not served & on.methods.not_supported.keys()
-        assert NOT_SUPPORTED.items() <= on.methods.not_supported.items()
+        assert not on.methods.keys() & NOT_SUPPORTED.keys()
         path = f"{INFERENCE}TraceSetting".encode()
-        assert on.methods.not_supported[path].startswith("clients cannot read or change trace settings; ")
+        assert NOT_SUPPORTED[path].startswith("clients cannot read or change trace settings; ")

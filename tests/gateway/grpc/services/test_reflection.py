@@ -13,7 +13,8 @@ from tests.gateway.grpc.fake_stream import FakeStream
 from tests.gateway.grpc.services.services_stage import services
 from uncork_gateway.grpc.interfaces import Call, CallHead
 from uncork_gateway.grpc.messages import POOL, SERVICES, message
-from uncork_gateway.grpc.services.reflection import Reflection
+from uncork_gateway.grpc.services.reflection import reflection_methods
+from uncork_gateway.grpc.services.streaming import OpenCalls
 from uncork_gateway.grpc.statuses import Code
 
 VERSIONS = pytest.mark.parametrize("version", ["v1", "v1alpha"])
@@ -27,7 +28,7 @@ class Reflecting:
         self.request: Any = message(f"grpc.reflection.{version}.ServerReflectionRequest")
         self._response: Any = message(f"grpc.reflection.{version}.ServerReflectionResponse")
         self.stream = FakeStream()
-        self.call: Call = Reflection(SERVICES).streaming()[path].open(self.stream, CallHead(path))
+        self.call: Call = reflection_methods(OpenCalls())[path].open(self.stream, CallHead(path))
 
     async def ask(self, **fields: Any) -> Any:
         """Send a question, and return the response."""
@@ -143,6 +144,6 @@ async def test_a_message_that_is_none_ends_the_call() -> None:
 async def test_open_calls_end_with_the_server(tmp_path: Path) -> None:
     async with services(tmp_path) as on:
         call, stream = on.open("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
-        on.methods.close()
+        on.calls.close()
         assert await stream.end() is Code.UNAVAILABLE
         call.end_received()

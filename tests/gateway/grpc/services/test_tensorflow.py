@@ -12,6 +12,7 @@ from tests.gateway.fake_worker import service
 from tests.gateway.grpc.services.services_stage import MODEL, PREDICTION, services
 from tests.gateway.grpc.services.test_inference import arrays
 from uncork_gateway.grpc.messages import message
+from uncork_gateway.grpc.service import NOT_SUPPORTED
 from uncork_gateway.grpc.statuses import Code
 from uncork_workers.wire.messages import Hello
 
@@ -96,8 +97,7 @@ async def test_an_unknown_model_is_not_found(tmp_path: Path, spec: dict[str, Any
         assert says in on.refusal(status, Code.NOT_FOUND, model_spec=spec)
 
 
-async def test_methods_that_are_not_supported_name_predict(tmp_path: Path) -> None:
-    async with services(tmp_path) as on:
-        for method in ("Classify", "Regress", "MultiInference"):
-            text = on.methods.not_supported[f"{PREDICTION}{method}".encode()]
-            assert text == f"{method} is not supported; call Predict"
+def test_methods_that_are_not_supported_name_predict() -> None:
+    for method in ("Classify", "Regress", "MultiInference"):
+        text = NOT_SUPPORTED[f"{PREDICTION}{method}".encode()]
+        assert text == f"{method} is not supported; call Predict"
