@@ -139,6 +139,10 @@ class Newcomer:
         except ConnectionError:
             return True
 
+    def finish(self) -> None:
+        """Close the sending side."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         self._socket.close()
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.workers.run_batch import batch_of, run_batch
 from uncork_workers.definition.adapters import Json
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.context import BatchOfRecord, Context, context
-from uncork_workers.wire.messages import Batch
 
 log = logging.getLogger("a service")
 
@@ -41,9 +41,7 @@ def test_a_handler_knows_its_batch(to: str) -> None:
     service = Curious()
     executor = Executor(service)
     for name in ("x-1", "x-2"):
-        bodies = [json.dumps(item).encode() for item in (1, 2)]
-        batch = Batch(batch=1, api=to, limit_rows=9, lengths=[1, 1], rows=[1, 1], id=name)
-        reply, _ = executor.run(batch, bodies)
+        reply, _ = executor.run(batch_of(to, b"1", b"2", id=name), [b"1", b"2"])
         assert reply.statuses == [200, 200]
     executor.close()
 
@@ -76,24 +74,12 @@ class Costly(Service):
             raise ValueError("bad")
 
 
-def costs_of_calls(
-    *requests: dict[Any, float], to: str = "plain", limit: int = 99, sizes: tuple[int, ...] | None = None
-) -> list[dict[Any, float]]:
+def costs_of_calls(*requests: dict[Any, float], to: str = "plain", **fields: Any) -> list[dict[Any, float]]:
     """Run requests of rows and their costs; return rows and costs of each call."""
     service = Costly()
     bodies = [json.dumps(list(rows))[1:-1].encode() for rows in requests]
-    batch = Batch(
-        batch=1,
-        api=to,
-        limit_rows=limit,
-        lengths=list(map(len, bodies)),
-        rows=list(map(len, requests)),
-        allowed_batch_sizes=sizes,
-        costs=[cost for rows in requests for cost in rows.values()],
-    )
-    executor = Executor(service)
-    executor.run(batch, bodies)
-    executor.close()
+    costs = [cost for rows in requests for cost in rows.values()]
+    run_batch(service, to, *bodies, rows=list(map(len, requests)), costs=costs, **fields)
     assert all(costs is not None and len(rows) == len(costs) for rows, costs in service.calls)
     return [dict(zip(rows, costs or (), strict=True)) for rows, costs in service.calls]
 
@@ -104,22 +90,13 @@ def test_a_handler_knows_the_costs_of_its_rows(to: str) -> None:
     requests = [{"a": 1.0, "b": 2.5}, {"c": 4.0}]
 
     assert costs_of_calls(*requests, to=to) == [{"a": 1, "b": 2.5, "c": 4}]
-    assert costs_of_calls(*requests, to=to, limit=4) == [{"a": 1, "b": 2.5}, {"c": 4}]
-    assert costs_of_calls(*requests, to=to, sizes=(1, 2)) == [{"a": 1, "b": 2.5}, {"c": 4}]
+    assert costs_of_calls(*requests, to=to, limit_rows=4) == [{"a": 1, "b": 2.5}, {"c": 4}]
+    assert costs_of_calls(*requests, to=to, allowed_batch_sizes=(1, 2)) == [{"a": 1, "b": 2.5}, {"c": 4}]
 
 
 def test_copies_that_fill_a_batch_cost_as_much_as_their_row() -> None:
     service = Costly()
-    batch = Batch(
-        batch=1,
-        api="plain",
-        limit_rows=9,
-        lengths=[1, 1],
-        rows=[1, 1],
-        allowed_batch_sizes=(4,),
-        costs=[2.0, 3.0],
-    )
-    Executor(service).run(batch, [b"1", b"2"])
+    run_batch(service, "plain", b"1", b"2", allowed_batch_sizes=(4,), costs=[2.0, 3.0])
 
     assert service.calls == [([1, 2, 2, 2], (2, 3, 3, 3))]
 
@@ -135,7 +112,7 @@ def test_parts_of_a_batch_that_failed_know_their_own_costs() -> None:
 
 def test_an_api_without_a_cost_has_no_costs() -> None:
     service = Costly()
-    Executor(service).run(Batch(batch=1, api="plain", limit_rows=9, lengths=[1], rows=[1]), [b"1"])
+    run_batch(service, "plain", b"1")
 
     assert service.calls == [([1], None)]
 
@@ -143,10 +120,7 @@ def test_an_api_without_a_cost_has_no_costs() -> None:
 def test_an_invalid_request_has_no_costs() -> None:
     """Those of the other requests stay with their rows."""
     service = Costly()
-    batch = Batch(
-        batch=1, api="plain", limit_rows=99, lengths=[1, 1, 1], rows=[1, 1, 1], costs=[1.0, 9.0, 4.0]
-    )
-    reply, _ = Executor(service).run(batch, [b"1", b"?", b"3"])
+    reply, _ = run_batch(service, "plain", b"1", b"?", b"3", costs=[1.0, 9.0, 4.0])
 
     assert reply.statuses == [200, 400, 200]
     assert service.calls == [([1, 3], (1, 4))]
@@ -155,9 +129,8 @@ def test_an_invalid_request_has_no_costs() -> None:
 def test_a_handler_knows_how_much_time_is_left() -> None:
     """Counted from the start in the worker to the first deadline; negative if late."""
     service = Curious()
-    batch = Batch(batch=1, api="plain", limit_rows=9, lengths=[1, 1], rows=[1, 1], left_s=[50.0, -5.0])
     before = time.monotonic()
-    Executor(service).run(batch, [b"1", b"2"])
+    run_batch(service, "plain", b"1", b"2", left_s=[50.0, -5.0])
     after = time.monotonic()
 
     (seen,) = service.seen
@@ -176,9 +149,7 @@ def test_where_nobody_waits_there_is_time() -> None:
 def test_log_lines_say_which_batch_they_are_from(caplog: pytest.LogCaptureFixture) -> None:
     caplog.handler.addFilter(BatchOfRecord())
     log.warning("outside")
-    Executor(Curious()).run(
-        Batch(batch=1, api="plain", limit_rows=9, lengths=[1], rows=[1], id="x-7"), [b"1"]
-    )
+    run_batch(Curious(), "plain", b"1", id="x-7")
 
     assert [getattr(record, "batch_text", None) for record in caplog.records] == ["", " [batch x-7]"]
     assert [getattr(record, "batch", None) for record in caplog.records] == [None, "x-7"]

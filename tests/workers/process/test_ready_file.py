@@ -49,11 +49,3 @@ def test_a_file_that_cannot_be_written_later_is_logged(
     ready.remove()
 
     assert caplog.messages == [f"cannot write {folder / 'ready'}: No such file or directory"]
-
-
-def test_no_file_is_needed(tmp_path: Path) -> None:
-    ready = ReadyFile(None)
-    ready.create()
-    ready.remove()
-
-    assert list(tmp_path.iterdir()) == []

@@ -146,6 +146,13 @@ def started(admitted: Admitted) -> list[Message]:
     return said
 
 
+def ready(gateway: FakeTcpGateway) -> Connection:
+    """Return the connection of the next worker, which is ready."""
+    admitted = gateway.admit()
+    started(admitted)
+    return admitted.worker
+
+
 def batch(number: int, api: str, body: bytes, *, timeout_s: float = 60.0) -> tuple[Batch, list[bytes]]:
     return Batch(number, api, 9, [len(body)], [1], timeout_s=timeout_s), [body]
 
@@ -174,8 +181,10 @@ def test_a_worker_keeps_its_service_for_the_next_gateway(
                 leave(admitted.worker)
             admitted.worker.close()
 
+    handler = signal.getsignal(signal.SIGTERM)
     during(gateway, talk).result()
     assert noted() == ["setup4", "teardown"]
+    assert signal.getsignal(signal.SIGTERM) is handler
     [gone] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert gone == f"gateway {gateway.address} is gone (it closed the connection); dialing again"
 
@@ -269,13 +278,12 @@ def test_a_signal_ends_a_worker_in_its_setup(gateway: FakeTcpGateway) -> None:
 
 def test_a_signal_lets_a_worker_finish_its_batch(gateway: FakeTcpGateway) -> None:
     def talk() -> None:
-        admitted = gateway.admit()
-        started(admitted)
-        admitted.worker.send(batch(1, "stop", b"1"))
-        reply, leaving = admitted.worker.next(), admitted.worker.next()
+        worker = ready(gateway)
+        worker.send(batch(1, "stop", b"1"))
+        reply, leaving = worker.next(), worker.next()
         assert isinstance(reply.message, Reply)
         assert (reply.message.statuses, reply.payload, leaving.message) == ([200], b"1", Leaving())
-        admitted.worker.close()
+        worker.close()
 
     during(gateway, talk).result()
     assert noted() == ["setup0", "teardown"]
@@ -285,11 +293,10 @@ def test_a_second_signal_ends_the_batch(gateway: FakeTcpGateway) -> None:
     """The handler cannot catch it as an Exception."""
 
     def talk() -> None:
-        admitted = gateway.admit()
-        started(admitted)
-        admitted.worker.send(batch(1, "stop", b"2"))
-        assert admitted.worker.rest() == []
-        admitted.worker.close()
+        worker = ready(gateway)
+        worker.send(batch(1, "stop", b"2"))
+        assert worker.rest() == []
+        worker.close()
 
     during(gateway, talk).result()
     assert noted() == ["setup0", "teardown"]
@@ -317,13 +324,12 @@ def test_a_gateway_that_says_goodbye_is_dialed_again(
 
     def talk() -> None:
         for last in (False, True):
-            admitted = gateway.admit()
-            started(admitted)
+            worker = ready(gateway)
             if last:
-                leave(admitted.worker)
+                leave(worker)
             else:
-                admitted.worker.send((Goodbye("others have taken over"), []))
-                admitted.worker.close()
+                worker.send((Goodbye("others have taken over"), []))
+                worker.close()
 
     during(gateway, talk).result()
     text = f"gateway {gateway.address} closed the connection: others have taken over; dialing again"
@@ -333,10 +339,9 @@ def test_a_gateway_that_says_goodbye_is_dialed_again(
 
 def test_a_final_goodbye_ends_the_worker(gateway: FakeTcpGateway) -> None:
     def talk() -> None:
-        admitted = gateway.admit()
-        started(admitted)
-        admitted.worker.send((Goodbye("another one", is_final=True), []))
-        admitted.worker.close()
+        worker = ready(gateway)
+        worker.send((Goodbye("another one", is_final=True), []))
+        worker.close()
 
     talking = gateway.during(talk)
     with pytest.raises(GatewayRefuses, match=f"{gateway.address}: another one"):
@@ -353,9 +358,7 @@ def test_a_gateway_of_another_version_is_warned_of(
     )
 
     def talk() -> None:
-        admitted = gateway.admit()
-        started(admitted)
-        leave(admitted.worker)
+        leave(ready(gateway))
 
     during(gateway, talk).result()
     [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -390,16 +393,14 @@ def test_a_batch_that_cannot_be_read_is_not_overdue_later(gateway: FakeTcpGatewa
     hosted = HostedService("noting.py:Noting")
 
     def talk() -> None:
-        admitted = gateway.admit()
-        started(admitted)
+        worker = ready(gateway)
         broken, _ = batch(1, "index", b"00")
-        admitted.worker.send((broken, [b"0"]))
-        assert admitted.worker.rest() == []
-        admitted.worker.close()
-        admitted = gateway.admit()
-        started(admitted)
+        worker.send((broken, [b"0"]))
+        assert worker.rest() == []
+        worker.close()
+        worker = ready(gateway)
         due.append(hosted.due_at)
-        leave(admitted.worker)
+        leave(worker)
 
     due: list[float] = []
     talking = gateway.during(talk)
@@ -415,9 +416,7 @@ def test_a_worker_whose_connections_end_at_once_dials_less_and_less(gateway: Fak
     def talk() -> None:
         for _ in range(10):
             gateway.admit().worker.close()
-        admitted = gateway.admit()
-        started(admitted)
-        leave(admitted.worker)
+        leave(ready(gateway))
 
     delays: list[float] = []
     talking = gateway.during(talk)
@@ -457,13 +456,12 @@ def test_a_worker_that_uses_too_much_memory_leaves_after_its_batch(gateway: Fake
     memory = MemoryLimit(2**20, used_bytes=lambda: used[0])
 
     def talk() -> None:
-        admitted = gateway.admit()
-        started(admitted)
+        worker = ready(gateway)
         used[0] = 2**21
-        assert admitted.worker.next().message == Leaving()
-        admitted.worker.send(batch(1, "index", b"0"))
-        assert isinstance(admitted.worker.next().message, Reply)
-        admitted.worker.close()
+        assert worker.next().message == Leaving()
+        worker.send(batch(1, "index", b"0"))
+        assert isinstance(worker.next().message, Reply)
+        worker.close()
 
     talking = gateway.during(talk)
     with pytest.raises(
@@ -480,10 +478,9 @@ def test_a_worker_whose_model_alone_takes_too_much_memory_stays(
     """It would exceed the limit again after each restart."""
 
     def talk() -> None:
-        admitted = gateway.admit()
-        started(admitted)
+        worker = ready(gateway)
         assert "before its first batch; it will not leave for its memory" in caplog.text
-        leave(admitted.worker)
+        leave(worker)
 
     talking = gateway.during(talk)
     run(gateway, memory=MemoryLimit(2**20, used_bytes=lambda: 2**21))
@@ -519,12 +516,11 @@ def process(gateway: FakeTcpGateway, service: str) -> Iterator[subprocess.Popen[
 def test_an_overdue_batch_ends_the_process(gateway: FakeTcpGateway) -> None:
     """No gateway could kill it."""
     with process(gateway, "Noting") as running:
-        admitted = gateway.admit()
-        started(admitted)
+        worker = ready(gateway)
         assert Path("ready").exists()
-        admitted.worker.send(batch(1, "hang", b"0", timeout_s=0.0))
-        assert admitted.worker.rest() == []
-        admitted.worker.close()
+        worker.send(batch(1, "hang", b"0", timeout_s=0.0))
+        assert worker.rest() == []
+        worker.close()
         _, errors = running.communicate(timeout=HANG_S)
 
     assert running.returncode == 1
@@ -536,25 +532,12 @@ def test_an_overdue_batch_ends_the_process(gateway: FakeTcpGateway) -> None:
 def test_a_signal_in_the_teardown_ends_the_process(gateway: FakeTcpGateway) -> None:
     """Without a traceback."""
     with process(gateway, "StopsInTeardown") as running:
-        admitted = gateway.admit()
-        started(admitted)
+        worker = ready(gateway)
         running.send_signal(signal.SIGTERM)
-        assert admitted.worker.next().message == Leaving()
-        admitted.worker.close()
+        assert worker.next().message == Leaving()
+        worker.close()
         _, errors = running.communicate(timeout=HANG_S)
 
     assert running.returncode == -signal.SIGTERM
     assert errors == b""
     assert noted() == ["setup0", "teardown"]
-
-
-def test_signals_of_the_process_are_its_own_again(gateway: FakeTcpGateway) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-
-    def talk() -> None:
-        admitted = gateway.admit()
-        started(admitted)
-        leave(admitted.worker)
-
-    during(gateway, talk).result()
-    assert signal.getsignal(signal.SIGTERM) is before

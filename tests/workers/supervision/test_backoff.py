@@ -10,15 +10,11 @@ def delay_s(failures: int) -> float:
     return backoff_s(failures, first_s=0.1, longest_s=10.0)
 
 
-@given(st.integers(1, 1000))
+@given(st.integers(1, 10**9))
 def test_waits_double_up_to_the_longest(failures: int) -> None:
     """Within the jitter of 25 %."""
-    mean_s = min(10.0, 0.1 * 2 ** (failures - 1))
+    mean_s = min(10.0, 0.1 * 2 ** min(failures - 1, 20))
     assert 0.75 * mean_s <= delay_s(failures) <= 1.25 * mean_s
-
-
-def test_no_number_of_failures_is_too_large() -> None:
-    assert 7.5 <= delay_s(10**9) <= 12.5
 
 
 def test_workers_that_fail_together_do_not_all_try_together() -> None:

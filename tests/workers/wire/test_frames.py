@@ -1,13 +1,12 @@
 """The frames between gateway and worker."""
 
 from collections.abc import Iterable
-from typing import get_args
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.workers.json_values import SCALARS
+from tests.workers.messages import any_of
 from uncork_workers.wire.frames import (
     MAX_HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
@@ -18,103 +17,19 @@ from uncork_workers.wire.frames import (
     split_payload,
 )
 from uncork_workers.wire.messages import (
-    AnswerHead,
-    Batch,
-    Cancel,
     Failed,
     Form,
     Hello,
-    ListForm,
     Message,
-    Meta,
-    Piece,
     RawForm,
     Ready,
-    Reply,
-    TableForm,
     TensorForm,
-    Wanted,
-    WarmUp,
     compact_forms,
     expand_forms,
 )
-from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
-NUMBERS = st.integers(0, 2**63 - 1)
-LISTS = st.lists(NUMBERS, max_size=5)
-TIMES = st.floats(allow_nan=False)
-COSTS = st.floats(0, 1e18, exclude_min=True)
-PAIRS = st.lists(st.tuples(st.text(), st.text()), max_size=2)
-METAS = st.builds(Meta, content_type=st.text(), query=st.text(), headers=PAIRS)
-HEADS = st.builds(AnswerHead, status=st.integers(200, 599), content_type=st.text(), headers=PAIRS)
-SETTINGS = st.builds(
-    ApiSettings,
-    mb_max_latency=TIMES,
-    mb_max_batch_size=NUMBERS,
-    policy=st.text(),
-    timeout=TIMES,
-    idempotent=st.booleans(),
-    cost=st.none() | st.text() | st.floats(allow_nan=False),
-)
-INPUTS = st.dictionaries(st.text(), SCALARS.filter(lambda value: not isinstance(value, int)) | NUMBERS)
-APIS = st.builds(
-    ApiDescription,
-    name=st.text(),
-    route=st.text(),
-    input=INPUTS,
-    settings=SETTINGS,
-    doc=st.text(),
-    streams=st.booleans(),
-)
-SERVICES = st.builds(ServiceDescription, name=st.text(), apis=st.lists(APIS, max_size=2))
-SHAPES = LISTS.map(tuple)
-TENSORS = st.builds(TensorForm, datatype=st.text(), shape=SHAPES)
-MESSAGES: st.SearchStrategy[Message] = st.one_of(
-    st.builds(Hello, index=NUMBERS, pid=NUMBERS, service=SERVICES, files=st.lists(st.text(), max_size=2)),
-    st.builds(WarmUp, api=st.text(), rows=st.integers(1, 2**31)),
-    st.builds(Ready, files=st.lists(st.text(), max_size=2)),
-    st.builds(
-        Failed,
-        index=NUMBERS,
-        stage=st.sampled_from(["load", "setup"]),
-        message=st.text(),
-        traceback=st.text(),
-    ),
-    st.builds(
-        Batch,
-        batch=NUMBERS,
-        api=st.text(),
-        limit_rows=NUMBERS,
-        lengths=LISTS,
-        rows=LISTS,
-        costs=st.none() | st.lists(COSTS, max_size=5),
-        allowed_lengths=st.lists(COSTS, max_size=3).map(tuple),
-        idempotent=st.booleans(),
-        forms=st.lists(
-            st.none() | TENSORS | st.builds(TableForm, header=st.text()) | st.just(RawForm()), max_size=3
-        ).map(tuple),
-        metas=st.none() | st.lists(METAS, max_size=2),
-        accept=st.text(max_size=5),
-        raw=st.none() | st.lists(st.sampled_from(get_args(Wanted)), max_size=3),
-    ),
-    st.builds(
-        Reply,
-        batch=NUMBERS,
-        worked=st.booleans(),
-        seconds=st.floats(0, 1e9),
-        statuses=st.lists(st.integers(200, 599), max_size=5),
-        lengths=LISTS,
-        chunks=st.lists(st.tuples(COSTS, st.floats(0, 1e9)), max_size=3),
-        forms=st.lists(
-            st.none() | TENSORS | st.builds(ListForm, datatype=st.text(), shape=SHAPES), max_size=3
-        ).map(tuple),
-        content_types=st.none() | st.lists(st.text(), max_size=2),
-        headers=st.none() | st.lists(PAIRS, max_size=2),
-    ),
-    st.builds(Piece, batch=NUMBERS, head=st.none() | HEADS),
-    st.builds(Cancel, batch=NUMBERS),
-)
-FRAMES = st.builds(Frame, MESSAGES, st.binary(max_size=50))
+FRAMES = st.builds(Frame, any_of(Message), st.binary(max_size=50))
 HELLO = Hello(
     index=3,
     launch=5,
@@ -215,24 +130,15 @@ def test_a_frame_that_the_other_side_would_refuse_is_not_made() -> None:
         b"\x82\xa4type\xa5ready\xa1",
         b"\x81\xa4type\xa5ready\x00",
         b"\x82\xa4type\xa5reply\xa5batch\xa1x",
+        encode_frame(HELLO)[8:].replace(b"Digits", b"Dig\xff\xffs"),
+        encode_frame(HELLO)[8:].replace(b"\xa7ndarray", b"\x91" * 100_000 + b"\xc0"),
     ],
-    ids=["nothing", "nil", "no tag", "unknown tag", "fields missing", "cut off", "too long", "wrong type"],
+    ids=[
+        *("nothing", "nil", "no tag", "unknown tag", "fields missing", "cut off", "too long", "wrong type"),
+        *("not UTF-8", "nested without end"),
+    ],
 )
 def test_what_is_not_a_known_header_is_refused(header: bytes) -> None:
-    with pytest.raises(FrameError, match="invalid header"):
-        list(FrameDecoder().feed(framed(header)))
-
-
-def test_text_that_is_not_utf8_is_refused() -> None:
-    header = encode_frame(HELLO)[8:].replace(b"Digits", b"Dig\xff\xffs")
-
-    with pytest.raises(FrameError, match="invalid header"):
-        list(FrameDecoder().feed(framed(header)))
-
-
-def test_nesting_without_end_is_refused() -> None:
-    header = encode_frame(HELLO)[8:].replace(b"\xa7ndarray", b"\x91" * 100_000 + b"\xc0")
-
     with pytest.raises(FrameError, match="invalid header"):
         list(FrameDecoder().feed(framed(header)))
 

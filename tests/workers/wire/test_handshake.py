@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.workers.messages import any_of
 from uncork_workers.wire.frames import FrameError
 from uncork_workers.wire.handshake import (
     HEAD_BYTES,
@@ -30,34 +31,10 @@ from uncork_workers.wire.handshake import (
     with_gateway_proof,
     with_worker_proof,
 )
-from uncork_workers.wire.overrides import Override, for_all_apis
+from uncork_workers.wire.overrides import for_all_apis
 
 NONCES = st.binary(min_size=NONCE_BYTES, max_size=NONCE_BYTES)
-NAMES = st.text(max_size=256)
-NUMBERS = st.integers(0, 2**63 - 1)
-OVERRIDES = st.builds(Override, argument=st.text(), value=NUMBERS)
-REASONS = st.sampled_from(["protocol", "token", "invalid", "timeout", "too_many", "tls"])
-GREETINGS: st.SearchStrategy[Greeting] = st.one_of(
-    st.builds(Challenge, nonce=NONCES, protocol=NUMBERS, version=NAMES),
-    st.builds(
-        Application,
-        nonce=NONCES,
-        proof=st.binary(max_size=64),
-        protocol=NUMBERS,
-        version=NAMES,
-        instance=NAMES.filter(bool),
-        launch=st.none() | NUMBERS,
-        standby=st.booleans(),
-    ),
-    st.builds(
-        Welcome,
-        proof=st.binary(max_size=64),
-        index=NUMBERS,
-        overrides=st.lists(OVERRIDES, max_size=3),
-        warmup_seconds=st.floats(allow_nan=False),
-    ),
-    st.builds(Refusal, reason=REASONS, message=st.text()),
-)
+GREETINGS = any_of(Greeting)
 
 
 class Bytes:

@@ -1,13 +1,12 @@
 """The File adapter: complete bodies and parts of forms."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.workers.definition.adapters.raw_stage import Sent, form, merge, raw, run
+from tests.workers.definition.adapters.raw_stage import Sent, form, merge, raw
 from uncork_workers.definition.adapters import File, InvalidInput, UploadedFile
 from uncork_workers.wire.schema import DefinitionError
 
@@ -136,23 +135,6 @@ def test_large_files_are_refused() -> None:
         merge(limited, form(files(b"1234")))
     with pytest.raises(InvalidInput, match=r"^the part 'mask' has 4 bytes; the limit is 3$"):
         merge(pair, form({"image": b"1", "mask": b"1234"}))
-
-
-@pytest.mark.parametrize("limit_rows", [7, 100])
-def test_one_bad_form_among_fifty_fails_alone(limit_rows: int) -> None:
-    requests = [form(files(b"x" * n)) if n % 2 else raw(b"x" * n) for n in range(51)]
-    requests[20] = raw(WHOLE.body[:50], BOUNDARY)
-
-    def sizes(rows: Sequence[UploadedFile]) -> list[int]:
-        return [len(file.data) for file in rows]
-
-    answers = run(File(), sizes, requests, limit_rows=limit_rows)
-
-    assert [answer.status for answer in answers] == [400 if n == 20 else 200 for n in range(51)]
-    assert b"not valid multipart/form-data" in answers[20].body
-    assert [answer.body for n, answer in enumerate(answers) if n != 20] == [
-        str(n).encode() for n in range(51) if n != 20
-    ]
 
 
 def test_the_gateway_is_told_what_bodies_are_taken() -> None:

@@ -98,15 +98,10 @@ def test_of_16_bits_the_upper_8_are_kept() -> None:
 
 
 def test_images_are_resized_so_that_they_fit_into_one_array() -> None:
-    images = merge(Image(size=(6, 5)), raw(file_of(picture(4, 2))), raw(file_of(picture(1, 9))))
+    sent = [raw(file_of(picture(4, 2))), raw(file_of(picture(1, 9)))]
 
-    assert np.stack(images).shape == (2, 5, 6, 3)
-
-
-def test_images_keep_their_size_if_none_is_given() -> None:
-    images = merge(Image(), raw(file_of(picture(4, 2))), raw(file_of(picture(1, 9))))
-
-    assert [image.size for image in images] == [(4, 2), (1, 9)]
+    assert np.stack(merge(Image(size=(6, 5)), *sent)).shape == (2, 5, 6, 3)
+    assert [image.size for image in merge(Image(), *sent)] == [(4, 2), (1, 9)]
 
 
 def test_images_are_turned_upright() -> None:
@@ -327,21 +322,6 @@ def test_a_damaged_image_is_decoded_or_refused(at: int, bytes_: bytes, kind: str
     except InvalidInput:
         return
     assert len(merged) == 1
-
-
-def test_one_bad_image_among_fifty_fails_alone() -> None:
-    requests = [raw(file_of(picture(n + 1, 1))) for n in range(51)]
-    requests[20] = raw(PNG[:60])
-
-    def widths(images: Sequence[PIL.Image.Image]) -> list[int]:
-        return [image.width for image in images]
-
-    answers = run(Image(), widths, requests, limit_rows=20)
-
-    assert [answer.status for answer in answers] == [400 if n == 20 else 200 for n in range(51)]
-    assert [int(answer.body) for n, answer in enumerate(answers) if n != 20] == [
-        n + 1 for n in range(51) if n != 20
-    ]
 
 
 def test_the_gateway_is_told_what_bodies_are_taken() -> None:

@@ -10,10 +10,6 @@ from uncork_workers.definition.adapters import InvalidInput, Json
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
-def test_the_gateway_needs_to_know_the_kind_only() -> None:
-    assert Json().describe() == {"kind": "json"}
-
-
 @given(requests=st.lists(st.tuples(SPACES, VALUES, SPACES), max_size=6))
 def test_merging_is_the_same_as_parsing_each_alone(requests: list[tuple[bytes, object, bytes]]) -> None:
     bodies = [before + to_json(value) + after for before, value, after in requests]
@@ -23,11 +19,6 @@ def test_merging_is_the_same_as_parsing_each_alone(requests: list[tuple[bytes, o
     values = [value for _, value, _ in requests]
     assert merged == [item for body in bodies for item in Json().merge([body])] == values
     assert [to_json(item) for item in merged] == [to_json(value) for value in values]  # 1 is not True
-
-
-@given(value=VALUES)
-def test_any_json_value_is_accepted(value: object) -> None:
-    assert len(Json().merge([to_json(value)])) == 1
 
 
 @given(value=VALUES)
@@ -53,22 +44,7 @@ def test_a_neighbor_that_is_not_finite_changes_no_value(value: object) -> None:
         (b"1],[2", "trailing characters"),
         (b'"\xff"', "can't decode byte 0xff"),
         (b"1e999", "out of range"),
-        (DEEP, "recursion"),
-    ],
-    ids=[
-        "word",
-        "nan",
-        "NaN, comma",
-        "NaN, half",
-        "NaN, UTF-8",
-        "Infinity, large",
-        "comma",
-        "open",
-        "closed",
-        "injection",
-        "not UTF-8",
-        "too large",
-        "deep",
+        pytest.param(DEEP, "recursion", id="deep"),
     ],
 )
 def test_what_is_not_json_is_invalid_input(body: bytes, reason: str) -> None:

@@ -83,17 +83,13 @@ def test_merging_is_the_same_as_parsing_each_alone(kind: type, people: list[dict
         (b'{"name":null,"age":1}', r"`\$\[0\]\.name`"),
         (b"5", "object|dictionary"),
         (b"[]", "object|dictionary"),
+        (b'{"name":', ""),
+        (b'"\xff"', ""),
+        (b"[" * 100_000, ""),
     ],
 )
 def test_what_is_not_of_the_type_is_refused(kind: type, body: bytes, reason: str) -> None:
-    with pytest.raises(InvalidInput, match=f"^not valid: .*({reason})"):
-        Json(type=kind).merge([body])
-
-
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("body", [b'{"name":', b'"\xff"', b"[" * 100_000])
-def test_what_is_not_json_is_refused(kind: type, body: bytes) -> None:
-    with pytest.raises(InvalidInput, match=r"^not valid"):
+    with pytest.raises(InvalidInput, match=f"^not valid.*({reason})"):
         Json(type=kind).merge([body])
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -120,8 +121,15 @@ def test_floats_may_be_not_finite(dtype: str) -> None:
 
 @pytest.mark.parametrize(("adapter", "body", "reason"), WRONG.values(), ids=WRONG.keys())
 def test_what_is_not_a_row_is_invalid_input(adapter: NdArray, body: bytes, reason: str) -> None:
+    """Alone and among others."""
     with pytest.raises(InvalidInput, match=f"{reason}.*; a row must have shape .*, each value "):
         adapter.merge([body])
+    good: Any = adapter.describe()["dtype"] == "bool" or 1
+    for length in reversed(adapter.describe()["shape"]):
+        good = [good] * (length or 1)
+    if body:
+        with pytest.raises(InvalidInput):
+            adapter.merge([json.dumps(good).encode(), body, json.dumps(good).encode()])
 
 
 @pytest.mark.parametrize(
@@ -144,18 +152,6 @@ def test_a_wrong_value_has_a_place(
     with pytest.raises(InvalidInput) as caught:
         adapter.merge(bodies)
     assert [piece for piece in caught.value.args if isinstance(piece, RowPath)] == [RowPath(row, path)]
-
-
-@pytest.mark.parametrize("name", [name for name in WRONG if name != "nothing"])
-def test_one_bad_body_makes_the_merge_fail(name: str) -> None:
-    adapter, body, _ = WRONG[name]
-    shape = adapter.describe()["shape"]
-    good: Any = True if adapter.describe()["dtype"] == "bool" else 1
-    for length in reversed(shape):
-        good = [good] * (length or 1)
-
-    with pytest.raises(InvalidInput):
-        adapter.merge([json.dumps(good).encode(), body, json.dumps(good).encode()])
 
 
 @pytest.mark.parametrize(
@@ -187,9 +183,9 @@ def test_the_gateway_is_told_dtype_and_shape(adapter: NdArray, dtype: str, shape
     assert adapter.describe() == {"kind": "ndarray", "dtype": dtype, "shape": shape}
 
 
-@pytest.mark.parametrize("dtype", ["float33", "", "f4:", 5])
+@pytest.mark.parametrize("dtype", ["float33", "", "f4:", "f4,,", "i4,(", 5])
 def test_a_dtype_that_numpy_does_not_know_is_refused(dtype: Any) -> None:
-    with pytest.raises(DefinitionError, match=f"NdArray: {dtype!r} is not a NumPy dtype"):
+    with pytest.raises(DefinitionError, match=f"NdArray: {re.escape(repr(dtype))} is not a NumPy dtype"):
         NdArray(dtype=dtype)
 
 
@@ -201,34 +197,21 @@ def test_a_dtype_that_is_nearly_right(dtype: str, meant: str) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "meant"),
-    [(64, "; write shape=(64,)"), ([8, 8], "; write shape=(8, 8)"), ((0,), ""), ((-1, 2), "")],
+    [
+        *((64, "; write shape=(64,)"), ([8, 8], "; write shape=(8, 8)"), (None, "; write shape=(None,)")),
+        *((wrong, "") for wrong in ((0,), (-1, 2), (2.0,), (True,), ("2",), (2, 0), ([1],))),
+    ],
 )
-def test_a_shape_that_is_nearly_right(shape: Any, meant: str) -> None:
-    with pytest.raises(DefinitionError) as caught:
+def test_a_wrong_shape_is_refused(shape: Any, meant: str) -> None:
+    says = "NdArray: shape must be a tuple of lengths, each at least 1 or None for any length, got "
+    with pytest.raises(DefinitionError, match=f"^{re.escape(f'{says}{shape!r}{meant}')}$"):
         NdArray(shape=shape)
-
-    assert str(caught.value).endswith(f"None for any length, got {shape!r}{meant}")
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "object", "S5", "U", "datetime64[s]", "f4,f8", "(2,)f4"])
 def test_a_dtype_that_is_no_real_number_is_refused(dtype: str) -> None:
     with pytest.raises(DefinitionError, match="NdArray: dtype must be float, integer or bool, got '"):
         NdArray(dtype=dtype)
-
-
-@pytest.mark.parametrize("dtype", ["f4,,", "i4,("])
-def test_a_dtype_that_numpy_cannot_even_parse_is_refused(dtype: str) -> None:
-    """NumPy raises SyntaxError for these."""
-    with pytest.raises(DefinitionError, match="is not a NumPy dtype"):
-        NdArray(dtype=dtype)
-
-
-@pytest.mark.parametrize("shape", [[2], 2, (0,), (-1,), (2.0,), (True,), ("2",), (2, 0), None, ([1],)])
-def test_a_wrong_shape_is_refused(shape: Any) -> None:
-    with pytest.raises(
-        DefinitionError, match="NdArray: shape must be a tuple of lengths, each at least 1 or None"
-    ):
-        NdArray(shape=shape)
 
 
 def test_zero_and_negative_zero_survive() -> None:

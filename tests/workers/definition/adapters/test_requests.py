@@ -1,6 +1,5 @@
 """The Requests adapter."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -150,27 +149,6 @@ def test_each_result_is_an_answer_of_its_own(answers: list[tuple[Any, Answered]]
     got = run(Requests(), handler, requests, limit_rows=limit_rows)
 
     assert got == [expected for _, expected in answers]
-
-
-@pytest.mark.parametrize(
-    "bad", [raw(b"{", "application/json"), raw(b"\xff", "text/plain"), raw(b"", "multipart/form-data")]
-)
-@pytest.mark.parametrize("limit_rows", [7, 100])
-def test_one_bad_request_among_fifty_fails_alone(bad: Sent, limit_rows: int) -> None:
-    requests = [raw(b"%d" % n, "application/json", f"add={n}") for n in range(51)]
-    requests[20] = bad
-
-    def add(batch: RequestBatch) -> list[int]:
-        return [
-            payload + int(query["add"]) for payload, query in zip(batch.payloads, batch.queries, strict=True)
-        ]
-
-    answers = run(Requests(), add, requests, limit_rows=limit_rows)
-
-    assert [answer.status for answer in answers] == [400 if n == 20 else 200 for n in range(51)]
-    assert [json.loads(answer.body) for n, answer in enumerate(answers) if n != 20] == [
-        2 * n for n in range(51) if n != 20
-    ]
 
 
 @pytest.mark.parametrize("wrong", [lambda batch: batch.payloads[:-1], lambda batch: "text"])

@@ -9,17 +9,9 @@ from hypothesis import strategies as st
 
 from tests.workers.json_values import SPACES
 from uncork_workers.definition.adapters import InvalidInput, Text
-from uncork_workers.definition.service import Service, api
-from uncork_workers.process.batches.execution import Executor
-from uncork_workers.wire.messages import Batch, TensorForm
+from uncork_workers.wire.messages import TensorForm
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
-
-
-class Lengths(Service):
-    @api(input=Text())
-    def length(self, texts: list[str]) -> list[int]:
-        return [len(text) for text in texts]
 
 
 def test_the_gateway_needs_to_know_the_kind_only() -> None:
@@ -45,18 +37,6 @@ def test_merging_is_the_same_as_parsing_each_alone(
 def test_what_is_not_a_string_is_invalid(body: bytes) -> None:
     with pytest.raises(InvalidInput, match=r"^each row must be a JSON string: "):
         Text().merge([b'"good"', body])
-
-
-def test_one_bad_text_among_fifty_fails_alone() -> None:
-    bodies = [json.dumps("x" * n).encode() for n in range(51)]
-    bodies[20] = b"20"
-    batch = Batch(batch=1, api="length", limit_rows=100, lengths=list(map(len, bodies)), rows=[1] * 51)
-
-    reply, answers = Executor(Lengths()).run(batch, bodies)
-
-    assert reply.statuses == [400 if n == 20 else 200 for n in range(51)]
-    assert answers[20].startswith(b"each row must be a JSON string: Expected `str`, got `int`")
-    assert [int(answer) for n, answer in enumerate(answers) if n != 20] == [n for n in range(51) if n != 20]
 
 
 def test_texts_come_as_tensors_too() -> None:

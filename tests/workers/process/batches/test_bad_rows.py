@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.batches.execution import Executor
-from uncork_workers.wire.messages import Batch, Reply
+from uncork_workers.wire.messages import Reply
 
 POISON = 13
 
@@ -49,27 +49,11 @@ class Fragile(Service):
 
 
 def run(
-    requests: list[list[int]],
-    *,
-    to: str = "double",
-    limit_rows: int = 1000,
-    idempotent: bool = True,
-    timeout_s: float = 60.0,
-    service: Fragile | None = None,
+    requests: list[list[int]], *, to: str = "double", service: Fragile | None = None, **fields: Any
 ) -> tuple[Reply, list[Any]]:
     """Run requests, given by their rows; return the reply, and per request its results or its status."""
     bodies = [json.dumps(rows)[1:-1].encode() for rows in requests]
-    batch = Batch(
-        batch=1,
-        api=to,
-        limit_rows=limit_rows,
-        lengths=[len(body) for body in bodies],
-        rows=[len(rows) for rows in requests],
-        idempotent=idempotent,
-        timeout_s=timeout_s,
-    )
-    reply, answers = Executor(service or Fragile()).run(batch, bodies)
-    assert reply.lengths == [len(answer) for answer in answers]
+    reply, answers = run_batch(service or Fragile(), to, *bodies, rows=list(map(len, requests)), **fields)
     return reply, [
         json.loads(b"[" + answer + b"]") if status == 200 else status
         for status, answer in zip(reply.statuses, answers, strict=True)
@@ -120,11 +104,7 @@ def test_requests_of_several_rows_fail_as_a_whole_and_alone(
 
 
 def test_each_culprit_has_an_id_and_a_traceback_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
-    service = Fragile()
-    bodies = [b"1", b"13", b"2", b"3", b"13"]
-    batch = Batch(batch=1, api="double", limit_rows=9, lengths=[1, 2, 1, 1, 2], rows=[1] * 5)
-
-    reply, answers = Executor(service).run(batch, bodies)
+    reply, answers = run_batch(Fragile(), "double", b"1", b"13", b"2", b"3", b"13")
 
     assert reply.statuses == [200, 500, 200, 200, 500]
     ids = [answers[at].decode().rpartition(" ")[2] for at in (1, 4)]
@@ -161,46 +141,36 @@ def test_a_broken_model_is_not_searched_for_long(caplog: pytest.LogCaptureFixtur
     assert caplog.text.count("Traceback") == 1
 
 
-def test_what_is_not_idempotent_is_not_run_again(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("requests", "idempotent"), [([[1], [POISON], [2]], False), ([[1, POISON, 2]], True)]
+)
+def test_a_batch_that_is_not_idempotent_or_one_request_runs_once(
+    requests: list[list[int]], idempotent: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     service = Fragile()
 
-    reply, answers = run([[1], [POISON], [2]], idempotent=False, service=service)
+    reply, answers = run(requests, service=service, idempotent=idempotent)
 
-    assert answers == [500, 500, 500]
+    assert (answers, reply.worked) == ([500] * len(requests), False)
     assert service.calls == [[1, POISON, 2]]
-    assert not reply.worked
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert record.getMessage().startswith("API double failed on a batch of 3 rows [")
     assert record.exc_info is not None
 
 
-def test_a_request_alone_is_not_run_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_nobody_is_looked_for_when_the_gateway_has_no_time_to_wait() -> None:
+    """It would kill the worker at the timeout, and no request would get a response."""
     service = Fragile()
+    _, answers = run([[1], [POISON], [2]], timeout_s=0.0, service=service)
 
-    _, answers = run([[1, POISON, 2]], service=service)
-
-    assert answers == [500]
-    assert service.calls == [[1, POISON, 2]]
-    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert (answers, service.calls) == ([500] * 3, [[1, POISON, 2]])
 
 
 def test_requests_that_cannot_be_merged_are_run_apart() -> None:
-    bodies = [b"[1,2]", b"[1,2,3]", b"[4,5,6]", b"[]"]
-    batch = Batch(batch=1, api="lengths", limit_rows=9, lengths=[5, 7, 7, 2], rows=[1] * 4)
-
-    reply, answers = Executor(Fragile()).run(batch, bodies)
+    reply, answers = run_batch(Fragile(), "lengths", b"[1,2]", b"[1,2,3]", b"[4,5,6]", b"[]")
 
     assert reply.statuses == [200, 200, 200, 400]
     assert answers[:3] == [b"2", b"3", b"3"]
     assert not reply.worked
     assert [(one.error, one.id, one.requests) for one in reply.exceptions] == [("InvalidInput", "", 0)]
-
-
-def test_nobody_is_looked_for_when_the_gateway_has_no_time_to_wait() -> None:
-    """It would kill the worker at the timeout, and no request would get a response."""
-    service = Fragile()
-    reply, _ = run([[1], [POISON], [2]], timeout_s=0.0, service=service)
-
-    assert reply.statuses == [500, 500, 500]
-    assert service.calls == [[1, POISON, 2]]

@@ -5,17 +5,16 @@ import gc
 import logging
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import closing
 from typing import Any
 
 import pytest
 
+from tests.workers.run_batch import Outlet, run_batch
 from uncork_workers.definition.adapters import InvalidInput, Json
 from uncork_workers.definition.adapters.requests import Request, RequestAdapter
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.stopped import Stopped
-from uncork_workers.wire.messages import AnswerHead, Batch, Meta, RawForm, Reply
+from uncork_workers.wire.messages import Meta, RawForm, Reply
 
 
 class OwnError(BaseException):
@@ -113,63 +112,38 @@ class Raising(Service):
         self.plain(items)
 
 
-class Outlet:
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-
-    def send_piece(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
-        self.pieces.append(data)
-
-    def is_cancelled(self, batch: int) -> bool:
-        return False
-
-
 def run(
-    to: str, *texts: str, idempotent: bool = True, sink: Outlet | None = None
+    to: str, *texts: str, idempotent: bool = True, outlet: Outlet | None = None
 ) -> tuple[Reply, list[bytes]]:
-    bodies = [text.encode() if to == "adapts" else f'"{text}"'.encode() for text in texts]
-    batch = Batch(
-        batch=1,
-        api=to,
-        limit_rows=99,
-        lengths=[len(body) for body in bodies],
-        rows=[1] * len(bodies),
-        forms=(RawForm() if to == "adapts" else None,),
-        metas=[Meta("text/plain")] * len(bodies) if to == "adapts" else None,
-        idempotent=idempotent,
-    )
-    with closing(Executor(Raising(), sink)) as executor:
-        return executor.run(batch, bodies)
+    fields: dict[str, Any] = {"idempotent": idempotent}
+    bodies = [f'"{text}"'.encode() for text in texts]
+    if to == "adapts":
+        bodies = [text.encode() for text in texts]
+        fields |= {"forms": (RawForm(),), "metas": [Meta("text/plain")] * len(texts)}
+    return run_batch(Raising(), to, *bodies, outlet=outlet, **fields)
 
 
 @EACH
 @pytest.mark.parametrize("to", ["plain", "awaits", "awaits_task", "splits", "adapts"])
 def test_only_the_request_at_fault_gets_500(to: str, kind: str) -> None:
     reply, _ = run(to, "a", "b", kind, "c", "d")
+    alone, _ = run(to, kind)
 
-    assert reply.statuses == [200, 200, 500, 200, 200]
+    assert (reply.statuses, alone.statuses) == ([200, 200, 500, 200, 200], [500])
     [report] = reply.exceptions
     assert report.error.removeprefix("Runtime") in (kind, "Error")
     assert report.requests == 1
 
 
 @EACH
-@pytest.mark.parametrize("to", ["plain", "awaits", "awaits_task", "splits", "adapts"])
-def test_a_request_alone_gets_500(to: str, kind: str) -> None:
-    reply, _ = run(to, kind)
-
-    assert reply.statuses == [500]
-
-
-@EACH
 @pytest.mark.parametrize("to", ["streams", "streams_async"])
 def test_a_stream_ends_with_500(to: str, kind: str) -> None:
-    sink = Outlet()
+    outlet = Outlet()
 
-    reply, _ = run(to, kind, idempotent=False, sink=sink)
+    reply, _ = run(to, kind, idempotent=False, outlet=outlet)
 
     assert reply.statuses == [500]
-    assert sink.pieces == [b"first"]
+    assert [data for _, data in outlet.pieces] == [b"first"]
 
 
 @EACH
@@ -204,9 +178,7 @@ class Wrong(Service):
 @pytest.mark.parametrize("to", ["short", "nothing", "awaits", "streams"])
 def test_an_error_about_results_names_the_handler(to: str, caplog: pytest.LogCaptureFixture) -> None:
     """Its traceback has no line of the service."""
-    batch = Batch(batch=1, api=to, limit_rows=9, lengths=[1], rows=[1])
-    with closing(Executor(Wrong(), Outlet())) as executor:
-        reply, _ = executor.run(batch, [b"1"])
+    reply, _ = run_batch(Wrong(), to, b"1", outlet=Outlet())
 
     line = getattr(Wrong, to).__code__.co_firstlineno
     [report] = reply.exceptions
@@ -248,8 +220,8 @@ class Stopping(Service):
 @pytest.mark.parametrize("to", ["plain", "awaits"])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_signal_that_ends_the_process_is_no_failure_of_requests(to: str) -> None:
-    with closing(Executor(Stopping())) as executor, pytest.raises(Stopped):
-        executor.run(Batch(batch=1, api=to, limit_rows=9, lengths=[1, 1], rows=[1, 1]), [b"1", b"2"])
+    with pytest.raises(Stopped):
+        run_batch(Stopping(), to, b"1", b"2")
 
 
 class Big:
@@ -289,19 +261,10 @@ def test_a_failed_batch_is_not_kept(to: str, texts: Sequence[str], caplog: pytes
     logging.getLogger("uncork.worker").addFilter(deaf := lambda record: False)
     gc.disable()
     try:
-        with closing(Executor(service)) as executor:
-            bodies = [f'"{text}"'.encode() for text in texts]
-            body = Big()
-            executor.run(
-                Batch(
-                    batch=1, api=to, limit_rows=99, lengths=[len(b) for b in bodies], rows=[1] * len(bodies)
-                ),
-                bodies,
-            )
-            kept = [ref() for ref in service.seen]
+        run_batch(service, to, *(f'"{text}"'.encode() for text in texts))
+        kept = [ref() for ref in service.seen]
     finally:
         gc.enable()
         logging.getLogger("uncork.worker").removeFilter(deaf)
 
-    assert body is not None
     assert kept == [None] * len(service.seen)

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import DataFrame, Json, NdArray
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.batches.chunks import by_request, cut_chunks
-from uncork_workers.process.batches.execution import Executor
-from uncork_workers.wire.messages import Batch
+from uncork_workers.process.batches.chunks import cut_chunks
 from uncork_workers.wire.schema import ApiSettings, DefinitionError
 
 SIZES = (1, 4, 6)
@@ -51,16 +50,9 @@ def run(
 ) -> tuple[list[Any], list[int], list[Any]]:
     """Run one request per value; return what the handler saw, the statuses and the responses."""
     service = Compiled()
+    limit_rows = 1000 if sizes is None else sizes[-1]
     bodies = [json.dumps(value).encode() for value in values]
-    batch = Batch(
-        batch=1,
-        api=to,
-        limit_rows=1000 if sizes is None else sizes[-1],
-        allowed_batch_sizes=sizes,
-        lengths=list(map(len, bodies)),
-        rows=[1] * len(bodies),
-    )
-    reply, answers = Executor(service).run(batch, bodies)
+    reply, answers = run_batch(service, to, *bodies, limit_rows=limit_rows, allowed_batch_sizes=sizes)
     told = [
         json.loads(answer) if status == 200 else answer
         for status, answer in zip(reply.statuses, answers, strict=True)
@@ -109,15 +101,6 @@ def test_parts_of_a_batch_that_failed_have_a_size_in_force() -> None:
     assert {len(call) for call in seen} <= set(SIZES)
 
 
-@pytest.mark.parametrize("sizes", [(), (4, 1), (1, 1), (0, 2), (1.0,), (True,), "12", 5])
-def test_sizes_are_rising_numbers(sizes: Any) -> None:
-    with pytest.raises(
-        DefinitionError,
-        match="allowed_batch_sizes must be a list of increasing integers from 1 to 1000000000",
-    ):
-        ApiSettings(allowed_batch_sizes=sizes).check("predict")
-
-
 @pytest.mark.parametrize(
     "lengths", [(), (4, 1), (1, 1), (0, 2), (True,), (1e-9, 2e-9), (2e9,), (float("nan"),), "12", 5]
 )
@@ -160,13 +143,3 @@ def test_chunks_obey_both_limits(costs: list[int], limit: int, most_rows: int | 
             more = of_rows[done : done + 1]
             assert not more or cost + more[0] > limit or rows == most_rows
         assert done == len(costs)
-
-
-@given(counts=st.lists(st.integers(1, 5), max_size=6))
-def test_costs_by_request(counts: list[int]) -> None:
-    costs = list(range(sum(counts)))
-
-    found = by_request(costs, counts)
-
-    assert [cost for each in found for cost in each] == costs
-    assert list(map(len, found)) == counts

@@ -1,7 +1,6 @@
 """One batch inside the worker: merge, handler, results."""
 
 import json
-import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.batches.execution import Executor
-from uncork_workers.wire.messages import Batch, Reply
+from uncork_workers.wire.messages import Reply
 
 
 class Request(NamedTuple):
@@ -38,12 +37,6 @@ class Sums(Service):
         self.calls.append(len(items))
         if "raise" in items:
             raise RuntimeError("a secret of the handler")
-        if "exit" in items:
-            raise SystemExit(3)
-        if "swallow" in items:
-            items.remove("swallow")
-        if "nonsense" in items:
-            return [object()] * len(items)
         return items
 
 
@@ -64,38 +57,18 @@ BAD = st.sampled_from(
 
 
 def run(
-    requests: Sequence[Request],
-    *,
-    to: str = "add",
-    limit_rows: int = 1000,
-    service: Sums | None = None,
+    requests: Sequence[Request], *, to: str = "add", limit_rows: int = 1000, service: Sums | None = None
 ) -> tuple[Reply, list[tuple[int, str]]]:
     """Run a batch; return the reply, and status and text of each response."""
-    batch = Batch(
-        batch=7,
-        api=to,
-        limit_rows=limit_rows,
-        lengths=[len(request.body) for request in requests],
+    reply, bodies = run_batch(
+        service or Sums(),
+        to,
+        *(request.body for request in requests),
         rows=[request.rows for request in requests],
         costs=[cost for request in requests for cost in request.costs] or None,
+        limit_rows=limit_rows,
     )
-    reply, bodies = Executor(service or Sums()).run(batch, [request.body for request in requests])
-    assert reply.batch == 7
-    assert reply.lengths == [len(body) for body in bodies]
     return reply, list(zip(reply.statuses, [body.decode() for body in bodies], strict=True))
-
-
-def test_the_handler_is_called_once_for_the_whole_batch() -> None:
-    service = Sums()
-
-    reply, answers = run([Request(b"[1,2]"), Request(b"[3,4],[5,6]", 2), Request(b"[7,8]")], service=service)
-
-    assert answers == [(200, "[1,3]"), (200, "[3,7],[5,11]"), (200, "[7,15]")]
-    assert service.calls == [4]
-    assert reply.worked
-    ((rows, seconds),) = reply.chunks
-    assert rows == 4
-    assert seconds > 0
 
 
 @pytest.mark.parametrize(
@@ -109,6 +82,7 @@ def test_the_handler_gets_at_most_the_limit_at_a_time(limit_rows: int, calls: li
 
     assert answers == [(200, "[0,0],[1,2],[2,4],[3,6]"), (200, "[4,8]")]
     assert service.calls == [rows for rows, _ in reply.chunks] == calls
+    assert reply.worked
     assert all(seconds > 0 for _, seconds in reply.chunks)
 
 
@@ -140,37 +114,6 @@ def test_what_was_not_run_costs_nothing() -> None:
 
     assert [status for status, _ in answers] == [200, 400, 200]
     assert [cost for cost, _ in reply.chunks] == [32.5]
-
-
-@given(
-    requests=st.lists(st.lists(st.floats(0.01, 100), min_size=1, max_size=9), min_size=1, max_size=5),
-    limit=st.integers(1, 50),
-)
-def test_calls_cost_at_most_the_limit_or_are_one_row(requests: list[list[float]], limit: int) -> None:
-    service = Sums()
-
-    reply, answers = run(
-        [Request(b",".join([b"[1,1]"] * len(costs)), len(costs), costs) for costs in requests],
-        limit_rows=limit,
-        service=service,
-    )
-
-    assert [text.count("[1,2]") for _, text in answers] == list(map(len, requests))
-    costs = [cost for cost, _ in reply.chunks]
-    assert sum(costs) == pytest.approx(sum(map(sum, requests)))
-    for rows, cost in zip(service.calls, costs, strict=True):
-        assert cost <= limit or rows == 1
-
-
-def test_lists_are_cut_like_arrays() -> None:
-    service = Sums()
-
-    _, answers = run(
-        [Request(b'"a"'), Request(b"2"), Request(b"[]")], to="echo", limit_rows=2, service=service
-    )
-
-    assert answers == [(200, '"a"'), (200, "2"), (200, "[]")]
-    assert service.calls == [2, 1]
 
 
 @given(requests=st.lists(GOOD | BAD, min_size=1, max_size=6), limit_rows=st.integers(1, 6))
@@ -222,45 +165,21 @@ def test_a_request_with_other_rows_than_counted_is_refused_alone() -> None:
     assert answers[0][0] == 400
 
 
-@pytest.mark.parametrize("word", ["raise", "exit", "swallow", "nonsense"])
-def test_a_request_that_makes_the_handler_fail_fails_alone(
-    word: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_request_that_makes_the_handler_fail_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
     """It gets 500 with an id; only the log has the reason."""
-    requests = [Request(b'"a"'), Request(b"nope"), Request(json.dumps(word).encode()), Request(b"[1]")]
+    requests = [Request(b'"a"'), Request(b"nope"), Request(b'"raise"'), Request(b"[1]")]
 
     reply, answers = run(requests, to="echo")
 
     assert [status for status, _ in answers] == [200, 400, 500, 200]
-    assert answers[0][1] == '"a"'
+    assert (answers[0][1], answers[3][1]) == ('"a"', "[1]")
     assert answers[1][1].startswith("not valid JSON: ")
     message, _, error_id = answers[2][1].rpartition(" ")
     assert message == "the handler of API 'echo' failed; error id"
     assert len(error_id) == 12
-    assert answers[3][1] == "[1]"
-    assert not reply.worked
-    warning, error = caplog.records
-    assert warning.levelno == logging.WARNING
-    assert warning.getMessage().startswith(
-        "API echo failed on a batch of 3 requests; running parts of it to find the failing ones: "
-    )
-    assert warning.exc_info is None
-    assert error.levelno == logging.ERROR
-    assert error.getMessage() == f"API echo failed on a batch of 1 row [{error_id}]"
-    assert error.exc_info is not None
-
-
-def test_the_log_has_the_traceback_of_the_handler(caplog: pytest.LogCaptureFixture) -> None:
-    run([Request(b'"raise"')], to="echo")
-
-    assert "RuntimeError: a secret of the handler" in caplog.text
+    assert f"[{error_id}]" in caplog.text
     assert 'raise RuntimeError("a secret of the handler")' in caplog.text
-
-
-def test_every_failure_has_an_id_of_its_own() -> None:
-    ids = {run([Request(b'"raise"')], to="echo")[1][0][1] for _ in range(20)}
-
-    assert len(ids) == 20
+    assert not reply.worked
 
 
 def test_every_call_that_worked_is_told() -> None:
@@ -273,14 +192,3 @@ def test_every_call_that_worked_is_told() -> None:
     assert service.calls == [2, 2, 2, 1, 1, 1]
     assert [rows for rows, _ in reply.chunks] == [2, 2, 1, 1]
     assert not reply.worked
-
-
-def test_a_failed_batch_leaves_nothing_behind() -> None:
-    executor = Executor(Sums())
-    bad = Batch(batch=1, api="echo", limit_rows=9, lengths=[7], rows=[1])
-    good = Batch(batch=2, api="echo", limit_rows=9, lengths=[1], rows=[1])
-
-    first, _ = executor.run(bad, [b'"raise"'])
-    second, bodies = executor.run(good, [b"1"])
-
-    assert (first.statuses, second.statuses, bodies) == ([500], [200], [b"1"])

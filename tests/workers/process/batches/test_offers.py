@@ -1,6 +1,5 @@
 """Batches for one media type, and complete responses."""
 
-import io
 import json
 import logging
 from typing import Any
@@ -12,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.outputs.media_types import Csv, Npy
 from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.batches.execution import Executor
-from uncork_workers.wire.messages import Batch, ListForm, RecordsForm, Reply, RowsForm, TensorForm, Wanted
+from uncork_workers.wire.messages import ListForm, RecordsForm, Reply, RowsForm, TensorForm, Wanted
 from uncork_workers.wire.schema import CSV
 
 OCTETS = "application/octet-stream"
@@ -87,26 +86,10 @@ class Offers(Service):
 
 
 def run(
-    to: str,
-    requests: list[list[int]],
-    *,
-    accept: str = "",
-    raw: list[Wanted] | None = None,
-    limit_rows: int = 100,
-    service: Offers | None = None,
+    to: str, requests: list[list[int]], *, service: Offers | None = None, **fields: Any
 ) -> tuple[Reply, list[bytes]]:
     bodies = [json.dumps(rows)[1:-1].encode() for rows in requests]
-    batch = Batch(
-        batch=1,
-        api=to,
-        limit_rows=limit_rows,
-        lengths=list(map(len, bodies)),
-        rows=list(map(len, requests)),
-        accept=accept,
-        raw=raw,
-    )
-    reply, answers = Executor(service or Offers()).run(batch, bodies)
-    assert reply.lengths == list(map(len, answers))
+    reply, answers = run_batch(service or Offers(), to, *bodies, rows=list(map(len, requests)), **fields)
     assert all(type(answer) is bytes for answer in answers)
     return reply, answers
 
@@ -175,14 +158,6 @@ def test_who_takes_json_gets_json_though_csv_comes_first() -> None:
         assert [json.loads(b"[%b]" % answer) for answer in answers] == [
             [{"n": row, "text": f"{row},\n"} for row in rows] for rows in ([1], [2, 3])
         ]
-
-
-@pytest.mark.parametrize("accept", ["", "image/jpeg"])
-def test_images_are_answers_of_their_own(accept: str) -> None:
-    reply, answers = run("pictures", [[1], [2], [3]], accept=accept, limit_rows=2)
-
-    assert reply.content_types == [accept or "image/png"] * 3
-    assert [Image.open(io.BytesIO(answer)).size for answer in answers] == [(1, 1), (2, 1), (3, 1)]
 
 
 def test_a_request_of_several_rows_cannot_have_images(caplog: pytest.LogCaptureFixture) -> None:
@@ -286,13 +261,3 @@ def test_requests_that_are_run_apart_may_get_different_kinds(odd: list[int], raw
             assert answer == bytes(bytes_of_two[each])
         else:
             assert json.loads(b"[%b]" % answer) == [values[each]] * 2
-
-
-@pytest.mark.parametrize("odd", [[1, 2], [3, 1], [1, 0], [0, 1]])
-def test_arrays_of_calls_that_differ_are_json(odd: list[int]) -> None:
-    reply, answers = run("uneven", [[each] for each in odd], raw=["npy", ""], limit_rows=1)
-
-    assert (reply.statuses, reply.forms) == ([200, 200], (None,))
-    assert [json.loads(answer) for answer in answers] == [
-        {0: 0, 1: [0, 0], 2: [0, 0, 0], 3: [0, 0]}[each] for each in odd
-    ]

@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
 from uncork_workers.process.batches.streaming import PieceEncoder
@@ -68,8 +66,3 @@ def test_what_cannot_be_sent_is_told(pieces: list[Any], reason: str) -> None:
     with pytest.raises(WrongResult) as caught:
         encoded(*pieces)
     assert str(caught.value).startswith(reason)
-
-
-@given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1))
-def test_text_arrives_as_it_was(texts: list[str]) -> None:
-    assert b"".join(encoded(*texts)[1]).decode() == "".join(texts)

@@ -3,17 +3,16 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
 
+from tests.workers.run_batch import Outlet, run_batch
 from uncork_workers.definition.adapters import Json, NdArray
-from uncork_workers.definition.outputs.responses import Rejected, Response
+from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.context import BatchOfRecord, context
-from uncork_workers.wire.messages import AnswerHead, Batch, Reply
+from uncork_workers.wire.messages import AnswerHead, Reply
 
 log = logging.getLogger("a service")
 LINES = AnswerHead(status=200, content_type="application/x-ndjson")
@@ -57,35 +56,16 @@ def made(item: Any) -> Any:
             raise RuntimeError("a secret of the handler")
         case "reject":
             return Rejected(422, "no")
-        case "respond":
-            return Response("é", status=203, headers={"x": "y"})
         case "context":
             log.warning("here")
             return context().batch_id
     return item
 
 
-class Outlet:
-    def __init__(self, *, enough: int = 99) -> None:
-        self.pieces: list[tuple[AnswerHead | None, bytes]] = []
-        self._enough = enough
-
-    def send_piece(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
-        assert batch == 7
-        self.pieces.append((head, data))
-
-    def is_cancelled(self, batch: int) -> bool:
-        assert batch == 7
-        return len(self.pieces) >= self._enough
-
-
-def run(
-    to: str, body: bytes, outlet: Outlet, *, service: Telling | None = None, rows: int = 1
-) -> tuple[Reply, bytes]:
-    batch = Batch(batch=7, api=to, limit_rows=1, lengths=[len(body)], rows=[rows], idempotent=False, id="x-7")
-    with closing(Executor(service or Telling(), outlet)) as executor:
-        reply, [answer] = executor.run(batch, [body])
-    assert reply.lengths == [len(answer)]
+def run(to: str, body: bytes, outlet: Outlet, service: Telling, *, rows: int = 1) -> tuple[Reply, bytes]:
+    reply, [answer] = run_batch(
+        service, to, body, rows=[rows], limit_rows=1, idempotent=False, id="x-7", outlet=outlet
+    )
     return reply, answer
 
 
@@ -97,7 +77,7 @@ def test_pieces_leave_as_they_are_yielded(to: str) -> None:
     """The reply has an empty body and no batch times."""
     outlet, service = Outlet(), Telling()
 
-    reply, answer = run(to, b'[1, {"a": 2}]', outlet, service=service)
+    reply, answer = run(to, b'[1, {"a": 2}]', outlet, service)
 
     assert outlet.pieces == [(LINES, b"1\n"), (None, b'{"a":2}\n')]
     assert (reply.worked, reply.statuses, answer, reply.chunks) == (True, [200], b"", [])
@@ -108,7 +88,7 @@ def test_pieces_leave_as_they_are_yielded(to: str) -> None:
 def test_a_generator_is_closed_when_nobody_waits_for_more(to: str) -> None:
     outlet, service = Outlet(enough=2), Telling()
 
-    reply, _ = run(to, b'["a", "b", "raise"]', outlet, service=service)
+    reply, _ = run(to, b'["a", "b", "raise"]', outlet, service)
 
     assert [data for _, data in outlet.pieces] == [b"a", b"b"]
     assert (service.ended, reply.statuses) == ([to], [200])
@@ -121,7 +101,7 @@ def test_a_handler_that_raises_is_500_after_what_it_had_yielded(
     """It is not run again; the log has the traceback under the id in the response."""
     outlet, service = Outlet(), Telling()
 
-    reply, answer = run(to, b'["a", "raise"]', outlet, service=service)
+    reply, answer = run(to, b'["a", "raise"]', outlet, service)
 
     assert [data for _, data in outlet.pieces] == [b"a"]
     assert (reply.worked, reply.statuses, service.ended) == (False, [500], [to])
@@ -134,7 +114,7 @@ def test_a_handler_that_raises_is_500_after_what_it_had_yielded(
 def test_a_piece_that_cannot_be_sent_is_the_handlers_fault(to: str, caplog: pytest.LogCaptureFixture) -> None:
     service = Telling()
 
-    reply, _ = run(to, b'["a", 1]', Outlet(), service=service)
+    reply, _ = run(to, b'["a", 1]', Outlet(), service)
 
     assert (reply.statuses, service.ended) == ([500], [to])
     assert "the handler yielded text first, but JSON later" in caplog.text
@@ -144,25 +124,16 @@ def test_a_piece_that_cannot_be_sent_is_the_handlers_fault(to: str, caplog: pyte
 def test_a_request_may_be_refused_before_the_first_piece(to: str) -> None:
     outlet, service = Outlet(), Telling()
 
-    reply, answer = run(to, b'["reject", "raise"]', outlet, service=service)
+    reply, answer = run(to, b'["reject", "raise"]', outlet, service)
 
     assert (reply.statuses, answer, outlet.pieces) == ([422], b"no", [])
     assert service.ended == [to]
 
 
-def test_a_response_goes_before_the_rest() -> None:
-    outlet = Outlet()
-
-    run("plain", b'["respond", "b"]', outlet)
-
-    head = AnswerHead(status=203, content_type="text/plain; charset=utf-8", headers=[("x", "y")])
-    assert outlet.pieces == [(head, "é".encode()), (None, b"b")]
-
-
 def test_invalid_input_is_400() -> None:
     outlet, service = Outlet(), Telling()
 
-    reply, answer = run("rows", b'["x"]', outlet, service=service)
+    reply, answer = run("rows", b'["x"]', outlet, service)
 
     assert (reply.statuses, service.calls, outlet.pieces) == ([400], [], [])
     assert b"int64" in answer
@@ -172,7 +143,7 @@ def test_the_handler_gets_all_rows_at_once() -> None:
     """Also above the limit, as several streams cannot be joined."""
     outlet, service = Outlet(), Telling()
 
-    run("rows", b"[1],[2],[3]", outlet, service=service, rows=3)
+    run("rows", b"[1],[2],[3]", outlet, service, rows=3)
 
     assert (service.calls, outlet.pieces) == ([3], [(LINES, b"6\n")])
 
@@ -182,7 +153,7 @@ def test_a_generator_knows_its_batch(to: str, caplog: pytest.LogCaptureFixture) 
     caplog.handler.addFilter(BatchOfRecord())
     outlet = Outlet()
 
-    run(to, b'["context"]', outlet)
+    run(to, b'["context"]', outlet, Telling())
 
     assert [data for _, data in outlet.pieces] == [b"x-7"]
     assert [getattr(record, "batch", None) for record in caplog.records] == ["x-7"]

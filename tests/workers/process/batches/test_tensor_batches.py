@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.batches.execution import Executor
-from uncork_workers.wire.messages import Batch, Form, ListForm, Reply, TensorForm, compact_forms
+from uncork_workers.wire.messages import Form, ListForm, Reply, TensorForm, compact_forms
 
 
 class Kinds(Service):
@@ -36,22 +36,9 @@ class Kinds(Service):
 
 
 def run(
-    to: str,
-    bodies: list[bytes],
-    rows: list[int],
-    *,
-    forms: Sequence[Form] = (None,),
-    limit_rows: int = 100,
+    to: str, bodies: list[bytes], rows: Sequence[int] = (), *, forms: Sequence[Form] = (None,), **fields: Any
 ) -> tuple[Reply, list[str]]:
-    batch = Batch(
-        batch=1,
-        api=to,
-        limit_rows=limit_rows,
-        lengths=list(map(len, bodies)),
-        rows=rows,
-        forms=tuple(forms),
-    )
-    reply, answers = Executor(Kinds()).run(batch, bodies)
+    reply, answers = run_batch(Kinds(), to, *bodies, rows=rows, forms=tuple(forms), **fields)
     return reply, [answer.decode() for answer in answers]
 
 
@@ -60,22 +47,6 @@ PAIRS = TensorForm("UINT16", (2,))
 
 def pairs(*values: int) -> bytes:
     return np.array(values, "<u2").tobytes()
-
-
-@pytest.mark.parametrize("limit_rows", [1, 2, 3, 100])
-def test_tensors_share_a_batch(limit_rows: int) -> None:
-    reply, answers = run(
-        "same",
-        [pairs(1, 2), pairs(3, 4, 5, 6), pairs(7, 8)],
-        [1, 2, 1],
-        forms=[PAIRS],
-        limit_rows=limit_rows,
-    )
-
-    assert reply.statuses == [200] * 3
-    assert answers == ["[1,2]", "[3,4],[5,6]", "[7,8]"]
-    assert sum(rows for rows, _ in reply.chunks) == 4
-    assert (reply.worked, reply.forms) == (True, (ListForm("INT16", (2,)),))
 
 
 @given(
@@ -111,7 +82,7 @@ def test_a_bad_body_of_one_form_leaves_those_of_the_others_alone() -> None:
     bodies = [pairs(1), b"[2,3]", b"[4]", pairs(13, 0), pairs(5, 6), b"x", b"[7,8]"]
     forms = [None if body[:1] in b"[x" else PAIRS for body in bodies]
 
-    reply, answers = run("same", bodies, [1] * 7, forms=forms)
+    reply, answers = run("same", bodies, forms=forms)
 
     assert reply.statuses == [400, 200, 400, 500, 200, 400, 200]
     assert [answers[at] for at in (1, 4, 6)] == ["[2,3]", "[5,6]", "[7,8]"]
@@ -121,22 +92,13 @@ def test_only_bad_tensors_are_refused() -> None:
     """Bodies that are too short and too long by the same amount do not shift the rows between them."""
     bodies = [pairs(1), pairs(2, 3), pairs(4, 5, 6), pairs(7, 40000), pairs(13, 0), pairs(8, 9)]
 
-    reply, answers = run("same", bodies, [1] * 6, forms=[PAIRS])
+    reply, answers = run("same", bodies, forms=[PAIRS])
 
     assert reply.statuses == [400, 200, 400, 400, 500, 200]
     assert answers[0] == "expected 4 bytes for 1 row of UINT16 with shape (2,), got 2"
     assert answers[1] == "[2,3]"
     assert answers[3].startswith("40000 out of bounds for int16; a row must have shape (2,), ")
     assert answers[5] == "[8,9]"
-
-
-def test_text_of_tensors_is_text() -> None:
-    body = b"\2\0\0\0ab\0\0\0\0"
-
-    reply, answers = run("echo", [body], [2], forms=[TensorForm("BYTES", ())])
-
-    assert answers == ['"ab",""']
-    assert reply.forms == (None,)
 
 
 @pytest.mark.parametrize(
@@ -153,13 +115,13 @@ def test_text_of_tensors_is_text() -> None:
 def test_the_form_of_results_is_told(
     to: str, bodies: list[bytes], limit_rows: int, form: ListForm | None
 ) -> None:
-    reply, _ = run(to, bodies, [1] * len(bodies), limit_rows=limit_rows)
+    reply, _ = run(to, bodies, limit_rows=limit_rows)
 
     assert reply.forms == (form,)
 
 
 def test_good_requests_have_a_form_though_another_failed() -> None:
-    reply, _ = run("same", [b"[1,2]", b"[13,0]"], [1, 1])
+    reply, _ = run("same", [b"[1,2]", b"[13,0]"])
 
     assert reply.statuses == [200, 500]
     assert reply.forms == (ListForm("INT16", (2,)), None)
