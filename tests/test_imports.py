@@ -41,6 +41,7 @@ LAYERS = {
     "uncork_dispatcher": [
         "plural",
         "learning",
+        "loop_plan",
         "policies",
         "rules",
         "stats",
@@ -172,8 +173,11 @@ def name_of(file: Path, room: str) -> str:
 
 
 def imported_on_load(file: Path) -> Iterator[str]:
-    """Full names that a file imports when it is loaded, modules and what is in them."""
-    for node in parsed(file).body:
+    """Full names that a file imports when it is loaded or type-checked, modules and what is in them."""
+    nodes = list(parsed(file).body)
+    for node in nodes:
+        if isinstance(node, ast.If):
+            nodes += node.body  # TYPE_CHECKING
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -182,7 +186,7 @@ def imported_on_load(file: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_has_no_import_cycle(room: str) -> None:
-    """Not even one that happens to work in the order in which modules are loaded."""
+    """Not even one of types, or one that happens to work in the order in which modules are loaded."""
     files = {name_of(file, room): file for file in ROOMS[room].rglob("*.py")}
     graph: dict[str, set[str]] = {}
     for name, file in files.items():
@@ -216,6 +220,20 @@ def test_the_core_does_not_import_its_shell() -> None:
     shell = {"uncork_dispatcher.asyncio_dispatcher"}
 
     assert [file.name for file in core for module in imported(file) if module in shell] == []
+
+
+def test_only_policies_import_a_policy() -> None:
+    """The rest of the dispatcher knows their interface and their names."""
+    room, known = ROOMS["uncork_dispatcher"], "uncork_dispatcher.policies"
+    wrong = [
+        f"{file.relative_to(ROOT)} imports {module}"
+        for file in room.rglob("*.py")
+        if not file.is_relative_to(room / "policies")
+        for module in imported(file)
+        if is_within(module, {known}) and module not in (known, f"{known}.base")
+    ]
+
+    assert wrong == []
 
 
 def test_only_the_helper_process_imports_ray() -> None:

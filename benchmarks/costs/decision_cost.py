@@ -118,7 +118,7 @@ def members_us(lengths: str, queued: int, rounds: int = _MEMBERS_ROUNDS) -> tupl
             sample = list(islice(queue.turns(), SAMPLE))
             interval = mixable_lengths(sample, queued=queued, limit=_BATCH * of_rows.mean, spare=_SPARE)
         between = time.perf_counter()
-        queue.take(Fill(size=_BATCH * of_rows.mean, measure=1, lengths=interval))
+        Fill(size=_BATCH * of_rows.mean, measure=1, lengths=interval).take(queue)
         taken.append(time.perf_counter() - began)
         chosen.append(between - began)
     return median(chosen) * 1e6, median(taken) * 1e6

@@ -11,8 +11,9 @@ from uncork_dispatcher.actions import BatchStatus, GoalOutOfReach
 from uncork_dispatcher.learning.arrivals import Traffic
 from uncork_dispatcher.learning.measures import BatchSize, Rows
 from uncork_dispatcher.learning.service_model import ServiceModel
+from uncork_dispatcher.loop_plan import ClosedLoop
 from uncork_dispatcher.policies import make_policy
-from uncork_dispatcher.policies.base import BatchDone, ClosedLoop, View
+from uncork_dispatcher.policies.base import BatchDone, View
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.lengths import Lengths, RowLengths, padded_count, row_lengths

@@ -9,7 +9,8 @@ import pytest
 
 from tests.dispatcher.driver import poll_all, starts
 from uncork_dispatcher.core import Dispatcher
-from uncork_dispatcher.policies.base import REGISTERED, ClosedLoop, Hold, Policy, Release, View
+from uncork_dispatcher.loop_plan import ClosedLoop
+from uncork_dispatcher.policies.base import REGISTERED, Hold, Policy, Release, View
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.simulator.cells import Cell

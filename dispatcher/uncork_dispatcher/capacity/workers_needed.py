@@ -52,7 +52,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_dispatcher.policies.cork import CorkPolicy
+from uncork_dispatcher.policies.base import Policy
 
 MOST_WORKERS = 4096
 """The largest answer."""
@@ -230,13 +230,13 @@ class _Demand:
         large_s = _Z99_ROWS * estimate.slope_s * math.sqrt(rows * dispersion)
         if gap_s + seen_s + math.hypot(slow_s, large_s) > self.goal_s:
             return False
-        return not self._overruns or gap_s + self._planned_s(rows) <= CorkPolicy.binding * self.goal_s
+        return not self._overruns or gap_s + self._planned_s(rows) <= Policy.binding * self.goal_s
 
     def _reach_s(self) -> float:
         """Return the shortest goal that is planned for."""
         slowest_s = self.alone_s * (1 + self._slow_share)
         if self._overruns:
-            slowest_s = max(slowest_s, self._planned_s(self.load.smallest_rows) / CorkPolicy.binding)
+            slowest_s = max(slowest_s, self._planned_s(self.load.smallest_rows) / Policy.binding)
         return _REACH * slowest_s
 
     def _planned_s(self, rows: float) -> float:

@@ -15,6 +15,7 @@ from mypy_extensions import mypyc_attr
 
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.learning.returns import ReturnForecast
+from uncork_dispatcher.loop_plan import ClosedLoop
 
 Reason = Literal["full", "deadline", "not_worth_waiting", "idle", "drain"]
 HoldReason = Literal["balance", "returns", "goal", "next", "window", "quarantine", "host"]
@@ -22,11 +23,6 @@ HoldReason = Literal["balance", "returns", "goal", "next", "window", "quarantine
 return, to use the goal to the last moment, for one more request, or until a fixed time has passed. The core
 holds quarantined requests while one of them is retried, a lost batch until a worker of another host is
 idle, and both until they leave a worker for other requests."""
-
-
-MOST_SPREAD = 3.0
-"""With several workers, no batch is sent ahead if the standard deviation of the time of the batch before it
-is more than this many times the transport. In simulations, 5 and more made the tail of latencies longer."""
 
 
 class Numbers(Protocol):
@@ -102,28 +98,6 @@ class BatchDone(NamedTuple):
     seconds: float
 
 
-class ClosedLoop(NamedTuple):
-    """The clients of an API that wait for their answers, when a batch has just ended.
-
-    Their requests are all that the workers get, and may share batches.
-    """
-
-    rows: float
-    """Rows (or their cost) that are queued, at workers, or expected from clients answered a moment ago."""
-    mean_rows: float
-    """As of :class:`View`."""
-    workers: int
-    """Healthy workers; at least 1."""
-    estimate: Estimate
-    """Of an average worker."""
-    transport_s: float
-    """How long a batch usually is on the way to the worker and back."""
-    sends_ahead: bool
-    """Whether a batch may be sent while its worker runs another, if the end of that one is certain."""
-    returns: ReturnForecast
-    """Which answered clients are expected back, and when."""
-
-
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Policy(ABC):
     """Decides when to release. One object serves one API."""
@@ -138,6 +112,9 @@ class Policy(ABC):
     """Whether :meth:`plan` is called."""
     keeps_goal: ClassVar[bool] = True
     """Whether its batches are small enough to end within the goal, by the estimate."""
+
+    binding: ClassVar[float] = 0.6
+    """The share of the goal that the slowest percent may take before the goal counts as binding."""
 
     most_requests: ClassVar[float] = math.inf
     """The most requests in one batch."""

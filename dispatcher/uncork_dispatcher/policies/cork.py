@@ -53,7 +53,7 @@ last. 3 adds workers in steps that grow likewise, and halves the steps where the
    about to bind (the predicted 99th percentile is above 0.6 of it) and a worker is busy, hold until then.
 
 5. Turns. Clients that return together leave the workers idle until they are back. Where that takes longer
-   than the fixed part of another batch, they take turns in two groups for each worker (``turns.py``): a
+   than the fixed part of another batch, they take turns in two groups for each worker (``loop_plan.py``): a
    batch is complete with the rows of one group.
 
 Arrivals. An arrival changes all of these sums a little, and hardly ever ends a hold. So a hold names the rows
@@ -74,8 +74,8 @@ from typing import ClassVar, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
-from uncork_dispatcher.policies.base import ClosedLoop, Hold, HoldReason, Policy, Release, View, register
-from uncork_dispatcher.policies.turns import group_rows
+from uncork_dispatcher.loop_plan import ClosedLoop, group_rows
+from uncork_dispatcher.policies.base import Hold, HoldReason, Policy, Release, View, register
 
 Horizons = list[tuple[float, int]]
 """Seconds until busy workers are free, and the releases from now to then if one is made now."""
@@ -118,10 +118,8 @@ class CorkPolicy(Policy):
     enough: ClassVar[float] = 1.5
     # Returns: below this rho, clients that trickle in are looked for within half of the gap.
     trickle_rho: ClassVar[float] = 0.6
-    # Goal: the margin of deadlines as a share of the goal, for errors of the estimate; and the share of the
-    # goal that the slowest percent may take before the goal counts as binding.
+    # Goal: the margin of deadlines as a share of the goal, for errors of the estimate.
     margin: ClassVar[float] = 0.02
-    binding: ClassVar[float] = 0.6
     # Many workers: those that are looked at stand this many times as far back, in the order in which they can
     # start, as the one looked at before.
     place_ratio: ClassVar[float] = 2.0

@@ -11,10 +11,9 @@ saves up for later.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
-from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 
 
@@ -109,12 +108,12 @@ class FairQueue(RequestQueue):
             else:
                 heapq.heapreplace(turns, (level + following.rows, order, following, waiting))
 
-    def take(self, fill: Fill) -> list[Entry]:
-        """Fill a batch with the requests whose turn it is, and remove them."""
-        return self._take_in_turn(fill)
+    def uniform(self) -> Collection[Entry] | None:
+        """Return None: flows take turns."""
+        return None
 
-    def _take(self, entry: Entry) -> None:
-        """Remove a request; its flow and the queue rise to its level."""
+    def take(self, entry: Entry) -> None:
+        """Remove a request that goes into a batch; its flow and the queue rise to its level."""
         flow = self._flows[entry.flow]
         self._level = flow.level = flow.level + entry.rows
         self.remove(entry)

@@ -8,7 +8,7 @@ from itertools import islice
 
 from uncork_dispatcher.learning.measures import BatchSize
 from uncork_dispatcher.requests.lengths import Lengths, padded_count
-from uncork_dispatcher.requests.queue import Entry
+from uncork_dispatcher.requests.queue import Entry, RequestQueue
 
 # Of a queue with other lengths, a batch looks at this many of the most urgent requests.
 _LOOKED_AT = 256
@@ -65,6 +65,17 @@ class Fill:
         """The size of the batch."""
         return BatchSize(self._rows, self._padded, self.body_bytes)
 
+    def take(self, queue: RequestQueue) -> list[Entry]:
+        """Take the requests whose turn it is out of a queue."""
+        uniform = queue.uniform()
+        if uniform is not None and self._take_all(uniform, rows=queue.rows):
+            queue.clear()
+        else:
+            self.take_from(queue.turns())
+            for entry in self.entries:
+                queue.take(entry)
+        return self.entries
+
     def take_from(self, turns: Iterator[Entry]) -> None:
         """Take requests in turn, until one does not fit; pass over those of other lengths."""
         shortest, longest = 0.0, math.inf
@@ -75,7 +86,7 @@ class Fill:
             if shortest <= entry.length <= longest and not self._take(entry):
                 break
 
-    def take_all(self, queued: Collection[Entry], *, rows: float) -> bool:
+    def _take_all(self, queued: Collection[Entry], *, rows: float) -> bool:
         """Take requests of one length, about ``rows`` rows, all at once; return False if they do not fit.
 
         This costs a third as much as taking them in turn.

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 from uncork_dispatcher.learning.measures import BatchSize
 from uncork_dispatcher.policies.base import Hold
 from uncork_dispatcher.requests.due_rows import DueRows
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
+from uncork_dispatcher.requests.lengths import RowLengths
 from uncork_dispatcher.requests.states import RequestState
-
-if TYPE_CHECKING:
-    from uncork_dispatcher.requests.fill import Fill
-    from uncork_dispatcher.requests.lengths import RowLengths
 
 _QUEUED = RequestState.QUEUED
 
@@ -166,24 +163,18 @@ class RequestQueue:
         """Iterate over all requests in the order in which batches take them; the queue must not change."""
         return iter(self._entries.values()) if self._deadlines is None else self._deadlines.ascending()
 
-    def take(self, fill: Fill) -> list[Entry]:
-        """Fill a batch with the requests whose turn it is, and remove them."""
-        in_order = self._deadlines is None
-        if in_order and not self.has_lengths and fill.take_all(self._entries.values(), rows=self.rows):
-            self._entries.clear()
-            self._due_rows = None
-            self.rows, self.size_bytes = 0.0, 0
-            return fill.entries
-        return self._take_in_turn(fill)
+    def uniform(self) -> Collection[Entry] | None:
+        """Return all requests if they are alike, and queued in the order in which batches take them."""
+        return self._entries.values() if self._deadlines is None and not self.has_lengths else None
 
-    def _take_in_turn(self, fill: Fill) -> list[Entry]:
-        """Fill a batch request by request."""
-        fill.take_from(self.turns())
-        for entry in fill.entries:
-            self._take(entry)
-        return fill.entries
+    def clear(self) -> None:
+        """Remove all requests of a queue that is :meth:`uniform`."""
+        self._entries.clear()
+        self._due_rows = None
+        self.rows, self.size_bytes = 0.0, 0
 
-    def _take(self, entry: Entry) -> None:
+    def take(self, entry: Entry) -> None:
+        """Remove a request that goes into a batch."""
         self.remove(entry)
 
     def by_urgency(self) -> list[Entry]:

@@ -198,7 +198,7 @@ class RequestQueues:
 
     def take(self, queue: RequestQueue, fill: Fill) -> list[Entry]:
         """Fill a batch with the requests that are next in a queue, and remove them; they run now."""
-        entries = queue.take(fill)
+        entries = fill.take(queue)
         self._apis[queue.api].backlog.remove(len(entries), fill.taken.rows, fill.body_bytes)
         state = _RUNS[queue.retry]
         for entry in entries:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from uncork_dispatcher.policies.base import MOST_SPREAD, Numbers
+from uncork_dispatcher.loop_plan import MOST_SPREAD
+from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.stats import RunningBatch, WorkStats

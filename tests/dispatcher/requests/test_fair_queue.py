@@ -58,7 +58,7 @@ def test_flows_take_turns() -> None:
     add("b", 2)
     add("c", 1)
 
-    assert flows(queue.take(Fill(size=7, size_bytes=100))) == "abcabaa"
+    assert flows(Fill(size=7, size_bytes=100).take(queue)) == "abcabaa"
     assert (len(queue), queue.rows, queue.size_bytes) == (6, 6, 6)
 
 
@@ -67,7 +67,7 @@ def test_turns_go_on_from_batch_to_batch() -> None:
     add("a", 3)
     add("b", 3)
 
-    assert flows([queue.take(Fill(size=1, size_bytes=1))[0] for _ in range(6)]) == "ababab"
+    assert flows([Fill(size=1, size_bytes=1).take(queue)[0] for _ in range(6)]) == "ababab"
 
 
 def test_rows_are_shared_not_requests() -> None:
@@ -76,7 +76,7 @@ def test_rows_are_shared_not_requests() -> None:
     add("a", 3, rows=4)
     add("b", 12)
 
-    taken = queue.take(Fill(size=16, size_bytes=100))
+    taken = Fill(size=16, size_bytes=100).take(queue)
     assert Counter(flows(taken)) == {"a": 2, "b": 8}
 
 
@@ -85,10 +85,10 @@ def test_who_comes_back_has_saved_nothing_up() -> None:
     queue, add = empty()
     add("a", 20)
     add("b", 1)
-    queue.take(Fill(size=11, size_bytes=100))
+    Fill(size=11, size_bytes=100).take(queue)
     add("b", 10)
 
-    assert Counter(flows(queue.take(Fill(size=8, size_bytes=100)))) == {"a": 4, "b": 4}
+    assert Counter(flows(Fill(size=8, size_bytes=100).take(queue))) == {"a": 4, "b": 4}
 
 
 def test_large_requests_one_by_one_get_no_more_than_their_share() -> None:
@@ -99,7 +99,7 @@ def test_large_requests_one_by_one_get_no_more_than_their_share() -> None:
     for _ in range(8):
         if "large" not in {entry.flow for entry in queue.by_urgency()}:
             add("large", rows=5)
-        for entry in queue.take(Fill(size=5, size_bytes=100)):
+        for entry in Fill(size=5, size_bytes=100).take(queue):
             rows[entry.flow] += int(entry.rows)
 
     assert abs(rows["large"] - rows["small"]) <= 5
@@ -112,18 +112,18 @@ def test_within_a_flow_the_most_urgent_goes_first() -> None:
     add("a", deadline=8.0)
     queue.remove(leaver)
 
-    assert [entry.deadline for entry in queue.take(Fill(size=9, size_bytes=9))] == [8.0, 9.0]
+    assert [entry.deadline for entry in Fill(size=9, size_bytes=9).take(queue)] == [8.0, 9.0]
     assert not queue
 
 
 def test_take_keeps_to_rows_and_bytes_and_takes_one_at_least() -> None:
     queue, add = empty()
     add("a", rows=50, size_bytes=500)
-    assert flows(queue.take(Fill(size=10, size_bytes=100))) == "a"
+    assert flows(Fill(size=10, size_bytes=100).take(queue)) == "a"
 
     add("b", 2, size_bytes=40)
     add("c", 1, size_bytes=21)
-    assert flows(queue.take(Fill(size=10, size_bytes=100))) == "bc"
+    assert flows(Fill(size=10, size_bytes=100).take(queue)) == "bc"
 
 
 def test_what_goes_before_a_request() -> None:
@@ -214,7 +214,7 @@ def test_no_flow_gets_more_than_another_that_waits(steps: list[tuple[str, str, i
             queue.remove(queued.pop(number % len(queued)))
             since.clear()  # who waits for a large request and then withdraws it is owed the turn
         elif step == "t" and queued:
-            taken = queue.take(Fill(size=number, size_bytes=100))
+            taken = Fill(size=number, size_bytes=100).take(queue)
             queued = [entry for entry in queued if entry not in taken]
             for pair, rows in since.items():
                 for entry in taken:

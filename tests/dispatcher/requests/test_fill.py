@@ -109,7 +109,7 @@ def test_a_queue_gives_the_same_batch_at_once_as_request_by_request(
         for number, each in enumerate(rows, 1):
             queue.append(entry(number, rows=each, size_bytes=1, queue=queue))
         fill = Fill(size=size, most_rows=most_rows, size_bytes=size_bytes)
-        numbers = taken(fill, list(queue.turns())) if one_by_one else [e.request for e in queue.take(fill)]
+        numbers = taken(fill, list(queue.turns())) if one_by_one else [e.request for e in fill.take(queue)]
         batches.append((numbers, fill.taken, fill.count))
         if not one_by_one:
             left = rows[len(numbers) :]

@@ -43,7 +43,7 @@ def test_totals_follow_what_is_appended_taken_and_removed() -> None:
     queue.remove(second)
     assert (len(queue), queue.rows, queue.size_bytes) == (2, 4, 40)
 
-    queue.take(Fill(size=1, size_bytes=1000))
+    Fill(size=1, size_bytes=1000).take(queue)
     assert (len(queue), queue.rows, queue.size_bytes) == (1, 3, 30)
 
 
@@ -51,15 +51,15 @@ def test_take_is_first_in_first_out_up_to_the_rows() -> None:
     """Exactly as many rows as allowed may go, not one more."""
     queue = filled(entry(1, rows=2), entry(2, rows=3), entry(3, rows=1))
 
-    assert numbers(queue.take(Fill(size=5, size_bytes=0))) == [1, 2]
-    assert numbers(queue.take(Fill(size=5, size_bytes=0))) == [3]
+    assert numbers(Fill(size=5, size_bytes=0).take(queue)) == [1, 2]
+    assert numbers(Fill(size=5, size_bytes=0).take(queue)) == [3]
 
 
 def test_take_stops_one_row_short() -> None:
     """A request of 3 rows does not go where 2 are left."""
     queue = filled(entry(1, rows=2), entry(2, rows=3))
 
-    assert numbers(queue.take(Fill(size=4, size_bytes=0))) == [1]
+    assert numbers(Fill(size=4, size_bytes=0).take(queue)) == [1]
 
 
 def test_take_keeps_to_the_bytes() -> None:
@@ -67,35 +67,35 @@ def test_take_keeps_to_the_bytes() -> None:
     both = filled(entry(1, size_bytes=40), entry(2, size_bytes=60))
     one = filled(entry(1, size_bytes=40), entry(2, size_bytes=61))
 
-    assert numbers(both.take(Fill(size=10, size_bytes=100))) == [1, 2]
-    assert numbers(one.take(Fill(size=10, size_bytes=100))) == [1]
+    assert numbers(Fill(size=10, size_bytes=100).take(both)) == [1, 2]
+    assert numbers(Fill(size=10, size_bytes=100).take(one)) == [1]
 
 
 def test_take_always_takes_the_first() -> None:
     """A request larger than the limit goes, alone."""
     queue = filled(entry(1, rows=50, size_bytes=500), entry(2))
 
-    assert numbers(queue.take(Fill(size=10, size_bytes=100))) == [1]
+    assert numbers(Fill(size=10, size_bytes=100).take(queue)) == [1]
 
 
 def test_nobody_overtakes_a_request_that_does_not_fit() -> None:
     queue = filled(entry(1), entry(2, rows=9), entry(3))
 
-    assert numbers(queue.take(Fill(size=9, size_bytes=100))) == [1]
-    assert numbers(queue.take(Fill(size=10, size_bytes=100))) == [2, 3]
+    assert numbers(Fill(size=9, size_bytes=100).take(queue)) == [1]
+    assert numbers(Fill(size=10, size_bytes=100).take(queue)) == [2, 3]
 
 
 def test_the_oldest_is_at_the_head() -> None:
     queue = filled(entry(1, arrival=1.0), entry(2, arrival=2.0))
     assert queue.oldest.request == 1
 
-    queue.take(Fill(size=1, size_bytes=0))
+    Fill(size=1, size_bytes=0).take(queue)
     assert queue.oldest.request == 2
 
 
 def test_the_newest_arrival_is_remembered() -> None:
     queue = filled(entry(1, arrival=1.0), entry(2, arrival=3.0, deadline=0.5))
-    queue.take(Fill(size=1, size_bytes=0))
+    Fill(size=1, size_bytes=0).take(queue)
 
     assert queue.newest == 3.0
 
@@ -131,11 +131,11 @@ def test_a_queue_keeps_nothing_of_requests_that_left(kind: type[RequestQueue]) -
 def test_all_are_taken_by_urgency() -> None:
     queue = filled(*(entry(n, rows=2, size_bytes=5, deadline=4.0 - n) for n in (1, 2, 3)))
 
-    assert numbers(queue.take(Fill(size=6, size_bytes=15))) == [3, 2, 1]
+    assert numbers(Fill(size=6, size_bytes=15).take(queue)) == [3, 2, 1]
     assert (len(queue), queue.rows, queue.size_bytes) == (0, 0, 0)
     queue.append(entry(4, rows=1))
     assert queue.most_urgent.request == 4
-    assert numbers(queue.take(Fill(size=1, size_bytes=0))) == [4]
+    assert numbers(Fill(size=1, size_bytes=0).take(queue)) == [4]
 
 
 @given(st.lists(st.tuples(st.sampled_from("aart"), st.integers(0, 4)), max_size=30))
@@ -151,7 +151,7 @@ def test_the_most_urgent_is_taken_whatever_came_before(steps: list[tuple[str, in
             queue.remove(queued.pop(value % len(queued)))
         elif step == "t" and queued:
             urgent = sorted(queued, key=lambda one: (one.deadline, one.request))[: value + 1]
-            assert numbers(queue.take(Fill(size=value + 1, size_bytes=10))) == numbers(urgent)
+            assert numbers(Fill(size=value + 1, size_bytes=10).take(queue)) == numbers(urgent)
             queued = [one for one in queued if one not in urgent]
         if queued:
             assert queue.most_urgent is min(queued, key=lambda one: (one.deadline, one.request))

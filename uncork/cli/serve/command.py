@@ -25,8 +25,9 @@ from uncork.server.listeners import Listeners, open_listeners
 from uncork.server.options import ServeOptions
 from uncork.server.private_folders import own_folder
 from uncork.server.running.reloading import Reloader
+from uncork.server.running.server import files_of
 from uncork.server.running.service import Place, RunningService
-from uncork.server.running.settings import RunningSettings, check_options, files_of
+from uncork.server.running.settings import RunningSettings, check_options
 from uncork.server.servers import Servers
 from uncork.server.services import errors_of, services_of
 from uncork.server.serving import log_to_terminal, serve_until_signal

@@ -8,11 +8,11 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from uncork.config.changes import Change, Effect, needing
 from uncork.server.options import ServeOptions
 from uncork.server.running.changes import changes_between, changes_of_server, changes_of_services
+from uncork.server.running.server import RunningServer
 from uncork.server.running.service import RunningService
 from uncork.server.services import ONLY, about, errors_of
 from uncork.server.serving import log_to_terminal
@@ -22,10 +22,6 @@ from uncork_gateway.auth import ApiKeys
 from uncork_gateway.pages.status.document import SettingsChange
 from uncork_gateway.services.served_service import Change as ServiceChange
 from uncork_workers.supervision.standbys import ReplacementFailed, Standbys
-
-if TYPE_CHECKING:
-    from uncork.server.running.settings import RunningSettings
-
 
 log = logging.getLogger("uncork.gateway")
 
@@ -41,7 +37,7 @@ class Revision:
 
     def __init__(
         self,
-        running: RunningSettings,
+        running: RunningServer,
         options: ServeOptions,
         services: Mapping[str, ServeOptions],
         keys: ApiKeys | None,

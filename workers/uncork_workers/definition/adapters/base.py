@@ -29,6 +29,9 @@ from uncork_workers.wire.messages import (
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a JSON decoder raises for a document that it cannot read."""
 
+Value = bool | int | float | str | None
+"""A cell of a table."""
+
 _Decoded = TypeVar("_Decoded")
 _NOT_FINITE = (b"NaN", b"Infinity")
 _PATH = re.compile(r"(`.*` in )?`\$\[([0-9]+)\](.*)`", re.DOTALL)

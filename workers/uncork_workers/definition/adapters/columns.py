@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from uncork_workers.definition.adapters.base import InvalidInput
-from uncork_workers.definition.adapters.dataframe import Value
+from uncork_workers.definition.adapters.base import InvalidInput, Value
 
 Array = np.ndarray[Any, Any]
 Column = Array | pd.api.extensions.ExtensionArray

@@ -14,6 +14,7 @@ from uncork_workers.definition.adapters.base import (
     UNREADABLE,
     Adapter,
     InvalidInput,
+    Value,
     decode_leniently,
     json_array,
     message_pieces,
@@ -28,7 +29,6 @@ from uncork_workers.wire.schema import DefinitionError
 if TYPE_CHECKING:
     import pandas as pd
 
-Value = bool | int | float | str | None
 _SCHEMAS: dict[str, Any] = {
     "f": {"type": ["number", "null"]},
     "i": {"type": "integer"},

@@ -9,9 +9,9 @@ import pytest
 from tests.dispatcher.policies.views import view
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.learning.returns import ReturnForecast, Returns
-from uncork_dispatcher.policies.base import ClosedLoop, Hold, Release
+from uncork_dispatcher.loop_plan import ClosedLoop, group_rows
+from uncork_dispatcher.policies.base import Hold, Release
 from uncork_dispatcher.policies.cork import CorkPolicy
-from uncork_dispatcher.policies.turns import group_rows
 
 ROWS = 40.0
 LINE = Estimate(intercept_s=0.010, slope_s=0.001, spread=0.0, earned_rows=100.0)

@@ -15,8 +15,14 @@ If batches cannot be sent ahead, ``t`` more passes before each of the two batche
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
-from uncork_dispatcher.policies.base import MOST_SPREAD, ClosedLoop
+from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.learning.returns import ReturnForecast
+
+MOST_SPREAD = 3.0
+"""With several workers, no batch is sent ahead if the standard deviation of the time of the batch before it
+is more than this many times the transport. In simulations, 5 and more made the tail of latencies longer."""
 
 # Clients begin to take turns if that should save this share of the time, and continue while it saves the
 # smaller share: groups that form and dissolve again and again gain nothing.
@@ -26,6 +32,28 @@ _GAIN_TO_CONTINUE = 0.02
 _FEWEST_REQUESTS = 4
 # Sums of costs are not exact.
 _ROUNDING = 1e-6
+
+
+class ClosedLoop(NamedTuple):
+    """The clients of an API that wait for their answers, when a batch has just ended.
+
+    Their requests are all that the workers get, and may share batches.
+    """
+
+    rows: float
+    """Rows (or their cost) that are queued, at workers, or expected from clients answered a moment ago."""
+    mean_rows: float
+    """Rows of an average request among the last arrivals (or their cost); more than 0."""
+    workers: int
+    """Healthy workers; at least 1."""
+    estimate: Estimate
+    """Of an average worker."""
+    transport_s: float
+    """How long a batch usually is on the way to the worker and back."""
+    sends_ahead: bool
+    """Whether a batch may be sent while its worker runs another, if the end of that one is certain."""
+    returns: ReturnForecast
+    """Which answered clients are expected back, and when."""
 
 
 def group_rows(loop: ClosedLoop, *, limit_rows: float, take_turns: bool) -> float:

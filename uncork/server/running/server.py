@@ -1,0 +1,75 @@
+"""A running ``uncork serve``: its services, and the settings in force."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from uncork.server.options import ServeOptions
+from uncork.server.running.service import Place, RunningService
+from uncork.server.servers import Servers
+from uncork_gateway.auth import ApiKeys
+from uncork_gateway.backends.worker_failures import WorkerStartup
+
+
+def files_of(options: ServeOptions) -> list[str]:
+    """Return the files that settings come from."""
+    return [str(file) for file in (options.config, options.api_key_file) if file is not None]
+
+
+def _named(service: str, index: int) -> str:
+    """Name a worker; the only service has no name."""
+    return f"{service}: worker {index}" if service else f"worker {index}"
+
+
+@dataclass(slots=True, kw_only=True)
+class RunningServer:
+    """A server: its services, and the settings in force.
+
+    Attributes:
+        options, keys: those of the server.
+        services: the running services, by name.
+        leaving: services that a reload has removed, and that answer what they have accepted.
+        files: the files that the settings come from.
+        unloaded: services that clients have unloaded; a reload does not start them again.
+    """
+
+    options: ServeOptions
+    keys: ApiKeys | None
+    place: Place
+    servers: Servers
+    services: dict[str, RunningService]
+    files: set[str]
+    leaving: list[RunningService] = field(default_factory=list)
+    unloaded: set[str] = field(default_factory=set)
+
+    @property
+    def draining(self) -> bool:
+        return self.place.gateway.front_end.draining
+
+    def expected(self) -> list[str]:
+        """Return the names of the workers that are to start first."""
+        return [
+            _named(name, index)
+            for name, service in self.services.items()
+            for index in range(service.options.worker_count.least)
+        ]
+
+    def starts(self) -> dict[str, WorkerStartup]:
+        """Return the stages of the workers that are not ready."""
+        return {
+            _named(name, index): start
+            for name, service in self.services.items()
+            for index, start in service.served.starts().items()
+        }
+
+    def ready_workers(self) -> set[str]:
+        return {
+            _named(name, index)
+            for name, service in self.services.items()
+            for index in service.served.ready_workers()
+        }
+
+    def replace_files(self) -> None:
+        """Note that the settings come from other files; a watcher sees the new ones."""
+        self.files.clear()
+        self.files.update(files_of(self.options))
