@@ -8,7 +8,7 @@ parsing it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
@@ -25,14 +25,6 @@ _MAX_HEAD_BYTES = 1024
 _FLIPPED = bytes(range(255, -1, -1))
 
 
-class _Known(NamedTuple, Generic[RouteT]):
-    """A head, and a request that begins with it, without its values."""
-
-    head: bytes
-    route: RouteT
-    payload: Marshalled
-
-
 class KnownRequests(Generic[RouteT]):
     """Remembers the heads of the requests of one method.
 
@@ -42,8 +34,8 @@ class KnownRequests(Generic[RouteT]):
 
     def __init__(self, read: Callable[[bytes], tuple[RouteT, Marshalled]]) -> None:
         self._read = read
-        self._known: dict[int, list[_Known[RouteT]]] = {}
-        """By the size of the message."""
+        self._known: dict[int, list[tuple[bytes, RouteT, Marshalled]]] = {}
+        """Heads, and the requests that begin with them, without values; by the size of the message."""
         self._is_decided: dict[tuple[int, bytes], bool] = {}
         """Sizes and heads that have come, and whether they came again and are known or never will be."""
 
@@ -67,7 +59,7 @@ class KnownRequests(Generic[RouteT]):
             self.clear()
         self._is_decided[key] = is_decided is not None
         if is_decided is not None and self._differs_by_values_only(head, route, payload):
-            self._known.setdefault(len(message), []).append(_Known(head, route, replace(payload, body=b"")))
+            self._known.setdefault(len(message), []).append((head, route, replace(payload, body=b"")))
 
     def _differs_by_values_only(self, head: bytes, route: RouteT, payload: Marshalled) -> bool:
         """Read the head with other values: the values may be in the message twice, or mean something else."""

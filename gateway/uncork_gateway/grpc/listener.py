@@ -7,7 +7,7 @@ import ssl
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.grpc.http2.connection import GrpcConnection
 from uncork_gateway.grpc.http2.limits import GrpcLimits
-from uncork_gateway.grpc.http2.starved import Starved
+from uncork_gateway.grpc.http2.windows import Starved
 from uncork_gateway.grpc.interfaces import OpenCall
 
 # As uvicorn's over HTTP. Proxies such as nginx open a connection for each call, hundreds at once; with

@@ -22,7 +22,7 @@ from uncork_gateway.grpc.services.inference import Inference
 from uncork_gateway.grpc.services.models import Models, version_in
 from uncork_gateway.grpc.services.reflection import reflection_methods
 from uncork_gateway.grpc.services.streaming import OpenCalls
-from uncork_gateway.grpc.services.tensorflow import TensorFlow
+from uncork_gateway.grpc.services.tensorflow import tensorflow_methods
 from uncork_gateway.pages.models.inputs import row_inputs
 from uncork_gateway.pages.models.metadata import Model, ModelSource, ModelVersions, streaming_models_of
 from uncork_gateway.readiness import Readiness
@@ -54,7 +54,7 @@ def model_methods(
     """
     return {
         **Inference(models, repository, unready=unready, statistics=statistics).methods(),
-        **TensorFlow(models).methods(),
+        **tensorflow_methods(models),
         **Health(models, calls, services=SERVICES, unready=unready, readiness=readiness).methods(),
         **reflection_methods(calls),
     }

@@ -13,8 +13,8 @@ from uncork_gateway.grpc.http2.frames import ConnectionFault, ErrorCode, protoco
 from uncork_gateway.grpc.http2.limits import GrpcLimits
 from uncork_gateway.grpc.http2.outbox import Outbox
 from uncork_gateway.grpc.http2.session import Session
-from uncork_gateway.grpc.http2.starved import Starved
 from uncork_gateway.grpc.http2.timeouts import Timeouts
+from uncork_gateway.grpc.http2.windows import Starved
 from uncork_gateway.grpc.interfaces import OpenCall
 
 _WRITE_BUFFER_BYTES = 256 * 1024
@@ -77,7 +77,15 @@ class GrpcConnection(asyncio.Protocol):
             wait=self._wait,
         )
         self.reader = FrameReader(self.session, self._context.turn)
-        self._timeouts = Timeouts(self, self._context.limits, self._limits, loop=self._loop)
+        self._timeouts = Timeouts(
+            self.session,
+            self.reader,
+            transport,
+            self._context.limits,
+            drain=self.drain,
+            close=self.close,
+            loop=self._loop,
+        )
         self._connections.add(self)
         most = self._context.limits.max_connections
         if not self._context.open.opened(most):

@@ -1,7 +1,5 @@
 """Splits a client's bytes into frames, and makes the checks that need only the frame itself."""
 
-from typing import Protocol
-
 from uncork_gateway.connection.turn import FRAME_WORK, Turn
 from uncork_gateway.grpc.http2.frames import (
     ACK,
@@ -31,6 +29,7 @@ from uncork_gateway.grpc.http2.frames import (
     read_settings,
     without_padding,
 )
+from uncork_gateway.grpc.http2.session import Session
 
 _MAX_BLOCK_BYTES = 16 * 1024
 # A client that sends its messages in smaller pieces costs more than its bytes.
@@ -57,34 +56,6 @@ class NotHttp2(Exception):
     """The connection does not begin with the preface of HTTP/2."""
 
 
-class FrameHandler(Protocol):
-    """The connection, as its :class:`FrameReader` sees it.
-
-    All methods but the first may raise ConnectionFault and StreamFault.
-    """
-
-    def begin(self) -> None:
-        """Accept the preface."""
-
-    def data_received_on(self, number: int, size: int, data: bytes, *, ends: bool) -> None:
-        """Accept a DATA frame; ``size`` is that of its payload, with padding."""
-
-    def block_received(self, number: int, block: bytes, *, ends: bool) -> None:
-        """Accept a complete header block."""
-
-    def settings_received(self, values: list[tuple[int, int]]) -> None: ...
-    def settings_acknowledged(self) -> None: ...
-    def ping_received(self, payload: bytes) -> None: ...
-    def window_received(self, number: int, increment: int) -> None: ...
-    def reset_received(self, number: int) -> None:
-        """Accept RST_STREAM, and count it."""
-
-    def charge(self) -> None:
-        """Charge a frame that advances no call."""
-
-    def stream_failed(self, fault: StreamFault) -> None: ...
-
-
 class FrameReader:
     """Reads from one client.
 
@@ -95,8 +66,8 @@ class FrameReader:
         blocks: how many header blocks have come in several frames.
     """
 
-    def __init__(self, handler: FrameHandler, turn: Turn) -> None:
-        self._handler = handler
+    def __init__(self, session: Session, turn: Turn) -> None:
+        self._session = session
         self._turn = turn
         self._unread = b""
         self._has_preface = False
@@ -144,7 +115,7 @@ class FrameReader:
     def _read_frames(self, data: bytes, at: int) -> None:
         begun_at = at
         at = at if self.has_begun else self._begin(data)
-        handler, turn = self._handler, self._turn
+        session, turn = self._session, self._turn
         end, last_head = len(data), len(data) - FRAME_HEAD_BYTES
         while 0 <= at <= last_head:
             high, low, kind, flags, number = FRAME_HEAD.unpack_from(data, at)
@@ -166,13 +137,13 @@ class FrameReader:
                 if self._block is not None or not number:
                     self._read(kind, flags, number, data[start:at])
                 elif kind == DATA and not flags & PADDED and size >= _MIN_DATA_BYTES:
-                    handler.data_received_on(number, size, data[start:at], ends=bool(flags & END_STREAM))
+                    session.data_received_on(number, size, data[start:at], ends=bool(flags & END_STREAM))
                 elif kind == HEADERS and flags & _PLAIN_BLOCK == END_HEADERS:
-                    handler.block_received(number, data[start:at], ends=bool(flags & END_STREAM))
+                    session.block_received(number, data[start:at], ends=bool(flags & END_STREAM))
                 else:
                     self._read(kind, flags, number, data[start:at])
             except StreamFault as fault:
-                handler.stream_failed(fault)
+                session.stream_failed(fault)
         self._unread = data[at:] if at >= 0 else data
         self.progress += at > begun_at
 
@@ -184,7 +155,7 @@ class FrameReader:
                     return -1
                 raise NotHttp2
             self._has_preface = True
-            self._handler.begin()
+            self._session.begin()
         if len(data) < len(PREFACE) + FRAME_HEAD_BYTES:
             return -1
         _, _, kind, flags, _ = FRAME_HEAD.unpack_from(data, len(PREFACE))
@@ -200,14 +171,14 @@ class FrameReader:
             data = without_padding(PADDED, payload) if flags & PADDED else payload
             ends = bool(flags & END_STREAM)
             if len(data) < _MIN_DATA_BYTES and not ends:
-                self._handler.charge()
-            self._handler.data_received_on(number, len(payload), data, ends=ends)
+                self._session.charge()
+            self._session.data_received_on(number, len(payload), data, ends=ends)
         elif kind == HEADERS and number:
             if flags & _HAS_BLOCK_FLAGS:
                 payload = without_padding(flags, payload)
             ends = bool(flags & END_STREAM)
             if flags & END_HEADERS:
-                self._handler.block_received(number, payload, ends=ends)
+                self._session.block_received(number, payload, ends=ends)
             else:
                 self._block = number, payload, ends
         else:
@@ -218,7 +189,7 @@ class FrameReader:
         expected, block, ends = self._block
         if kind != CONTINUATION or number != expected:
             raise protocol_error(f"only CONTINUATION of stream {expected} may follow its HEADERS")
-        self._handler.charge()
+        self._session.charge()
         block += payload
         if len(block) > _MAX_BLOCK_BYTES:
             raise ConnectionFault(
@@ -227,7 +198,7 @@ class FrameReader:
         if flags & END_HEADERS:
             self._block = None
             self.blocks += 1
-            self._handler.block_received(number, block, ends=ends)
+            self._session.block_received(number, block, ends=ends)
         else:
             self._block = number, block, ends
 
@@ -237,7 +208,7 @@ class FrameReader:
         if (kind in _ON_STREAMS and not number) or (kind in _ON_CONNECTION and number):
             raise protocol_error(f"{_NAMES[kind]} on stream {number}")
         if kind != RST_STREAM:
-            self._handler.charge()
+            self._session.charge()
         expected = _SIZES.get(kind, len(payload))
         if len(payload) != expected or (kind == GOAWAY and len(payload) < _MIN_GOAWAY_BYTES):
             if kind == PRIORITY:
@@ -245,18 +216,18 @@ class FrameReader:
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"{_NAMES[kind]} of {len(payload)} bytes")
         match kind:
             case 8:  # WINDOW_UPDATE
-                self._handler.window_received(number, int.from_bytes(payload, "big") & MAX_STREAM_ID)
+                self._session.window_received(number, int.from_bytes(payload, "big") & MAX_STREAM_ID)
             case 6 if not flags & ACK:  # PING
-                self._handler.ping_received(payload)
+                self._session.ping_received(payload)
             case 4:  # SETTINGS
                 self._read_settings(flags, payload)
             case 3:  # RST_STREAM
-                self._handler.reset_received(number)
+                self._session.reset_received(number)
 
     def _read_settings(self, flags: int, payload: bytes) -> None:
         if not flags & ACK:
-            self._handler.settings_received(list(read_settings(payload)))
+            self._session.settings_received(list(read_settings(payload)))
         elif payload:
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "an acknowledgement of SETTINGS is empty")
         else:
-            self._handler.settings_acknowledged()
+            self._session.settings_acknowledged()

@@ -27,9 +27,8 @@ from uncork_gateway.grpc.http2.limits import (
     GrpcLimits,
 )
 from uncork_gateway.grpc.http2.outbox import Outbox
-from uncork_gateway.grpc.http2.starved import Starved
 from uncork_gateway.grpc.http2.stream import WINDOW_BYTES, Stream
-from uncork_gateway.grpc.http2.windows import ReceiveWindows
+from uncork_gateway.grpc.http2.windows import ReceiveWindows, Starved
 from uncork_gateway.grpc.interfaces import OpenCall
 from uncork_gateway.telemetry.access_log import AccessLog
 
@@ -40,17 +39,20 @@ _BYTES_PER_CONTROL = 1024
 class Session:
     """One connection, as its frames and calls see it; it knows no transport.
 
+    The methods that accept frames may raise ConnectionFault and StreamFault.
+
     Attributes:
         number: of the connection.
         streams: the open ones, by number.
         last_number: of the last stream that the client has opened.
         is_draining: whether new streams are refused.
         block_prefix: begins every header block, if the client allows less than the standard's dynamic table.
+        limits: on clients.
+        fail: ends the connection.
         inflate_steps: how many steps of messages may be inflated before the next input.
 
     Args:
         ended: called whenever the last stream has ended.
-        fail: ends the connection.
         wait: has :meth:`catch_up` called in another turn of the loop.
     """
 
@@ -88,7 +90,7 @@ class Session:
         self._max_streams = limits.max_streams
         self._loop = loop
         self._ended = ended
-        self._fail = fail
+        self.fail = fail
         self._wait = wait
         self._heads = HeadReader(max_fields=context.limits.max_header_fields)
         self._behind: dict[int, Stream] = {}
@@ -108,7 +110,7 @@ class Session:
         return self.outbox.unsent_bytes
 
     def begin(self) -> None:
-        """Send the server's preface."""
+        """Accept the client's preface: send the server's."""
         if self._has_begun:
             return
         self._has_begun = True
@@ -214,6 +216,7 @@ class Session:
         stream.end()
 
     def data_received_on(self, number: int, size: int, data: bytes, *, ends: bool) -> None:
+        """Accept a DATA frame; ``size`` is that of its payload, with padding."""
         windows = self.windows
         windows.left_bytes -= size
         if windows.left_bytes < windows.low_bytes:
@@ -271,7 +274,7 @@ class Session:
         """Cancel a call; for calls and timers, which must not get exceptions."""
         self._reset(number, code)
         if not self._resets.spend():
-            self._loop.call_soon(self._fail, _too_many_resets())
+            self._loop.call_soon(self.fail, _too_many_resets())
 
     def _reset(self, number: int, code: ErrorCode) -> None:
         self.outbox.add(frames.reset(number, code))

@@ -4,49 +4,45 @@ import asyncio
 import math
 import random
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.connection.timeouts import MIN_BODY_BYTES_PER_S, slow_body
 from uncork_gateway.grpc.http2.frame_reader import FrameReader
 from uncork_gateway.grpc.http2.frames import ConnectionFault, ErrorCode
-from uncork_gateway.grpc.http2.limits import GrpcLimits
-from uncork_gateway.grpc.http2.outbox import Outbox
 from uncork_gateway.grpc.http2.session import Session
 
 _AGE_JITTER = 0.1
-
-
-class TimedConnection(Protocol):
-    """The part of a ``GrpcConnection`` that :class:`Timeouts` needs."""
-
-    reader: FrameReader
-    outbox: Outbox
-    session: Session
-    transport: asyncio.Transport
-
-    def fail(self, fault: ConnectionFault) -> None: ...
-    def drain(self, why: str) -> None: ...
-    def close(self) -> None: ...
 
 
 class Timeouts:
     """The only timer of a connection: it compares the connection's progress at regular intervals.
 
     So calls cost nothing, and a timeout takes effect late by up to half of the shortest one.
+
+    Args:
+        drain: refuses new streams for a reason, and closes when all calls are answered.
+        close: cancels all calls.
     """
 
     def __init__(
         self,
-        connection: TimedConnection,
+        session: Session,
+        reader: FrameReader,
+        transport: asyncio.Transport,
         clients: ClientLimits,
-        limits: GrpcLimits,
         *,
+        drain: Callable[[str], None],
+        close: Callable[[], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._connection = connection
+        self._session = session
+        self._reader = reader
+        self._transport = transport
         self._clients = clients
-        self._limits = limits
+        self._drain = drain
+        self._close = close
+        limits = self._limits = session.limits
         self._loop = loop
         self._interval_s = (
             min(
@@ -87,17 +83,17 @@ class Timeouts:
 
     def _check_age(self, now: float) -> None:
         if now >= self._closes_at:
-            self._connection.close()
+            self._close()
         elif now >= self._ends_at and self._closes_at == math.inf:
             self._closes_at = now + self._limits.max_connection_age_grace_s
-            self._connection.drain("the connection has reached its age limit")
+            self._drain("the connection has reached its age limit")
 
     def _check_frames(self, now: float) -> None:
         """Check that the preface comes, and that heads and frames are completed."""
-        reader = self._connection.reader
+        reader = self._reader
         if not reader.has_begun:
             if now - self._made_at >= self._clients.head_timeout_s:
-                self._connection.close()
+                self._close()
             return
         parts = (
             ("header block", reader.is_within_block, reader.blocks, self._clients.head_timeout_s),
@@ -109,41 +105,41 @@ class Timeouts:
                 self._parts[part] = _Mark(now, progress)
             elif now - mark.since >= limit_s:
                 text = f"a {part} took longer than {limit_s:g} s"
-                self._connection.fail(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, text))
+                self._session.fail(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, text))
                 return
 
     def _check_reading(self, now: float) -> None:
         """Check that a client with much to read reads something."""
-        if not self._connection.outbox.is_paused:
+        if not self._session.outbox.is_paused:
             self._unread = None
             return
-        unread_bytes = self._connection.transport.get_write_buffer_size()
+        unread_bytes = self._transport.get_write_buffer_size()
         if self._unread is None or unread_bytes < self._unread.value:
             self._unread = _Mark(now, unread_bytes)
         elif now - self._unread.since >= self._limits.unread_timeout_s:
-            self._connection.transport.abort()
+            self._transport.abort()
 
     def _check_answers(self, now: float) -> None:
         """Check that the client opens its windows for answers; those that wait for the transport do not."""
         before, self._answers = self._answers, {}
-        outbox = self._connection.outbox
+        outbox = self._session.outbox
         for number in [] if outbox.is_paused else list(outbox.blocked):
-            sent_bytes = self._connection.session.streams[number].sent_bytes
+            sent_bytes = self._session.streams[number].sent_bytes
             mark = before.get(number)
             if mark is None or mark.value != sent_bytes:
                 mark = _Mark(now, sent_bytes)
             elif now - mark.since >= self._limits.unread_timeout_s:
-                self._connection.session.reset_stream(number, ErrorCode.ENHANCE_YOUR_CALM)
+                self._session.reset_stream(number, ErrorCode.ENHANCE_YOUR_CALM)
                 continue
             self._answers[number] = mark
 
     def _check_bodies(self, now: float) -> None:
         """Check that messages grow; those that come at the same time share the least speed."""
         before, self._bodies = self._bodies, {}
-        incomplete = [stream for stream in self._connection.session.streams.values() if stream.is_incomplete]
+        incomplete = [stream for stream in self._session.streams.values() if stream.is_incomplete]
         for stream in incomplete:
             mark = before.get(stream.number)
-            if mark is None or self._connection.session.windows.must_wait:
+            if mark is None or self._session.windows.must_wait:
                 mark = _Mark(now, stream.received_bytes)
             waited_s, grown_bytes = now - mark.since, stream.received_bytes - mark.value
             if waited_s >= self._clients.body_timeout_s:

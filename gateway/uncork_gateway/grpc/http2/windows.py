@@ -1,14 +1,17 @@
 """How much a client may send: the windows of its connection and streams."""
 
+import asyncio
 from collections.abc import Mapping
 
 from uncork_gateway.grpc.http2 import frames
 from uncork_gateway.grpc.http2.frames import DEFAULT_WINDOW_BYTES, ConnectionFault, ErrorCode
 from uncork_gateway.grpc.http2.outbox import Outbox
-from uncork_gateway.grpc.http2.starved import Starved
 from uncork_gateway.grpc.http2.stream import WINDOW_BYTES, Stream
+from uncork_gateway.interfaces import BodyPool
 
 _CONNECTION_WINDOW_BYTES = 16 * 2**20
+# HTTP requests use the pool, too, and nobody reports that they are complete.
+_LOOK_EVERY_S = 0.02
 
 
 class ReceiveWindows:
@@ -23,7 +26,7 @@ class ReceiveWindows:
 
     __slots__ = ("_outbox", "_starved", "_streams", "left_bytes", "low_bytes")
 
-    def __init__(self, streams: Mapping[int, Stream], outbox: Outbox, starved: Starved) -> None:
+    def __init__(self, streams: Mapping[int, Stream], outbox: Outbox, starved: "Starved") -> None:
         self._streams = streams
         self._outbox = outbox
         self._starved = starved
@@ -47,6 +50,7 @@ class ReceiveWindows:
             self._open_stream(stream)
 
     def widen_all(self) -> None:
+        """Give the client all windows that it waits for."""
         for stream in self._streams.values():
             if stream.is_narrow:
                 self._open_stream(stream)
@@ -74,3 +78,48 @@ class ReceiveWindows:
     def forget(self) -> None:
         """Stop opening windows; the connection has ended."""
         self._starved.forget(self)
+
+
+class Starved:
+    """The connections whose clients wait for windows, in the order in which they began.
+
+    They get windows when the pool has space. The first one gets them anyway, until its messages are complete:
+    else the pool could be full of messages of which none will ever be complete.
+    """
+
+    def __init__(self, pool: BodyPool, loop: asyncio.AbstractEventLoop) -> None:
+        self._pool = pool
+        self._loop = loop
+        self._waiting: dict[ReceiveWindows, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def waits(self, windows: ReceiveWindows) -> bool:
+        """Return whether a client cannot send because of the pool."""
+        return windows in self._waiting and not self._is_first(windows)
+
+    def _is_first(self, windows: ReceiveWindows) -> bool:
+        return next(iter(self._waiting)) is windows
+
+    def must_wait(self, windows: ReceiveWindows) -> bool:
+        """Return whether a connection gets no window now; it then gets one later."""
+        if self._pool.used_bytes < self._pool.max_bytes:
+            return False
+        self._waiting[windows] = None
+        if self._timer is None:
+            self._timer = self._loop.call_later(_LOOK_EVERY_S, self._look)
+        return not self._is_first(windows)
+
+    def forget(self, windows: ReceiveWindows) -> None:
+        self._waiting.pop(windows, None)
+
+    def _look(self) -> None:
+        self._timer = None
+        for windows in list(self._waiting):
+            is_full = self._pool.used_bytes >= self._pool.max_bytes
+            if is_full and not self._is_first(windows):
+                break
+            windows.widen_all()
+            if not (is_full and windows.has_incomplete_messages):
+                del self._waiting[windows]
+        if self._waiting:
+            self._timer = self._loop.call_later(_LOOK_EVERY_S, self._look)

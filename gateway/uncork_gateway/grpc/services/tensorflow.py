@@ -1,6 +1,7 @@
 """The calls of TensorFlow Serving's services about models."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import Message
@@ -31,34 +32,30 @@ NOT_SUPPORTED: Mapping[bytes, str] = {
 """Why the gateway lacks a method of TensorFlow Serving's, by path."""
 
 
-class TensorFlow:
-    """Answers from the same values as the HTTP pages of TensorFlow Serving."""
+def tensorflow_methods(models: Models) -> dict[bytes, UnaryMethod]:
+    """Return the methods by path; they answer from the same values as the HTTP pages."""
+    metadata = message(f"{_PACKAGE}.GetModelMetadataRequest")
+    status = message(f"{_PACKAGE}.GetModelStatusRequest")
+    return {
+        f"/{PREDICTION}/GetModelMetadata".encode(): UnaryMethod(metadata, partial(_metadata, models)),
+        f"/{MODEL}/GetModelStatus".encode(): UnaryMethod(status, partial(_status, models)),
+    }
 
-    def __init__(self, models: Models) -> None:
-        self._models = models
 
-    def methods(self) -> dict[bytes, UnaryMethod]:
-        """Return the methods by path."""
-        metadata = message(f"{_PACKAGE}.GetModelMetadataRequest")
-        status = message(f"{_PACKAGE}.GetModelStatusRequest")
-        return {
-            f"/{PREDICTION}/GetModelMetadata".encode(): UnaryMethod(metadata, self._metadata),
-            f"/{MODEL}/GetModelStatus".encode(): UnaryMethod(status, self._status),
-        }
+def _metadata(models: Models, request: Any) -> Message:
+    model = models.find_spec(request.model_spec)
+    if set(request.metadata_field) != {_ONLY_FIELD}:
+        fields = ", ".join(map(repr, request.metadata_field)) or "nothing"
+        raise BadRequest(f"metadata_field must be [{_ONLY_FIELD!r}], not {fields}")
+    signatures = make(f"{_PACKAGE}.SignatureDefMap", signature_def={SIGNATURE: signature_of(model)})
+    url = f"type.googleapis.com/{_PACKAGE}.SignatureDefMap"
+    packed = {"type_url": url, "value": signatures.SerializeToString()}
+    spec = {"name": model.name, "version": {"value": int(model.version)}}
+    return make(f"{_PACKAGE}.GetModelMetadataResponse", model_spec=spec, metadata={_ONLY_FIELD: packed})
 
-    def _metadata(self, request: Any) -> Message:
-        model = self._models.find_spec(request.model_spec)
-        if set(request.metadata_field) != {_ONLY_FIELD}:
-            fields = ", ".join(map(repr, request.metadata_field)) or "nothing"
-            raise BadRequest(f"metadata_field must be [{_ONLY_FIELD!r}], not {fields}")
-        signatures = make(f"{_PACKAGE}.SignatureDefMap", signature_def={SIGNATURE: signature_of(model)})
-        url = f"type.googleapis.com/{_PACKAGE}.SignatureDefMap"
-        packed = {"type_url": url, "value": signatures.SerializeToString()}
-        spec = {"name": model.name, "version": {"value": int(model.version)}}
-        return make(f"{_PACKAGE}.GetModelMetadataResponse", model_spec=spec, metadata={_ONLY_FIELD: packed})
 
-    def _status(self, request: Any) -> Message:
-        spec = request.model_spec
-        self._models.find_spec(spec)
-        statuses = [version_status_of(one) for one in self._models.versions(spec.name, version_in(spec))]
-        return make(f"{_PACKAGE}.GetModelStatusResponse", model_version_status=statuses)
+def _status(models: Models, request: Any) -> Message:
+    spec = request.model_spec
+    models.find_spec(spec)
+    statuses = [version_status_of(one) for one in models.versions(spec.name, version_in(spec))]
+    return make(f"{_PACKAGE}.GetModelStatusResponse", model_version_status=statuses)
