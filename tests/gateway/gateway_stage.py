@@ -10,13 +10,13 @@ from typing import Any, cast
 import httpx
 import uvicorn
 
-from tests.gateway.fake_worker import FakeWorker
+from tests.gateway.fake_worker import FakeWorker, service
 from tests.gateway.running import turns
 from tests.loops import HANG_S
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.services.served_service import ServedService
 from uncork_gateway.services.worker_events import SupervisorActions
-from uncork_workers.wire.messages import Batch
+from uncork_workers.wire.messages import Batch, Hello, Ready
 from uncork_workers.wire.overrides import for_all_apis
 from uncork_workers.wire.schema import ServiceDescription
 
@@ -30,6 +30,8 @@ class GatewayStage:
         self._http_path = str(folder / "h")
         self.killed: list[int] = []
         self.gateway = Gateway(settings)
+        self.standby_path = str(folder / "s2")
+        self.standing_by: asyncio.Queue[int] = asyncio.Queue()
         self.service = self._add(settings, name)
         # Without TLS it need not read the system's certificates, which takes 20 ms.
         transport = httpx.AsyncHTTPTransport(uds=self._http_path, verify=False)
@@ -38,7 +40,9 @@ class GatewayStage:
         self._asking: list[asyncio.Task[httpx.Response]] = []
 
     def _add(self, settings: GatewaySettings, name: str | None) -> ServedService:
-        actions = SupervisorActions(kill=self.killed.append, restarts=lambda: 4)
+        actions = SupervisorActions(
+            kill=self.killed.append, restarts=lambda: 4, stands_by=self.standing_by.put_nowait
+        )
         return self.gateway.add(settings, actions, name=name)
 
     async def add(self, name: str, **settings: Any) -> ServedService:
@@ -55,6 +59,7 @@ class GatewayStage:
     async def listen(self) -> None:
         """Accept connections of workers and clients."""
         await self.service.listen(self.socket_path)
+        await self.service.listen(self.standby_path, standby=True)
         config = uvicorn.Config(self.gateway.front_end.app, lifespan="off", log_config=None)
         config.load()
         state = uvicorn.Server(config).server_state
@@ -82,6 +87,17 @@ class GatewayStage:
         self._workers.append(worker)
         await of.batching.ready.wait()
         await turns()
+        return worker
+
+    async def standby(
+        self, launch: int, *, index: int = 0, serves: ServiceDescription | None = None
+    ) -> FakeWorker:
+        """Connect a worker that is ready to take over."""
+        worker = await FakeWorker.connect(self.standby_path)
+        self._workers.append(worker)
+        worker.send(Hello(index=index, launch=launch, service=serves or service(), files=[f"{launch}.py"]))
+        worker.send(Ready())
+        assert await self.standing_by.get() == launch
         return worker
 
     def post(self, path: str, value: Any) -> asyncio.Task[httpx.Response]:
@@ -128,6 +144,12 @@ async def gateway(
         yield made
     finally:
         await made.close()
+
+
+def client_of(app: object) -> httpx.AsyncClient:
+    """A client of an application, such as that on the operators' port, without a server between them."""
+    transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]
+    return httpx.AsyncClient(transport=transport, base_url="http://operators")
 
 
 def problem(reply: httpx.Response, status: int) -> str:

@@ -4,14 +4,13 @@ import asyncio
 import re
 from pathlib import Path
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.gateway.backends.model_servers.fake_server import fake_server
 from tests.gateway.fake_worker import json_api, service
-from tests.gateway.gateway_stage import gateway, problem
+from tests.gateway.gateway_stage import client_of, gateway, problem
 from tests.gateway.proxy_stage import V1, Model, doubles, error, proxy, rows_body, served
 from uncork_gateway.auth import ApiKeys, WrongKeys, read_keys
 from uncork_gateway.connection.client_limits import ClientLimits
@@ -157,7 +156,7 @@ async def test_the_reason_of_health_needs_a_key(tmp_path: Path, path: str) -> No
     """It may quote an exception of setup. Operators need no key on their own port."""
     async with (
         gateway(tmp_path, keys=KEYS, admin=True) as on,
-        of(on.gateway.front_end.admin_app) as admin,
+        client_of(on.gateway.front_end.admin_app) as admin,
     ):
         assert problem(await on.http.get(path), 503) == "no worker is ready"
         in_full = "no worker is ready: workers are starting"
@@ -203,16 +202,11 @@ async def test_a_proxy_passes_the_key_on(path: str, header: dict[str, str]) -> N
         assert call.header(name.encode()) == value.encode()
 
 
-def of(app: object) -> httpx.AsyncClient:
-    """A client of an application, without a server between them."""
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway")  # type: ignore[arg-type]
-
-
 async def test_what_is_for_operators_may_have_a_door_of_its_own(tmp_path: Path) -> None:
     """Its clients need no key. Both listeners have health; only the public one has APIs and models."""
     async with (
         gateway(tmp_path, keys=KEYS, admin=True) as on,
-        of(on.gateway.front_end.admin_app) as admin,
+        client_of(on.gateway.front_end.admin_app) as admin,
     ):
         await on.worker(serves=service(json_api("echo")))
 
@@ -233,7 +227,7 @@ async def test_the_operators_door_of_a_proxy_leaves_the_servers_metrics_to_clien
     async with (
         served(model) as url,
         proxy(url, admin=True) as on,
-        of(on.proxy.front_end.admin_app) as admin,
+        client_of(on.proxy.front_end.admin_app) as admin,
     ):
         assert "uncork_workers" in (await admin.get("/metrics")).text
         assert (await admin.post(V1.decode())).status_code == 404
@@ -274,7 +268,7 @@ async def test_pages_of_other_sites_change_nothing(
     clients = ClientLimits(allowed_hosts=frozenset(["ours.example"]))
     async with (
         gateway(tmp_path, admin=True, clients=clients) as on,
-        of(on.gateway.front_end.admin_app) as admin,
+        client_of(on.gateway.front_end.admin_app) as admin,
     ):
         sent = {"host": "127.0.0.1:9000"} | headers
         reply = await admin.post(LOAD, headers=sent)

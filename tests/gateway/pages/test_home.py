@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.gateway.fake_worker import json_api, service
-from tests.gateway.gateway_stage import gateway, problem
+from tests.gateway.gateway_stage import client_of, gateway, problem
 from tests.gateway.proxy_stage import Model, doubles, proxy, served
 from uncork_gateway.auth import ApiKeys
 from uncork_workers.wire.messages import Hello
@@ -49,12 +49,6 @@ def commands(page: httpx.Response) -> list[str]:
     """Return the commands on a page."""
     found = re.findall(r"<pre>(.*?)</pre>", page.text, re.DOTALL)
     return [html.unescape(re.sub(r"<[^>]*>", "", one)) for one in found]
-
-
-def operator(admin_app: object) -> httpx.AsyncClient:
-    """Return a client on the operators' port."""
-    transport = httpx.ASGITransport(app=admin_app)  # type: ignore[arg-type]
-    return httpx.AsyncClient(transport=transport, base_url="http://operators")
 
 
 @pytest.mark.parametrize("accept", [None, "*/*", "application/json", "application/json, text/html;q=0.5"])
@@ -151,7 +145,7 @@ async def test_without_a_key_the_page_tells_nothing(tmp_path: Path) -> None:
 
 
 async def test_operators_with_a_port_of_their_own_have_a_page_there(tmp_path: Path) -> None:
-    async with gateway(tmp_path, admin=True) as on, operator(on.gateway.front_end.admin_app) as admin:
+    async with gateway(tmp_path, admin=True) as on, client_of(on.gateway.front_end.admin_app) as admin:
         await on.worker(serves=SERVICE)
         page = await on.http.get("/", headers=BROWSER)
         assert links(page)[:2] == ["docs", "openapi.json"]
@@ -174,7 +168,7 @@ async def test_before_other_servers_the_path_is_theirs(admin: bool) -> None:
             await on.http.get("/", headers=headers)
         assert [call.target for call in model.calls] == [b"/", b"/"]
         if admin:
-            async with operator(on.proxy.front_end.admin_app) as admin_client:
+            async with client_of(on.proxy.front_end.admin_app) as admin_client:
                 assert links(await admin_client.get("/", headers=BROWSER)) == [
                     "dashboard",
                     "status",

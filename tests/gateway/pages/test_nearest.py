@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.fake_worker import json_api, service
-from tests.gateway.gateway_stage import gateway, problem
-from tests.gateway.test_auth import of
+from tests.gateway.gateway_stage import client_of, gateway, problem
 from uncork_workers.wire.schema import ApiDescription
 
 SERVES = service(json_api("predict"), json_api("predict_proba"), name="Digits")
@@ -67,30 +66,6 @@ async def test_an_api_below_v1_is_named_like_any_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "allowed"),
-    [
-        ("POST", "/metrics", "GET"),
-        ("DELETE", "/v2/models/digits", "GET"),
-        ("POST", "/v2/models/digits", "GET"),
-        ("POST", "/v1/models", "GET"),
-        ("GET", "/v1/models/digits:predict", "POST"),
-        ("PUT", "/v2/models/digits/infer", "POST"),
-    ],
-)
-async def test_a_wrong_method_is_told_with_the_right_one(
-    tmp_path: Path, method: str, path: str, allowed: str
-) -> None:
-    """The answer is 405 with Allow."""
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=SERVES)
-        reply = await on.http.request(method, path)
-
-        assert reply.status_code == 405
-        assert f"{method} is not allowed for {path}; use {allowed}" in reply.text
-        assert reply.headers["allow"].split(", ")[0] == allowed
-
-
-@pytest.mark.parametrize(
     ("path", "allowed"),
     [
         ("/", {"GET", "HEAD"}),
@@ -104,7 +79,7 @@ async def test_a_wrong_method_is_told_with_the_right_one(
 )
 async def test_options_has_the_methods(tmp_path: Path, path: str, allowed: set[str]) -> None:
     """For ``*`` these are the methods of the server."""
-    async with gateway(tmp_path, admin=True) as on, of(on.gateway.front_end.admin_app) as admin:
+    async with gateway(tmp_path, admin=True) as on, client_of(on.gateway.front_end.admin_app) as admin:
         await on.worker(serves=SERVES)
         mine = await on.http.request("OPTIONS", "/", extensions={"target": path.encode()})
         theirs = await admin.request("OPTIONS", "/metrics")
@@ -117,7 +92,7 @@ async def test_options_has_the_methods(tmp_path: Path, path: str, allowed: set[s
 
 
 async def test_operators_are_told_of_their_own_routes(tmp_path: Path) -> None:
-    async with gateway(tmp_path, admin=True) as on, of(on.gateway.front_end.admin_app) as admin:
+    async with gateway(tmp_path, admin=True) as on, client_of(on.gateway.front_end.admin_app) as admin:
         await on.worker(serves=SERVES)
 
         elsewhere = "client routes are on another port"
@@ -128,7 +103,7 @@ async def test_operators_are_told_of_their_own_routes(tmp_path: Path) -> None:
 
 
 async def test_operators_who_name_a_model_wrongly_get_the_names(tmp_path: Path) -> None:
-    async with gateway(tmp_path, admin=True) as on, of(on.gateway.front_end.admin_app) as admin:
+    async with gateway(tmp_path, admin=True) as on, client_of(on.gateway.front_end.admin_app) as admin:
         await on.worker(serves=SERVES)
         [*_, model] = on.gateway.catalogue.models
 

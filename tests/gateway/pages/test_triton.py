@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.dispatcher.batches import batch_of, submitted
 from tests.gateway.fake_worker import json_api, service
-from tests.gateway.gateway_stage import gateway
+from tests.gateway.gateway_stage import client_of, gateway
 from tests.gateway.proxy_stage import error
 from tests.gateway.running import turns
 from uncork_dispatcher import BatchStatus
@@ -183,13 +182,6 @@ async def test_statistics_count_what_metrics_count(tmp_path: Path) -> None:
         worker = await on.worker()
         await on.echo(worker, "/v1/models/fake:predict", {"instances": [1, 2, 3]})
         await on.echo(worker, "/echo", 1)
-        both = [on.post("/echo", 1), on.post("/echo", 2), on.post("/echo", 3)]
-        sizes: list[int] = []
-        while sum(sizes) < 3:
-            batch, _ = await worker.batch()
-            sizes.append(len(batch.rows))
-            worker.answer(batch, [b"1"] * len(batch.rows))
-        await asyncio.gather(*both)
         asking = on.post("/echo", 5)
         batch, _ = await worker.batch()
         worker.answer(batch, [b"x"], statuses=[500], worked=False)
@@ -198,30 +190,24 @@ async def test_statistics_count_what_metrics_count(tmp_path: Path) -> None:
         [stats] = told(await on.http.get("/v2/models/fake/stats"))["model_stats"]
 
         assert (stats["name"], stats["version"]) == ("fake", "1")
-        assert stats["inference_count"] == 7
-        assert stats["execution_count"] == 2 + len(sizes)
+        assert (stats["inference_count"], stats["execution_count"]) == (4, 2)
         sums = stats["inference_stats"]
-        counts = {name: one["count"] for name, one in sums.items()}
-        assert counts == {
-            "success": 5,
+        assert {name: one["count"] for name, one in sums.items()} == {
+            "success": 2,
             "fail": 2,
-            "queue": 6,
-            "compute_input": 5,
-            "compute_infer": 5,
-            "compute_output": 5,
+            "queue": 3,
+            "compute_input": 2,
+            "compute_infer": 2,
+            "compute_output": 2,
             "cache_hit": 0,
             "cache_miss": 0,
         }
         assert 0 < sums["compute_infer"]["ns"] < sums["success"]["ns"]
         assert sums["fail"]["ns"] > 0
-        by_size = {one["batch_size"]: one["compute_infer"]["count"] for one in stats["batch_stats"]}
-        assert by_size == {size: [3, 1, *sizes].count(size) for size in {3, 1, *sizes}}
-        assert list(by_size) == sorted(by_size)
+        sizes = [(one["batch_size"], one["compute_infer"]["count"]) for one in stats["batch_stats"]]
+        assert sizes == [(1, 1), (3, 1)]
         metrics = (await on.http.get("/metrics")).text
-        assert (
-            f'uncork_batches_total{{api="echo",outcome="worked",service="fake"}} {2 + len(sizes)}.0'
-            in metrics
-        )
+        assert 'uncork_batches_total{api="echo",outcome="worked",service="fake"} 2.0' in metrics
 
         for path in (
             "/v2/models/fake/versions/1/stats",
@@ -236,16 +222,12 @@ async def test_statistics_count_what_metrics_count(tmp_path: Path) -> None:
 
 async def test_statistics_are_for_operators_where_these_have_a_port(tmp_path: Path) -> None:
     """Clients get 404, with the place."""
-    async with gateway(tmp_path, admin=True) as on:
+    async with gateway(tmp_path, admin=True) as on, client_of(on.gateway.front_end.admin_app) as operator:
         await on.worker()
-        assert on.gateway.front_end.admin_app is not None
         for path in ("/v2/models/fake/stats", "/v2/models/fake/versions/1/stats", "/v2/models/stats"):
             elsewhere = "statistics are on the admin port (--admin-port), not on this one"
             assert error(await on.http.get(path), 404) == elsewhere
-            async with httpx.AsyncClient(
-                transport=httpx.ASGITransport(on.gateway.front_end.admin_app), base_url="http://admin"
-            ) as operator:
-                assert told(await operator.get(path))["model_stats"]
+            assert told(await operator.get(path))["model_stats"]
         extensions = told(await on.http.get("/v2"))["extensions"]
         assert extensions == ["binary_tensor_data", "model_configuration", "model_repository"]
         assert told(await on.http.get("/v2/models/fake/config"))
@@ -290,15 +272,3 @@ async def test_an_index_request_that_is_malformed_is_told(tmp_path: Path, body: 
         await on.worker()
         message = error(await on.http.post("/v2/repository/index", content=body), 400)
         assert 'send an empty body, or {"ready": true}' in message
-
-
-async def test_the_server_names_the_extensions_that_it_has(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        await on.worker()
-        for path in ("/v2", "/v2/"):
-            assert told(await on.http.get(path))["extensions"] == [
-                "binary_tensor_data",
-                "model_configuration",
-                "model_repository",
-                "statistics",
-            ]

@@ -11,7 +11,6 @@ from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import turns
 from tests.gateway.services.test_remote_workers import remote_only
-from tests.gateway.services.test_replacement import replacing
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.settings import ServerSettings
 from uncork_workers.wire.messages import Goodbye
@@ -166,7 +165,7 @@ async def test_what_is_known_of_outputs_stays_while_the_workers_do(tmp_path: Pat
 
 async def test_settings_change_with_the_workers(tmp_path: Path) -> None:
     """Together, or not at all."""
-    async with replacing(tmp_path) as on:
+    async with gateway(tmp_path) as on:
         old = await on.worker()
         new = await on.standby(2)
         settings = replace(on.service.events.settings, overrides=for_all_apis({"policy": "aimd"}))

@@ -16,11 +16,10 @@ from tests.gateway.gateway_stage import GatewayStage, problem
 from tests.gateway.running import turns
 from tests.gateway.worker_peer import TOKEN, Peer, application, dial
 from tests.loops import until
-from uncork_gateway import Gateway, GatewaySettings
+from uncork_gateway import GatewaySettings
 from uncork_gateway.backends.worker_connection import Owner, WorkerConnection
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_gateway.services.remote_workers import choose_successor
-from uncork_gateway.services.worker_events import SupervisorActions
 from uncork_workers.wire.messages import Failed, Goodbye, Hello, Leaving, Ready
 from uncork_workers.wire.schema import ApiSettings, ServiceDescription
 
@@ -117,15 +116,10 @@ def test_a_successor_is_ready_and_not_superseded(
 class Remote(GatewayStage):
     """A gateway with a worker port."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        super().__init__(folder, GatewaySettings(**settings))
-        with_settings = GatewaySettings(**settings)
-        self.gateway = Gateway(with_settings)
-        actions = SupervisorActions(kill=self.killed.append, restarts=lambda: 0)
-        self.service = self.gateway.add(with_settings, actions)
+    def __init__(self, folder: Path, settings: GatewaySettings) -> None:
+        super().__init__(folder, settings)
         self.port = socket.create_server(("127.0.0.1", 0))
         self.address = self.port.getsockname()
-        self.standby_path = str(folder / "s2")
 
     async def starting(self, instance: str, serves: ServiceDescription = A) -> FakeWorker:
         """Connect a worker that has described its service."""
@@ -157,9 +151,8 @@ class Remote(GatewayStage):
 @contextlib.asynccontextmanager
 async def remote_only(folder: Path, **settings: Any) -> AsyncIterator[Remote]:
     """A gateway whose workers all dial in, unless ``workers`` is given."""
-    made = Remote(folder, **{"workers": 0, **settings})
+    made = Remote(folder, GatewaySettings(**{"workers": 0, **settings}))
     await made.listen()
-    await made.service.listen(made.standby_path, standby=True)
     made.service.listen_on_tcp(WorkerPort(listener=made.port, token=TOKEN))
     try:
         yield made
@@ -328,11 +321,7 @@ async def test_remote_workers_follow_the_launched_ones(tmp_path: Path) -> None:
         assert on.in_force == "A"
         assert on.service.ready_workers() == {0, 1}
 
-        new = await FakeWorker.connect(on.standby_path)
-        on._workers.append(new)
-        new.send(Hello(index=0, launch=9, service=B))
-        new.send(Ready())
-        await turns(20)
+        new = await on.standby(9, serves=B)
         on.service.take_over([9])
         assert on.in_force == "B"
         assert await same.dismissed() == TAKEN_OVER

@@ -1,11 +1,7 @@
 """The whole gateway while new workers take over."""
 
-import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,56 +10,15 @@ from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.proxy_stage import Caller, Front
 from tests.gateway.running import turns
 from tests.gateway.stage import detail, reason
-from uncork_gateway import Gateway, GatewaySettings
+from uncork_gateway import GatewaySettings
 from uncork_gateway.services.worker_events import SupervisorActions
-from uncork_workers.wire.messages import Failed, Hello, Ready
-from uncork_workers.wire.overrides import for_all_apis
+from uncork_workers.wire.messages import Failed
 from uncork_workers.wire.schema import ApiSettings, ServiceDescription
-
-
-class Replacing(GatewayStage):
-    """A gateway with a socket for standby workers."""
-
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        super().__init__(folder, GatewaySettings(**settings))
-        self.standby_path = str(folder / "s2")
-        self.standing_by: asyncio.Queue[int] = asyncio.Queue()
-        with_settings = GatewaySettings(**settings)
-        self.gateway = Gateway(with_settings)
-        self.service = self.gateway.add(
-            with_settings,
-            SupervisorActions(
-                kill=self.killed.append, restarts=lambda: 0, stands_by=self.standing_by.put_nowait
-            ),
-        )
-
-    async def standby(
-        self, launch: int, *, index: int = 0, serves: ServiceDescription | None = None
-    ) -> FakeWorker:
-        """Connect a worker that is ready to take over."""
-        worker = await FakeWorker.connect(self.standby_path)
-        self._workers.append(worker)
-        worker.send(Hello(index=index, launch=launch, service=serves or service(), files=[f"{launch}.py"]))
-        worker.send(Ready())
-        assert await self.standing_by.get() == launch
-        return worker
-
-
-@contextlib.asynccontextmanager
-async def replacing(folder: Path, **settings: Any) -> AsyncIterator[Replacing]:
-    """A gateway with a socket for standby workers, in a folder."""
-    made = Replacing(folder, **settings)
-    await made.listen()
-    await made.service.listen(made.standby_path, standby=True)
-    try:
-        yield made
-    finally:
-        await made.close()
 
 
 async def test_all_that_was_accepted_is_answered(tmp_path: Path) -> None:
     """The old worker finishes its batch and exits; the new one executes the queued requests."""
-    async with replacing(tmp_path) as on:
+    async with gateway(tmp_path) as on:
         old = await on.worker()
         asking = [on.post("/echo", 0)]
         running, _ = await old.batch()
@@ -84,7 +39,7 @@ async def test_what_the_new_workers_serve_is_in_force_when_they_take_over(tmp_pa
     """Not before; requests that are queued for a removed API get an error."""
     first, second = service(json_api("both"), json_api("old")), service(json_api("both"), json_api("new"))
 
-    async with replacing(tmp_path) as on:
+    async with gateway(tmp_path) as on:
         old = await on.worker(serves=first)
         asking = on.post("/both", 0)
         running, _ = await old.batch()
@@ -114,7 +69,7 @@ async def test_an_api_that_was_removed_leaves_no_figures(tmp_path: Path) -> None
     """Once its requests are answered; one whose body arrives later gets an error."""
     first, second = service(json_api("both"), json_api("old")), service(json_api("both"))
 
-    async with replacing(tmp_path) as on:
+    async with gateway(tmp_path) as on:
         old = await on.worker(serves=first)
         await on.echo(old, "/old", 1)
         front = Front(on.gateway)
@@ -137,7 +92,7 @@ async def test_an_api_that_was_removed_leaves_no_figures(tmp_path: Path) -> None
 async def test_an_api_comes_back_with_another_reload(tmp_path: Path) -> None:
     first, second = service(json_api("both"), json_api("old")), service(json_api("both"))
 
-    async with replacing(tmp_path) as on:
+    async with gateway(tmp_path) as on:
         old = await on.worker(serves=first)
         await on.echo(old, "/old", 1)
         for launch, served in ((2, second), (3, first)):
@@ -152,12 +107,12 @@ async def test_an_api_comes_back_with_another_reload(tmp_path: Path) -> None:
 async def test_what_the_old_code_returned_says_nothing_of_the_new(tmp_path: Path) -> None:
     """The outputs of a model are learned anew, also for an unchanged description."""
 
-    async def outputs(on: Replacing) -> list[str]:
+    async def outputs(on: GatewayStage) -> list[str]:
         """Return the datatypes in the metadata."""
         page = (await on.http.get("/v2/models/fake")).json()
         return [output["datatype"] for output in page["outputs"]]
 
-    async with replacing(tmp_path) as on:
+    async with gateway(tmp_path) as on:
         old = await on.worker()
         await on.echo(old, "/echo", 1)
         assert await outputs(on) == ["INT64"]
@@ -180,7 +135,7 @@ async def test_a_goal_out_of_reach_is_told_once_for_a_service(
         """Return how often the log has the warning."""
         return sum("longer than the goal" in record.getMessage() for record in caplog.records)
 
-    async with replacing(tmp_path, overrides=for_all_apis({"mb_max_latency": 0.001})) as on:
+    async with gateway(tmp_path, overrides={"mb_max_latency": 0.001}) as on:
         old = await on.worker()
         while not warnings():
             await on.echo(old, "/echo", 1)
@@ -203,7 +158,7 @@ async def test_a_goal_out_of_reach_is_told_once_for_a_service(
 async def test_workers_that_cannot_take_over_change_nothing(
     tmp_path: Path, serves: list[ServiceDescription], says: str
 ) -> None:
-    async with replacing(tmp_path) as on:
+    async with gateway(tmp_path) as on:
         old = await on.worker()
         for index, description in enumerate(serves):
             await on.standby(10 + index, index=index, serves=description)
@@ -218,7 +173,7 @@ async def test_workers_that_cannot_take_over_change_nothing(
 
 async def test_a_new_worker_that_fails_does_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Each failure is logged, its traceback once; it is not a reason for "no worker is ready" later."""
-    async with replacing(tmp_path) as on:
+    async with gateway(tmp_path) as on:
         old = await on.worker()
         for index in range(2):
             new = await FakeWorker.connect(on.standby_path)
@@ -239,7 +194,7 @@ async def test_a_new_worker_that_fails_does_no_harm(tmp_path: Path, caplog: pyte
 
 async def test_an_old_worker_that_hangs_is_killed(tmp_path: Path) -> None:
     """The one that took over is not, and gets the next batches."""
-    async with replacing(tmp_path, overrides=for_all_apis({"timeout": 0.05})) as on:
+    async with gateway(tmp_path, overrides={"timeout": 0.05}) as on:
         old = await on.worker()
         asking = on.post("/echo", 1)
         await old.batch()
@@ -259,7 +214,7 @@ async def test_an_old_worker_that_does_not_go_is_killed(
     """As when a thread of the user's never ends."""
     monkeypatch.setattr("uncork_gateway.backends.worker_pool._LEAVING_S", 0)
 
-    async with replacing(tmp_path) as on:
+    async with gateway(tmp_path) as on:
         await on.worker()
         await on.standby(2)
         on.service.take_over([2])
@@ -270,12 +225,14 @@ async def test_an_old_worker_that_does_not_go_is_killed(
 
 async def test_a_gateway_needs_nobody_who_hears_of_standbys(tmp_path: Path) -> None:
     async with gateway(tmp_path) as on:
-        path = str(tmp_path / "s2")
-        await on.service.listen(path, standby=True)
+        actions = SupervisorActions(kill=on.killed.append, restarts=int)
+        other = on.gateway.add(GatewaySettings(own_routes=False), actions, name="other")
+        path = str(tmp_path / "s3")
+        await other.listen(path, standby=True)
         new = await FakeWorker.ready(path)
         await turns(50)
 
-        assert problem(await on.ready(), 503) == "no worker is ready: workers are starting"
+        assert other.view.slots()[0].state == "starting"
         new.close()
 
 
@@ -283,7 +240,7 @@ async def test_one_worker_alone_brings_no_other_apis(tmp_path: Path) -> None:
     """The other workers do not have them; replacing all workers works."""
     new = service(json_api("new"))
 
-    async with replacing(tmp_path) as on:
+    async with gateway(tmp_path) as on:
         await on.worker()
         await on.worker(index=1)
         await on.standby(10, serves=new)
@@ -296,7 +253,7 @@ async def test_one_worker_alone_brings_no_other_apis(tmp_path: Path) -> None:
 
 async def test_new_workers_may_be_the_first_to_be_ready(tmp_path: Path) -> None:
     """The earlier workers may never have described their service."""
-    async with replacing(tmp_path) as on:
+    async with gateway(tmp_path) as on:
         new = await on.standby(10)
         assert on.service.take_over([10]) == set()
         assert [api.name for api in (await on.service.events.described).apis] == ["echo"]

@@ -14,17 +14,11 @@ from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.schema import ApiSettings
 
 
-async def test_a_gateway_is_alive_at_once(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        alive = await on.http.get("/livez")
-
-        assert (alive.status_code, alive.text) == (200, "alive\n")
-
-
 @pytest.mark.parametrize("path", ["/readyz", "/healthz"])
 async def test_a_gateway_is_ready_while_a_worker_takes_batches(tmp_path: Path, path: str) -> None:
     async with gateway(tmp_path) as on:
         assert problem(await on.http.get(path), 503) == "no worker is ready: workers are starting"
+        assert (await on.http.get("/livez")).text == "alive\n"
         assert not on.gateway.front_end.ready.is_set()
         one = await on.worker()
         two = await on.worker(index=1)

@@ -10,9 +10,7 @@ from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import turns
 from tests.gateway.services.test_service_replies import estimate
-from uncork_gateway.services.worker_events import ServiceUnusable
-from uncork_workers.wire.messages import Hello
-from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
+from uncork_workers.wire.schema import ApiSettings, ServiceDescription
 
 
 def weighed(**settings: Any) -> ServiceDescription:
@@ -43,19 +41,6 @@ async def test_the_worker_is_told_what_requests_cost(tmp_path: Path) -> None:
         assert (second.rows, second.costs) == ([1], [3])
         assert sizes == ["2", "2", "1"]
         assert (unweighed.rows, unweighed.costs) == ([1], None)
-
-
-async def test_the_worker_is_told_what_each_row_costs(tmp_path: Path) -> None:
-    """Those of one request after those of the other."""
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=weighed())
-        path = "/v1/models/fake:predict"
-        asking = [on.post(path, {"instances": [{"n": 4.5}, {"n": 2}]}), *post(on, 1)]
-        batch, _ = await worker.batch()
-        worker.answer(batch, [b"0,0", b"0"])
-        await asyncio.gather(*asking)
-
-        assert (batch.rows, batch.costs) == ([2, 1], [4.5, 2, 1])
 
 
 @pytest.mark.parametrize("overrides", [{}, {"allowed_lengths": [3, 99]}])
@@ -119,14 +104,3 @@ async def test_a_queue_holds_batches_whatever_they_weigh(tmp_path: Path) -> None
 
         assert problem(full, 503) == "overloaded: the queue of this API is full"
         assert {reply.status_code for reply in replies} == {200}
-
-
-async def test_a_cost_that_does_not_fit_the_input_makes_the_service_unusable(tmp_path: Path) -> None:
-    """The message says which costs fit."""
-    array = {"kind": "ndarray", "shape": [2]}
-    api = ApiDescription(name="add", route="/add", input=array, settings=ApiSettings(cost="n"))
-
-    async with gateway(tmp_path) as on:
-        (await on.connect()).send(Hello(index=0, launch=1, service=service(api)))
-        with pytest.raises(ServiceUnusable, match="API 'add': cost must be a number or 'bytes' for"):
-            await on.service.events.described

@@ -91,41 +91,50 @@ async def test_limits_of_the_gateway_are_in_force(tmp_path: Path) -> None:
         assert [(await one).status_code for one in asking] == [200, 200]
 
 
+def array_api(**settings: Any) -> ApiDescription:
+    """An API that takes arrays."""
+    takes = {"kind": "ndarray", "shape": [2]}
+    return ApiDescription(name="add", route="/add", input=takes, settings=ApiSettings(**settings))
+
+
 @pytest.mark.parametrize(
-    ("settings", "overrides", "message"),
+    ("api", "overrides", "message"),
     [
-        ({"policy": "magic"}, {}, "API 'echo': policy: unknown policy 'magic'; available: cork, "),
-        ({}, {"policy": "fixed:x"}, "API 'echo': policy: wrong arguments of policy 'fixed:x'; fixed:MS or "),
         (
+            json_api(settings=ApiSettings(policy="magic")),
             {},
+            "API 'echo': policy: unknown policy 'magic'; available: cork, ",
+        ),
+        (
+            json_api(),
+            {"policy": "fixed:x"},
+            "API 'echo': policy: wrong arguments of policy 'fixed:x'; fixed:MS or ",
+        ),
+        (
+            json_api(),
             {"mb_max_latency": -1},
             "API 'echo': mb_max_latency must be a positive number of milliseconds, got -1",
         ),
-        ({"timeout": 0}, {}, "API 'echo': timeout must be a positive number of seconds, got 0"),
-        ({"cost": 0}, {}, "API 'echo': cost must be a number above 0 "),
+        (
+            json_api(settings=ApiSettings(timeout=0)),
+            {},
+            "API 'echo': timeout must be a positive number of seconds, got 0",
+        ),
+        (json_api(settings=ApiSettings(cost=0)), {}, "API 'echo': cost must be a number above 0 "),
+        (array_api(cost="n"), {}, "API 'add': cost must be a number or 'bytes' for"),
+        (ApiDescription(name="see", route="/see", input={"kind": "hologram"}), {}, "there is no codec for "),
     ],
 )
-async def test_wrong_settings_make_the_service_unusable(
-    tmp_path: Path, settings: dict[str, Any], overrides: dict[str, Any], message: str
+async def test_what_the_gateway_cannot_serve_makes_the_service_unusable(
+    tmp_path: Path, api: ApiDescription, overrides: dict[str, Any], message: str
 ) -> None:
     async with gateway(tmp_path, overrides=overrides) as on:
-        serves = service(json_api(settings=ApiSettings(**settings)))
-        (await on.connect()).send(Hello(index=0, launch=1, service=serves))
+        (await on.connect()).send(Hello(index=0, launch=1, service=service(api)))
 
         with pytest.raises(ServiceUnusable) as caught:
             await on.service.events.described
-        assert str(caught.value).startswith(message)
-        problem(await on.http.post("/echo", json=1), 503)
-
-
-async def test_an_input_that_the_gateway_does_not_know_makes_the_service_unusable(tmp_path: Path) -> None:
-    api = ApiDescription(name="see", route="/see", input={"kind": "hologram"})
-
-    async with gateway(tmp_path) as on:
-        (await on.connect()).send(Hello(index=0, launch=1, service=service(api)))
-
-        with pytest.raises(ServiceUnusable, match=r"there is no codec for .*hologram"):
-            await on.service.events.described
+        assert message in str(caught.value)
+        problem(await on.http.post(api.route, json=1), 503)
 
 
 async def test_a_service_that_cannot_be_loaded_is_unusable(

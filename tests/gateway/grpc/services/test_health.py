@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.gateway.fake_worker import json_api, service
+from tests.gateway.gateway_stage import gateway
 from tests.gateway.grpc.fake_stream import FakeStream
 from tests.gateway.grpc.services.services_stage import ServicesStage, services
 from tests.gateway.running import turns
-from tests.gateway.services.test_replacement import replacing
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.grpc.interfaces import Call
 from uncork_gateway.grpc.messages import SERVICES, message
@@ -124,7 +124,7 @@ async def test_a_watch_of_an_unknown_name_waits_for_it(tmp_path: Path) -> None:
 
 
 async def test_a_worker_that_takes_over_causes_no_news(tmp_path: Path) -> None:
-    async with replacing(tmp_path, grpc=True) as replaced:
+    async with gateway(tmp_path, grpc=True) as replaced:
         on = ServicesStage(replaced, statistics=True)
         await replaced.worker(index=0)
         watch = Watch(on, "")

@@ -7,13 +7,12 @@ import re
 from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import httpx
 import msgspec
 import pytest
 
-from tests.gateway.gateway_stage import GatewayStage, gateway, problem
+from tests.gateway.gateway_stage import GatewayStage, client_of, gateway, problem
 from tests.gateway.proxy_stage import V1, Model, doubles, error, predictions, proxy, rows_body, served
 from tests.gateway.running import turns
 from uncork_gateway.auth import ApiKeys
@@ -31,13 +30,6 @@ async def events(reply: httpx.Response) -> AsyncIterator[Event]:
             name, _, data = line.partition(": ")
             assert name == "data"
             yield msgspec.json.decode(data, type=Event)
-
-
-def on_admin_port(front: Any) -> httpx.AsyncClient:
-    """A client on the operators' port."""
-    return httpx.AsyncClient(
-        transport=httpx.ASGITransport(front.front_end.admin_app), base_url="http://operators"
-    )
 
 
 def ticking() -> bool:
@@ -157,7 +149,10 @@ async def test_the_page_needs_no_key_but_its_events_do(tmp_path: Path, path: str
 
 async def test_operators_have_it_on_their_port_alone(tmp_path: Path) -> None:
     """Operators need no key; commands on the page do not name their port, which serves no API."""
-    async with gateway(tmp_path, keys=KEYS, admin=True) as stage, on_admin_port(stage.gateway) as http:
+    async with (
+        gateway(tmp_path, keys=KEYS, admin=True) as stage,
+        client_of(stage.gateway.front_end.admin_app) as http,
+    ):
         await stage.worker()
         for path in ("/dashboard", EVENTS, "/dashboard/files/view.js"):
             problem(await stage.http.get(path), 401)
@@ -186,5 +181,5 @@ async def test_a_proxy_with_an_admin_port_leaves_the_path_to_the_server_behind()
         for path in ("/dashboard", "/dashboard/files/view.js", EVENTS):
             error(await stage.http.get(path), 401)
         assert not [call for call in model.calls if b"dashboard" in call.target]
-        async with on_admin_port(stage.proxy) as http:
+        async with client_of(stage.proxy.front_end.admin_app) as http:
             assert "dashboard.js" in (await http.get("/dashboard")).text
