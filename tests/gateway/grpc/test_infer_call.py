@@ -127,19 +127,6 @@ async def test_a_call_that_is_shed_says_when_to_try_again(tmp_path: Path) -> Non
             call.cancelled()
 
 
-async def test_a_cancelled_call_leaves_the_queue(tmp_path: Path) -> None:
-    async with calls(tmp_path) as stage:
-        stage.ask(numbers(1))
-        batch, _ = await stage.worker.batch()
-        call, stream = stage.ask(numbers(2))
-        assert stage.on.gateway.front_end.unanswered() == 2
-        call.cancelled()
-        assert stage.on.gateway.front_end.unanswered() == 1
-        stage.worker.answer(batch, [b"1"])
-
-        assert (stream.code, stage.counted(499)) == (None, 1)
-
-
 async def test_a_call_whose_time_is_over_is_not_executed(tmp_path: Path) -> None:
     """And the client reads the name of its own header."""
     async with calls(tmp_path) as stage:
@@ -154,28 +141,26 @@ async def test_a_call_whose_time_is_over_is_not_executed(tmp_path: Path) -> None
         assert stage.counted(504) == 1
 
 
-async def test_a_call_that_the_connection_rejects_ends_with_its_reason(tmp_path: Path) -> None:
-    async with calls(tmp_path) as stage:
-        call, stream = stage.open(b"/inference.GRPCInferenceService/ModelInfer")
-        call.reject(BodyTooLarge("the message exceeds the limit of 5 bytes"))
-
-        assert (stream.code, stream.text) == (
-            Code.RESOURCE_EXHAUSTED,
-            "the message exceeds the limit of 5 bytes",
-        )
-
-
-async def test_a_call_that_the_connection_rejects_leaves_the_queue(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "code", "text", "status"),
+    [("cancelled", None, "", 499), ("rejected", Code.RESOURCE_EXHAUSTED, "too large", 413)],
+)
+async def test_a_call_that_ends_early_leaves_the_queue(
+    tmp_path: Path, how: str, code: Code | None, text: str, status: int
+) -> None:
     async with calls(tmp_path) as stage:
         stage.ask(numbers(1))
         batch, _ = await stage.worker.batch()
         call, stream = stage.ask(numbers(2))
         assert stage.on.gateway.front_end.unanswered() == 2
-        call.reject(BodyTooLarge("too large"))
-
-        assert stream.code is Code.RESOURCE_EXHAUSTED
+        if how == "cancelled":
+            call.cancelled()
+        else:
+            call.reject(BodyTooLarge("too large"))
         assert stage.on.gateway.front_end.unanswered() == 1
         stage.worker.answer(batch, [b"1"])
+
+        assert (stream.code, stream.text, stage.counted(status)) == (code, text, 1)
 
 
 @pytest.mark.parametrize(("path", "ask"), [(INFER, numbers), (PREDICT, prediction)])

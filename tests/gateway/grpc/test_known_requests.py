@@ -103,21 +103,16 @@ def test_a_known_request_is_read_as_if_it_were_new(sent: list[bytes], cut: bool)
 
 @pytest.mark.parametrize("typed", [False, True])
 def test_requests_are_known_when_they_come_for_the_third_time(typed: bool) -> None:
-    stage = Stage()
+    stage, predicting = Stage(), Stage(Predict)
     same = [written(value, 1, typed=typed) for value in range(4)]
     assert [stage.is_known(each) for each in same] == [False, False, True, True]
+    predict = [predict_request(floats(value), typed=typed).SerializeToString() for value in range(4)]
+    assert [predicting.is_known(each) for each in predict] == [False, False, True, True]
 
     assert not stage.is_known(written(1, 2, 3, typed=typed))
     assert not stage.is_known(written(1, 2, typed=typed, id="own"))
     assert not stage.is_known(written(1, 2, typed=typed, model_name="n"))
     assert stage.is_known(written(1, 2, typed=typed))
-
-
-@pytest.mark.parametrize("typed", [False, True])
-def test_predict_too(typed: bool) -> None:
-    stage = Stage(Predict)
-    same = [predict_request(floats(value), typed=typed).SerializeToString() for value in range(4)]
-    assert [stage.is_known(each) for each in same] == [False, False, True, True]
 
 
 def test_two_clients_of_two_models_are_known_at_the_same_time() -> None:

@@ -140,17 +140,6 @@ async def test_errors(path: str, body: bytes, options: Any, code: grpc.StatusCod
         assert len({call.stream.connection.number for call in server.calls}) == 1
 
 
-async def test_a_cancelled_call() -> None:
-    async with listening() as (server, address), connected(address) as channel:
-        call = channel.unary_unary(HANG)(b"")
-        while not (server.calls and server.calls[0].events):
-            await turns(1)
-        call.cancel()
-        while server.calls[0].events[-1] != "cancelled":
-            await turns(1)
-        assert server.calls[0].events.count("cancelled") == 1
-
-
 async def test_drain_answers_open_calls_and_refuses_new_ones() -> None:
     async with listening() as (server, address), connected(address) as channel:
         open_call = channel.unary_unary(HANG)(b"")

@@ -43,18 +43,6 @@ def test_a_block_is_decoded_until_it_has_come_twice_without_a_change() -> None:
     assert client.decoded == 3
 
 
-def test_blocks_are_decoded_again_after_an_insertion() -> None:
-    """The same bytes may mean something else."""
-    client = Client()
-    for _ in range(5):
-        client.send((b"x", b"1"))
-    before = client.decoded
-    assert client.send((b"x", b"2")) == {b"x": b"2"}
-    assert client.send((b"x", b"1")) == {b"x": b"1"}
-    assert client.send((b"x", b"2")) == {b"x": b"2"}
-    assert client.decoded >= before + 3
-
-
 def test_the_same_bytes_mean_something_else_after_an_insertion() -> None:
     client = Client()
     reference = bytes((0x80 | 62,))  # the newest entry of the dynamic table

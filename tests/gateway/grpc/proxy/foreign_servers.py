@@ -13,21 +13,15 @@ from typing import Any
 import numpy as np
 
 from tests.gateway.grpc.proxy.fake_grpc_server import Call, Reply, ok
-from tests.gateway.grpc.proxy.models import BAD, INFER, PREDICT
+from tests.gateway.grpc.proxy.models import PREDICT
 from uncork_gateway.grpc.messages import make, message
 from uncork_gateway.grpc.statuses import Code
 
-STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
-READY = "/inference.GRPCInferenceService/ModelReady"
-MODEL_STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
 MODEL = "m"
-WIDTH = 2
+WIDTH = 1
 
 _InferRequest: Any = message("inference.ModelInferRequest")
-_ReadyRequest: Any = message("inference.ModelReadyRequest")
-_StreamResponse: Any = message("inference.ModelStreamInferResponse")
 _PredictRequest: Any = message("tensorflow.serving.PredictRequest")
-_StatusRequest: Any = message("tensorflow.serving.GetModelStatusRequest")
 _DT_FLOAT = 1
 
 
@@ -40,7 +34,7 @@ class Refused(Exception):
 
 @dataclass(kw_only=True)
 class Triton:
-    """A model ``m`` that doubles ``x``, FP32 of shape ``[WIDTH]``; a row that begins with ``BAD`` fails it.
+    """A model ``m`` that doubles ``x``, FP32 of shape ``[WIDTH]``.
 
     Attributes:
         max_batch_size: 0 for a model without an axis for batches, whose requests have one row.
@@ -52,24 +46,9 @@ class Triton:
 
     def __call__(self, call: Call) -> Reply:
         try:
-            if call.path == INFER:
-                return ok(self._infer(call.body).SerializeToString())
-            if call.path == STREAM:
-                return Reply(messages=tuple(map(self._in_stream, call.messages)))
-            if call.path == READY:
-                ready = self.ready and _ReadyRequest.FromString(call.body).name == MODEL
-                return ok(make("inference.ModelReadyResponse", ready=ready).SerializeToString())
+            return ok(self._infer(call.body).SerializeToString())
         except Refused as refused:
             return refused.reply
-        return Reply(code=Code.UNIMPLEMENTED, text="")
-
-    def _in_stream(self, body: bytes) -> bytes:
-        try:
-            response = _StreamResponse(infer_response=self._infer(body))
-        except Refused as refused:
-            response = _StreamResponse(error_message=refused.reply.text)
-        serialized: bytes = response.SerializeToString()
-        return serialized
 
     def _infer(self, body: bytes) -> Any:
         request = _InferRequest.FromString(body)
@@ -89,9 +68,6 @@ class Triton:
             text = f"{tag} unexpected shape for input 'x' for model '{MODEL}'. Expected [{said}], got [{got}]"
             raise Refused(Code.INVALID_ARGUMENT, text)
         rows = np.frombuffer(request.raw_input_contents[0], "<f4").reshape(shape)
-        if BAD in rows[:, 0]:
-            text = f"Failed to process the request(s) for model instance '{MODEL}_0_0', message: a bad row"
-            raise Refused(Code.INTERNAL, text)
         return make(
             "inference.ModelInferResponse",
             model_name=MODEL,
@@ -118,27 +94,14 @@ class TensorFlowServing:
         try:
             if call.path == PREDICT:
                 return ok(self._predict(_PredictRequest.FromString(call.body)).SerializeToString())
-            if call.path == MODEL_STATUS:
-                self._check_servable(_StatusRequest.FromString(call.body).model_spec)
-                version = {"version": 3, "state": "AVAILABLE"}
-                made = make("tensorflow.serving.GetModelStatusResponse", model_version_status=[version])
-                return ok(made.SerializeToString())
         except Refused as refused:
             return refused.reply
         return Reply(code=Code.UNIMPLEMENTED, text="")
 
-    def _check_servable(self, spec: Any) -> None:
-        if spec.name != MODEL:
-            wanted = f"Specific({spec.name}, {spec.version.value})" if spec.HasField("version") else ""
-            text = f"Servable not found for request: {wanted or f'Latest({spec.name})'}"
-            raise Refused(Code.NOT_FOUND, text)
-
     def _predict(self, request: Any) -> Any:
-        self._check_servable(request.model_spec)
-        for name in request.inputs:
-            if name != "x":
-                text = f"input tensor alias not found in signature: {name}. "
-                raise Refused(Code.INVALID_ARGUMENT, text + "Inputs expected to be in the set {x}.")
+        if request.model_spec.name != MODEL:
+            text = f"Servable not found for request: Latest({request.model_spec.name})"
+            raise Refused(Code.NOT_FOUND, text)
         tensor = request.inputs["x"]
         shape = [dim.size for dim in tensor.tensor_shape.dim]
         if shape[0] > self.max_batch_size:
@@ -159,32 +122,3 @@ class TensorFlowServing:
         }
         spec = {"name": MODEL, "version": {"value": 3}, "signature_name": "serving_default"}
         return make("tensorflow.serving.PredictResponse", outputs={"y": output}, model_spec=spec)
-
-
-def rows_from(*firsts: float, width: int = WIDTH) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return rows that begin with these values."""
-    rows = np.full((len(firsts), width), 0.5, "<f4")
-    rows[:, 0] = firsts
-    return rows
-
-
-def infer_request(*firsts: float, model: str = MODEL, width: int = WIDTH, request_id: str = "") -> bytes:
-    """Return a ModelInferRequest as Triton's clients send it."""
-    request = _InferRequest(model_name=model, id=request_id)
-    request.inputs.add(name="x", datatype="FP32", shape=[len(firsts), width])
-    request.raw_input_contents.append(rows_from(*firsts, width=width).tobytes())
-    data: bytes = request.SerializeToString()
-    return data
-
-
-def predict_request(*firsts: float, model: str = MODEL, width: int = WIDTH, name: str = "x") -> bytes:
-    """Return a PredictRequest as ``tf.make_tensor_proto`` fills it."""
-    request = _PredictRequest()
-    request.model_spec.name = model
-    tensor = request.inputs[name]
-    tensor.dtype = _DT_FLOAT
-    for size in (len(firsts), width):
-        tensor.tensor_shape.dim.add(size=size)
-    tensor.tensor_content = rows_from(*firsts, width=width).tobytes()
-    data: bytes = request.SerializeToString()
-    return data

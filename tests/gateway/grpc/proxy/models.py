@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,16 @@ _PredictResponse: Any = message("tensorflow.serving.PredictResponse")
 _FLOAT = 1
 
 
-def infer(*rows: float, model: str = "m", request_id: str = "", **parameters: str) -> bytes:
-    """Return a ModelInferRequest with one column."""
+def rows_from(rows: Sequence[float], width: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Return rows of one value each."""
+    return np.repeat(np.array(rows, "<f4")[:, np.newaxis], width, axis=1)
+
+
+def infer(*rows: float, model: str = "m", width: int = 1, request_id: str = "", **parameters: str) -> bytes:
+    """Return a ModelInferRequest, whose rows have the same value in every column."""
     request = _ModelInferRequest(model_name=model, id=request_id)
-    request.inputs.add(name="x", datatype="FP32", shape=[len(rows), 1])
-    request.raw_input_contents.append(np.array(rows, "<f4").tobytes())
+    request.inputs.add(name="x", datatype="FP32", shape=[len(rows), width])
+    request.raw_input_contents.append(rows_from(rows, width).tobytes())
     for name, value in parameters.items():
         request.parameters[name].string_param = value
     data: bytes = request.SerializeToString()
@@ -46,15 +52,15 @@ def answer_id(data: bytes) -> str:
     return text
 
 
-def predict(*rows: float, model: str = "m") -> bytes:
-    """Return a PredictRequest with one column."""
+def predict(*rows: float, model: str = "m", width: int = 1) -> bytes:
+    """Return a PredictRequest as ``tf.make_tensor_proto`` fills it."""
     request = _PredictRequest()
     request.model_spec.name = model
     tensor = request.inputs["x"]
     tensor.dtype = _FLOAT
-    for size in (len(rows), 1):
+    for size in (len(rows), width):
         tensor.tensor_shape.dim.add(size=size)
-    tensor.float_val.extend(rows)
+    tensor.tensor_content = rows_from(rows, width).tobytes()
     data: bytes = request.SerializeToString()
     return data
 

@@ -17,6 +17,8 @@ from uncork_gateway.grpc.listener import GrpcListener
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.proxy import Proxy, ProxySettings
 
+# Settings that release requests together when the queue is long enough, or after a second.
+TOGETHER: dict[str, Any] = {"policy": "fixed:1000", "max_hold_s": 1.0}
 _LIMITS = GrpcLimits(max_message_bytes=16 * 2**20, max_unsent_bytes=16 * 2**20)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +25,7 @@ from tests.gateway.grpc.proxy.models import (
     rows_of,
     values_of,
 )
-from tests.gateway.grpc.proxy.proxy_stage import Answer, grpc_proxy, merging, sizes
+from tests.gateway.grpc.proxy.proxy_stage import TOGETHER, Answer, grpc_proxy, merging, sizes
 from tests.gateway.running import turns
 from tests.loops import HANG_S, until
 from uncork_gateway.auth import ApiKeys
@@ -37,8 +35,8 @@ from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.proxy import Proxy, ProxySettings
 
 KEY = "a-key-of-enough-characters"
-# Requests are released together when the queue is this long, or after a second.
-TOGETHER: dict[str, Any] = {"policy": "fixed:1000", "max_hold_s": 1.0}
+CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
+NAMED = message("grpc.health.v1.HealthCheckRequest")(service="m").SerializeToString()
 
 
 def succeeded(answer: Answer) -> list[float]:
@@ -86,12 +84,13 @@ async def test_a_large_request_is_cut_and_put_together() -> None:
 
 async def test_one_bad_row_fails_alone() -> None:
     """With the code and the text of the server."""
-    async with merging(max_batch_rows=4, **TOGETHER) as (on, _):
+    async with merging(max_batch_rows=4, **TOGETHER) as (on, fake):
         answers = await on.calls(infer(1), infer(BAD, request_id="own"), infer(2), infer(3))
         assert [succeeded(answer) for at, answer in enumerate(answers) if at != 1] == [[2], [4], [6]]
         assert (answers[1].code, answers[1].text) == (Code.INVALID_ARGUMENT, "[request id: own] a bad row")
         assert "x-batch-id" in answers[1].trailers
         assert on.requests("m", 400) == 1
+        assert sizes(fake) == [4, 2, 2, 1, 1]
 
 
 async def test_a_merged_message_over_the_servers_limit_is_cut_up() -> None:
@@ -173,26 +172,12 @@ async def test_a_server_that_pushes_back_rests() -> None:
         assert (slots[busy.url].state, slots[busy.url].fault) == ("lost", "returned 503; retrying in 20 s")
 
 
-async def test_a_server_that_dies_in_a_call_is_replaced_by_another() -> None:
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_call_of_a_server_that_dies_goes_to_another_if_it_may(idempotent: bool) -> None:
     async with (
         fake_grpc_server(lambda call: None) as dying,
         fake_grpc_server(doubles) as healthy,
-        grpc_proxy(dying.url, healthy.url, max_batch_rows=1) as on,
-    ):
-        while len(on.proxy.slots()) < 2 or not all(slot.state == "idle" for slot in on.proxy.slots()):
-            await turns(1)
-        calling = asyncio.ensure_future(on.calls(infer(1), infer(2)))
-        await dying.called(1)
-        await dying.stop()
-        assert [succeeded(answer) for answer in await calling] == [[2], [4]]
-        assert len(dying.calls) == 1
-
-
-async def test_a_call_that_must_not_be_repeated_is_not() -> None:
-    async with (
-        fake_grpc_server(lambda call: None) as dying,
-        fake_grpc_server(doubles) as healthy,
-        grpc_proxy(dying.url, healthy.url, max_batch_rows=1, idempotent=False) as on,
+        grpc_proxy(dying.url, healthy.url, max_batch_rows=1, idempotent=idempotent) as on,
     ):
         while len(on.proxy.slots()) < 2 or not all(slot.state == "idle" for slot in on.proxy.slots()):
             await turns(1)
@@ -200,8 +185,13 @@ async def test_a_call_that_must_not_be_repeated_is_not() -> None:
         await dying.called(1)
         await dying.stop()
         answers = await calling
-        assert sorted(answer.code for answer in answers) == [Code.OK, Code.INTERNAL]
-        assert {answer.text for answer in answers} == {"", "the model server died while running this request"}
+        if idempotent:
+            assert [succeeded(answer) for answer in answers] == [[2], [4]]
+        else:
+            assert sorted(answer.code for answer in answers) == [Code.OK, Code.INTERNAL]
+            text = "the model server died while running this request"
+            assert {answer.text for answer in answers} == {"", text}
+        assert len(dying.calls) == 1
 
 
 async def test_a_reply_that_cannot_be_split_is_asked_for_one_by_one() -> None:
@@ -278,30 +268,36 @@ async def test_a_client_that_cancels_leaves_the_queue() -> None:
         assert fake.calls == []
 
 
-async def test_api_keys_are_required_for_all_but_health() -> None:
+async def test_api_keys_are_required_for_all_that_reaches_a_server() -> None:
+    """Also for the health of a name, which a server knows; not for that of the proxy."""
     async with merging(keys=ApiKeys([KEY.encode()])) as (on, fake):
-        for path in (INFER, "/some.Service/Method"):
-            answer = await on.call(infer(1), path=path)
-            assert (answer.code, fake.calls) == (Code.UNAUTHENTICATED, [])
+        checked = len(fake.checked)
+        for path, body in (
+            (INFER, infer(1)),
+            ("/some.Service/Method", infer(1)),
+            (CHECK, NAMED),
+            (WATCH, NAMED),
+        ):
+            assert (await on.call(body, path=path)).code == Code.UNAUTHENTICATED
+            assert (fake.calls, len(fake.checked)) == ([], checked)
         assert succeeded(await on.call(infer(1), ("x-api-key", KEY))) == [2]
-        assert (await on.call(b"", path="/grpc.health.v1.Health/Check")).message == b"\x08\x01"
+        assert (await on.call(NAMED, ("x-api-key", KEY), path=CHECK)).code == Code.UNIMPLEMENTED
+        assert (await on.call(b"", path=CHECK)).message == b"\x08\x01"
 
 
 async def test_the_proxy_answers_for_its_own_health() -> None:
     async with merging() as (on, fake):
-        assert (await on.call(b"", path="/grpc.health.v1.Health/Check")).message == b"\x08\x01"
+        assert (await on.call(b"", path=CHECK)).message == b"\x08\x01"
         checked = len(fake.checked)
         on.proxy.front_end.retire()
-        assert (await on.call(b"", path="/grpc.health.v1.Health/Check")).message == b"\x08\x02"
+        assert (await on.call(b"", path=CHECK)).message == b"\x08\x02"
         assert len(fake.checked) == checked
 
 
 async def test_a_watch_hears_that_the_only_server_died_while_it_was_busy() -> None:
     """No idle slot is lost then, by which the dispatcher would hear of it."""
     async with fake_grpc_server(lambda call: None) as dying, grpc_proxy(dying.url) as on:
-        watch: aio.UnaryStreamMultiCallable[bytes, bytes] = on.channel.unary_stream(
-            "/grpc.health.v1.Health/Watch"
-        )
+        watch: aio.UnaryStreamMultiCallable[bytes, bytes] = on.channel.unary_stream(WATCH)
         watching = watch(b"")
         statuses = aiter(watching)
         assert await anext(statuses) == b"\x08\x01"
@@ -314,9 +310,6 @@ async def test_a_watch_hears_that_the_only_server_died_while_it_was_busy() -> No
         assert await watching.code() is grpc.StatusCode.CANCELLED
         calling.cancel()
         await asyncio.gather(calling, return_exceptions=True)
-
-
-NAMED = message("grpc.health.v1.HealthCheckRequest")(service="m").SerializeToString()
 
 
 @pytest.mark.parametrize(
@@ -334,19 +327,17 @@ async def test_the_health_of_a_name_is_what_a_server_says(reply: Reply, code: Co
             health.append(call.body)
             return reply if call.body == NAMED else ok(b"\x08\x01")
 
-        fake.checks["/grpc.health.v1.Health/Check"] = check
-        answer = await on.call(NAMED, path="/grpc.health.v1.Health/Check")
+        fake.checks[CHECK] = check
+        answer = await on.call(NAMED, path=CHECK)
         assert (answer.code, answer.text, [answer.message]) == (code, reply.text, [*reply.messages] or [b""])
         assert NAMED in health
-        assert (await on.call(b"", path="/grpc.health.v1.Health/Check")).message == b"\x08\x01"
+        assert (await on.call(b"", path=CHECK)).message == b"\x08\x01"
 
 
 async def test_a_watch_of_a_name_is_a_stream_of_a_server() -> None:
     """Of which nothing is left when the client cancels it."""
     async with merging(lambda call: Reply(messages=(b"\x08\x02", b"\x08\x01"))) as (on, fake):
-        watch: aio.UnaryStreamMultiCallable[bytes, bytes] = on.channel.unary_stream(
-            "/grpc.health.v1.Health/Watch"
-        )
+        watch: aio.UnaryStreamMultiCallable[bytes, bytes] = on.channel.unary_stream(WATCH)
         assert [status async for status in watch(NAMED)] == [b"\x08\x02", b"\x08\x01"]
         assert fake.calls[0].body == NAMED
 
@@ -358,24 +349,12 @@ async def test_a_watch_of_a_name_is_a_stream_of_a_server() -> None:
         assert await watching.code() is grpc.StatusCode.CANCELLED
 
 
-async def test_only_checks_that_reach_a_server_need_a_key() -> None:
-    async with merging(keys=ApiKeys([KEY.encode()])) as (on, fake):
-        for path in ("/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"):
-            checked = len(fake.checked)
-            assert (await on.call(NAMED, path=path)).code == Code.UNAUTHENTICATED
-            assert (fake.calls, len(fake.checked)) == ([], checked)
-        answer = await on.call(NAMED, ("x-api-key", KEY), path="/grpc.health.v1.Health/Check")
-        assert answer.code == Code.UNIMPLEMENTED
-
-
 async def test_a_check_without_a_message_or_with_a_wrong_one_is_answered_by_the_proxy() -> None:
     async with merging() as (on, fake):
         checked = len(fake.checked)
-        answer = await on.call(b"\xff", path="/grpc.health.v1.Health/Check")
+        answer = await on.call(b"\xff", path=CHECK)
         assert (answer.code, len(fake.checked)) == (Code.INVALID_ARGUMENT, checked)
-        stream: aio.StreamStreamCall[bytes, bytes] = on.channel.stream_stream(
-            "/grpc.health.v1.Health/Check"
-        )()
+        stream: aio.StreamStreamCall[bytes, bytes] = on.channel.stream_stream(CHECK)()
         await stream.done_writing()
         assert await stream.code() is grpc.StatusCode.INTERNAL
         assert "takes one message" in (await stream.details() or "")
@@ -392,6 +371,7 @@ async def test_a_check_without_a_message_or_with_a_wrong_one_is_answered_by_the_
         (infer(1, model="a\nb"), INFER),
         (infer(1, model="m" * 257), INFER),
         (message("inference.ModelInferRequest")(model_name="m").SerializeToString(), INFER),
+        (b"asked", "/inference.GRPCInferenceService/ModelMetadata"),
     ],
 )
 async def test_a_request_that_cannot_share_a_call_is_relayed_as_it_is(request_: bytes, path: str) -> None:
@@ -403,7 +383,7 @@ async def test_a_request_that_cannot_share_a_call_is_relayed_as_it_is(request_: 
         assert "x-batch-id" not in answer.trailers
         (call,) = fake.calls
         assert (call.path, call.body, call.metadata) == (path, request_, (("x-other", "1"),))
-        assert 0 < (call.time_left_s or 0) <= HANG_S
+        assert 0 < (call.time_left_s or 0) < HANG_S + 2
 
 
 async def test_a_relayed_error_is_the_servers() -> None:
@@ -426,14 +406,6 @@ async def test_malformed_requests_are_refused_without_a_call() -> None:
         assert fake.calls == []
 
 
-async def test_other_methods_pass_through() -> None:
-    async with merging(lambda call: ok(call.path.encode() + call.body)) as (on, fake):
-        path = "/inference.GRPCInferenceService/ModelMetadata"
-        answer = await on.call(b" asked", ("x-a", "1"), path=path)
-        assert (answer.code, answer.message) == (Code.OK, path.encode() + b" asked")
-        assert fake.calls[0].metadata == (("x-a", "1"),)
-
-
 async def test_streams_pass_through_in_both_directions() -> None:
     async with merging() as (on, fake):
         fake.talk = True
@@ -449,58 +421,6 @@ async def test_streams_pass_through_in_both_directions() -> None:
         assert await stream.code() is grpc.StatusCode.OK
 
 
-async def test_a_stream_that_the_client_cancels_is_cancelled_at_the_server() -> None:
-    async with merging(lambda call: None) as (on, fake):
-        stream: aio.StreamStreamCall[bytes, bytes] = on.channel.stream_stream("/s/m")()
-        await stream.write(b"a")
-        await fake.called(1)
-        stream.cancel()
-        await fake.cancelled.wait()
-
-
-async def test_a_client_that_does_not_read_slows_the_server_down() -> None:
-    """In the proxy, only a part of what the server has to say waits."""
-    reply = Reply(messages=(b"x" * 2**18,) * 200)
-    async with merging(lambda call: reply) as (on, fake):
-        stream: aio.StreamStreamCall[bytes, bytes] = on.channel.stream_stream("/s/m")()
-        await stream.done_writing()
-        assert len(await stream.read()) == 2**18  # type: ignore[arg-type]
-        before = -1
-        while fake.unwritten != before:
-            before = fake.unwritten
-            await turns(300)
-        assert before > 50
-        received = 1
-        while await stream.read() is not aio.EOF:
-            received += 1
-        assert received == 200
-
-
-async def test_a_client_that_sends_more_than_the_server_reads_is_slowed_down() -> None:
-    async with merging() as (on, fake):
-        fake.reads.clear()
-        stream: aio.StreamStreamCall[bytes, bytes] = on.channel.stream_stream("/s/m")()
-        sent = 0
-
-        async def send() -> None:
-            nonlocal sent
-            for _ in range(100):
-                await stream.write(b"x" * 2**18)
-                sent += 1
-            await stream.done_writing()
-
-        sending = asyncio.ensure_future(send())
-        before = -1
-        while sent != before:
-            before = sent
-            await turns(300)
-        assert before < 60
-        fake.script = lambda call: Reply(messages=(b"%d" % len(call.messages),))
-        fake.reads.set()
-        assert await stream.read() == b"100"
-        await sending
-
-
 # The whole
 
 
@@ -510,30 +430,21 @@ async def test_only_one_method_merges_if_the_protocol_says_so() -> None:
         assert "x-batch-id" not in (await on.call(infer(1))).trailers
 
 
-@contextlib.asynccontextmanager
-async def made(*urls: str, **settings: object) -> AsyncIterator[Proxy]:
-    proxy = Proxy(urls, ProxySettings(**settings))  # type: ignore[arg-type]
-    yield proxy
-    await proxy.close()
-
-
 @pytest.mark.parametrize(
-    ("settings", "text"),
+    ("urls", "settings", "text"),
     [
-        ({"protocol": "v1"}, "protocol must be auto, v2 or tfserving for gRPC servers, got v1"),
-        ({"health_path": "/health"}, "health_path is for HTTP servers"),
+        (
+            ["grpc://127.0.0.1:1"],
+            {"protocol": "v1"},
+            "protocol must be auto, v2 or tfserving for gRPC servers, got v1",
+        ),
+        (["grpc://127.0.0.1:1"], {"health_path": "/health"}, "health_path is for HTTP servers"),
+        (["grpc://127.0.0.1:1", "http://127.0.0.1:1"], {}, "all servers must speak the same protocol"),
     ],
 )
-async def test_settings_of_http_are_refused(settings: dict[str, object], text: str) -> None:
+async def test_wrong_settings_are_refused(urls: list[str], settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        async with made("grpc://127.0.0.1:1", **settings):
-            pass
-
-
-async def test_http_and_grpc_servers_are_not_mixed() -> None:
-    with pytest.raises(ValueError, match="all servers must speak the same protocol"):
-        async with made("grpc://127.0.0.1:1", "http://127.0.0.1:1"):
-            pass
+        Proxy(urls, ProxySettings(**settings))
 
 
 async def test_without_a_healthy_server_calls_are_refused() -> None:
@@ -543,6 +454,6 @@ async def test_without_a_healthy_server_calls_are_refused() -> None:
             answer = await on.call(b"", path="/s/m")
             assert (answer.code, answer.text) == (Code.UNAVAILABLE, "no server is healthy")
             assert answer.trailers["grpc-retry-pushback-ms"] == "1000"
-            assert (await on.call(b"", path="/grpc.health.v1.Health/Check")).message == b"\x08\x02"
+            assert (await on.call(b"", path=CHECK)).message == b"\x08\x02"
             reason = f"no server is healthy: {fake.url}: failed to connect"
             await until(lambda: on.proxy.not_ready_reason.startswith(reason))

@@ -206,12 +206,6 @@ async def test_a_server_that_is_silent_for_too_long_is_given_up() -> None:
         await fake.cancelled.wait()
 
 
-async def test_a_deadline_of_the_servers_own_is_its_answer() -> None:
-    reply = Reply(code=Code.DEADLINE_EXCEEDED, text="the queue's timeout")
-    async with fake_grpc_server(lambda call: reply) as fake, client(fake.url) as server:
-        assert (await exchange(server)).status == 504
-
-
 async def test_a_call_that_is_cancelled_is_cancelled_at_the_server() -> None:
     async with fake_grpc_server(lambda call: None) as fake, client(fake.url) as server:
         calling = asyncio.ensure_future(exchange(server))
