@@ -84,15 +84,18 @@ async def test_a_worker_leaves_after_both(tmp_path: Path) -> None:
 
 
 async def test_only_the_batch_that_runs_can_be_abandoned(tmp_path: Path) -> None:
+    """Its worker is dropped."""
     async with stage(tmp_path) as on:
-        _, number = await on.ready()
+        _, number = await on.ready(index=3, launch=13)
         first, second = on.execute(number), on.execute(number, NEXT)
         assert on.pool.abandon(6) is None
-        assert on.pool.abandon(5) == 0
+        assert on.pool.abandon(5) == 3
+        assert on.listener.dropped == [13]
 
         for lost in (first, second):
             with pytest.raises(WorkerLost):
                 await lost
+        assert on.pool.abandon(5) is None
 
 
 async def test_a_stream_is_that_of_the_batch_that_runs(tmp_path: Path) -> None:

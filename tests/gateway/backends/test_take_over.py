@@ -11,7 +11,7 @@ from tests.gateway.fake_worker import FakeWorker, service
 from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.worker_replies import Executed
-from uncork_workers.wire.messages import Failed, Hello, Ready
+from uncork_workers.wire.messages import Hello, Ready
 
 
 async def answered(on: Stage, worker: FakeWorker, key: int, body: bytes) -> bool:
@@ -59,18 +59,6 @@ async def test_a_worker_that_stands_by_gets_nothing(tmp_path: Path) -> None:
         assert on.pool.states() == []
         with pytest.raises(ValueError, match="1 of the new workers cannot take over"):
             on.pool.standbys([7])
-
-
-async def test_a_worker_that_fails_before_it_can_stand_by_is_told(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
-        failed = Failed(index=2, stage="load", message="no model")
-        worker = await FakeWorker.connect(on.standby_path)
-        worker.send(failed)
-        worker.close()
-
-        assert await on.news() == ("failed standby", failed)
-        await turns(50)
-        assert on.listener.news.empty()
 
 
 async def test_the_new_worker_is_ready_before_the_old_one_leaves(tmp_path: Path) -> None:
@@ -200,15 +188,18 @@ async def test_one_that_has_not_said_its_index_goes_when_nobody_stays(tmp_path: 
 
 
 async def test_closing_lets_all_kinds_of_workers_go(tmp_path: Path) -> None:
-    """Those in service, on standby, and running their last batch."""
+    """Those that start, in service, on standby, and running their last batch."""
     async with stage(tmp_path) as on:
         old, new, running = await taken_over(on)
         next_one = await on.standby(launch=3)
+        starting = await on.connect()
+        await turns()
         await on.pool.close()
 
-        for worker in (old, new, next_one):
+        for worker in (old, new, next_one, starting):
             await worker.dropped()
         with pytest.raises(WorkerLost):
             await running
-        with pytest.raises(OSError, match=r"."):
-            await FakeWorker.connect(on.standby_path)
+        for path in (on.socket_path, on.standby_path):
+            with pytest.raises(OSError, match=r"."):
+                await FakeWorker.connect(path)

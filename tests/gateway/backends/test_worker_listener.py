@@ -5,6 +5,7 @@ import errno
 import logging
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from uncork_workers.wire.handshake import (
     MAX_APPLICATION_BYTES,
     NONCE_BYTES,
     PROTOCOL,
+    Application,
     Challenge,
     Refusal,
     Welcome,
@@ -68,12 +70,6 @@ async def test_an_application_may_arrive_in_pieces() -> None:
         await peer.welcome()
 
 
-async def test_each_peer_gets_another_challenge() -> None:
-    async with worker_port() as on:
-        peers = [await on.peer() for _ in range(3)]
-        assert len({(await peer.challenge()).nonce for peer in peers}) == 3
-
-
 async def test_a_worker_with_another_token_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     async with worker_port() as on:
         peer = await on.peer()
@@ -89,46 +85,32 @@ async def test_a_worker_with_another_token_is_refused(caplog: pytest.LogCaptureF
     assert record.getMessage().endswith(message)
 
 
-async def test_a_recorded_proof_is_refused() -> None:
-    """It is for the nonce of another challenge."""
-    async with worker_port() as on:
-        recorded = application(await (await on.peer()).challenge())
-        peer = await on.peer()
-        await peer.challenge()
-        peer.send(recorded)
-
-        assert (await peer.refusal()).reason == "token"
-
-
-async def test_the_gateways_own_proof_is_refused() -> None:
+def gateways_proof(challenge: Challenge) -> bytes:
     """One that another gateway with this token computed for a peer that relays the nonces."""
-    async with worker_port() as on:
-        peer = await on.peer()
-        challenge = await peer.challenge()
-        welcome = with_gateway_proof(TOKEN, challenge.nonce, NONCE, Welcome(b"", 0))
-        peer.send(application(challenge, proof=welcome.proof))
-
-        assert (await peer.refusal()).reason == "token"
-
-
-async def test_a_proof_with_another_nonce_is_refused() -> None:
-    async with worker_port() as on:
-        peer = await on.peer()
-        challenge = await peer.challenge()
-        peer.send(application(challenge, proof=application(challenge, nonce=OTHER_NONCE).proof))
-
-        assert (await peer.refusal()).reason == "token"
+    return with_gateway_proof(TOKEN, challenge.nonce, NONCE, Welcome(b"", 0)).proof
 
 
 @pytest.mark.parametrize(
-    "changes", [{"instance": "another"}, {"standby": True}, {"version": "0"}, {"launch": 1}]
+    "made",
+    [
+        lambda earlier, now: application(earlier),
+        lambda earlier, now: application(now, proof=gateways_proof(now)),
+        lambda earlier, now: application(now, proof=application(now, nonce=OTHER_NONCE).proof),
+        # Which process it is, and whether it may get batches at once.
+        lambda earlier, now: msgspec.structs.replace(application(now), instance="another"),
+        lambda earlier, now: msgspec.structs.replace(application(now), standby=True),
+        lambda earlier, now: msgspec.structs.replace(application(now), version="0"),
+        lambda earlier, now: msgspec.structs.replace(application(now), launch=1),
+    ],
+    ids=["recorded", "the gateway's", "other nonce", "instance", "standby", "version", "launch"],
 )
-async def test_nobody_in_between_can_change_an_application(changes: dict[str, Any]) -> None:
-    """Not which process it is, nor whether it may get batches at once."""
+async def test_a_proof_of_something_else_is_refused(
+    made: Callable[[Challenge, Challenge], Application],
+) -> None:
     async with worker_port() as on:
+        earlier = await (await on.peer()).challenge()
         peer = await on.peer()
-        right = application(await peer.challenge())
-        peer.send(msgspec.structs.replace(right, **changes))
+        peer.send(made(earlier, await peer.challenge()))
 
         assert (await peer.refusal()).reason == "token"
 

@@ -8,8 +8,6 @@ import pytest
 from tests.gateway.backends.pool_stage import BATCH, BODIES, Listener, stage
 from tests.gateway.fake_worker import FakeWorker, service
 from tests.gateway.running import turns
-from tests.loops import until
-from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_workers.wire.frames import encode_frame
 from uncork_workers.wire.messages import Batch, Failed, Hello, Ping, Pong, Ready, Reply, WarmUp
@@ -76,14 +74,15 @@ async def test_workers_that_nobody_launched_have_keys_of_their_own(tmp_path: Pat
             assert await on.news() == ("gone", key)
 
 
-async def test_a_worker_that_fails_is_told_and_was_never_ready(tmp_path: Path) -> None:
+@pytest.mark.parametrize("standby", [False, True])
+async def test_a_worker_that_fails_is_told_and_was_never_ready(tmp_path: Path, standby: bool) -> None:
     """Its end is no loss, because it accepted no batches."""
     async with stage(tmp_path) as on:
         failed = Failed(index=2, stage="setup", message="no model", traceback="line 1")
-        worker = await on.connect()
+        worker = await FakeWorker.connect(on.standby_path if standby else on.socket_path)
         worker.send(failed)
         worker.close()
-        assert await on.news() == ("failed", failed)
+        assert await on.news() == ("failed standby" if standby else "failed", failed)
         await on.ready()
 
         assert on.listener.news.empty()
@@ -118,18 +117,6 @@ async def test_each_worker_gets_its_own_batch(tmp_path: Path) -> None:
         assert [(await one).bodies[0] for one in executing] == [b"0", b"1"]
 
 
-async def test_the_worker_of_an_abandoned_batch_is_dropped(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
-        _, number = await on.ready(index=3, launch=13)
-        executing = on.execute(number)
-
-        assert on.pool.abandon(BATCH.batch) == 3
-        assert on.listener.dropped == [13]
-        with pytest.raises(WorkerLost):
-            await executing
-        assert on.pool.abandon(BATCH.batch) is None
-
-
 async def test_an_answer_may_come_in_pieces(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         worker, number = await on.ready()
@@ -141,56 +128,6 @@ async def test_an_answer_may_come_in_pieces(tmp_path: Path) -> None:
             await turns(2)
 
         assert (await executing).bodies == [b"x", b"y"]
-
-
-async def test_a_worker_that_dies_in_the_middle_loses_its_batch(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
-        worker, number = await on.ready(index=4)
-        executing = on.execute(number)
-        await worker.batch()
-        worker.close()
-
-        with pytest.raises(WorkerLost, match="worker 4 died"):
-            await executing
-        assert await on.news() == ("lost", number)
-
-
-async def test_a_batch_that_was_given_up_may_still_be_answered(tmp_path: Path) -> None:
-    """Its answer is dropped, and the worker gets more batches."""
-    async with stage(tmp_path) as on:
-        worker, number = await on.ready()
-        executing = on.execute(number)
-        await worker.batch()
-        executing.cancel()
-        await turns()
-        assert on.pool.states() == ["busy"]
-        worker.answer(BATCH, [b"", b""])
-        await until(lambda: on.pool.states() == ["idle"])
-
-
-async def test_a_worker_that_was_given_up_may_die(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
-        worker, number = await on.ready()
-        executing = on.execute(number)
-        await worker.batch()
-        executing.cancel()
-        await turns()
-        worker.close()
-
-        assert await on.news() == ("lost", number)
-
-
-async def test_closing_lets_the_workers_go(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
-        worker, _ = await on.ready()
-        starting = await on.connect()
-        await turns()
-        await on.pool.close()
-
-        await worker.dropped()
-        await starting.dropped()
-        with pytest.raises(OSError, match=r"."):
-            await FakeWorker.connect(on.socket_path)
 
 
 async def test_closing_before_listening_does_nothing() -> None:

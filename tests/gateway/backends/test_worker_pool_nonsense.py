@@ -33,6 +33,8 @@ NONSENSE = {
     "a time that is none": encode_frame(
         Reply(5, True, 0.5, [200, 200], [1, 1], [(3, float("nan"))]), [b"xy"]
     ),
+    "too few forms": encode_frame(Reply(5, True, 0.5, [200, 200], [1, 1], [], forms=()), [b"xy"]),
+    "too many forms": encode_frame(Reply(5, True, 0.5, [200, 200], [1, 1], [], forms=(None,) * 3), [b"xy"]),
     "too few content types": encode_frame(
         Reply(5, True, 0.5, [200, 200], [1, 1], [], content_types=["text/plain"]), [b"xy"]
     ),
@@ -84,21 +86,6 @@ async def test_an_answer_without_a_batch_is_nonsense(
         assert await on.news() == ("lost", number)
         assert on.listener.batches == {1: 1}
     assert "response to batch 5, which is not running on this worker" in caplog.text
-
-
-@pytest.mark.parametrize("count", [0, 3])
-async def test_forms_of_other_answers_are_nonsense(
-    tmp_path: Path, count: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with stage(tmp_path) as on:
-        worker, number = await on.ready()
-        executing = on.execute(number)
-        batch, _ = await worker.batch()
-        worker.answer(batch, [b"1", b"2"], forms=[None] * count)
-
-        with pytest.raises(WorkerLost):
-            await executing
-    assert f"the response has {count} forms for 2 requests" in caplog.text
 
 
 @pytest.mark.parametrize(

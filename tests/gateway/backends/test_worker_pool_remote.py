@@ -85,35 +85,23 @@ async def test_a_worker_may_join_before_it_is_ready() -> None:
         assert await on.news.news.get() == ("ready", connection.key)
 
 
-async def test_a_worker_in_service_runs_batches_like_any_other() -> None:
-    """The supervisor hears of none of them."""
+async def test_a_worker_retires_after_its_batch() -> None:
+    """The answer counts, it gets no other batch, and it learns why. The supervisor hears of no batch."""
     async with worker_port() as on:
         worker, connection = await in_service(on)
         executing = execute(on, connection)
         batch, payload = await worker.batch()
-        worker.answer(batch, [b"1", b"2"])
-
-        assert payload == b"abc"
-        assert (await executing).bodies == [b"1", b"2"]
-        assert on.news.batches == {}
-
-
-async def test_a_worker_retires_after_its_batch() -> None:
-    """The answer counts, and it gets no other batch."""
-    async with worker_port() as on:
-        worker, connection = await in_service(on)
-        executing = execute(on, connection)
-        batch, _ = await worker.batch()
         for _ in range(2):
-            on.pool.retire(connection)
+            on.pool.retire(connection, "because")
         assert await on.news.news.get() == ("leaves", connection.key)
         assert (on.pool.in_service(), on.pool.self_started(), on.pool.ready()) == ([], [], set())
         worker.answer(batch, [b"1", b"2"])
 
-        assert (await executing).bodies == [b"1", b"2"]
-        await worker.dropped()
+        assert (payload, (await executing).bodies) == (b"abc", [b"1", b"2"])
+        assert await worker.dismissed() == Goodbye("because")
         assert await on.news.news.get() == ("gone", connection.key)
         assert on.news.news.empty()
+        assert on.news.batches == {}
 
 
 @pytest.mark.parametrize("state", ["idle", "starting", "standby"])
@@ -148,20 +136,6 @@ async def test_a_busy_worker_leaves_after_its_batch() -> None:
         await worker.dropped()
 
 
-async def test_a_worker_that_has_left_may_die_in_its_batch() -> None:
-    async with worker_port() as on:
-        worker, connection = await in_service(on)
-        executing = execute(on, connection)
-        await worker.batch()
-        worker.send(Leaving())
-        worker.close()
-
-        with pytest.raises(WorkerLost):
-            await executing
-        told = [await on.news.news.get() for _ in range(2)]
-        assert told == [("leaves", connection.key), ("gone", connection.key)]
-
-
 async def test_the_worker_of_an_abandoned_batch_is_disconnected() -> None:
     """There is nothing to kill."""
     async with worker_port(reserved=1) as on:
@@ -175,18 +149,6 @@ async def test_the_worker_of_an_abandoned_batch_is_disconnected() -> None:
             await executing
         assert on.news.dropped == []
         assert await on.news.news.get() == ("lost", connection.key)
-
-
-async def test_a_worker_that_fails_was_never_in_service() -> None:
-    async with worker_port() as on:
-        worker, index = await on.dial()
-        worker.send(Hello(index=index, service=service()))
-        failed = Failed(index, "setup", "no model")
-        worker.send(failed)
-        worker.close()
-
-        told = [await on.news.news.get() for _ in range(3)]
-        assert told[1:] == [("failed standby", failed), ("gone", -1)]
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -315,16 +277,3 @@ async def test_a_worker_that_names_itself_like_a_launch_does_not_replace_it() ->
 
         assert (await on.news.news.get())[0] == "described"
         assert len(on.pool.states()) == 2
-
-
-async def test_a_worker_learns_why_it_retires() -> None:
-    """After its batch, if it runs one."""
-    async with worker_port() as on:
-        worker, connection = await in_service(on)
-        executing = execute(on, connection)
-        batch, _ = await worker.batch()
-        on.pool.retire(connection, "because")
-        worker.answer(batch, [b"1", b"2"])
-
-        await executing
-        assert await worker.dismissed() == Goodbye("because")

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.gateway.backends.pool_stage import BATCH, stage
 from tests.gateway.running import turns
-from uncork_dispatcher import WorkerLost
 from uncork_workers.wire.messages import AnswerHead, Cancel, Piece
 
 HEAD = AnswerHead(status=200, content_type="text/plain")
@@ -75,17 +72,3 @@ async def test_a_worker_that_others_took_over_from_ends_its_stream(tmp_path: Pat
         await executing
         assert pieces == [(HEAD, b"a")]
         assert await on.news() == ("gone", 1)
-
-
-async def test_a_worker_may_die_in_the_middle(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
-        worker, number = await on.ready()
-        pieces: Pieces = []
-        executing = on.execute(number, on_piece=lambda *piece: pieces.append(piece))
-        await worker.batch()
-        worker.send(Piece(5, HEAD), [b"a"])
-        worker.close()
-
-        with pytest.raises(WorkerLost):
-            await executing
-        assert pieces == [(HEAD, b"a")]

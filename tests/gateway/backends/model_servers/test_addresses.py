@@ -7,8 +7,9 @@ from uncork_gateway.backends.model_servers.addresses import are_grpc, read_addre
 
 def test_addresses_are_read_once_each() -> None:
     """In the given order; a slash at the end makes no difference."""
-    urls = ["http://b:8080", "http://a", "http://b:8080/", "https://[::1]:8443"]
-    assert [str(url) for url in read_addresses(urls)] == ["http://b:8080", "http://a", "https://[::1]:8443"]
+    addresses = read_addresses(["http://b:8080", "http://a", "http://b:8080/", "https://[::1]:8443"])
+    assert [str(url) for url in addresses] == ["http://b:8080", "http://a", "https://[::1]:8443"]
+    assert not are_grpc(addresses)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,3 @@ def test_http_and_grpc_cannot_be_mixed(urls: list[str]) -> None:
         ValueError, match=f"all servers must speak the same protocol, .*got {', '.join(urls)}"
     ):
         read_addresses(urls)
-
-
-def test_http_is_not_grpc() -> None:
-    assert not are_grpc(read_addresses(["http://a", "https://b"]))

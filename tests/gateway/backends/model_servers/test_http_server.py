@@ -68,10 +68,6 @@ def test_retry_after_is_seconds_or_a_date(value: bytes, seconds: float) -> None:
     assert retry_after(value) == seconds
 
 
-def test_no_retry_after_is_none() -> None:
-    assert retry_after_s([(b"date", b"Thu, 29 Feb 2024 12:00:12 GMT")], now=NOW) == 0
-
-
 class ResetWhileConnecting:
     """A pool whose new connection is reset before it looks at it; httpx passes on the error as it is."""
 

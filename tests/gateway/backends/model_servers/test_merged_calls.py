@@ -48,17 +48,6 @@ async def test_the_time_that_is_left_is_passed_on(expires_at: Sequence[float], h
         assert on.server.calls[0].header(b"x-request-timeout-ms") == header
 
 
-@pytest.mark.parametrize("status", [429, 501, 502, 503, 504])
-async def test_the_status_of_a_busy_server_is_for_all(status: int) -> None:
-    """Its body may have the values of any request."""
-    async with stage() as on:
-        ran = await on.run(sent("a"), sent(str(status)), sent("b"))
-
-        text = f"the model server returned {status} to a call with the requests of several clients"
-        assert bodies(ran.results) == [f'{status} {{"error":"{text}"}}'] * 3
-        assert (ran.status, len(on.asked)) == ("failed", 1)
-
-
 @pytest.mark.parametrize("status", [201, 301, 401, 403, 404, 405])
 async def test_any_other_answer_is_asked_for_alone(status: int) -> None:
     async with stage() as on:

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.gateway.backends.lines import TEXT, bodies, sent, shout
+from tests.gateway.backends.lines import bodies, sent, shout
 from tests.gateway.backends.model_servers.fake_server import Call, Reply
 from tests.gateway.backends.model_servers.merged_stage import stage
-from uncork_dispatcher import BatchResult
 from uncork_gateway.backends.model_servers.merged_calls import CallResult, Part
 from uncork_gateway.backends.model_servers.refused_calls import accepted_rows, bisect, groups, refused
 from uncork_gateway.backends.model_servers.server import CallStatus, ServerResponse
@@ -40,14 +39,6 @@ async def test_one_bad_request_does_not_fail_its_neighbours(status: int) -> None
         assert len(on.asked) == 13
         assert on.asked[-1] == f"b\n{status}\nc"
         assert on.slots.out == [1]
-
-
-async def test_a_bad_request_alone_gets_its_answer() -> None:
-    async with stage() as on:
-        ran = await on.run(sent("400"))
-        refusal = ServerResponse(400, (TEXT, (b"x-of-the-call", b"1")), b"no: 400")
-        assert ran == BatchResult([refusal], "failed")
-        assert len(on.asked) == 1
 
 
 async def test_a_server_that_refuses_everything_is_not_asked_for_long() -> None:
@@ -114,13 +105,6 @@ def test_groups_have_all_requests_in_order_and_not_too_many_rows(rows: list[int]
         assert len(group) == 1 or sum(rows[at] for at in group) <= most
     for one, other in itertools.pairwise(found):
         assert sum(rows[at] for at in one) + rows[other.start] > most
-
-
-async def test_what_is_not_idempotent_is_not_searched() -> None:
-    async with stage(idempotent=False) as on:
-        ran = await on.run(sent("a"), sent("500"))
-        assert bodies(ran.results) == [several(500)] * 2
-        assert len(on.asked) == 1
 
 
 async def test_a_search_ends_where_it_is_nobodys_fault() -> None:

@@ -24,20 +24,6 @@ def echo(call: Call) -> Reply:
     return Reply(call.body)
 
 
-async def test_healthy_servers_give_slots() -> None:
-    """Up to their concurrency; a server that accepts connections is healthy."""
-    async with (
-        fake_server(echo) as one,
-        fake_server(echo) as two,
-        stage(one.url, two.url, concurrency=3) as on,
-    ):
-        await on.slots.number(6)
-        assert [(str(each.url), each.healthy, each.running) for each in on.servers.all] == [
-            (one.url, True, 0),
-            (two.url, True, 0),
-        ]
-
-
 async def test_a_call_says_what_it_is_told_to_say() -> None:
     """Target and body are unchanged, with only these headers; so is the answer."""
     reply = Reply(b"\x00\xff", 207, ((b"X-Model", b"m"), (b"connection", b"X-Hop"), (b"x-hop", b"1")))
