@@ -93,7 +93,3 @@ def test_headers_count_as_bytes_of_their_request(meta: Meta) -> None:
     batch, _ = to_frame(ran, ApiSettings(mb_max_batch_size=10**6), batch_id="x")
 
     assert len(msgspec.msgpack.encode(batch)) <= MAX_HEADER_BYTES
-
-
-def test_without_headers_the_body_counts() -> None:
-    assert OLD.size_bytes == 3

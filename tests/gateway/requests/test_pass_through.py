@@ -215,16 +215,6 @@ async def test_a_client_who_leaves_while_it_sends_has_the_call_closed() -> None:
 # Failures
 
 
-async def test_without_a_healthy_server_it_is_503() -> None:
-    async with fake_server(lambda call: None) as server:
-        await server.stop()
-        async with proxy(server.url, healthy=False) as on:
-            reply = await on.http.get("/x")
-
-            assert error(reply, 503) == "no server is healthy"
-            assert reply.headers["retry-after"] == "1"
-
-
 async def test_a_server_that_has_gone_is_502() -> None:
     async with fake_server(lambda call: None) as server, proxy(server.url) as on:
         await server.stop()

@@ -15,11 +15,6 @@ from tests.gateway.backends.model_servers.raw_server import raw_server
 from tests.gateway.proxy_stage import predictions, proxy, rows_body
 from tests.gateway.running import turns
 
-POISON = (
-    b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 21\r\n\r\n{"predictions":[666]}'
-)
-
-
 CHUNKED = b"transfer-encoding: chunked"
 
 

@@ -329,17 +329,6 @@ async def test_clients_share_a_full_queue_by_a_header() -> None:
 # Neighbours
 
 
-async def test_a_bad_row_does_not_fail_its_neighbours() -> None:
-    """One of 32 callers is rejected, after at most 2 * log2(32) more calls."""
-    async with merging() as (on, model):
-        rows = [*range(13), BAD, *range(14, 32)]
-        replies = await on.replies([on.ask(rows_body(row)) for row in rows])
-
-        assert error(replies.pop(13), 400) == "a bad row"
-        assert [predictions(reply) for reply in replies] == [[2 * row] for row in range(32) if row != 13]
-        assert len(model.calls) <= 1 + 2 * 5
-
-
 @pytest.mark.parametrize("leaver", [0, 1, 2])
 @pytest.mark.parametrize("running", [False, True])
 async def test_a_caller_who_leaves_is_in_nobodys_way(leaver: int, running: bool) -> None:

@@ -119,23 +119,6 @@ async def test_a_body_over_the_limit_is_refused() -> None:
         assert len(model.calls) == 1
 
 
-@pytest.mark.parametrize(
-    ("script", "headers"),
-    [
-        (Answer(b'{"error": "slow down"}', 429, (JSON, (b"retry-after", b"7"))), {"retry-after": "7"}),
-        (Answer(b"who?", 401, ((b"www-authenticate", b"Basic"),)), {"www-authenticate": "Basic"}),
-        (Answer(b"<h1>none</h1>", 404, ((b"content-type", b"text/html"),)), {"content-type": "text/html"}),
-    ],
-)
-async def test_an_error_of_the_server_is_relayed(script: Answer, headers: dict[str, str]) -> None:
-    async with merging(lambda call: script) as (on, model):
-        reply = await on.ask(rows_body(1)).reply()
-
-        assert (reply.status, reply.body) == (script.status, script.body)
-        assert headers.items() <= reply.headers.items()
-        assert len(model.calls) == 1
-
-
 @pytest.mark.parametrize("target", [V1, V2], ids=["merged", "relayed"])
 @pytest.mark.parametrize(("status", "errors"), [(503, 2), (500, 2), (429, 0)])
 async def test_an_error_of_the_server_counts_as_one(target: bytes, status: int, errors: int) -> None:
@@ -148,30 +131,6 @@ async def test_an_error_of_the_server_counts_as_one(target: bytes, status: int, 
         lines = on.proxy.front_end.render_metrics().decode().splitlines()
         counted = [float(line.split()[-1]) for line in lines if line.startswith("uncork_errors_total{")]
         assert sum(counted) == errors
-
-
-@pytest.mark.parametrize(
-    "nonsense", [b"", b"oops", b"[]", b"{}", b'{"predictions": 1}', b'{"predictions": [1]}']
-)
-async def test_an_answer_that_cannot_be_dealt_out_is_asked_for_again_one_by_one(nonsense: bytes) -> None:
-    """Each request is relayed unchanged, and its caller gets the server's reply."""
-
-    def script(call: Call) -> Answer:
-        if len(json.loads(call.body)["instances"]) > 2:
-            return Answer(nonsense, 200, (JSON,))
-        return doubles(call)
-
-    async with merging(script) as (on, model):
-        bodies = [rows_body(1), b'{"instances":[2,  3]}']
-        one, two = await on.replies([on.ask(body, V1, (b"x-me", body)) for body in bodies])
-
-        assert (json.loads(one.body), json.loads(two.body)) == (
-            {"predictions": [2]},
-            {"predictions": [4, 6]},
-        )
-        assert [(call.body, call.header(b"x-me")) for call in model.calls[1:]] == [
-            (body, body) for body in bodies
-        ]
 
 
 async def test_a_call_that_breaks_again_and_again_is_502() -> None:
