@@ -32,11 +32,6 @@ def test_every_kind_of_adapter_has_its_codec() -> None:
         assert bool(made.summary) == (adapter.kind != "raw")  # any file needs no explanation
 
 
-def test_the_codec_of_arrays_knows_the_shape_of_a_row() -> None:
-    assert make_codec(NdArray(shape=(2, 2)).describe()).decode(b"[[1,2],[3,4]]").rows == 1
-    assert make_codec(NdArray(shape=(2,)).describe()).decode(b"[[1,2],[3,4]]").rows == 2
-
-
 def test_every_codec_weighs_rows_as_the_api_says() -> None:
     for adapter, body in ((Json(), b"[12]"), (NdArray(shape=(1,)), b"[12]")):
         costs = [

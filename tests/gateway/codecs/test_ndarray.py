@@ -114,13 +114,6 @@ def test_a_tensor_of_another_shape_is_refused(shape: Shape, got: tuple[int, ...]
         NdArrayCodec(shape=shape).marshal_tensor(tensor)
 
 
-def test_rows_of_different_lengths_have_different_keys() -> None:
-    codec = NdArrayCodec(shape=(None, 2, None))
-    bodies = [b"[[[1],[2]]]", b"[[[1],[2]],[[3],[4]]]", b"[[[1,1],[2,2]]]", b"[[[[5],[6]]],[[[7],[8]]]]"]
-
-    assert [codec.decode(body).key for body in bodies] == [(1, 1), (2, 1), (1, 2), (1, 1)]
-
-
 @pytest.mark.parametrize(
     ("shape", "body", "rows", "single"),
     [

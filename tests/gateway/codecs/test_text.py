@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.gateway.codecs.bodies import mutated, written
-from uncork_gateway.codecs import Marshalled, make_codec
+from uncork_gateway.codecs import Marshalled
 from uncork_gateway.codecs.cost import Cost, make_weigh
 from uncork_gateway.codecs.text import PLAIN, TextCodec, to_utf8
 from uncork_gateway.errors import BadRequest
@@ -42,10 +42,6 @@ def test_a_tensor_of_strings_shares_batches_with_other_texts() -> None:
     assert asked == Marshalled(tensor.data, rows=2, single=False, form=form)
     assert asked.key == CODEC.decode(b"a", PLAIN).key
     assert weighed == replace(asked, cost=Cost(5, 3, [3, 2]))
-
-
-def test_it_is_the_codec_of_the_adapter() -> None:
-    assert isinstance(make_codec(Text().describe()), TextCodec)
 
 
 def test_a_byte_order_mark_is_no_part_of_a_text() -> None:

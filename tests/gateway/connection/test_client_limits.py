@@ -329,14 +329,6 @@ async def test_a_connection_that_ends_is_closed(sent: bytes, statuses: list[int]
     assert connection.is_closing()
 
 
-async def test_all_who_wait_are_told_that_their_client_has_left() -> None:
-    echo = Echo(at_once=False)
-    connection = Connection(serving(echo))
-    connection.send(hot(b"1") + hot(b"2") + hot(b"3"))
-    connection.leave()
-    assert echo.left == 3
-
-
 # Limits of all connections together
 
 

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatcher.batches import costs_of
-from tests.gateway.client import JSON, Client
 from tests.gateway.protocols.rows_stage import COMMAS, NAMES, ROW_LISTS, columns_body, fields, listed, parts
 from tests.gateway.proxy_stage import error
-from tests.gateway.running import turns
 from tests.gateway.stage import Stage
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Rest
@@ -179,13 +177,6 @@ async def test_an_error_is_said_with_its_true_status(dialect: Rest, status: int)
     assert stage.counted(status)
 
 
-async def test_without_a_worker_it_is_503() -> None:
-    reply = await Stage(dialect=KSERVE, workers=0).reply(b'{"instances": [1]}')
-
-    assert error(reply, 503) == "no worker is ready"
-    assert reply.headers["retry-after"] == "1"
-
-
 @pytest.mark.parametrize("kind", [b"text/plain", b"application/x-www-form-urlencoded", b""])
 async def test_the_body_is_json_whatever_it_is_said_to_be(kind: bytes) -> None:
     """curl sends a form's content type by default, and KServe accepts it."""
@@ -216,20 +207,3 @@ async def test_rows_are_weighed() -> None:
     assert costs_of(stage.runner.jobs[0]) == [5]
     bad = error(await stage.reply(b'{"instances": [{"n": 2}, {}]}'), 400)
     assert bad == "the field 'n' is missing"
-
-
-async def test_a_client_that_leaves_is_in_nobodys_way() -> None:
-    stage = Stage(dialect=KSERVE)
-    stage.runner.gate.clear()
-    clients = [Client(b'{"instances": [%d]}' % row, headers=[JSON]) for row in range(3)]
-    asking = [stage.post(client) for client in clients]
-    await turns()
-    clients[1].leave()
-    await turns()
-    stage.runner.gate.set()
-    first, left, last = await asyncio.gather(*asking)
-
-    assert left is None
-    assert first is not None
-    assert last is not None
-    assert [json.loads(reply.body)["predictions"] for reply in (first, last)] == [[0], [2]]

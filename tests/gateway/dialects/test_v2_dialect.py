@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.dispatcher.batches import rows_of
 from tests.gateway.client import Reply, Server, request
 from tests.gateway.protocols import v2_bodies
 from tests.gateway.protocols.v2_bodies import Written, ints, mergeable
@@ -364,28 +363,6 @@ class Route(Stage):
         for caller, content in zip(callers, contents, strict=True):
             caller.send(request(content.body, headers=content.headers))
         return [await caller.reply() for caller in callers]
-
-
-async def test_requests_share_a_batch_and_get_their_own() -> None:
-    stage = Route(dialect())
-    flat = v2_bodies.request(ints(1, 2, 3, 4, inner=[2]), id="flat")
-    nested = v2_bodies.request(ints(5, 6, inner=[2], form="nested"))
-    binary = v2_bodies.request(doubles(1, 2), id="binary")
-    answers = {b"1,2,3,4": b"[1,2],[3,4]", b"5,6": b"[5,6]"}
-    stage.runner.reply = lambda body: HandlerResult(200, answers.get(body, b"[7],[8]"))
-    replies = await stage.ask(flat, binary, nested)
-
-    assert stage.runner.batches == [[b"1,2,3,4", struct.pack("<2d", 1, 2), b"5,6"]]
-    assert [rows_of(job) for job in stage.runner.jobs] == [[2, 2, 1]]
-    told = [json.loads(reply.body) for reply in replies]
-    assert [one.get("id") for one in told] == ["flat", "binary", None]
-    assert [(one["outputs"][0]["shape"], one["outputs"][0]["data"]) for one in told] == [
-        ([2, 2], [1, 2, 3, 4]),
-        ([2, 1], [7, 8]),
-        ([1, 2], [5, 6]),
-    ]
-    assert [reply.headers["x-batch-size"] for reply in replies] == ["5", "5", "5"]
-    assert {reply.headers["content-type"] for reply in replies} == {"application/json"}
 
 
 async def test_a_binary_answer_says_where_its_json_ends() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import struct
@@ -24,13 +23,13 @@ from tests.gateway.protocols import v2_bodies
 from tests.gateway.protocols.v2_bodies import Written, ints
 from tests.gateway.proxy_stage import Caller, Front, error
 from tests.gateway.running import turns
-from uncork_gateway.pages.models.metadata import dialects_of, models_of
+from uncork_gateway.pages.models.metadata import models_of
 from uncork_workers.definition.adapters import NdArray
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.frames import split_payload
-from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult, TensorForm
-from uncork_workers.wire.schema import JSON, NPY, ApiDescription, ApiSettings, ServiceDescription
+from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
+from uncork_workers.wire.schema import JSON, NPY, ApiDescription, ServiceDescription
 
 
 def array_api(
@@ -63,24 +62,6 @@ def test_the_service_s_name_means_its_main_api(apis: list[str], models: dict[str
 
     assert {name: model.api.name for name, model in found.items()} == models
     assert all(model.name == name for name, model in found.items())
-
-
-@pytest.mark.parametrize("explained", [False, True])
-def test_a_model_has_paths_in_every_protocol(explained: bool) -> None:
-    """Only a service with an ``explain`` API has ``:explain``."""
-    apis = [json_api("predict"), *([json_api("explain")] if explained else [])]
-    models = models_of("fake", service(*apis, name="Fake"))
-
-    paths = {path: api.name for path, api, _ in dialects_of(models["fake"])}
-
-    expected = {
-        "/v1/models/fake:predict": "predict",
-        "/v1/models/fake/versions/1:predict": "predict",
-        "/v2/models/fake/infer": "predict",
-        "/v2/models/fake/versions/1/infer": "predict",
-    }
-    assert paths == expected | ({"/v1/models/fake:explain": "explain"} if explained else {})
-    assert not any(path.endswith(":explain") for path, _, _ in dialects_of(models["fake.predict"]))
 
 
 async def test_every_path_leads_to_the_worker_and_back(tmp_path: Path) -> None:
@@ -160,33 +141,19 @@ async def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
         await check(on, known=True, ready=False)
 
 
-async def test_the_state_of_a_model_is_that_of_kserve_and_of_tensorflow_serving(tmp_path: Path) -> None:
+async def test_the_state_of_a_model_has_the_members_of_all_protocols(tmp_path: Path) -> None:
+    """KServe's, TensorFlow Serving's, and those by which OpenAI's client finds models."""
     async with gateway(tmp_path) as on:
         await on.worker()
+        ok = {"error_code": "OK", "error_message": ""}
+        version = {"version": "1", "state": "AVAILABLE", "status": ok}
+        state = {"name": "fake", "ready": True, "model_version_status": [version], **OPENAI, "id": "fake"}
         for path in ("/v1/models/fake", "/v1/models/fake/versions/1"):
-            state = told(await on.http.get(path))
-
-            ok = {"error_code": "OK", "error_message": ""}
-            version = {"version": "1", "state": "AVAILABLE", "status": ok}
-            assert state == {
-                "name": "fake",
-                "ready": True,
-                "model_version_status": [version],
-                **OPENAI,
-                "id": "fake",
-            }
+            assert told(await on.http.get(path)) == state
         listed = told(await on.http.get("/v1/models"))
-        assert listed["models"] == ["fake", "fake.echo"]
-
-
-async def test_openais_client_finds_the_models(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        await on.worker()
-        listed = told(await on.http.get("/v1/models"))
-        assert listed["object"] == "list"
-        assert listed["data"] == [{**OPENAI, "id": name} for name in ("fake", "fake.echo")]
-        one = told(await on.http.get("/v1/models/fake.echo"))
-        assert {name: one[name] for name in listed["data"][1]} == listed["data"][1]
+        names = ["fake", "fake.echo"]
+        assert (listed["models"], listed["object"]) == (names, "list")
+        assert listed["data"] == [{**OPENAI, "id": name} for name in names]
 
 
 @pytest.mark.parametrize(
@@ -305,15 +272,6 @@ async def test_metadata_holds_for_every_v2_answer_so_far(tmp_path: Path) -> None
         assert await outputs_told(on, "fake") == []
 
 
-async def test_results_without_a_shape_are_bytes(tmp_path: Path) -> None:
-    """They become the JSON text of each row."""
-    async with gateway(tmp_path) as on:
-        worker = await on.worker()
-        await infer(on, worker, b'[1,2],"text"', rows=2)
-
-        assert await outputs_told(on, "fake") == [{"name": "output-0", "datatype": "BYTES", "shape": [-1]}]
-
-
 STRUCT = {
     "$ref": "#/$defs/Row",
     "$defs": {
@@ -387,7 +345,12 @@ async def test_the_server_says_what_it_is(tmp_path: Path, path: str) -> None:
 
         assert page["name"] == "uncork"
         assert page["version"]
-        assert "binary_tensor_data" in page["extensions"]
+        assert page["extensions"] == [
+            "binary_tensor_data",
+            "model_configuration",
+            "model_repository",
+            "statistics",
+        ]
 
 
 async def test_a_reload_may_change_the_models(tmp_path: Path) -> None:
@@ -493,65 +456,6 @@ async def test_native_routes_keep_their_own_errors(tmp_path: Path) -> None:
 
 
 # Shared batches
-
-
-async def test_a_binary_batch_says_what_its_rows_are(tmp_path: Path) -> None:
-    """The frame names datatype and shape of the rows; a JSON batch has neither."""
-    tensor = Written(
-        name="x",
-        datatype="FP32",
-        inner=[2],
-        form="binary",
-        items=[struct.pack("<f", value) for value in range(4)],
-    )
-    content = v2_bodies.request(tensor, parameters={"binary_data_output": True})
-
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=service(array_api("echo")))
-        headers = {name.decode(): value.decode() for name, value in content.headers}
-        asking = asyncio.create_task(
-            on.http.post("/v2/models/fake/infer", content=content.body, headers=headers)
-        )
-        batch, payload = await worker.batch()
-        worker.answer(batch, [b"[1,2],[3,4]"])
-        reply = await asking
-        plain, _ = await on.echo(worker, "/v1/models/fake:predict", {"instances": [[1, 2]]})
-
-        assert (batch.forms, batch.rows, batch.raw) == ((TensorForm("FP32", (2,)),), [2], ["tensors"])
-        assert payload == tensor.block()
-        assert reply.content[int(reply.headers[v2_bodies.HEADER.decode()]) :] == struct.pack(
-            "<4q", 1, 2, 3, 4
-        )
-        assert (plain.forms, plain.raw) == ((None,), None)
-
-
-async def test_with_a_cost_binary_rows_are_weighed_with_the_others(tmp_path: Path) -> None:
-    """Binary rows keep their bits; they cost what their JSON would, and share batches with rows of JSON."""
-    tensor = Written(
-        name="x",
-        datatype="FP64",
-        inner=[2],
-        form="binary",
-        items=[struct.pack("<d", value) for value in (1, 2.5)],
-    )
-    weighed = array_api("echo", settings=ApiSettings(cost="bytes"))
-
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=service(weighed))
-        front = Front(on.gateway)
-        content = v2_bodies.request(tensor)
-        callers = [
-            front.ask(content.body, b"/v2/models/fake/infer", *content.headers),
-            front.ask(b"[[3,4]]", b"/echo"),
-        ]
-        batch, payload = await worker.batch()
-        worker.answer(batch, [b"1", b"2"])
-        replies = [await caller.reply() for caller in callers]
-
-        assert batch.forms == (TensorForm("FP64", (2,)), None)
-        assert (batch.rows, payload) == ([1, 1], struct.pack("<2d", 1, 2.5) + b"[3,4]")
-        assert batch.costs == [len("[1.0,2.5]"), len("[3,4]")]
-        assert [reply.status for reply in replies] == [200, 200]
 
 
 class Asked:

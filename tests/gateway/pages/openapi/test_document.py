@@ -108,15 +108,6 @@ def test_a_service_without_a_version_has_a_neutral_one() -> None:
     assert info["description"].endswith(f"Served by Uncork {VERSION}.")
 
 
-def test_it_is_the_same_each_time() -> None:
-    """Clients are generated from it, and kept in version control."""
-    first, second = (
-        msgspec.json.encode(document_of(describe_service(kind), keys=KEYS)) for kind in (Inputs, Inputs)
-    )
-
-    assert first == second
-
-
 def test_errors_are_described_in_the_format_of_the_api() -> None:
     """Those that the gateway returns before it looks at the route are problem documents everywhere."""
     apis = [
