@@ -1,20 +1,20 @@
 """Hints on exceptions."""
 
 import asyncio
-import json
 import logging
 import sys
+from contextlib import closing
 from typing import Any
 
 import pytest
 
+from tests.workers.run_batch import batch_of, run_batch
 from uncork_workers.definition import hints
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.hints import AddingHints, hint_on_import
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
-from uncork_workers.wire.messages import Batch
 
 
 class Uses(Service):
@@ -83,9 +83,8 @@ def test_an_attribute_that_nothing_has_set(
     service = kind()
     service.worker_index = 1
     service.setup()
-    batch = Batch(batch=1, api="predict", limit_rows=9, lengths=[1], rows=[1])
 
-    reply, bodies = Executor(service).run(batch, [b"1"])
+    reply, bodies = run_batch(service, "predict", b"1")
 
     assert f"has no attribute 'model'\nhint: {hint}\n" in f"{caplog.text}\n"
     assert reply.statuses == [500]
@@ -177,12 +176,10 @@ def test_an_async_handler_that_blocks(
 ) -> None:
     """One warning after a long call; the test sets the limit to zero or infinity."""
     monkeypatch.setattr(hints, "_LONG_S", long_s)
-    executor = Executor(Blocking())
-    for item in items:
-        batch = Batch(batch=1, api=to, limit_rows=9, lengths=[1], rows=[1])
-        reply, _ = executor.run(batch, [json.dumps(item).encode()])
-        assert reply.statuses == [200 if item else 500]
-    executor.close()
+    with closing(Executor(Blocking())) as executor:
+        for item in items:
+            reply, _ = executor.run(batch_of(to, b"%d" % item), [b"%d" % item])
+            assert reply.statuses == [200 if item else 500]
 
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == times

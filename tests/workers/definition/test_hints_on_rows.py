@@ -2,18 +2,16 @@
 
 import linecache
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from tests.workers.run_batch import Outlet, run_batch
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.hints import AddingHints
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.batches.execution import Executor
-from uncork_workers.wire.messages import AnswerHead, Batch
 
 ROWS = np.array([[1.0, 2.0]])
 
@@ -106,23 +104,14 @@ class OneRow(Service):
         yield row["size"]
 
 
-class Unused:
-    def send_piece(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
-        raise AssertionError
-
-    def is_cancelled(self, batch: int) -> bool:
-        raise AssertionError
-
-
 @pytest.mark.parametrize("to", ["predict", "asynchronous", "stream"])
 def test_the_log_has_the_hint(to: str, caplog: pytest.LogCaptureFixture) -> None:
     body = b"[1,2]" if to == "predict" else b'{"size":4}'
-    batch = Batch(batch=1, api=to, limit_rows=9, lengths=[len(body)], rows=[1], idempotent=False)
+    outlet = Outlet()
 
-    with closing(Executor(OneRow(), Unused())) as executor:
-        reply, [answer] = executor.run(batch, [body])
+    reply, [answer] = run_batch(OneRow(), to, body, outlet=outlet, idempotent=False)
 
-    assert reply.statuses == [500]
+    assert (reply.statuses, outlet.pieces) == ([500], [])
     assert "hint: a handler receives all rows of a batch (here 1 row)" in caplog.text
     assert b"row" not in answer
 

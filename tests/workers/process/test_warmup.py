@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_workers.definition.adapters import File, Json, NdArray, Requests, UploadedFile
+from uncork_workers.definition.adapters import Adapter, File, Json, NdArray, Requests, UploadedFile
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.definition.service import Service, api
@@ -232,6 +232,18 @@ def frame(rows: int) -> pd.DataFrame:
     return pd.DataFrame({"a": np.ones(rows, np.float32), "b": ["text"] * rows})
 
 
+def result_of(adapter: Adapter, warmup: object, handler: Callable[[Any], Any]) -> RowResult | None:
+    """Return what is kept of the results of a handler."""
+
+    class Warm(Service):
+        @api(input=adapter, warmup=warmup, mb_max_batch_size=2)
+        def predict(self, rows: Any) -> Any:
+            return handler(rows)
+
+    rehearsed = warm_up(Executor(Warm()), examples_of(Warm, []), seconds=60, on_size=to_nobody)
+    return rehearsed["predict"].result
+
+
 @pytest.mark.parametrize(
     ("handler", "result"),
     [
@@ -261,14 +273,7 @@ def frame(rows: int) -> pd.DataFrame:
     ],
 )
 def test_a_result_for_one_row_is_kept(handler: Callable[[Any], Any], result: RowResult | None) -> None:
-    class Any_(Service):
-        @api(input=Json(), warmup=1, mb_max_batch_size=2)
-        def predict(self, items: list[Any]) -> Any:
-            return handler(items)
-
-    rehearsed = warm_up(Executor(Any_()), examples_of(Any_, []), seconds=60, on_size=to_nobody)
-
-    assert rehearsed["predict"].result == result
+    assert result_of(Json(), 1, handler) == result
 
 
 @pytest.mark.parametrize(
@@ -281,14 +286,7 @@ def test_a_result_for_one_row_is_kept(handler: Callable[[Any], Any], result: Row
     ],
 )
 def test_a_complete_response_is_kept_if_it_is_text(answer: Any, result: RowResult | None) -> None:
-    class Whole(Service):
-        @api(input=Requests(), warmup=b"1", mb_max_batch_size=1)
-        def predict(self, requests: Any) -> Any:
-            return [answer] * len(requests)
-
-    rehearsed = warm_up(Executor(Whole()), examples_of(Whole, []), seconds=60, on_size=to_nobody)
-
-    assert rehearsed["predict"].result == result
+    assert result_of(Requests(), b"1", lambda rows: [answer] * len(rows)) == result
 
 
 def test_an_example_that_is_not_valid_any_more_is_told() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.ray.stage import LAUNCH_SECRET, stage
+from tests.workers.ray.stage import LAUNCH_SECRET, Helper, stage
 from uncork_workers.ray.code_shipping import Packer
 from uncork_workers.ray.connection import RayUnusable
 from uncork_workers.ray.launcher import RayWorkers
@@ -20,15 +20,21 @@ from uncork_workers.wire.handshake import launch_token
 NEEDS = {"CPU": 1.0, "GPU": 0.0}
 
 
+async def launch_of(helper: Helper) -> Launch:
+    """Return the next command of the launcher, which must be to launch a worker."""
+    command = await helper.command()
+    assert isinstance(command, Launch)
+    return command
+
+
 async def test_a_worker_is_started_and_its_end_reported(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         helper = await on.started()
         worker = await on.launcher.launch(3, standby=True)
-        command = await helper.command()
+        command = await launch_of(helper)
         helper.send(Started(worker.launch, "node-1"))
         helper.send(Ended(worker.launch, code=-9))
 
-        assert isinstance(command, Launch)
         assert command.arguments[:4] == ["svc.py:Svc", "--gateway", "10.0.0.1:7000", "--standby"]
         assert command.arguments[4:] == ["--index", "3", "--launch", "1", "--log-level", "info"]
         token = launch_token(LAUNCH_SECRET, worker.launch)
@@ -37,17 +43,6 @@ async def test_a_worker_is_started_and_its_end_reported(tmp_path: Path) -> None:
         assert command.code is None
         assert await worker.ended == "was killed by SIGKILL"
         assert on.launcher.running == {}
-
-
-async def test_a_worker_with_a_gpu_sees_what_ray_gives_it(tmp_path: Path) -> None:
-    async with stage(tmp_path, gpus=0.5) as on:
-        helper = await on.started()
-        await on.launcher.launch(0)
-        command = await helper.command()
-
-        assert isinstance(command, Launch)
-        assert command.needs == {"CPU": 1.0, "GPU": 0.5}
-        assert "CUDA_VISIBLE_DEVICES" not in command.environment
 
 
 async def test_each_launch_ships_the_present_code(tmp_path: Path) -> None:
@@ -61,10 +56,9 @@ async def test_each_launch_ships_the_present_code(tmp_path: Path) -> None:
         for text in ("1", "22"):
             (code / "svc.py").write_text(text)
             await on.launcher.launch(0)
-            command = await helper.command()
-            assert isinstance(command, Launch)
-            assert command.code is not None
-            sent.append(command.code)
+            code_sent = (await launch_of(helper)).code
+            assert code_sent is not None
+            sent.append(code_sent)
 
         assert sent[0].digest != sent[1].digest
         assert {one.name for one in archives.iterdir()} >= {f"{one.digest}.zip" for one in sent}
@@ -183,7 +177,7 @@ async def test_a_kill_that_a_dying_helper_missed_is_repeated(tmp_path: Path) -> 
         helper.die()
         helper = await on.connected()
         await on.launcher.launch(0)
-        assert isinstance(await helper.command(), Launch)
+        await launch_of(helper)
 
 
 async def test_losing_the_cluster_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -194,7 +188,7 @@ async def test_losing_the_cluster_is_logged_once(tmp_path: Path, caplog: pytest.
             (await on.helper()).send(Refused("no head there"))
         worker = await on.launcher.launch(0)
         helper = await on.connected()
-        assert isinstance(await helper.command(), Launch)
+        await launch_of(helper)
 
         assert ([0], "no head there") in on.waiting
         assert not worker.ended.done()
@@ -269,9 +263,7 @@ async def test_workers_of_another_size_are_started_beside_the_old(tmp_path: Path
             address="head:6379", target="svc.py:Svc", cpus=4.0, gpus=0.5, arguments=("--log-level", "debug")
         )
         await on.launcher.starter(larger)(0, standby=True)
-        old, new = await helper.command(), await helper.command()
-        assert isinstance(old, Launch)
-        assert isinstance(new, Launch)
+        old, new = await launch_of(helper), await launch_of(helper)
         assert (old.needs, new.needs) == (NEEDS, {"CPU": 4.0, "GPU": 0.5})
         assert new.arguments[-2:] == ["--log-level", "debug"]
         assert "CUDA_VISIBLE_DEVICES" not in new.environment

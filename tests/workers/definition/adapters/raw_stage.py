@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import httpx
 
+from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import Adapter
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.batches.execution import Executor
-from uncork_workers.wire.messages import Batch, Meta, RawForm
+from uncork_workers.wire.messages import Meta, RawForm
 
 Files = Mapping[str, Any] | Sequence[tuple[str, Any]]
 
@@ -58,16 +58,10 @@ def run(
         def answer(self, rows: Any) -> Any:
             return handler(rows)
 
-    batch = Batch(
-        batch=1,
-        api="answer",
-        limit_rows=limit_rows,
-        lengths=[len(sent.body) for sent in requests],
-        rows=[1] * len(requests),
-        forms=(RawForm(),),
-        metas=[sent.meta for sent in requests],
+    bodies, metas = [sent.body for sent in requests], [sent.meta for sent in requests]
+    reply, bodies = run_batch(
+        Served(), "answer", *bodies, forms=(RawForm(),), metas=metas, limit_rows=limit_rows
     )
-    reply, bodies = Executor(Served()).run(batch, [sent.body for sent in requests])
     count = len(requests)
     return list(
         map(

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import InvalidInput, Json
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.batches.execution import Executor
-from uncork_workers.wire.messages import Batch, Form, RowPath, TensorForm, ValueForm
+from uncork_workers.wire.messages import Form, RowPath, TensorForm, ValueForm
 from uncork_workers.wire.schema import DefinitionError
 
 
@@ -122,10 +122,8 @@ def test_one_that_is_wrong_among_fifty_fails_alone(kind: type, forms: tuple[Form
 
     bodies = [msgspec.json.encode({"name": f"n{n}", "age": n}) for n in range(51)]
     bodies[20] = b'{"name":"Ann","age":"old"}'
-    lengths = list(map(len, bodies))
-    batch = Batch(batch=1, api="names", limit_rows=100, lengths=lengths, rows=[1] * 51, forms=forms)
 
-    reply, answers = Executor(People()).run(batch, bodies)
+    reply, answers = run_batch(People(), "names", *bodies, forms=forms)
 
     assert reply.statuses == [400 if n == 20 else 200 for n in range(51)]
     assert b"`$[0].age`" in answers[20]

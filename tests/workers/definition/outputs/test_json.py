@@ -40,11 +40,6 @@ def test_an_array_is_dealt_out_along_its_first_axis(array: np.ndarray[Any, Any])
     assert encoded(array, len(array)) == values.tolist()
 
 
-def test_nothing_has_no_texts() -> None:
-    assert encode([], expected=0).rows == []
-    assert encode(np.zeros((0, 3)), expected=0).rows == []
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, np.float32("nan"), np.float64("inf")])
 def test_what_is_not_finite_becomes_null(value: float) -> None:
     assert encode([value, [value], {"x": value}], expected=3).rows == [b"null", b"[null]", b'{"x":null}']

@@ -13,7 +13,7 @@ from tests.workers.json_values import SCALARS, VALUES
 from uncork_workers.definition.outputs.encoding import Array, CompleteResponse, Encoded, as_array, encode
 from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
 from uncork_workers.definition.outputs.split import SplitResults, join_chunks, split_results
-from uncork_workers.wire.messages import ListForm, TensorForm, Wanted
+from uncork_workers.wire.messages import TensorForm, Wanted
 from uncork_workers.wire.schema import CSV, NPY
 
 OCTETS = "application/octet-stream"
@@ -195,13 +195,6 @@ def test_a_call_without_rows_differs_from_none() -> None:
     for parts, counts in (([lines, rejected], [1, 1]), ([rejected, lines], [1, 1])):
         assert answers(join_chunks(parts), counts).count(CompleteResponse(200, b"a\r\n1\r\n", CSV)) == 1
     assert answers(join_chunks([rejected, rejected]), [2]) == [CompleteResponse(400, b"no")]
-
-
-def test_the_form_is_that_of_all_calls() -> None:
-    floats, doubles = encode(np.zeros(1, "f4"), expected=1), encode(np.zeros(1), expected=1)
-
-    assert join_chunks([floats, floats]) == Encoded(rows=[b"0.0", b"0.0"], form=ListForm("FP32", ()))
-    assert join_chunks([floats, doubles]) == Encoded(rows=[b"0.0", b"0.0"])
 
 
 @pytest.mark.parametrize("other", [np.zeros((1, 3)), np.zeros((1, 2), "f4"), [[0.0, 0.0]], np.zeros((1, 0))])
