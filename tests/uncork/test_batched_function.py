@@ -117,17 +117,6 @@ def test_only_async_functions_are_taken(function: Callable[..., Any]) -> None:
         batched()(function)
 
 
-def test_the_function_keeps_its_name_and_words() -> None:
-    """As every decorator should."""
-
-    @batched()
-    async def square(items: list[int]) -> list[int]:
-        """Square each."""
-        return items
-
-    assert (square.__name__, square.__doc__) == ("square", "Square each.")
-
-
 @pytest.mark.parametrize("surplus", [[], [1, 2]])
 async def test_a_wrong_number_of_results_is_the_error_of_the_item_alone(surplus: list[int]) -> None:
     """The function is called again with fewer items, as after an exception."""

@@ -76,97 +76,58 @@ _A_NAME = (
 )
 
 
+OF_A_SERVICE = [
+    ("workrs = 2", "workrs is not a setting of a service; did you mean workers?"),
+    ("x = 2", f"x is not a setting of a service; expected one of {_KNOWN}"),
+    ("port = 2", "port is a setting of the whole server; move it to the top of the file"),
+    ("timeout = 2", "timeout is a setting of an API; move it to [services.a.api.NAME]"),
+    ("workers = 2\nWorkers = 2", "Workers is not a setting of a service; did you mean workers?"),
+    (
+        "own_routes = true\nown-routes = true",
+        "own-routes is set twice, also as {file}: services.a.own_routes",
+    ),
+    ("warmup-seconds = '2'", "warmup-seconds must be a number, got '2'"),
+    ("workers = true", "workers must be a string, got True"),
+    ("own_routes = 1", "own_routes must be true or false, got 1"),
+    ("mb_max_batch_size = 0", "mb_max_batch_size must be a whole number from 1 to 1000000000, got '0'"),
+    ("workers = 'two'", "workers must be a number from 0 to 10000 or a range such as 2-16, got 'two'"),
+    (
+        "python = '/no'",
+        "python: '/no' is neither an executable Python interpreter nor the folder of a virtual environment",
+    ),
+    ("environment = 1", "environment must be a string or a list of strings, got 1"),
+    ("environment = ['A=1', 2]", "environment must be a string or a list of strings, got ['A=1', 2]"),
+    ("environment = ['A']", "environment must be NAME=VALUE, got 'A'"),
+    ("environment = {'1A' = 2}", "environment must be NAME=VALUE, got '1A=2'"),
+    ("environment.A = true", "environment.A must be a string or a number, got True"),
+    ("environment.A = [1]", "environment.A must be a string or a number, got [1]"),
+    ("api = 1", "api must be a table of settings, got 1"),
+    ("api.p = 1", "api.p must be a table with the settings of an API, such as [api.predict], got 1"),
+    ("api.p.timout = 1", "api.p.timout: @api has no argument timout; did you mean timeout?"),
+    ("api.p.timeout = 0", "api.p.timeout: timeout must be a positive number of seconds, got 0"),
+]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         (
-            "[services]\ntarget = 'a.py:A'",
-            "services.target must be a table with the settings of a service, got 'a.py:A'",
+            "[services]\na = 'a.py:A'",
+            "services.a must be a table with the settings of a service, got 'a.py:A'",
         ),
         ("services = 1", "services must be a table of services, such as [services.digits], got 1"),
-        ("[services.2d]", f"services.2d: {_A_NAME}; got '2d'; choose another name"),
-        ("[services.'a b']", f"services.a b: {_A_NAME}; got 'a b'; choose another name"),
-        ("[services.'']", f"services.: {_A_NAME}; got ''; choose another name"),
-        ("[services.'é']", f"services.é: {_A_NAME}; got 'é'; choose another name"),
-        ("[services.v2]", "services.v2: the gateway itself uses the path /v2; choose another name"),
-        ("[services.docs]", "services.docs: the gateway itself uses the path /docs; choose another name"),
-        (
-            "[services.readyz]",
-            "services.readyz: the gateway itself uses the path /readyz; choose another name",
+        *(
+            (f"[services.'{name}']", f"services.{name}: {_A_NAME}; got '{name}'; choose another name")
+            for name in ("2d", "a b", "", "é")
         ),
-        (
-            "[services.a]\nworkrs = 2",
-            "services.a.workrs is not a setting of a service; did you mean workers?",
+        *(
+            (
+                f"[services.{name}]",
+                f"services.{name}: the gateway itself uses the path /{name}; choose another name",
+            )
+            for name in ("v2", "docs", "readyz")
         ),
-        ("[services.a]\nx = 2", f"services.a.x is not a setting of a service; expected one of {_KNOWN}"),
-        (
-            "[services.a]\nmax-queue-rows = 2",
-            "services.a.max-queue-rows is a setting of the whole server; move it to the top of the file",
-        ),
-        (
-            "[services.a]\nport = 2",
-            "services.a.port is a setting of the whole server; move it to the top of the file",
-        ),
-        (
-            "[services.a]\ntimeout = 2",
-            "services.a.timeout is a setting of an API; move it to [services.a.api.NAME]",
-        ),
-        (
-            "[services.a]\nworkers = 2\nWorkers = 2",
-            "services.a.Workers is not a setting of a service; did you mean workers?",
-        ),
-        (
-            "[services.a]\nmax_worker_memory = '1GB'\nmax-worker-memory = '1GB'",
-            "services.a.max-worker-memory is set twice, also as {file}: services.a.max_worker_memory",
-        ),
-        ("[services.a]\nwarmup-seconds = '2'", "services.a.warmup-seconds must be a number, got '2'"),
-        ("[services.a]\nworkers = true", "services.a.workers must be a string, got True"),
-        ("[services.a]\nown_routes = 1", "services.a.own_routes must be true or false, got 1"),
-        (
-            "[services.a]\nmb_max_batch_size = 0",
-            "services.a.mb_max_batch_size must be a whole number from 1 to 1000000000, got '0'",
-        ),
-        (
-            "[services.a]\nworkers = 'two'",
-            "services.a.workers must be a number from 0 to 10000 or a range such as 2-16, got 'two'",
-        ),
-        (
-            "[services.a]\npython = '/no/such'",
-            "services.a.python: '/no/such' is neither an executable Python interpreter nor the folder of a "
-            "virtual environment",
-        ),
-        (
-            "[services.a]\nenvironment = 1",
-            "services.a.environment must be a string or a list of strings, got 1",
-        ),
-        (
-            "[services.a]\nenvironment = ['A=1', 2]",
-            "services.a.environment must be a string or a list of strings, got ['A=1', 2]",
-        ),
-        ("[services.a]\nenvironment = ['A']", "services.a.environment must be NAME=VALUE, got 'A'"),
-        ("[services.a]\nenvironment = {'1A' = 2}", "services.a.environment must be NAME=VALUE, got '1A=2'"),
-        (
-            "[services.a.environment]\nA = true",
-            "services.a.environment.A must be a string or a number, got True",
-        ),
-        (
-            "[services.a.environment]\nA = [1]",
-            "services.a.environment.A must be a string or a number, got [1]",
-        ),
-        ("[services.a]\napi = 1", "services.a.api must be a table of settings, got 1"),
-        (
-            "[services.a.api]\npredict = 1",
-            "services.a.api.predict must be a table with the settings of an API, such as [api.predict], "
-            "got 1",
-        ),
-        (
-            "[services.a.api.predict]\ntimout = 1",
-            "services.a.api.predict.timout: @api has no argument timout; did you mean timeout?",
-        ),
-        (
-            "[services.a.api.predict]\ntimeout = 0",
-            "services.a.api.predict.timeout: timeout must be a positive number of seconds, got 0",
-        ),
+        *((f"[services.a]\n{text}", f"services.a.{says}") for text, says in OF_A_SERVICE),
     ],
 )
 def test_wrong_tables_are_told(text: str, says: str, file: Path) -> None:

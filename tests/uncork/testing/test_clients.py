@@ -6,7 +6,6 @@ import logging
 import sys
 import threading
 import traceback
-import unittest
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -169,14 +168,6 @@ def test_a_bad_request_fails_alone(digits: Client) -> None:
     assert (bad.status_code, bad.headers["content-type"]) == (400, "application/problem+json")
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [("POST", "/nowhere", 404), ("GET", "/predict", 405), ("HEAD", "/livez", 200)],
-)
-def test_what_is_no_request_to_an_api(digits: Client, method: str, path: str, status: int) -> None:
-    assert digits.request(method, path).status_code == status
-
-
 def test_other_routes_are_there(digits: Client) -> None:
     rows = [[1, 2], [3, 4]]
     tensor = {"name": "x", "shape": [2, 2], "datatype": "FP32", "data": rows}
@@ -239,10 +230,9 @@ def test_a_batch_that_fails_as_a_whole_has_one_traceback() -> None:
     assert [frame.name for frame in traceback.extract_tb(caught.tb)].count("handle_async_request") == 1
 
 
-@pytest.mark.parametrize("path", ["/v1/models/digits.echo:predict", "/echo"])
-def test_it_is_raised_whatever_the_protocol(digits: Client, path: str) -> None:
+def test_it_is_raised_whatever_the_protocol(digits: Client) -> None:
     with pytest.raises(KeyError, match="the culprit"):
-        digits.post(path, json={"instances": ["raise"]} if "v1" in path else "raise")
+        digits.post("/v1/models/digits.echo:predict", json={"instances": ["raise"]})
 
 
 def test_requests_sent_together_raise_the_first_error(digits: Client) -> None:
@@ -503,17 +493,6 @@ async def test_requests_share_a_batch_however_long_their_bodies_take() -> None:
         replies = await c.send_all(requests)
     assert [reply.json() for reply in replies] == [1, "slow"]
     assert [reply.headers["x-batch-size"] for reply in replies] == ["2", "2"]
-
-
-class PlainUnittest(unittest.TestCase):
-    """A test case of the standard library."""
-
-    def setUp(self) -> None:
-        """Have the service for each test."""
-        self.client = self.enterContext(client(Digits))
-
-    def test_predict(self) -> None:
-        assert self.client.post("/predict", json=[1, 2]).json() == 3
 
 
 class Telling(Service):

@@ -145,26 +145,29 @@ async def test_a_changed_file_replaces_workers_only_if_it_must(
 
 
 @pytest.mark.parametrize(
-    ("changes", "fault", "message"),
+    ("changes", "workers", "fault", "message"),
     [
-        ((AT_ONCE,), WrongUsage("workers must be a number"), "nothing has changed: workers must be a number"),
+        ((AT_ONCE,), 2, WrongUsage("workers must be a number"), f"{NOTHING}workers must be a number"),
         (
             (AT_ONCE, RESTART),
+            2,
             None,
             f"{NOTHING}port (from 3000 to 3001) needs a restart; restart the server, or restore the value",
         ),
-        ((AT_ONCE,), FileNotFoundError("no such interpreter"), f"{NOTHING}no such interpreter"),
-        ((AT_ONCE,), ReplacementFailed("no weights"), "the old workers keep running: no weights"),
-        ((AT_ONCE,), ValueError("Echo has no API 'predit'"), f"{NOTHING}Echo has no API 'predit'"),
+        ((AT_ONCE,), 2, FileNotFoundError("no such interpreter"), f"{NOTHING}no such interpreter"),
+        ((AT_ONCE,), 2, ReplacementFailed("no weights"), "the old workers keep running: no weights"),
+        ((AT_ONCE,), 2, ValueError("Echo has no API 'predit'"), f"{NOTHING}Echo has no API 'predit'"),
+        ((AT_ONCE,), 0, ValueError("Echo has no API 'predit'"), f"{NOTHING}Echo has no API 'predit'"),
     ],
 )
 async def test_a_reload_that_fails_changes_nothing(
     changes: tuple[Change, ...],
+    workers: int,
     fault: Exception | None,
     message: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    on = Server(*changes)
+    on = Server(*changes, workers=workers)
     on.fault = fault
     assert await on.reloader.reload_requested() == Outcome(1, f"failed, {message}")
     assert not {"take over", "apply", "settle"} & set(on.done)
@@ -181,13 +184,6 @@ async def test_a_reload_that_fails_says_if_nothing_is_ready() -> None:
     ).message == "failed, the old workers keep running: no weights"
     on.gateway.services[1].any_ready = False
     assert (await on.reloader.reload_requested()).message == "failed, no worker is ready: no weights"
-
-
-async def test_settings_that_the_service_cannot_have_change_nothing() -> None:
-    on = Server(AT_ONCE, workers=0)
-    on.fault = ValueError("Echo has no API 'predit'")
-    outcome = await on.reloader.reload_requested()
-    assert outcome == Outcome(1, "failed, nothing has changed: Echo has no API 'predit'")
 
 
 async def test_a_reload_waits_for_the_one_before() -> None:
