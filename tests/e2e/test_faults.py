@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -104,18 +103,6 @@ def test_a_batch_whose_worker_was_killed_is_run_again_elsewhere(two: Server) -> 
 
 
 @pytest.mark.slow
-def test_what_kills_three_workers_gets_502(two: Server) -> None:
-    """It runs twice more, then fails; the service keeps running."""
-    reply = HTTP.post(f"{two.base}/die", json=1)
-    assert reply.status_code == 502
-    assert "worker died" in reply.json()["detail"]
-    assert two.metric("uncork_batches_total", api="die", outcome="lost") == 3
-
-    eventually(two.ready)
-    assert HTTP.post(f"{two.base}/add", json=[1, 2]).json() == 3
-
-
-@pytest.mark.slow
 def test_requests_wait_for_the_next_worker_if_it_will_be_in_time(one: Server) -> None:
     """The only worker is killed: a goal of a minute is worth waiting for, one of 10 ms is not."""
     os.kill(one.workers()[0], signal.SIGKILL)
@@ -128,28 +115,6 @@ def test_requests_wait_for_the_next_worker_if_it_will_be_in_time(one: Server) ->
     assert one.metric("uncork_shed_total", api="add") == 0
 
 
-def test_what_must_not_run_twice_gets_502_at_once(one: Server) -> None:
-    async def run(server: Server) -> httpx.Response:
-        async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http:
-            waiting = asyncio.create_task(http.post("/sleep_once", json=20))
-            await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
-            os.kill(server.workers()[0], signal.SIGKILL)
-            return await waiting
-
-    assert asyncio.run(run(one)).status_code == 502
-
-
-def test_a_hung_worker_is_replaced(one: Server) -> None:
-    """A batch past its timeout gets 504, its worker is killed, and the next request is answered."""
-    before = one.workers()
-
-    reply = HTTP.post(f"{one.base}/hang", json=60)
-
-    assert reply.status_code == 504
-    eventually(one.ready)
-    assert answering(one) not in before
-
-
 def test_a_stopped_worker_is_replaced(one: Server) -> None:
     """To the gateway it hangs; it can be killed although it does not run."""
     [before] = one.workers()
@@ -158,30 +123,6 @@ def test_a_stopped_worker_is_replaced(one: Server) -> None:
     assert HTTP.post(f"{one.base}/hang", json=0).status_code == 504
     eventually(one.ready)
     assert answering(one) != before
-
-
-def test_a_client_that_leaves_is_taken_out_of_the_queue() -> None:
-    async def run(server: Server) -> list[httpx.Response]:
-        async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http:
-            first = asyncio.create_task(http.post("/remember", json="first"))
-            await asyncio.to_thread(eventually, lambda: held(server) == 1)
-            with leaving(server, b'"left"') as connection:
-                await asyncio.to_thread(eventually, lambda: held(server) == 2)
-                last = asyncio.create_task(http.post("/remember", json="last"))
-                await asyncio.to_thread(eventually, lambda: held(server) == 3)
-                connection.close()
-            await asyncio.to_thread(eventually, lambda: held(server) == 2)
-            await asyncio.to_thread(
-                eventually, lambda: server.metric("uncork_requests_total", status="499") == 1
-            )
-            server.terminate()
-            return [await first, await last]
-
-    with serving(PROBE, "--policy", "fixed:600000") as server:
-        replies = asyncio.run(run(server))
-
-        assert [reply.json() for reply in replies] == ["first", "last"]
-        assert [reply.headers["x-batch-size"] for reply in replies] == ["2", "2"]
 
 
 def restarted(server: Server, times: int) -> bool:
@@ -206,19 +147,3 @@ def answering(server: Server) -> int:
     replies = (HTTP.post(f"{server.base}/hang", json=0) for _ in count())
     process: int = next(reply for reply in replies if reply.status_code == 200).json()
     return process
-
-
-def held(server: Server) -> float:
-    """Rows held for the api that remembers."""
-    return server.metric("uncork_queue_rows", api="remember")
-
-
-def leaving(server: Server, body: bytes) -> socket.socket:
-    """A connection that has sent a request and can be closed before the answer."""
-    host, _, port = server.base.removeprefix("http://").partition(":")
-    connection = socket.create_connection((host, int(port)))
-    connection.sendall(
-        b"POST /remember HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
-        b"content-length: %d\r\n\r\n%b" % (len(body), body)
-    )
-    return connection

@@ -26,16 +26,16 @@ def digits() -> Iterator[Server]:
 
 
 def test_every_call_of_kserves_clients_is_answered(digits: Server) -> None:
-    run("kserve-client", digits.base, "digits", digits.grpc)
+    run("kserve", digits.base, "digits", digits.grpc)
 
 
 def test_every_call_of_ovmsclient_is_answered(digits: Server) -> None:
-    run("ovms-client", digits.grpc, "digits")
+    run("ovms", digits.grpc, "digits")
 
 
-def run(script: str, *arguments: str) -> None:
-    """Run a script, which fails if an answer is wrong; skip where its client cannot be installed."""
-    command = [str(ROOT / "scripts" / script), *arguments]
+def run(client: str, *arguments: str) -> None:
+    """Run a client, which fails if an answer is wrong; skip where it cannot be installed."""
+    command = [str(ROOT / "scripts/interop"), client, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_BOUND_S, check=False)
     if "pip cannot install" in done.stderr:
         pytest.skip(done.stderr.strip())

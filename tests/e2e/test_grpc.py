@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import queue
-import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -278,19 +276,6 @@ def test_of_many_callers_only_the_bad_one_the_late_one_and_the_one_that_leaves_a
     assert server.metric("uncork_queue_rows", api="texts") == 0
 
 
-def test_wrong_requests_are_told_what_is_wrong(client: triton.InferenceServerClient) -> None:
-    short = triton.InferInput("rows", [1, 2], "FP32")
-    short.set_data_from_numpy(np.zeros((1, 2), np.float32))
-    for inputs, model, version, status, text in (
-        ([short], "models", "", "INVALID_ARGUMENT", "3"),
-        ([floats(ROWS[:1])], "modles", "", "NOT_FOUND", "did you mean models"),
-        ([floats(ROWS[:1])], "models", "2", "NOT_FOUND", "version"),
-    ):
-        with pytest.raises(triton.InferenceServerException, match=text) as caught:
-            client.infer(model, inputs, model_version=version)
-        assert code(caught.value) == status
-
-
 def test_tls_and_keys(tmp_path: Path) -> None:
     """The same certificates and keys as over HTTP; health needs no key."""
     authority = trustme.CA()
@@ -339,20 +324,3 @@ def test_a_server_that_stops_answers_what_it_has(server: Server) -> None:
         assert code(caught.value) == "UNAVAILABLE"
         assert running.result(HANG_S).as_numpy("output-0").shape == (1,)
         assert stopping.exit_code() == 0
-
-
-def test_a_killed_worker_loses_no_call(server: Server) -> None:
-    """The batch runs again on another worker."""
-    with (
-        serving(PROBE, "--grpc-port", "0", "--workers", "2") as killing,
-        ThreadPoolExecutor() as pool,
-        triton.InferenceServerClient(killing.grpc) as client,
-    ):
-        seconds = triton.InferInput("seconds", [1], "FP64")
-        seconds.set_data_from_numpy(np.array([0.5]))
-        running = pool.submit(client.infer, "probe.sleep", [seconds])
-        eventually(lambda: killing.metric("uncork_workers", state="busy") == 1)
-        before = killing.workers()
-        for worker in before[:1]:
-            os.kill(worker, signal.SIGKILL)
-        assert running.result(HANG_S).as_numpy("output-0")[0] in before[1:]

@@ -15,11 +15,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
 from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually, run_uncork, serving
 from tests.loops import HANG_S
-from uncork.cli.app import app
 from uncork_dispatcher import CORE_IS_COMPILED
 
 
@@ -35,24 +33,6 @@ def test_a_module_that_lacks_a_package_is_told_once(tmp_path: Path) -> None:
     assert result.stderr.count("import no_such_package") == 1
     assert result.stderr.count("cannot be imported") == 1
     assert result.stderr.count("install it for the Python that runs the workers") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--policy", "corky"], "unknown policy 'corky'"),
-        (["--mb-max-latency", "-1"], "mb_max_latency must be a positive number of milliseconds"),
-        (["--mb-max-batch-size", "0"], "--mb-max-batch-size"),
-        (["--workers", "0"], "--workers 0 requires --worker-port"),
-        (["--port", "70000"], "--port"),
-        (["--nonsense"], "--nonsense"),
-    ],
-)
-def test_wrong_options_are_usage_errors(arguments: list[str], says: str) -> None:
-    result = CliRunner().invoke(app, ["serve", PROBE, "--port", "0", *arguments])
-
-    assert result.exit_code == 2
-    assert says in result.stderr
 
 
 def test_a_port_in_use_is_said_at_once() -> None:
@@ -87,15 +67,6 @@ def test_a_setup_that_fails_is_shown_and_told() -> None:
 
         server.terminate()
         assert server.exit_code() == 0
-
-
-@pytest.mark.slow
-def test_an_example_is_run_before_anybody_comes() -> None:
-    """When the service is ready its batch time is known; batches are as large as the command line allows."""
-    with serving(f"{SERVICES / 'probe.py'}:Warm", "--mb-max-batch-size", "6") as server:
-        assert server.metric("uncork_estimate_intercept_seconds", api="echo") > 0.001
-        assert server.metric("uncork_requests_total") == 0
-        assert "echo: warmed up with 1 to 6 rows in " in server.output
 
 
 SLOW_SETUP = """
@@ -255,15 +226,6 @@ def test_workers_do_not_outlive_a_gateway_that_was_killed() -> None:
 
         eventually(lambda: not any(is_alive(worker) for worker in workers))
         assert isinstance(slow.exception(), httpx.TransportError)
-
-
-def test_help_shows_the_defaults() -> None:
-    result = CliRunner().invoke(app, ["serve", "--help"])
-
-    assert result.exit_code == 0
-    shown = " ".join(result.stdout.split())  # however the terminal breaks its lines
-    for text in ("--mb-max-latency", "else 300", "--policy", "else cork", "3000", "--log-level"):
-        assert text in shown
 
 
 def test_version_is_printed() -> None:

@@ -219,13 +219,6 @@ def test_refused_requests_are_no_good_answers(url: str) -> None:
     assert re.search(r"^400 .* 100 %; first: .*row", done.stdout, re.MULTILINE)
 
 
-def test_nobody_there() -> None:
-    done = run_uncork("loadtest", "http://127.0.0.1:1/x", "--rate", "5", "--shape", "1")
-
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "uncork loadtest: cannot connect to 127.0.0.1:1" in done.stderr
-
-
 def test_a_target_that_cannot_be_served() -> None:
     done = run_uncork("loadtest", "nowhere.py:Nothing", "--rate", "5", "--shape", "1")
 

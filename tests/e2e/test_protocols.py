@@ -6,9 +6,7 @@ import asyncio
 import io
 import json
 import math
-import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -17,8 +15,7 @@ import pytest
 import tritonclient.http as triton
 from tritonclient.utils import triton_to_np_dtype
 
-from tests.e2e.server import HTTP, ROOT, SERVICES, Server, serving
-from tests.e2e.services.models import POISON
+from tests.e2e.server import HTTP, SERVICES, Server, serving
 from tests.loops import HANG_S
 
 MODELS = f"{SERVICES / 'models.py'}:Models"
@@ -123,34 +120,6 @@ def test_tritons_client_sees_configuration_statistics_and_index(server: Server) 
         assert len(client.get_inference_statistics()["model_stats"]) == len(index)
 
 
-@pytest.mark.skipif(
-    not (ROOT / ".peers/kserve/.installed").exists(),
-    reason="KServe's clients are not installed: scripts/interop kserve installs them",
-)
-def test_kserves_clients_are_answered(server: Server) -> None:
-    """All their calls, over V1, V2 and gRPC."""
-    command = [str(ROOT / "scripts/interop"), "kserve", server.base, "models", server.grpc]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(done.stdout.splitlines()) == 13
-    assert "v1 is_server_live: True\n" in done.stdout
-    assert "grpc infer, raw: output-0 FP32 [2, 3]: " in done.stdout
-
-
-@pytest.mark.skipif(
-    not (ROOT / ".peers/ovmsclient/.installed").exists(),
-    reason="ovmsclient is not installed: scripts/interop ovms installs it",
-)
-def test_ovmsclient_is_answered(server: Server) -> None:
-    """A client of TensorFlow Serving's gRPC, with definitions of its own."""
-    command = [str(ROOT / "scripts/interop"), "ovms", server.grpc, "models"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "predict: [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]\n" in done.stdout
-
-
 def test_texts_and_several_inputs_go_both_ways(server: Server) -> None:
     """BYTES of unequal length, and objects of two inputs; outputs by name."""
     with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:
@@ -243,19 +212,3 @@ def test_clients_of_all_protocols_share_batches(server: Server) -> None:
         {reply.headers["x-batch-id"] for reply in replies[at :: len(kinds)]} for at in range(len(kinds))
     ]
     assert set.intersection(*batches)
-
-
-def test_one_bad_row_fails_alone(server: Server) -> None:
-    def ask(item: str) -> httpx.Response:
-        return post(server, "/v1/models/models.texts:predict", {"instances": [item]})
-
-    items = [f"item {number}" for number in range(31)]
-    items.insert(17, POISON)
-    with ThreadPoolExecutor(len(items)) as pool:
-        replies = list(pool.map(ask, items))
-
-    poisoned = replies.pop(17)
-    assert poisoned.status_code == 500
-    assert "error id" in poisoned.json()["error"]
-    items.remove(POISON)
-    assert [reply.json()["predictions"][0]["item"] for reply in replies] == items

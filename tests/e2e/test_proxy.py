@@ -15,12 +15,9 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from typer.testing import CliRunner
 
 from tests.e2e.server import HTTP, Server, eventually, proxying, run_uncork, running, serving
-from tests.e2e.services.models import POISON
 from tests.e2e.test_protocols import MODELS, infer, post
-from uncork.cli.app import app
 
 # What the servers behind it hold is not what is tested here.
 UNBATCHED = ("--policy", "none")
@@ -97,25 +94,6 @@ def test_bytes_of_unequal_length_are_merged(proxy: Server) -> None:
 
     with ThreadPoolExecutor(12) as pool:
         assert list(pool.map(ask, range(1, 13))) == ["ü" * number for number in range(1, 13)]
-
-
-def test_a_request_above_the_limit_is_cut_and_put_together(proxy: Server) -> None:
-    """No call is larger than the limit."""
-    items = [f"item {number}" for number in range(100)]
-    reply = texts(proxy, items)
-
-    assert [one["item"] for one in reply.json()["predictions"]] == items
-    assert int(reply.headers["x-batch-size"]) <= 32
-
-
-def test_one_bad_row_fails_alone(proxy: Server) -> None:
-    """The server refuses the call; the proxy finds whose fault it was."""
-    items = [f"item {number}" for number in range(31)]
-    replies = ask_all(proxy, [*items, POISON])
-
-    assert replies[-1].status_code == 500
-    assert "error id" in replies[-1].json()["error"]
-    assert [reply.json()["predictions"][0]["item"] for reply in replies[:-1]] == items
 
 
 def test_a_proxy_has_nothing_to_reload_and_a_stop_answers_what_is_held(model_server: Server) -> None:
@@ -211,12 +189,3 @@ def test_without_a_server_it_says_so() -> None:
     assert ready.status_code == asked.status_code == passed.status_code == 503
     assert "no server is healthy" in ready.json()["error"]
     assert int(asked.headers["retry-after"]) >= 1
-
-
-def test_wrong_usage_is_told_before_anything_is_started() -> None:
-    """Exit code 2, and what is accepted."""
-    wrong = CliRunner().invoke(app, ["proxy", "ftp://somewhere", "--port", "0"])
-
-    assert wrong.exit_code == 2
-    assert "http://HOST:PORT" in wrong.stderr
-    assert "Traceback" not in wrong.stderr

@@ -160,20 +160,6 @@ def test_a_change_during_a_reload_is_not_forgotten(tmp_path: Path) -> None:
         eventually(lambda: HTTP.post(f"{server.base}/predict", json=5).json() == [5, "two", "b"])
 
 
-def test_a_server_can_be_stopped_while_it_reloads(tmp_path: Path) -> None:
-    write(tmp_path, "one")
-    (tmp_path / "answers.py").write_text("ANSWER = 'a'")
-    with serving(f"{tmp_path}/service.py:Echo", "--reload") as server:
-        write(tmp_path, "two", setup="time.sleep(600)")
-        eventually(partial(has_workers, server, 2))
-        workers = server.workers()
-        server.terminate()
-
-        assert server.exit_code() == 0
-        assert "Traceback" not in server.output
-    assert not any(is_alive(worker) for worker in workers)
-
-
 def test_reloading_needs_watchfiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which comes with an extra; the message says which."""
     monkeypatch.setitem(sys.modules, "watchfiles", None)
@@ -182,13 +168,6 @@ def test_reloading_needs_watchfiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert result.exit_code == 2
     assert f"--reload requires watchfiles; run {install_command('reload')}" in result.output
-
-
-def test_gpus_that_are_none_are_a_usage_error() -> None:
-    result = CliRunner().invoke(app, ["serve", "service.py:Echo", "--gpus", "all"])
-
-    assert result.exit_code == 2
-    assert "'all' does not name GPUs" in " ".join(result.stderr.split())
 
 
 @pytest.mark.skipif(Path("/dev/kfd").exists(), reason="nothing counts the GPUs of this machine")

@@ -13,7 +13,7 @@ import trustme
 
 from tests.e2e import load
 from tests.e2e.remote import Remotes, idle, pid_of, remotes, wait_for, worker_port
-from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually
+from tests.e2e.server import HTTP, SERVICES, Server, eventually
 from tests.loops import HANG_S
 from uncork_loadtests.servers import reserved_port
 
@@ -105,21 +105,6 @@ def test_a_worker_keeps_its_model_while_the_gateway_restarts(on: Remotes, tmp_pa
     assert not ready.exists()
 
 
-def test_a_worker_that_leaks_leaves_and_says_so(on: Remotes) -> None:
-    """No request fails, and its process manager sees a failure."""
-    with on.gateway() as server:
-        leaking = on.start(worker_port(server), options=["--max-memory", "250MB"])
-        on.start(worker_port(server))
-        wait_for(server, 2)
-
-        def leak() -> None:
-            assert leaking.process.wait(HANG_S) == 1
-
-        statuses = load.statuses_while(server, leak, path="/remember", body="x" * 1_000_000, clients=2)
-        assert statuses.keys() == {200}
-        assert "more than the limit of 238 MiB, and has left its gateway" in leaking.output
-
-
 def test_a_worker_uses_another_gateway_if_its_own_goes(on: Remotes) -> None:
     with on.gateway() as left, on.gateway() as right:
         worker = on.start(worker_port(left), worker_port(right))
@@ -197,36 +182,3 @@ def test_tls_protects_both_sides(on: Remotes, tmp_path: Path) -> None:
         assert nameless.process.wait(HANG_S) == 2
         assert "this gateway requires a certificate of the worker; give --tls-cert" in nameless.output
         assert server.metric("uncork_worker_connections_refused_total", reason="tls") >= 2
-
-
-def test_a_worker_with_another_token_is_refused(on: Remotes) -> None:
-    with on.gateway() as server:
-        on.token_file.write_text("another token for these tests")
-        worker = on.start(worker_port(server))
-
-        assert worker.process.wait(HANG_S) == 2
-        assert "the worker's token differs from the gateway's" in worker.output
-        assert server.metric("uncork_worker_connections_refused_total", reason="token") == 1
-
-
-def test_a_worker_that_hangs_ends_itself(on: Remotes) -> None:
-    """The gateway cannot kill it from afar."""
-    with on.gateway() as server:
-        worker = on.start(worker_port(server))
-        wait_for(server, 1)
-
-        assert HTTP.post(f"{server.base}/hang", json=60).status_code == 504
-        assert worker.process.wait(HANG_S) == 1
-        assert "a batch exceeds its timeout" in worker.output
-
-
-def test_a_service_that_cannot_be_set_up_ends_the_worker(on: Remotes) -> None:
-    with on.gateway() as server:
-        worker = on.start(worker_port(server), target=f"{SERVICES / 'probe.py'}:NoSetup")
-
-        assert worker.process.wait(HANG_S) == 1
-        assert "setup failed: RuntimeError: no weights here" in worker.output
-        eventually(lambda: "no weights here" in server.output)
-    missing = on.start("127.0.0.1:1", target=PROBE.replace("Probe", "Prob"))
-    assert missing.process.wait(HANG_S) == 2
-    assert "Probe" in missing.output

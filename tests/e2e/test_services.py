@@ -172,15 +172,6 @@ class {name}(Service):
         assert ask(server, "/wine/taste") == ["for Wine", "red"]
 
 
-def test_an_environment_without_uncork_is_refused(tmp_path: Path, config: Config) -> None:
-    venv.create(tmp_path / "empty")
-    config.set("wine", python=f"'{tmp_path}/empty'")
-    refused = run_uncork("serve", "--config", str(config.file), "--port", "0")
-    assert refused.returncode == 2
-    assert "services.wine.python" in refused.stderr
-    assert "Uncork cannot be imported there (ModuleNotFoundError: No module named " in refused.stderr
-
-
 def test_a_service_that_crashes_disturbs_no_other(tmp_path: Path, config: Config) -> None:
     """Neither one whose workers are killed under load, nor one that never starts."""
     config.set("wine", workers="2")

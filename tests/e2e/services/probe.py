@@ -57,11 +57,6 @@ class Probe(Service):
         """Raise."""
         raise RuntimeError("secret detail")
 
-    @api(input=Json(), mb_max_latency=60_000)
-    def die(self, items: list[Any]) -> list[Any]:
-        """End the worker process."""
-        os._exit(3)
-
     @api(input=Json(), cost="text", mb_max_batch_size=100, mb_max_latency=60_000)
     def weigh(self, items: list[dict[str, str]]) -> list[list[int]]:
         """Return the length of each item's text, and how long all texts of the call are together."""
