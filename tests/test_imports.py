@@ -28,6 +28,8 @@ ALLOWED = {
     # The alarm is the dispatcher's precise timer, which a generator needs as well.
     "uncork_loadtests": {
         "uncork_loadtests",
+        "uncork_dispatcher.advice",
+        "uncork_dispatcher.wording",
         "uncork_dispatcher.simulator",
         "uncork_dispatcher.alarm",
         "uncork_workers.extras",
@@ -39,7 +41,8 @@ ALLOWED = {
 # The order inside a room, lowest first: a module imports its own folder and what stands above it in the list.
 LAYERS = {
     "uncork_dispatcher": [
-        "plural",
+        "wording",
+        "advice",
         "learning",
         "loop_plan",
         "policies",
@@ -69,7 +72,6 @@ LAYERS = {
     ],
     "uncork": ["adapters", "outputs", "batched_function", "config", "server", "testing", "cli", "__main__"],
     "uncork_loadtests": [
-        "plural",
         "extras",
         "intervals",
         "traffic",

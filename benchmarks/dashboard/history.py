@@ -16,7 +16,7 @@ from uncork_gateway.batching import Batching
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.pages.dashboard.history import STEP_S, History
 from uncork_gateway.pages.dashboard.sampler import Sampler
-from uncork_gateway.pages.status.formatting import SERVICE
+from uncork_gateway.pages.status.names import SERVICE
 from uncork_gateway.pages.status.service_status import ServedApi
 from uncork_gateway.settings import ServerSettings
 

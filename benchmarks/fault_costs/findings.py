@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from benchmarks.harness.marks import Bound
 from benchmarks.harness.sheets import Sheet, text
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.generator.fleet import Outcome
-from uncork_loadtests.plural import plural
 
 
 @dataclass(frozen=True, kw_only=True)

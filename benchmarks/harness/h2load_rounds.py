@@ -5,7 +5,7 @@ from functools import partial
 from benchmarks.harness.h2load import H2Load, run_h2load
 from benchmarks.harness.metrics import read_metrics, sum_of
 from benchmarks.harness.rounds import Round, measure_load
-from uncork_loadtests.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.servers import BenchError, Server
 
 _WARMUP_S = 0.5

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from benchmarks.harness.metrics import batches
 from benchmarks.harness.wrk import run_wrk
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.generator.fleet import Outcome, run
 from uncork_loadtests.generator.samples import LOST, SHED, UNANSWERED, Spread, is_good, latencies_s, measured
-from uncork_loadtests.plural import plural
 from uncork_loadtests.servers import HOST, BenchError, Cpu, Server
 from uncork_loadtests.traffic.plan import Payload, Plan
 

@@ -25,8 +25,8 @@ from benchmarks.models.agreement import Agreement, check_agreement
 from benchmarks.models.lengths import VOCABULARY, distributions
 from benchmarks.models.padded import FIFO, SERVICE, Cell, Overload, measure_cell, measure_overloads
 from benchmarks.models.padded_tables import cell_sheet, overload_sheet, padded_paragraphs
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.compare import Comparison, Contest, compare
-from uncork_loadtests.plural import plural
 from uncork_loadtests.targets import Estimate, aimed, api_at, apis, estimate, our_service
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.tuning import batch_times

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from benchmarks.harness.rounds import Round, Target, measure
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.generator.samples import BEYOND
-from uncork_loadtests.plural import plural
 from uncork_loadtests.servers import BenchError
 
 # Half of the answers must come within this, or a queue is building up.

@@ -26,7 +26,7 @@ from benchmarks.harness.report import ResultPage
 from benchmarks.harness.rounds import Round, interleave
 from benchmarks.harness.sheets import Sheet, interval_text, median_known, output, show, text
 from benchmarks.scale.call_forms import BINARY, GRPC, JSON, Form, call_forms, check_answer, random_values
-from uncork_loadtests.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.servers import HOST, Server, reserved_port, serve
 
 ONE, MANY = f"{GRPC}, one connection", f"{GRPC}, a connection each"

@@ -13,8 +13,8 @@ from benchmarks.harness.rounds import Round, Target, Tell, ask_alone, interleave
 from benchmarks.peers.entrants import ours, running, sleep_work
 from benchmarks.peers.model_point import ModelPoint
 from benchmarks.scale.answer_forms import NPY, V2_BINARY, answer_forms, vectors_service
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.intervals import Interval, median_interval
-from uncork_loadtests.plural import plural
 from uncork_loadtests.servers import BenchError, Server, serve
 
 TWO_WORKERS = at_least(1.9)

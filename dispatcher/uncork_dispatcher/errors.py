@@ -10,7 +10,7 @@ DispatchError
 from __future__ import annotations
 
 from uncork_dispatcher.actions import ShedReason
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 
 
 class DispatchError(Exception):

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from uncork_dispatcher import AsyncDispatcher, Observer, Runner
 from uncork_gateway.connection.bursts import Bursts
 from uncork_gateway.interfaces import Tracing
-from uncork_gateway.pages.status.formatting import Names
+from uncork_gateway.pages.status.names import Names
 from uncork_gateway.pages.status.service_status import ServiceStatus, StatusSource
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.shadow import ShadowTally

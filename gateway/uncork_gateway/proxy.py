@@ -24,7 +24,7 @@ from uncork_gateway.batching import Batching
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.interfaces import Tracing
 from uncork_gateway.pages.plain_pages import Pages
-from uncork_gateway.pages.status.formatting import PROXY
+from uncork_gateway.pages.status.names import PROXY
 from uncork_gateway.pages.status.service_status import ServedApi
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.requests.pass_through import PassThrough

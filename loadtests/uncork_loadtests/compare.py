@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.intervals import Interval, median_interval
 from uncork_loadtests.measurement import Verdict, load, valid_if_possible, verdict
-from uncork_loadtests.plural import plural
 from uncork_loadtests.servers import Cpu, Server
 from uncork_loadtests.targets import aimed, our_service, padding
 from uncork_loadtests.traffic.plan import Plan

@@ -17,11 +17,11 @@ from uncork_dispatcher.actions import BatchStatus, ShedReason
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, WrongResultCount
 from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, RequestResult, Submission, payloads_of
-from uncork_dispatcher.plural import plural
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import WorkStats
 from uncork_dispatcher.tasks import TaskRunner
+from uncork_dispatcher.wording import plural
 
 pytestmark = pytest.mark.virtual_time
 

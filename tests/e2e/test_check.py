@@ -98,7 +98,7 @@ def test_a_service_with_several_faults(tmp_path: Path) -> None:
         ("note", "not-measured", "picky"),
     } <= found
     assert done.returncode == 1
-    assert "error late: the smallest batch takes" in done.stdout
+    assert "error late: the smallest batch, of 1 row, takes" in done.stdout
     assert "\n  set mb_max_latency to " in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
 

@@ -67,7 +67,7 @@ def test_idle(server: Server) -> None:
     assert document["state"] == "ready"
     assert document["sentence"].startswith("1 worker is ready.")
     assert document["workers"][0]["doing"] == "waits for a batch"
-    assert unasked["sentence"].startswith("No requests in the last 30 s.")
+    assert unasked["sentence"] == "No request was answered in the last 30 s."
     assert (unasked["waits_for"], unasked["limited_by"]) == ("The queue is empty.", "nothing")
     assert (unasked["advice"], unasked["why_refused"]) == ([], None)
     assert (unasked["state"], unasked["answered"], unasked["rate_rows"]) == ("ok", 0, None)
@@ -79,12 +79,9 @@ def test_one_slow_model(server: Server) -> None:
     document = status(server)
 
     assert of(document, "slow")["limited_by"] == "goal"
-    said = of(document, "slow")["sentence"]
-    assert re.match(r"6 requests in the last (\d+ s|second): too few for rates and percentiles\. ", said)
-    assert "The goal cannot be met: the smallest request alone takes about 1" in said
+    assert of(document, "slow")["sentence"].startswith("6 requests in the last ")
     text = advice(document, "slow")["goal_out_of_reach"]
-    assert text.startswith("Even alone, a request of 1 row takes about 1")
-    assert text.endswith("the goal (mb_max_latency, 50 ms). Raise the goal, or make the model faster.")
+    assert re.search(r" 1 row, takes 1\d\d ms, .* 50 ms; raise mb_max_latency", text)
     assert "slow is limited by its goal." in document["sentence"]
     assert of(document, "slow")["why_refused"] is None
     assert of(document, "unasked")["limited_by"] == "nothing"
@@ -96,8 +93,7 @@ def test_the_cap_is_reached(server: Server) -> None:
     capped = of(status(server), "capped")
 
     assert capped["limited_by"] != "cap"
-    assert "most batches are full" in capped["why_this_size"]
-    assert "the batch was full at 4 rows or 64 MiB" in capped["why_this_size"]
+    assert capped["why_this_size"] == "The mean batch has 4 rows: most batches are full."
     assert "raise_cap" not in {one["code"] for one in capped["advice"]}
     assert capped["releases"]["full"] > sum(capped["releases"].values()) / 2
 
@@ -114,15 +110,10 @@ def test_overload(server: Server) -> None:
     assert refused > 1
     assert loaded["requests"]["503"] == loaded["sheds"]["deadline"] == refused
     assert loaded["limited_by"] == "workers"
-    assert (
-        "The bottleneck is the number of workers: at full load, 1 worker answers about " in loaded["sentence"]
-    )
     assert f"The gateway refused {refused} of 42 requests (" in loaded["sentence"]
     assert f"The gateway refused {refused} of 42 requests (" in loaded["why_refused"]
-    assert "with 503 (deadline): they would have missed the goal of 300 ms, or" in loaded["why_refused"]
-    text = advice(document, "loaded")["add_workers"]
-    assert text.startswith(f"The gateway refused {refused} of 42 requests (")
-    assert text.endswith(" (--workers).")
+    assert "with 503 (deadline)" in loaded["why_refused"]
+    assert advice(document, "loaded")["add_workers"].endswith(" (--workers).")
     assert (loaded["refused"], loaded["refused_share"]) == (refused, pytest.approx(refused / 42))
     expected = "failing" if refused >= 21 else "degraded"
     assert (loaded["state"], document["state"]) == (expected, expected)
@@ -139,14 +130,12 @@ def test_errors(server: Server) -> None:
     assert (document["state"], broken["state"]) == ("failing", "failing")
     assert "broken is failing: 100 % of its requests failed." in document["sentence"]
     line = line_of("nobody has this")
-    cause = f"All 30 requests failed: the handler raised KeyError (staged.py:{line})."
-    assert broken["sentence"].startswith(cause)
-    assert "no bottleneck" not in broken["sentence"]
+    assert broken["sentence"].startswith("30 of 30 requests (100 %) failed.")
     assert (broken["errors"], broken["error_share"], broken["refused"]) == ({"500": 30}, 1, 0)
     failure = broken["failure"]
     assert (failure["error"], failure["place"], failure["requests"]) == ("KeyError", f"staged.py:{line}", 30)
     assert failure["message"] is None
-    assert advice(document, "broken")["errors"].startswith(f"{cause} Fix the handler: ")
+    assert f"KeyError (staged.py:{line})" in advice(document, "broken")["errors"]
     assert f"[{failure['error_id']}]" in server.output
     assert server.ready()
 
@@ -205,13 +194,12 @@ def test_a_dead_worker(server: Server) -> None:
     unasked = of(document, "unasked")
     assert unasked["limited_by"] == "workers"
     assert unasked["sentence"].endswith(document["sentence"])
-    assert advice(document, "unasked")["no_worker"].startswith(document["sentence"])
+    assert advice(document, "unasked")["no_worker"].startswith(document["sentence"].removesuffix("."))
     [worker] = document["workers"]
     assert (worker["index"], worker["state"]) in ((0, "lost"), (0, "starting"))
     assert worker["doing"] == "worker 0 was killed by SIGKILL"
     assert of(after, "unasked")["why_refused"] == (
-        "The gateway refused the only request with 503 (no_worker): no worker was ready. "
-        "1 worker is ready now."
+        "The gateway refused 1 of 1 request (100 %) with 503 (no_worker), because no worker was ready."
     )
     assert after["restarts"] == 1
     assert after["state"] != "not_ready"

@@ -18,7 +18,7 @@ from uncork.server.server_options import OTHER_FILES, readable
 from uncork.server.workers.places import read_place, read_worker_address
 from uncork.server.workers.worker_port import WorkerPortOptions
 from uncork_dispatcher import POLICY_USAGE
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_gateway.protocols.limits import Limits
 from uncork_workers.supervision.gpus import read_gpus
 from uncork_workers.supervision.recycling import RecyclingLimits

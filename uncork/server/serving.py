@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from uncork.server.servers import Servers
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_gateway.front_end import FrontEnd
 from uncork_workers.process.libc import keep_freed_memory
 from uncork_workers.process.logs import LogFormat, log_to_stderr

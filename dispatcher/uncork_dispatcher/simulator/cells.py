@@ -7,12 +7,12 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from uncork_dispatcher.plural import plural
 from uncork_dispatcher.rules import SettingError
 from uncork_dispatcher.simulator.lengths import Known, RowLengths, most_in_order, row_lengths
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.theory import smallest_mean_batch
 from uncork_dispatcher.simulator.traffic import Sources
+from uncork_dispatcher.wording import plural
 
 BATCHES = 300
 """Default number of batches per worker that are measured."""

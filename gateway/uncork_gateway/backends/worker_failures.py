@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 
 _LONG_S = 1.0
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_gateway.codecs.base import Marshalled, of_columns
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.csv import Table, first_repeated, read_lines, read_table, write_header

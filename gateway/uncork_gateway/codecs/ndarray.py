@@ -7,7 +7,7 @@ from typing import NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_gateway.codecs.base import Marshalled, of_tensor
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.json import ANY_JSON

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.wire.tensors import LAYOUTS

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.connection.state import State
 from uncork_gateway.errors import GatewayError, Unreadable

@@ -5,7 +5,7 @@ from itertools import accumulate, chain, pairwise
 
 from msgspec import Raw
 
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_gateway.protocols.raw_json import (
     NotJson,
     Parts,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_gateway.protocols.tensors import Tensor, check_values, concatenate, split_rows
 from uncork_gateway.protocols.wire import WrongReply, is_certain
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_gateway.protocols.lenient_json import read_members
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.raw_json import quoted

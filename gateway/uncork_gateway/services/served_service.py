@@ -21,7 +21,7 @@ from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.pages.status.failures import Failures
-from uncork_gateway.pages.status.formatting import SERVICE
+from uncork_gateway.pages.status.names import SERVICE
 from uncork_gateway.requests.batch_frames import from_frame, to_frame
 from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.services.apis import Apis, GatewaySettings, Prepared

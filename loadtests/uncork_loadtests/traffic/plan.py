@@ -8,7 +8,7 @@ from random import Random
 
 from uncork_dispatcher.simulator import SettingError
 from uncork_dispatcher.simulator.traffic import open_loop_for, recorded_rate
-from uncork_loadtests.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.traffic.random_rows import RandomRows
 from uncork_loadtests.traffic.tls import Tls
 

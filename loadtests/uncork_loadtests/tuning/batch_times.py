@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import uvloop
 
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.generator.fleet import LoadTestError
 from uncork_loadtests.generator.http_reply import ReplyError
 from uncork_loadtests.generator.samples import Samples, is_good, latencies_s
 from uncork_loadtests.generator.share import ShareResult, run_here
-from uncork_loadtests.plural import plural
 from uncork_loadtests.servers import Server
 from uncork_loadtests.traffic.plan import Plan
 

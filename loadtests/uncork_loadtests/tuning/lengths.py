@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from uncork_dispatcher.advice import Advice, advise
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.generator.samples import Samples, long_from
-from uncork_loadtests.plural import plural
 from uncork_loadtests.traffic.payloads import sample_bodies
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.tuning.batch_times import drive
@@ -59,27 +60,23 @@ class Lengths:
     """The ``cost`` for ``@api`` that is closest to the length of a row."""
 
 
-def findings(seen: Lengths, *, has_cost: bool) -> list[str]:
-    """Describe the effect of lengths, and what to set if the API has no cost."""
-    long = f"{seen.long_bytes} bytes"
+def findings(seen: Lengths, *, has_cost: bool) -> list[Advice]:
+    """Return the effect of lengths, and what to set if the API has no cost."""
+    effect = "padded" if seen.pads else "summed" if seen.depends else "irrelevant"
     found = [
-        f"a batch of {seen.requests} bodies takes {seen.short_ms:.3g} ms at {seen.short_bytes} bytes each, "
-        f"{seen.long_ms:.3g} ms at {long} each, and {seen.mixed_ms:.3g} ms if only one has {long}"
+        advise(
+            f"lengths-{effect}",
+            requests=seen.requests,
+            short=seen.short_bytes,
+            long=seen.long_bytes,
+            short_s=seen.short_ms / 1000,
+            long_s=seen.long_ms / 1000,
+            mixed_s=seen.mixed_ms / 1000,
+            padding=seen.padding,
+        )
     ]
-    if not seen.depends:
-        return [*found, "so batch times do not depend on the length of bodies"]
-    if seen.pads:
-        found.append(
-            f"so the model pads a batch to its longest row: {seen.padding:.0%} of a batch of {seen.requests} "
-            "bodies in random order is padding; the gateway puts similar lengths into one batch"
-        )
-    else:
-        found.append("so batch times follow the sum of the lengths, and the model does not pad")
-    if not has_cost:
-        found.append(
-            f'set cost="{seen.cost}": estimates and mb_max_batch_size then count length instead of rows, and '
-            "mb_max_batch_size needs a new value"
-        )
+    if seen.depends and not has_cost:
+        found.append(advise("give_cost", cost=seen.cost, setting="mb_max_batch_size"))
     return found
 
 

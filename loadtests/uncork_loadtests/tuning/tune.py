@@ -8,27 +8,28 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from uncork_dispatcher.advice import Advice, advise
 from uncork_dispatcher.simulator import SettingError
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.generator.fleet import LoadTestError, Outcome
 from uncork_loadtests.measurement import Verdict, load, valid_if_possible, verdict
-from uncork_loadtests.plural import plural
 from uncork_loadtests.servers import Cpu, words
 from uncork_loadtests.targets import aimed, aimed_at, api_at, apis, our_service
 from uncork_loadtests.traffic.plan import Plan, per_second
 from uncork_loadtests.tuning import batch_times
-from uncork_loadtests.tuning.advice import (
+from uncork_loadtests.tuning.lengths import Lengths, Unmeasured, findings
+from uncork_loadtests.tuning.lengths import measure as measure_lengths
+from uncork_loadtests.tuning.search import (
     WANTED,
-    Advice,
     Figures,
     Model,
+    Proposal,
     capacity,
     caps,
     most,
     predict,
     smallest,
 )
-from uncork_loadtests.tuning.lengths import Lengths, Unmeasured, findings
-from uncork_loadtests.tuning.lengths import measure as measure_lengths
 
 Tell = Callable[[str], None]
 
@@ -37,7 +38,7 @@ GATEWAY_BUSY = 0.7
 DISAGREE = 0.3
 """Tolerated relative difference between measured and predicted latencies."""
 
-# Without a rate, the advice is for this share of the highest one, to leave a margin.
+# Without a rate, the proposal is for this share of the highest one, to leave a margin.
 _OF_HIGHEST = 0.9
 _PROOF_S = (5.0, 60.0)
 _PROOF_REQUESTS = 1000
@@ -98,35 +99,32 @@ class Tuned:
     model: Model
     gateway_rate: float
     """Requests per second at which the gateway reaches GATEWAY_BUSY; it is not simulated."""
-    rates: Sequence[Advice] = ()
+    rates: Sequence[Proposal] = ()
     """Without a rate: the highest for each number of workers, ignoring the gateway's limit."""
-    advice: Advice | None
+    proposal: Proposal | None
     """None if no settings keep the goal."""
     proof: Proof | None = None
-    """None without an advice that keeps the goal."""
+    """None without a proposal that keeps the goal."""
 
     @property
-    def failures(self) -> list[str]:
+    def failures(self) -> list[Advice]:
         """Reasons why the goal is not met, or why that is unknown."""
-        if self.advice is None or not self.advice.met:
-            return [_cannot(self.model, self.request, self.advice)]
+        if self.proposal is None or not self.proposal.met:
+            return [_cannot(self.model, self.request, self.proposal)]
         return faults(self.proof) if self.proof is not None else []
 
     @property
-    def warnings(self) -> list[str]:
+    def warnings(self) -> list[Advice]:
         """The failures, and reasons to doubt predicted figures."""
         found = self.failures
-        if self.advice is None or not self.advice.met:
+        if self.proposal is None or not self.proposal.met:
             return found
         if self.proof is not None:
             found += differences(self.proof)
-        if self.advice.rate > self.gateway_rate and (
-            self.proof is None or self.proof.rate < self.advice.rate
+        if self.proposal.rate > self.gateway_rate and (
+            self.proof is None or self.proof.rate < self.proposal.rate
         ):
-            found.append(
-                f"the gateway sustains about {per_second(self.gateway_rate)} on this machine; a higher "
-                "rate is not verified"
-            )
+            found.append(advise("gateway-limit", rate=self.gateway_rate))
         return found
 
 
@@ -149,10 +147,10 @@ def tune(request: TuningRequest, *, tell: Tell) -> Tuned:
     )
     gateway_us = measured.gateway_cpu_us
     gateway_rate = GATEWAY_BUSY * 1e6 / gateway_us if gateway_us else math.inf
-    rates, advice = _advice(request, model, gateway_rate=gateway_rate, tell=tell)
+    rates, proposal = _proposal(request, model, gateway_rate=gateway_rate, tell=tell)
     proof = None
-    if advice is not None and advice.met:
-        proof = _prove(request, model, advice, tell=tell)
+    if proposal is not None and proposal.met:
+        proof = _prove(request, model, proposal, tell=tell)
     return Tuned(
         request=request,
         measured=measured,
@@ -161,7 +159,7 @@ def tune(request: TuningRequest, *, tell: Tell) -> Tuned:
         model=model,
         gateway_rate=gateway_rate,
         rates=rates,
-        advice=advice,
+        proposal=proposal,
         proof=proof,
     )
 
@@ -199,13 +197,13 @@ def _counts_cost(lengths: Lengths | None) -> str:
         "for APIs without cost; try settings with uncork loadtest and uncork compare"
     )
     found = [] if lengths is None else findings(lengths, has_cost=True)
-    return "\n  ".join([why, *found])
+    return "\n  ".join([why, *(one.clause for one in found)])
 
 
-def _advice(
+def _proposal(
     request: TuningRequest, model: Model, *, gateway_rate: float, tell: Tell
-) -> tuple[list[Advice], Advice | None]:
-    """Return the highest rate for each number of workers (if no rate is requested), and the advice."""
+) -> tuple[list[Proposal], Proposal | None]:
+    """Return the highest rate for each number of workers (if no rate is requested), and the proposal."""
     if request.rate is not None:
         return [], smallest(model, rate=request.rate, max_workers=request.max_workers, tell=tell)
     rates = []
@@ -221,19 +219,19 @@ def _advice(
     return rates, predict(model, rate=rate, workers=enough.workers, cap=enough.mb_max_batch_size)
 
 
-def _prove(request: TuningRequest, model: Model, advice: Advice, *, tell: Tell) -> Proof:
-    """Load the service at the advised settings; with too few cores, one worker and its share of the rate."""
-    workers = advice.workers if advice.workers <= request.cores else 1
-    rate = advice.rate * workers / advice.workers
-    predicted = advice.predicted
-    if workers < advice.workers:
-        cap = advice.mb_max_batch_size
+def _prove(request: TuningRequest, model: Model, proposal: Proposal, *, tell: Tell) -> Proof:
+    """Load the service at the proposed settings; with too few cores, one worker and its share of the rate."""
+    workers = proposal.workers if proposal.workers <= request.cores else 1
+    rate = proposal.rate * workers / proposal.workers
+    predicted = proposal.predicted
+    if workers < proposal.workers:
+        cap = proposal.mb_max_batch_size
         predicted = predict(model, rate=rate, workers=workers, cap=cap).predicted
     options = {
         "--workers": workers,
         "--policy": "cork",
-        "--mb-max-latency": advice.mb_max_latency,
-        "--mb-max-batch-size": advice.mb_max_batch_size,
+        "--mb-max-latency": proposal.mb_max_latency,
+        "--mb-max-batch-size": proposal.mb_max_batch_size,
     }
     plan = replace(
         request.plan,
@@ -275,55 +273,56 @@ def _proof(outcome: Outcome, cpu: Cpu | None, *, workers: int, predicted: Figure
     )
 
 
-def _cannot(model: Model, request: TuningRequest, nearest: Advice | None) -> str:
+def _cannot(model: Model, request: TuningRequest, nearest: Proposal | None) -> Advice:
     """Explain why no settings keep the goal."""
-    goal = f"the goal of {model.goal_ms:g} ms cannot be met"
-    alone_ms = model.line.milliseconds(model.rows_per_request) + model.overhead_ms
-    if not caps(model):
-        return f"{goal}: a single request takes {alone_ms:.3g} ms"
+    goal_s, possible = model.goal_ms / 1000, caps(model)
+    rows = model.rows_per_request
+    needed_s = (model.line.milliseconds(rows) + model.overhead_ms) / 1000
+    if not possible:
+        return advise(
+            "goal_out_of_reach", rows=rows, unit="row", needed_s=needed_s, goal_s=goal_s, setting="--goal-ms"
+        )
     if nearest is not None:
-        workers = plural(nearest.workers, "worker")
-        best = f"{100 * nearest.predicted.in_goal:.2f} %, with {workers}"
-        return f"{goal} for {WANTED:.0%} of requests: the best predicted share is {best}"
+        share, workers = nearest.predicted.in_goal, nearest.workers
+        return advise("goal-not-met", goal_s=goal_s, share=share, workers=workers, wanted=WANTED)
     if request.rate is None:
-        return f"{goal} for {WANTED:.0%} of requests at any rate: a single request takes {alone_ms:.3g} ms"
-    carried = max(capacity(model, workers=request.max_workers, cap=cap) for cap in caps(model))
-    workers = plural(request.max_workers, "worker")
-    limit = f"{workers} can sustain at most {per_second(carried)}, not {request.rate:g}/s"
-    return f"{goal}: {limit}; raise --max-workers"
+        return advise("goal-at-no-rate", goal_s=goal_s, wanted=WANTED, needed_s=needed_s)
+    workers = request.max_workers
+    carried = max(capacity(model, workers=workers, cap=cap) for cap in possible)
+    return advise("rate-above-capacity", workers=workers, capacity=carried, rate=request.rate)
 
 
-def faults(proof: Proof) -> list[str]:
+def faults(proof: Proof) -> list[Advice]:
     """Return why a load test does not prove that the goal is met."""
     if proof.void:
-        return [f"the load test is void: {proof.void}; lower --rate, or raise --processes"]
+        return [advise("load-test-void", why=proof.void)]
     if proof.failure or proof.measured is None:
-        return [f"the load test failed: {proof.failure}"]
+        return [advise("load-test-failed", why=proof.failure)]
     found = []
     if proof.wrong:
-        found.append(f"{plural(proof.wrong, 'wrong response')}; first: {proof.first_wrong}")
+        found.append(advise("wrong-responses", wrong=proof.wrong, first=proof.first_wrong))
     # A single worker may be predicted to keep the goal less often than all of them.
     least = WANTED if proof.predicted.in_goal >= WANTED else proof.predicted.in_goal - (1 - WANTED)
     if proof.measured.in_goal < least:
-        found.append(
-            f"{100 * proof.measured.in_goal:.2f} % of measured requests are within the goal, instead of "
-            f"{100 * least:.4g} %"
-        )
+        found.append(advise("goal-missed", share=proof.measured.in_goal, wanted=least))
     return found
 
 
-def differences(proof: Proof) -> list[str]:
+def differences(proof: Proof) -> list[Advice]:
     """Return the latencies that a valid load test measured otherwise than predicted."""
     if proof.void or proof.failure or proof.measured is None:
         return []
-    found = []
-    for name, predicted, measured in (
-        ("p50", proof.predicted.p50_ms, proof.measured.p50_ms),
-        ("p99", proof.predicted.p99_ms, proof.measured.p99_ms),
-    ):
-        if predicted and measured and abs(measured / predicted - 1) > DISAGREE:
-            found.append(
-                f"the measured {name} of {measured:.3g} ms is {measured / predicted:.2f} times the predicted "
-                f"{predicted:.3g} ms"
-            )
-    return found
+    return [
+        advise(
+            "latency-differs",
+            name=name,
+            measured_s=measured / 1000,
+            predicted_s=predicted / 1000,
+            ratio=measured / predicted,
+        )
+        for name, predicted, measured in (
+            ("p50", proof.predicted.p50_ms, proof.measured.p50_ms),
+            ("p99", proof.predicted.p99_ms, proof.measured.p99_ms),
+        )
+        if predicted and measured and abs(measured / predicted - 1) > DISAGREE
+    ]

@@ -167,25 +167,20 @@ SEEN = Lengths(
     requests=8, short_bytes=40, long_bytes=100, short_ms=34.0, long_ms=82.0, mixed_ms=80.123,
     depends=True, pads=True, padding=0.415, cost="bytes",
 )  # fmt: skip
-MEASURED = (
-    "a batch of 8 bodies takes 34 ms at 40 bytes each, 82 ms at 100 bytes each, and 80.1 ms if only one has "
-    "100 bytes"
-)
 
 
 def test_findings_say_what_to_set() -> None:
-    """A cost, where length matters and the API has none. Sorting is the gateway's business."""
+    """A cost, where length matters and the API has none."""
     pads = findings(SEEN, has_cost=False)
     sums = findings(replace(SEEN, pads=False, cost="text"), has_cost=False)
 
-    assert pads[0] == MEASURED
-    assert "the model pads a batch to its longest row: 42% of a batch of 8 bodies in random order" in pads[1]
-    assert pads[2].startswith('set cost="bytes": estimates and mb_max_batch_size then count length')
-    assert sums[1:2] == ["so batch times follow the sum of the lengths, and the model does not pad"]
-    assert sums[2].startswith('set cost="text":')
-    assert findings(SEEN, has_cost=True) == pads[:2]
-    assert findings(replace(SEEN, depends=False, pads=False), has_cost=False) == [
-        MEASURED,
-        "so batch times do not depend on the length of bodies",
-    ]
-    assert not [line for line in (*pads, *sums) if "sort" in line]
+    assert [one.code for one in pads] == ["lengths-padded", "give_cost"]
+    assert pads[0].figures == {
+        "requests": 8, "short": 40, "long": 100, "short_s": 0.034, "long_s": 0.082, "mixed_s": 0.080123,
+        "padding": 0.415,
+    }  # fmt: skip
+    assert [one.code for one in sums] == ["lengths-summed", "give_cost"]
+    assert [one.figures["cost"] for one in (pads[1], sums[1])] == ["bytes", "text"]
+    assert findings(SEEN, has_cost=True) == pads[:1]
+    [irrelevant] = findings(replace(SEEN, depends=False, pads=False), has_cost=False)
+    assert irrelevant.code == "lengths-irrelevant"

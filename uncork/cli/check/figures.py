@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
+from uncork_dispatcher.advice import Advice, advise
 from uncork_gateway.services.paths import NO_PATHS, DescribedPaths
 from uncork_loadtests.tuning.batch_times import Line, SizeTime
 from uncork_workers.wire.schema import ApiSettings
@@ -12,23 +12,32 @@ from uncork_workers.wire.schema import ApiSettings
 Severity = Literal["error", "warning", "note"]
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A problem, and the advice that fixes it."""
+class Finding(NamedTuple):
+    """An advice with its severity.
+
+    Attributes:
+        severity: error: does not work; warning: works badly; note: worth knowing.
+        api: the API that it concerns; empty for all.
+    """
 
     severity: Severity
-    """error: does not work; warning: works badly; note: worth knowing."""
-    code: str
-    wrong: str
-    advice: str
+    advice: Advice
     api: str = ""
-    """The API that it concerns; empty for all."""
 
 
 Findings = Iterator[Finding]
-error = partial(Finding, "error")
-warning = partial(Finding, "warning")
-note = partial(Finding, "note")
+
+
+def error(key: str, /, **figures: Any) -> Finding:
+    return Finding("error", advise(key, **figures))
+
+
+def warning(key: str, /, **figures: Any) -> Finding:
+    return Finding("warning", advise(key, **figures))
+
+
+def note(key: str, /, **figures: Any) -> Finding:
+    return Finding("note", advise(key, **figures))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +96,7 @@ class ApiFigures:
     @property
     def unit(self) -> str:
         """The unit of batch sizes."""
-        return "rows" if self.settings.cost is None else "cost units"
+        return "row" if self.settings.cost is None else "unit of cost"
 
     @property
     def is_single(self) -> bool:

@@ -7,8 +7,6 @@ from typing import NamedTuple
 from uncork.cli.check.apis import judge_api
 from uncork.cli.check.figures import ApiFigures, Figures, Finding, Findings, Plan, error, warning
 from uncork.cli.check.resources import judge_resources, with_own_memory
-from uncork_dispatcher.plural import plural
-from uncork_workers.memory import mebibytes
 
 _ORDER = ("error", "warning", "note")
 _LOCAL = ("127.", "::1", "localhost")
@@ -54,35 +52,20 @@ def _of_service(figures: Figures) -> Findings:
     yield from _limit(plan)
     for api in figures.apis:
         for finding in (*judge_api(api, plan), *_batch_memory(plan, api)):
-            yield replace(finding, api=api.name)
+            yield finding._replace(api=api.name)
 
 
 def _gpus(plan: Plan) -> Findings:
-    workers, gpus = plan.workers, plan.gpus
-    if gpus and workers > len(gpus):
-        yield warning(
-            "workers-above-gpus",
-            f"{workers} workers share {plural(len(gpus), 'GPU')}",
-            f"set --workers to {len(gpus)}, unless several workers fit on one GPU",
-        )
-    elif 0 < workers < len(gpus):
-        yield warning(
-            "gpus-unused",
-            f"{len(gpus)} GPUs for {plural(workers, 'worker')}: some are never used",
-            f"set --workers to {len(gpus)}",
-        )
+    workers, gpus = plan.workers, len(plan.gpus)
+    if gpus and workers != gpus and workers:
+        yield warning("workers-above-gpus" if workers > gpus else "gpus-unused", workers=workers, gpus=gpus)
 
 
 def _limit(plan: Plan) -> Findings:
     """Judge the memory of an idle worker."""
     base, limit = plan.worker_bytes, plan.max_worker_memory_bytes
     if base is not None and limit is not None and base > limit:
-        yield error(
-            "worker-above-limit",
-            f"a worker uses {mebibytes(base)} before its first batch, but --max-worker-memory is "
-            f"{mebibytes(limit)}",
-            f"set --max-worker-memory above {mebibytes(2 * base)}",
-        )
+        yield error("worker-above-limit", base=base, limit=limit, to_bytes=2 * base)
 
 
 def _batch_memory(plan: Plan, api: ApiFigures) -> Findings:
@@ -95,40 +78,24 @@ def _batch_memory(plan: Plan, api: ApiFigures) -> Findings:
     each, cap = api.times.memory_per_row_bytes, api.settings.limit_rows
     needs = base + each * cap
     free_each = None if plan.free_bytes is None else plan.free_bytes / plan.workers
-    for found, allowed, room in (
-        (error, "but the free memory per worker is", free_each),
-        (warning, "but --max-worker-memory is", plan.max_worker_memory_bytes),
+    for found, key, room in (
+        (error, "cap-above-memory/machine", free_each),
+        (warning, "cap-above-memory/limit", plan.max_worker_memory_bytes),
     ):
         if room is not None and base < room < needs:
-            yield found(
-                "cap-above-memory",
-                f"a full batch of {cap} {api.unit} needs {mebibytes(needs)} ({mebibytes(base)}, plus "
-                f"{each / 2**20:.3g} MiB each), {allowed} {mebibytes(room)}",
-                f"set mb_max_batch_size to {max(1, int(0.8 * (room - base) / each))}",
-            )
+            to = max(1, int(0.8 * (room - base) / each))
+            yield found(key, cap=cap, unit=api.unit, needs=needs, base=base, each=each, room=room, to=to)
             return
 
 
 def _listeners(plan: Plan) -> Findings:
-    if plan.max_connections is not None and plan.max_connections > plan.possible_connections:
-        yield warning(
-            "connections-above-files",
-            f"--max-connections is {plan.max_connections}, but the limit of open files leaves "
-            f"{plan.possible_connections} to clients",
-            f"raise the limit (ulimit -n), or set --max-connections to {plan.possible_connections}",
-        )
+    wanted, possible = plan.max_connections, plan.possible_connections
+    if wanted is not None and wanted > possible:
+        yield warning("connections-above-files", connections=wanted, possible=possible)
     if plan.has_keys and not plan.has_tls and not _is_local(plan.host):
-        yield warning(
-            "keys-without-tls",
-            f"API keys are sent unencrypted to {plan.host}",
-            "set --tls-cert, or listen on --host 127.0.0.1 behind a proxy that terminates TLS",
-        )
+        yield warning("keys-without-tls", host=plan.host)
     if plan.admin_host is not None and not _is_local(plan.admin_host):
-        yield warning(
-            "admin-is-public",
-            f"the admin port, which requires no API key, listens on {plan.admin_host}",
-            "set --admin-host to 127.0.0.1, or make sure that only operators can reach it",
-        )
+        yield warning("admin-is-public", host=plan.admin_host)
 
 
 def _is_local(host: str) -> bool:

@@ -15,7 +15,7 @@ from uncork.config.errors import WrongUsage
 from uncork.config.names import check_policy
 from uncork.server.options import ServeOptions
 from uncork.server.workers.placement import local_workers
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_gateway.backends.pool_events import (
     CannotServe,
     Described,

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from uncork.cli.check.figures import Findings, Plan, error, warning
-from uncork_dispatcher.plural import plural
-from uncork_workers.memory import mebibytes
+from uncork_dispatcher.wording import mebibytes
 
 Plans = Mapping[str, Plan]
 """The plan of each service by name; the only one may have none."""
@@ -58,54 +57,41 @@ def judge_resources(plans: Plans) -> Findings:
     yield from _memory(plans, needs)
     for gpu, services in _services_by_gpu(plans).items():
         if len(services) > 1:
-            yield warning(
-                "gpu-shared",
-                f"GPU {gpu} has workers of {' and '.join(services)}",
-                "set gpus to other GPUs in the table of one service, unless their models fit on one GPU "
-                "together",
-            )
+            yield warning("gpu-shared", gpu=gpu, services=" and ".join(services))
 
 
 def _cores(plans: Plans, needs: Needs) -> Findings:
     cores = needs.cores
     on_cores = {name: plan.workers for name, plan in plans.items() if not plan.gpus}
     threads = sum(plan.workers * (plan.threads or 1) for plan in plans.values())
-    if sum(on_cores.values()) > cores:
-        yield warning(
-            "workers-above-cores",
-            f"{sum(on_cores.values())} workers{_shares(on_cores)} share {plural(cores, 'core')}, and the "
-            "gateway needs one too",
-            f"{_set_workers(plans, cores)}, unless handlers mostly wait for I/O",
-        )
+    workers = sum(on_cores.values())
+    if workers > cores:
+        key = "workers-above-cores" if len(plans) == 1 else "workers-above-cores/several"
+        yield warning(key, workers=workers, shares=_shares(on_cores), cores=cores, to=cores)
     elif threads > cores and any(plan.threads is not None for plan in plans.values()):
         limits = sorted({plan.threads for plan in plans.values() if plan.threads is not None})
         yield warning(
             "threads-above-cores",
-            f"OMP_NUM_THREADS={' and '.join(map(str, limits))} gives {plural(needs.workers, 'worker')} "
-            f"{plural(threads, 'thread')} in total, on {plural(cores, 'core')}",
-            "unset OMP_NUM_THREADS and similar variables: each worker then gets its share of the cores",
+            limits=" and ".join(map(str, limits)),
+            workers=needs.workers,
+            threads=threads,
+            cores=cores,
         )
 
 
 def _memory(plans: Plans, needs: Needs) -> Findings:
     """Judge the memory of idle workers."""
-    base, free = needs.worker_bytes, needs.free_bytes
+    base, free, workers = needs.worker_bytes, needs.free_bytes, needs.workers
     if base is None or free is None or base <= free:
         return
     sizes = {name: mebibytes(plan.worker_bytes or 0) for name, plan in plans.items()}
     if len(plans) == 1:
-        workers = f"{plural(needs.workers, 'worker')} of {', '.join(sizes.values())}"
-        advice = _set_workers(plans, max(1, free * needs.workers // base))
+        [size] = sizes.values()
+        to = max(1, free * workers // base)
+        yield error("workers-above-memory", workers=workers, shares=f" of {size}", free=free, to=to)
     else:
-        each = {name: f"{plans[name].workers} of {size}" for name, size in sizes.items()}
-        workers = f"{needs.workers} workers{_shares(each)}"
-        advice = "lower the workers of some services, or serve some on another machine"
-    yield error(
-        "workers-above-memory",
-        f"{workers} {'does' if needs.workers == 1 else 'do'} not fit into the {mebibytes(free)} of free "
-        "memory",
-        advice,
-    )
+        shares = _shares({name: f"{plans[name].workers} of {size}" for name, size in sizes.items()})
+        yield error("workers-above-memory/several", workers=workers, shares=shares, free=free)
 
 
 def _services_by_gpu(plans: Plans) -> dict[str, list[str]]:
@@ -122,9 +108,3 @@ def _shares(of_services: Mapping[str, object]) -> str:
     if len(of_services) == 1:
         return ""
     return f" ({', '.join(f'{name}: {share}' for name, share in of_services.items())})"
-
-
-def _set_workers(plans: Plans, most: int) -> str:
-    if len(plans) == 1:
-        return f"set --workers to {most}"
-    return f"lower the workers of the services to {most} in total"

@@ -11,8 +11,7 @@ from uncork.cli.check.judging import Verdict
 from uncork.cli.check.resources import Needs, needs_of
 from uncork.cli.terminal import NOTHING, as_document, plain_table
 from uncork.server.services import ONLY
-from uncork_dispatcher.plural import plural
-from uncork_workers.memory import mebibytes
+from uncork_dispatcher.wording import mebibytes, plural
 
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
@@ -42,11 +41,29 @@ def as_json(services: Mapping[str, Figures], verdict: Verdict) -> bytes:
         return as_document(_document(services[ONLY], verdict.all))
     each = {name: _document(figures, verdict.services[name]) for name, figures in services.items()}
     needs = needs_of({name: figures.plan for name, figures in services.items()})
-    return as_document({"services": each, "findings": verdict.together, "needs": needs})
+    return as_document({"services": each, "findings": _listed(verdict.together), "needs": needs})
 
 
 def _document(figures: Figures, findings: Sequence[Finding]) -> dict[str, Any]:
-    return {"service": figures.service, "findings": findings, "plan": figures.plan, "apis": figures.apis}
+    return {
+        "service": figures.service,
+        "findings": _listed(findings),
+        "plan": figures.plan,
+        "apis": figures.apis,
+    }
+
+
+def _listed(findings: Sequence[Finding]) -> list[dict[str, str]]:
+    return [
+        {
+            "severity": severity,
+            "code": advice.code,
+            "wrong": advice.wrong,
+            "advice": advice.remedy,
+            "api": api,
+        }
+        for severity, advice, api in findings
+    ]
 
 
 def _apis(figures: Figures) -> RenderableType:
@@ -57,11 +74,11 @@ def _apis(figures: Figures) -> RenderableType:
 
 
 def _findings(findings: Sequence[Finding]) -> Iterator[RenderableType]:
-    for finding in findings:
+    for severity, advice, api in findings:
         yield ""
-        about = f"{finding.api}: " if finding.api else ""
-        yield Text.assemble((finding.severity, _STYLES[finding.severity]), f" {about}{finding.wrong}")
-        yield f"  {finding.advice} [{finding.code}]"
+        about = f"{api}: " if api else ""
+        yield Text.assemble((severity, _STYLES[severity]), f" {about}{advice.wrong}")
+        yield f"  {advice.remedy} [{advice.code}]"
     yield ""
 
 

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from uncork.cli.loadtest.tables import milliseconds, plan_figures, traffic
 from uncork.cli.terminal import NOTHING, as_document, plain_table
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.compare import Comparison
 from uncork_loadtests.intervals import Interval
 

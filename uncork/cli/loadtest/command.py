@@ -16,7 +16,7 @@ from uncork.cli.loadtest.tables import as_json, heading, tables
 from uncork.cli.loadtest.traffic import is_url
 from uncork.cli.terminal import INTERRUPTED, as_text, telling, write_files
 from uncork.cli.usage import refusals
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.reports.page import write_html
 from uncork_loadtests.reports.picture import write_png

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from uncork.cli.terminal import NOTHING, as_document, percent, plain_table
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.generator.samples import BEYOND, PERCENTILES, Spread, Summary, status_name
 from uncork_loadtests.targets import Estimate, Padding

@@ -19,7 +19,7 @@ from uncork.server.listeners import Listeners, open_listeners
 from uncork.server.servers import Servers
 from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.proxy import Proxy, ProxySettings
 from uncork_workers.process.logs import LogFormat

@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from uncork.cli.simulate.figures import geometric_mean, staggered_share
-from uncork_dispatcher.plural import plural
 from uncork_dispatcher.simulator import Cell, Comparison, Result
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.reports.style import (
     DPI,
     GREY,

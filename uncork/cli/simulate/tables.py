@@ -16,8 +16,8 @@ from uncork.cli.simulate.figures import (
     staggered_share,
 )
 from uncork.cli.terminal import NOTHING, percent, plain_table
-from uncork_dispatcher.plural import plural
 from uncork_dispatcher.simulator import Comparison, Ratio, Result
+from uncork_dispatcher.wording import plural
 
 _MOST_IN_FULL = 12
 """Up to this number of cells each gets its own table; more share one, with a summary."""

@@ -31,5 +31,5 @@ def tune(options: TuneOptions) -> None:
     if options.json != "-":
         show(text(tuned))
     for warning in tuned.warnings:
-        print_error("tune", warning)
+        print_error("tune", warning.clause)
     raise typer.Exit(1 if tuned.failures else code)

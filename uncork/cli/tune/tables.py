@@ -9,11 +9,12 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from uncork.cli.terminal import NOTHING, as_document, plain_table
-from uncork_dispatcher.plural import plural
+from uncork_dispatcher.advice import advise
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.servers import words
 from uncork_loadtests.traffic.plan import per_second
-from uncork_loadtests.tuning.advice import Advice
 from uncork_loadtests.tuning.lengths import findings
+from uncork_loadtests.tuning.search import Proposal
 from uncork_loadtests.tuning.tune import GATEWAY_BUSY, Proof, Tuned
 
 
@@ -25,34 +26,35 @@ def text(tuned: Tuned) -> Iterator[RenderableType]:
         yield ""
         yield _rates(tuned)
         yield "highest simulated rates at which 99 % of requests meet the goal, ignoring the gateway's limit"
-    advice = tuned.advice
-    if advice is None or not advice.met:
+    proposal = tuned.proposal
+    if proposal is None or not proposal.met:
         return
     yield ""
-    yield serve_command(tuned.request.target, advice)
-    yield f"@api(..., mb_max_latency={advice.mb_max_latency:g}, mb_max_batch_size={advice.mb_max_batch_size})"
+    yield serve_command(tuned.request.target, proposal)
+    cap, rate = proposal.mb_max_batch_size, proposal.rate
+    yield f"@api(..., mb_max_latency={proposal.mb_max_latency:g}, mb_max_batch_size={cap})"
     yield ""
     yield (
-        f"for {per_second(advice.rate)}: {plural(advice.workers, 'worker')} with a capacity of "
-        f"{per_second(advice.capacity)} in full batches, {advice.capacity / advice.rate:.1f} times the rate"
+        f"for {per_second(rate)}: {plural(proposal.workers, 'worker')} with a capacity of "
+        f"{per_second(proposal.capacity)} in full batches, {proposal.capacity / rate:.1f} times the rate"
     )
     if tuned.proof is not None:
-        yield from _proof(tuned.proof, advice)
+        yield from _proof(tuned.proof, proposal)
 
 
-def serve_command(target: str, advice: Advice) -> str:
-    """Return the advice as a command line."""
+def serve_command(target: str, proposal: Proposal) -> str:
+    """Return the proposal as a command line."""
     options = {
-        "--workers": advice.workers,
-        "--mb-max-latency": f"{advice.mb_max_latency:g}",
-        "--mb-max-batch-size": advice.mb_max_batch_size,
+        "--workers": proposal.workers,
+        "--mb-max-latency": f"{proposal.mb_max_latency:g}",
+        "--mb-max-batch-size": proposal.mb_max_batch_size,
     }
     return shlex.join(["uncork", "serve", target, *words(options)])
 
 
 def as_json(tuned: Tuned) -> bytes:
     """Encode all figures; unknown ones are null."""
-    request, advice = tuned.request, tuned.advice
+    request, proposal = tuned.request, tuned.proposal
     figures = {
         **{one.name: getattr(request, one.name) for one in fields(request) if one.name != "plan"},
         "arrivals": request.plan.arrivals,
@@ -63,11 +65,11 @@ def as_json(tuned: Tuned) -> bytes:
         "line": tuned.model.line,
         "gateway_rate": tuned.gateway_rate if tuned.gateway_rate < math.inf else None,
         "rates": tuned.rates,
-        "advice": advice,
-        "met": advice is not None and advice.met,
-        "command": serve_command(request.target, advice) if advice is not None and advice.met else None,
+        "advice": proposal,
+        "met": proposal is not None and proposal.met,
+        "command": serve_command(request.target, proposal) if proposal is not None and proposal.met else None,
         "proof": tuned.proof,
-        "warnings": tuned.warnings,
+        "warnings": [one.clause for one in tuned.warnings],
     }
     return as_document(figures)
 
@@ -92,10 +94,9 @@ def _line(tuned: Tuned) -> Iterator[str]:
         f"{100 * line.worst_deviation:+.0f} % at {plural(line.worst_rows, 'row')}; noise {line.noise_cv:.2f}"
     )
     for rows in line.steps:
-        above = plural(rows, "row")
-        yield f"above {above} a batch takes much longer; for a compiled model, set allowed_batch_sizes"
+        yield advise("step", rows=rows).clause
     if tuned.lengths is not None:
-        yield from findings(tuned.lengths, has_cost=False)
+        yield from (one.clause for one in findings(tuned.lengths, has_cost=False))
     if tuned.no_lengths:
         yield f"the effect of the bodies' lengths was not measured: {tuned.no_lengths}"
     if tuned.measured.stopped:
@@ -114,9 +115,9 @@ def _rates(tuned: Tuned) -> Table:
     return table
 
 
-def _proof(proof: Proof, advice: Advice) -> Iterator[RenderableType]:
+def _proof(proof: Proof, proposal: Proposal) -> Iterator[RenderableType]:
     share = ""
-    if proof.workers < advice.workers:
+    if proof.workers < proposal.workers:
         share = ", with one worker and its share of the rate, as this machine has fewer cores than workers"
     yield f"load test: {per_second(proof.rate)} for {proof.seconds:.3g} s{share}"
     table = plain_table("", "p50 ms", "p99 ms", "in goal %", "rows/batch")

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from uncork_dispatcher import ApiStats, Estimate, WorkStats
+from uncork_dispatcher.advice import WORTH
 from uncork_dispatcher.learning.estimator import EARNED_REACH
 from uncork_gateway.pages.status.document import ApiState, Failure, Limit
 from uncork_gateway.telemetry.recent import Recent
@@ -16,13 +17,13 @@ _HEADROOM = 0.8
 _SIMILAR = 1.1
 # Up to this share of a batch's time, the error of the slope does not matter.
 _SURE = 0.15
-# From this gain on, larger batches are worth recommending.
-_WORTH = 1.2
 # Below this load, with requests run one at a time, the next request usually finds an idle worker.
 _THIN = 0.7
 # Below this share of busy time, workers limit nothing but bursts.
 _BUSY = 0.8
 _HALF = 0.5
+# A smaller share of the workers' time is not mentioned.
+_SOME_TIME = 0.1
 
 A_FEW = 0.01
 """Up to this share of requests may be refused or late by chance."""
@@ -253,7 +254,7 @@ class Figures:
     def gains(self, rows: float, *, than: float) -> bool:
         """Return whether larger batches are known to answer clearly more."""
         now = self.throughput(than)
-        return self.slope_is_known and now > 0 and self.throughput(rows) >= _WORTH * now
+        return self.slope_is_known and now > 0 and self.throughput(rows) >= WORTH * now
 
     @property
     def gain_of_batches(self) -> float:
@@ -282,6 +283,11 @@ class Figures:
         recent = self.recent
         full = recent.share_of_releases("full") >= MOSTLY
         return full and recent.mean_rows + recent.rows_per_request < MOSTLY * self.rows_under_load
+
+    @property
+    def is_shared(self) -> bool:
+        """True if other APIs took a part of the workers' time that is worth mentioning."""
+        return self.busiest_other is not None and self.others_share >= _SOME_TIME
 
     @property
     def waits_for_others(self) -> bool:

@@ -3,8 +3,8 @@
 from typing import assert_never
 
 from uncork_dispatcher import Decision, ScalingReason, ScalingState
+from uncork_dispatcher.wording import are, capitalized, exact, number, plural
 from uncork_gateway.pages.status import document
-from uncork_gateway.pages.status.formatting import are, capitalized, count, number
 
 
 def describe_scaling(
@@ -32,7 +32,7 @@ def _sentence(decision: Decision, least: int, most: int, startup_s: float | None
     endings: dict[ScalingState, str] = {
         "enough": ".",
         "confirming": f". {more} more {'starts' if more == 1 else 'start'} if that is still so in 5 s.",
-        "up": f". {count(target, 'worker')} {are(target)} ready or starting{takes}.",
+        "up": f". {plural(exact(target), 'worker')} {are(target)} ready or starting{takes}.",
         "at_most": f", but --workers allows at most {most}.",
         "down": f". One more worker stops; {target} {'stays' if target == 1 else 'stay'}.",
         "waiting": f". One of {target} stops in {reason.wait_s or 0:.0f} s unless the traffic rises.",
@@ -44,7 +44,7 @@ def _sentence(decision: Decision, least: int, most: int, startup_s: float | None
 
 
 def _need(wanted: int, reason: ScalingReason) -> str:
-    workers = count(wanted, "worker")
+    workers = plural(exact(wanted), "worker")
     if reason.api is None:
         return f"without traffic, {workers} {are(wanted)} enough"
     match reason.limit:

@@ -12,11 +12,10 @@ from uncork_dispatcher import ApiStats, WorkStats
 from uncork_dispatcher.learning.measures import Padding
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status import document
-from uncork_gateway.pages.status.advise import advise
-from uncork_gateway.pages.status.explain import sentence, waits_for
+from uncork_gateway.pages.status.advise import advice_for
+from uncork_gateway.pages.status.explain import sentence, waits_for, why_refused, why_this_size
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.pages.status.formatting import Names
-from uncork_gateway.pages.status.reasons import why_refused, why_this_size
+from uncork_gateway.pages.status.names import Names
 from uncork_gateway.pages.status.slots import describe_slots, overall
 from uncork_gateway.telemetry.recent import Recent
 from uncork_gateway.telemetry.recorder import Recorder
@@ -243,7 +242,7 @@ def _api(
         why_this_size=why_this_size(figures, names),
         why_refused=why_refused(figures, names),
         limited_by=figures.limited_by,
-        advice=advise(figures, names),
+        advice=[document.Advice(code=one.code, text=one.text) for one in advice_for(figures, names)],
         window_s=recent.seconds,
         too_few_requests=recent.is_few,
         answered=recent.answered,

@@ -3,18 +3,10 @@
 from collections.abc import Sequence
 
 from uncork_dispatcher import RunningBatch
+from uncork_dispatcher.wording import are, as_sentence, exact, ms, percent, plural
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status import document
-from uncork_gateway.pages.status.formatting import (
-    Names,
-    are,
-    as_sentence,
-    count,
-    exact,
-    ms,
-    percent,
-    with_noun,
-)
+from uncork_gateway.pages.status.names import Names
 
 
 def describe_slots(
@@ -38,9 +30,9 @@ def describe_slots(
 def doing(slot: BackendSlot, batch: RunningBatch | None) -> str:
     """Describe what a slot does, in a clause; a fault names its worker."""
     if slot.state == "busy" and batch is not None:
-        size = with_noun(exact(batch.rows), "row")
+        size = plural(exact(batch.rows), "row")
         if batch.requests != batch.rows:
-            size = f"{count(batch.requests, 'request')} ({size})"
+            size = f"{plural(exact(batch.requests), 'request')} ({size})"
         return f"has been running {size} of {batch.api} for {ms(batch.running_s)}"
     return slot.fault or {"idle": "waits for a batch", "busy": "finishes a batch"}.get(slot.state, slot.state)
 
@@ -73,7 +65,7 @@ def _notable(api: document.Api, names: Names) -> str:
         return f"{api.name} is {api.state}: {' and '.join(parts)}."
     if api.limited_by == "nothing":
         return ""
-    limit = f"the number of {names.workers}" if api.limited_by == "workers" else _LIMITS[api.limited_by]
+    limit = f"the number of {names.parts}" if api.limited_by == "workers" else _LIMITS[api.limited_by]
     return f"{api.name} is limited by {limit}."
 
 
@@ -85,7 +77,7 @@ def _ready(slots: Sequence[BackendSlot], lost: Sequence[BackendSlot]) -> str:
     of_servers = any(slot.url for slot in slots)
     total = len({slot.url for slot in slots}) if of_servers else len(slots)
     ready = total - len(lost)
-    of_all = count(total, "server" if of_servers else "worker")
+    of_all = plural(exact(total), "server" if of_servers else "worker")
     return f"{f'{ready} of ' if lost else ''}{of_all} {are(ready)} ready."
 
 

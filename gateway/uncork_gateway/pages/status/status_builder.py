@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from uncork_dispatcher.wording import are
 from uncork_gateway.pages.status import document
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.pages.status.formatting import are
 from uncork_gateway.pages.status.service_status import Described, ServiceStatus
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.recent import WINDOW_S

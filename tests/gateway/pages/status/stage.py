@@ -12,7 +12,7 @@ from uncork_dispatcher import ApiStats, WorkStats
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status.document import Failure, SettingsChange, Status
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.pages.status.formatting import SERVICE, Names
+from uncork_gateway.pages.status.names import SERVICE, Names
 from uncork_gateway.pages.status.service_status import ServedApi, ServiceStatus
 from uncork_gateway.pages.status.status_builder import StatusBuilder
 from uncork_gateway.telemetry.finished_batches import FinishedBatches

@@ -9,9 +9,9 @@ import pytest
 
 from tests.gateway.pages.status.simulated import figures_of, mean_latency, throughput
 from uncork_dispatcher.simulator import Clients, Scenario, ServiceTime, open_loop
-from uncork_gateway.pages.status.advise import advise
+from uncork_gateway.pages.status.advise import advice_for
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.pages.status.formatting import SERVICE
+from uncork_gateway.pages.status.names import SERVICE
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ def arriving(model: tuple[float, float], rate: float, *, count: int = 700, **cha
 
 
 def codes(made: Figures) -> set[str]:
-    return {one.code for one in advise(made, SERVICE)}
+    return {one.code for one in advice_for(made, SERVICE)}
 
 
 @pytest.mark.parametrize("model", MODELS)

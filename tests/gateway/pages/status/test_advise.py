@@ -1,4 +1,4 @@
-"""When advice is given; ``test_sentences.py`` has its words."""
+"""When advice is given; ``test_sentences.py`` has its figures."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from tests.gateway.pages.status.staged import figures, recent, stats
 from uncork_dispatcher import Estimate
 from uncork_dispatcher.learning.measures import Measure, Padding
-from uncork_gateway.pages.status.advise import ADVICE, advise
+from uncork_gateway.pages.status.advise import ADVICE, advice_for
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
+from uncork_gateway.pages.status.names import PROXY, SERVICE, Names
 from uncork_gateway.telemetry.recent import Recent
 
 FULL = recent(batches=30, each=4, reason="full", rate=100)
@@ -22,7 +22,7 @@ CAP_4 = {"max_batch_rows": 4}
 
 def codes(made: Figures, names: Names = SERVICE) -> set[str]:
     """Return the codes of the advice."""
-    return {one.code for one in advise(made, names)}
+    return {one.code for one in advice_for(made, names)}
 
 
 def test_the_page_lists_every_code() -> None:

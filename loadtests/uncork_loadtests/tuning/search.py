@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from uncork_dispatcher.simulator import Cell
 from uncork_dispatcher.simulator import measure as simulate
-from uncork_loadtests.plural import plural
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.tuning.batch_times import Line
 
 WANTED = 0.99
@@ -30,7 +30,7 @@ class Model:
     goal_ms: float
     """Latency goal of the client."""
     largest: int
-    """Largest batch to advise, in rows."""
+    """Largest batch to propose, in rows."""
     arrivals: str = "poisson"
     seed: int = 1
     requests: int = 10_000
@@ -53,7 +53,7 @@ class Figures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Advice:
+class Proposal:
     """Settings, and the prediction for them at a rate."""
 
     workers: int
@@ -92,7 +92,7 @@ def capacity(model: Model, *, workers: int, cap: int) -> float:
     return workers * (cap // model.rows_per_request) / model.line.milliseconds(cap) * 1000
 
 
-def predict(model: Model, *, rate: float, workers: int, cap: int) -> Advice:
+def predict(model: Model, *, rate: float, workers: int, cap: int) -> Proposal:
     """Simulate one setting at a rate; raise ValueError if the rate is more than five times the capacity."""
     carried = capacity(model, workers=workers, cap=cap)
     cell = Cell(
@@ -107,7 +107,7 @@ def predict(model: Model, *, rate: float, workers: int, cap: int) -> Advice:
     )
     seen = simulate(cell, _POLICY, model.seed, requests=model.requests)
     # The client's latency, and its goal, exceed the simulated ones by the overhead.
-    return Advice(
+    return Proposal(
         workers=workers,
         mb_max_batch_size=cap,
         mb_max_latency=model.mb_max_latency,
@@ -122,12 +122,12 @@ def predict(model: Model, *, rate: float, workers: int, cap: int) -> Advice:
     )
 
 
-def smallest(model: Model, *, rate: float, max_workers: int, tell: Callable[[str], None]) -> Advice | None:
+def smallest(model: Model, *, rate: float, max_workers: int, tell: Callable[[str], None]) -> Proposal | None:
     """Return the fewest workers that keep the goal at a rate, with their best cap.
 
     If none keep it, return the nearest setting; None if no setting has the capacity.
     """
-    tried: list[Advice] = []
+    tried: list[Proposal] = []
     for workers in range(1, max_workers + 1):
         tell(f"simulating {plural(workers, 'worker')}")
         settings = [
@@ -141,15 +141,15 @@ def smallest(model: Model, *, rate: float, max_workers: int, tell: Callable[[str
     return max(tried, key=lambda one: one.predicted.in_goal, default=None)
 
 
-def _best(kept: Sequence[Advice]) -> Advice:
-    def p99(one: Advice) -> float:
+def _best(kept: Sequence[Proposal]) -> Proposal:
+    def p99(one: Proposal) -> float:
         return one.predicted.p99_ms or 0.0
 
     limit_ms = _AS_GOOD * min(map(p99, kept))
     return max((one for one in kept if p99(one) <= limit_ms), key=lambda one: one.mb_max_batch_size)
 
 
-def most(model: Model, *, workers: int) -> Advice | None:
+def most(model: Model, *, workers: int) -> Proposal | None:
     """Return the highest rate at which the workers keep the goal; None if there is none."""
     possible = sorted(caps(model), reverse=True)
     if not possible:
@@ -167,7 +167,7 @@ def most(model: Model, *, workers: int) -> Advice | None:
     return best
 
 
-def _kept(model: Model, possible: Sequence[int], *, rate: float, workers: int) -> Advice | None:
+def _kept(model: Model, possible: Sequence[int], *, rate: float, workers: int) -> Proposal | None:
     """Return the first cap that keeps the goal."""
     tried = (
         predict(model, rate=rate, workers=workers, cap=cap)

@@ -1,0 +1,11 @@
+"""Files of texts that a test compares with the program's."""
+
+import os
+from pathlib import Path
+
+
+def check_texts(file: Path, texts: str) -> None:
+    """Compare texts with a file. ``UPDATE_TEXTS=1`` writes the file, to review its difference."""
+    if os.environ.get("UPDATE_TEXTS"):
+        file.write_text(texts)
+    assert texts == file.read_text(), f"if the new texts are right, run UPDATE_TEXTS=1 pytest for {file}"
