@@ -1,20 +1,12 @@
-"""The declared matrices of cells in which policies are compared, and runs of many cells on all cores."""
+"""The declared matrices of cells in which policies are compared."""
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import islice, product
+from itertools import product
 
-from uncork_dispatcher.policies import POLICIES
-from uncork_dispatcher.simulator.cells import BATCHES, Cell
-from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, Comparison, compared, require_base
-from uncork_dispatcher.simulator.measure import Measured, measure
+from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.padded import all_padded_cells
 from uncork_dispatcher.simulator.theory import staggered_within_goal
 
@@ -26,13 +18,6 @@ NOISES = (0.0, 0.1, 0.3)
 ARRIVAL_KINDS = ("poisson", "gamma:2", "gamma:4", "onoff", "step")
 CLIENTS = (1, 4, 16, 64, 256)
 THINK_MS = (0.0, 5.0)
-_WAITS_MS = (0, 5, 20)
-ALL_POLICIES = tuple(
-    name
-    for policy in POLICIES
-    for name in ([f"fixed:{wait_ms}" for wait_ms in _WAITS_MS] if policy == "fixed" else [policy])
-)
-"""Each policy by its name, and ``fixed`` with three waits."""
 
 # In staggered capacities: the rate, by workers, at which 99 % should meet a binding goal; and overloads.
 _GOAL_MARKS = {1: 0.85, 2: 0.87, 4: 0.90, 8: 0.93}
@@ -42,12 +27,6 @@ _MOST_STEP_LOAD = 0.5
 # So long that nothing is shed or released early: a closed loop measures throughput. With 1 s and 256 clients
 # of a slow model, policies with small batches would shed nearly all requests.
 _NO_GOAL_MS = 1e6
-# Tasks submitted to each process in advance.
-_AHEAD = 4
-# How long Ctrl-C may be delayed between results.
-_INTERRUPT_WITHIN_S = 0.2
-
-Task = tuple[Cell, str, int]
 
 
 def open_cells(
@@ -164,113 +143,3 @@ def staggered_per_s(cell: Cell) -> float:
         workers=cell.workers,
         limit_rows=cell.limit_rows,
     )
-
-
-def run_cells(
-    cells: Sequence[Cell],
-    policies: Sequence[str],
-    seeds: Sequence[int],
-    *,
-    base: str = RELEASE_WHEN_FREE,
-    batches: int = BATCHES,
-    requests: int | None = None,
-    processes: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[Comparison]:
-    """Measure every policy in every cell with every seed; return the results in order of cells.
-
-    Duplicates are measured once. ``progress`` is called with the number of finished runs and of all runs. An
-    exception, Ctrl-C included, ends the processes. They are spawned: a program that calls this with more
-    than one needs the usual ``if __name__ == "__main__"``.
-
-    Raises:
-        ValueError: as :func:`~uncork_dispatcher.simulator.measure.measure`, or if the base is not among the
-            policies.
-        OSError: if recorded arrivals cannot be read.
-        concurrent.futures.process.BrokenProcessPool: if a process was killed.
-    """
-    require_base(base, policies)
-    tasks = list(dict.fromkeys(product(cells, policies, seeds)))
-    seen: dict[Task, Measured] = {}
-    for task, measured in _measure_all(tasks, batches, requests, processes):
-        seen[task] = measured
-        if progress is not None:
-            progress(len(seen), len(tasks))
-    return [
-        compared(
-            cell, {policy: [seen[cell, policy, seed] for seed in seeds] for policy in policies}, base=base
-        )
-        for cell in cells
-    ]
-
-
-def _measure_all(
-    tasks: Sequence[Task], batches: int, requests: int | None, processes: int
-) -> Iterator[tuple[Task, Measured]]:
-    """Yield the result of every task, in the order of completion."""
-    processes = min(processes, len(tasks))
-    if processes <= 1:
-        for task in tasks:
-            yield task, measure(*task, batches=batches, requests=requests)
-        return
-    with _pool(processes) as pool:
-        waiting: dict[Future[Measured], Task] = {}
-        left = iter(tasks)
-        while True:
-            for task in islice(left, _AHEAD * processes - len(waiting)):
-                with _interrupt_later():  # because this may start a process
-                    waiting[pool.submit(measure, *task, batches=batches, requests=requests)] = task
-            if not waiting:
-                return
-            # An interrupt inside wait() may leave a future locked. The thread that fails the futures of ended
-            # processes would then wait for that lock, and this one for the thread.
-            with _interrupt_later():
-                done, _ = wait(waiting, timeout=_INTERRUPT_WITHIN_S, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield waiting.pop(future), future.result()
-
-
-@contextmanager
-def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Provide processes that end with the block, even in the middle of their work."""
-    others = set(multiprocessing.active_children())
-    # Spawned, because a fork would copy the locks of threads, such as that of a progress bar.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_end_on_interrupt)
-    try:
-        yield pool
-    except BaseException:
-        for process in set(multiprocessing.active_children()) - others:
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _interrupt_later() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block, in processes started in it until the end of their imports."""
-    handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler) or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    seen: list[int] = []
-    # New processes inherit the mask. Here it is not enough: another thread, such as one of a numerical
-    # library, takes the signal, and the handler still runs in this thread.
-    signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        signal.signal(signal.SIGINT, handler)
-        if seen:
-            signal.raise_signal(signal.SIGINT)
-
-
-def _end_on_interrupt() -> None:
-    """End silently on Ctrl-C, which goes to all processes of a terminal: only one should report it."""
-    # A shell makes its background processes ignore the signal.
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.compare import Ratio, compared, ratio, student_t_975
-from uncork_dispatcher.simulator.matrix import run_cells
+from uncork_dispatcher.simulator.many import run_cells
 from uncork_dispatcher.simulator.measure import Measured, measure
 
 CELL = Cell(intercept_ms=5, slope_ms=0.1, noise_cv=0.1, workers=4, load=0.5)

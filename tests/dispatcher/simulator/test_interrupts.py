@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from uncork_dispatcher.simulator.matrix import _end_on_interrupt, _interrupt_later
+from uncork_dispatcher.simulator.many import _end_on_interrupt, _interrupt_later
 
 
 @pytest.fixture(autouse=True)

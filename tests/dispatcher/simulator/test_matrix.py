@@ -12,15 +12,14 @@ import pytest
 from uncork_dispatcher.policies import POLICIES, make_policy
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, compared
+from uncork_dispatcher.simulator.many import ALL_POLICIES, run_cells
 from uncork_dispatcher.simulator.matrix import (
-    ALL_POLICIES,
     MATRICES,
     closed_cells,
     count_cells,
     goal_cells,
     open_cells,
     quick_cells,
-    run_cells,
     staggered_per_s,
 )
 from uncork_dispatcher.simulator.measure import measure
