@@ -21,6 +21,7 @@ BENCHMARKS = {
     "gateway": Benchmark("bench", "the gateway against no batching, and against bare uvicorn"),
     "peers": Benchmark("peers.bench", "the gateway against servers of other projects"),
     "live": Benchmark("live", "whether policies differ on a real gateway as they do in the simulator"),
+    "policies": Benchmark("policies", "the policies in declared sets of cells, simulated"),
     "ablation": Benchmark("ablation", "the value of each mechanism of cork, simulated"),
     "decision": Benchmark("costs.decision_cost", "the cost of a decision, and of choosing a batch"),
     "core": Benchmark("costs.core_cost", "the cost of a request in the dispatcher's core"),

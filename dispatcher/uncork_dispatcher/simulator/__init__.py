@@ -3,7 +3,6 @@
 * :func:`simulate` runs one :class:`Scenario` to its end (``scenario.py``, ``run.py``).
 * :func:`measure` runs one policy in one :class:`Cell` of an experiment (``cells.py``, ``measure.py``).
 * :func:`run_cells` compares policies in many cells, on all cores (``compare.py``, ``many.py``).
-* :data:`MATRICES` declares cells (``matrix.py``, ``padded.py``).
 * :func:`row_lengths` describes rows of different lengths (``lengths.py``).
 * ``theory.py`` has closed forms to check the results against.
 """
@@ -13,7 +12,6 @@ from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, Comparison, Ratio, Result
 from uncork_dispatcher.simulator.lengths import LENGTHS, RowLengths, row_lengths
 from uncork_dispatcher.simulator.many import ALL_POLICIES, run_cells
-from uncork_dispatcher.simulator.matrix import MATRICES, staggered_per_s
 from uncork_dispatcher.simulator.measure import Measured, measure
 from uncork_dispatcher.simulator.run import Answered, LostBatch, Run, SimulatedBatch, simulate
 from uncork_dispatcher.simulator.scenario import Loss, Scenario, host_death
@@ -24,7 +22,6 @@ __all__ = [
     "ALL_POLICIES",
     "ARRIVALS",
     "LENGTHS",
-    "MATRICES",
     "RELEASE_WHEN_FREE",
     "Answered",
     "Cell",
@@ -47,5 +44,4 @@ __all__ = [
     "row_lengths",
     "run_cells",
     "simulate",
-    "staggered_per_s",
 ]

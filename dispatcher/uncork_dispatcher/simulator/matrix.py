@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import product
 
 from uncork_dispatcher.simulator.cells import Cell
-from uncork_dispatcher.simulator.padded import all_padded_cells
 from uncork_dispatcher.simulator.theory import staggered_within_goal
 
 MODELS = ((1.0, 0.02), (5.0, 0.1), (5.0, 1.0), (40.0, 1.0))
@@ -108,23 +107,11 @@ def clients_cells() -> list[Cell]:
     return closed_cells(noises=(0.1,))
 
 
-def quick_cells() -> list[Cell]:
-    """Return 16 cells, open and closed, that show the differences in about a minute."""
-    models = ((5.0, 0.1), (40.0, 1.0))
-    return [
-        *open_cells(models=models, workers=(1, 4), loads=(0.2, 0.8), arrivals=("poisson",), noises=(0.1,)),
-        *closed_cells(models=models, workers=(1, 4), clients=(4, 64), thinks_ms=(0.0,), noises=(0.1,)),
-    ]
-
-
-MATRICES: dict[str, Callable[[], list[Cell]]] = {
-    "quick": quick_cells,
+SETS: dict[str, Callable[[], list[Cell]]] = {
     "count": count_cells,
     "open": open_cells,
-    "closed": closed_cells,
     "clients": clients_cells,
     "goal": goal_cells,
-    "padded": all_padded_cells,
 }
 """Declared sets of cells by name."""
 

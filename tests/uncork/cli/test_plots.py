@@ -11,10 +11,10 @@ from uncork_dispatcher.simulator import Cell, Comparison
 from uncork_dispatcher.simulator.compare import compared
 
 
-def drawn(comparisons: list[Comparison], folder: Path, matrix: str | None = None) -> str:
+def drawn(comparisons: list[Comparison], folder: Path) -> str:
     """The picture as SVG, which keeps text as text."""
     target = folder / "picture.svg"
-    draw(comparisons, target, matrix=matrix)
+    draw(comparisons, target)
     return target.read_text()
 
 
@@ -46,26 +46,8 @@ def test_a_closed_loop_is_drawn_against_clients(tmp_path: Path) -> None:
     assert {">3<", ">70<", ">rows per second<"} <= set(re.findall(r">[^<>\n]+<", text))
 
 
-@pytest.mark.parametrize(("matrix", "axis"), [("quick", "p99 ratio"), ("goal", "goodput")])
-def test_a_matrix_has_a_panel_for_each_model_and_number_of_workers(
-    tmp_path: Path, matrix: str, axis: str
-) -> None:
-    cells = [
-        Cell(intercept_ms=intercept, slope_ms=0.1, workers=workers, load=0.5)
-        for intercept in (1, 5)
-        for workers in (1, 4)
-    ]
-    text = drawn([comparison(cell, cork=10, none=20) for cell in cells], tmp_path, matrix)
-
-    assert {*re.findall(r"[15] \+ 0.1n ms, \d workers?", text)} == {
-        f"{intercept} + 0.1n ms, {workers}" for intercept in (1, 5) for workers in ("1 worker", "4 workers")
-    }
-    assert f">{axis}<" in text
-
-
 def test_what_was_not_seen_is_left_out(tmp_path: Path) -> None:
     cell = Cell(intercept_ms=5, slope_ms=0.1, load=0.5)
     nothing = [compared(cell, {"none": [measured(mean_ms=NAN)]}, base="none")]
 
     assert ">none<" in drawn(nothing, tmp_path)
-    assert ">none<" in drawn(nothing, tmp_path, "quick")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from uncork.cli.app import app
 from uncork.cli.simulate import command
-from uncork.cli.simulate.figures import as_json, geometric_mean, staggered_share
+from uncork.cli.simulate.figures import as_json
 from uncork.cli.simulate.tables import tables
 from uncork_dispatcher.simulator import Cell, Comparison, Measured
 from uncork_dispatcher.simulator.compare import compared
@@ -204,11 +204,6 @@ def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None
     ("arguments", "says"),
     [
         (
-            ["--matrix", "quick", "--load", "0.5", "--workers", 2],
-            "--matrix defines its own models and loads and cannot be combined with --workers, --load",
-        ),
-        (["--matrix", "quick", "--clients", 4], "cannot be combined with --clients"),
-        (
             ["--clients", "4", "--load", "0.5"],
             "--clients runs a closed loop and cannot be combined with --load",
         ),
@@ -225,12 +220,6 @@ def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None
         (
             ["--lengths", "normal:64:1", "--max-batch-size", "9"],
             "a share between 0 and 1; got 'normal:64:1'",
-        ),
-        (["--matrix", "quick", "--lengths", "constant:9"], "cannot be combined with --lengths"),
-        (["--matrix", "quick", "--padding", "0"], "cannot be combined with --padding"),
-        (
-            ["--matrix", "all"],
-            "--matrix must be one of quick, count, open, closed, clients, goal, padded, got 'all'",
         ),
         (["--policy", "corky"], "unknown policy 'corky'; available: cork, cork-classic, fixed"),
         (["--policy", "cork,"], "unknown policy ''"),
@@ -331,82 +320,21 @@ def raising(error: BaseException) -> Callable[..., Any]:
     return fail
 
 
-def printed(comparisons: list[Comparison], matrix: str | None) -> str:
+def printed(comparisons: list[Comparison]) -> str:
     """The tables as text."""
     output = StringIO()
     console = Console(file=output, width=1000)
-    for part in tables(comparisons, seeds=[1], matrix=matrix):
+    for part in tables(comparisons, seeds=[1]):
         console.print(part)
     return output.getvalue()
-
-
-def test_many_cells_share_a_table_and_end_in_a_summary() -> None:
-    """Geometric means over the cells, and the worst of them: slowest, or with the least throughput."""
-    opened = [Cell(intercept_ms=5, slope_ms=0.1, load=load / 10) for load in range(1, 10)]
-    closed = [Cell(intercept_ms=5, slope_ms=0.1, clients=count) for count in range(1, 10)]
-    seen = [comparison(cell, base=10, cork=20 if cell.load == 0.3 else 5) for cell in opened]
-    seen += [comparison(cell, base=10, cork=20 if cell.clients == 4 else 10) for cell in closed]
-    text = printed(seen, "quick")
-
-    assert len(rows(text, "cork")) == 18 + 2
-    latency, throughput = rows(text, "cork")[-2:]
-    assert latency == [
-        "cork",
-        "0.583",
-        "2.000",
-        *str(opened[2]).split(),
-        "0.583",
-        "2.000",
-        *str(opened[2]).split(),
-    ]
-    assert throughput == ["cork", "0.926", "0.500", *str(closed[3]).split()]
-
-
-def test_each_policy_is_related_to_the_best_of_the_others() -> None:
-    """In each cell to another one, if there are more than two policies at all."""
-    cells = [Cell(intercept_ms=5, slope_ms=0.1, load=load / 20) for load in range(1, 14)]
-    seen = [comparison(cell, base=10, cork=8, none=5 if cell.load == 0.3 else 20) for cell in cells]
-    text = printed(seen, "quick")
-    summary = json.loads(as_json(seen, seeds=[1], requests=None, matrix="quick"))["summary"]
-
-    assert rows(text, "cork")[-1][:4] == ["cork", "0.844", "1.600", *str(cells[5]).split()[:1]]
-    assert summary["cork"]["mean_to_best"]["worst"] == pytest.approx(1.6)
-    assert summary["none"]["mean_to_best"]["geometric_mean"] == pytest.approx((2.5**12 * 5 / 8) ** (1 / 13))
-
-
-def test_a_matrix_with_a_goal_shows_goodput_in_staggered_capacities() -> None:
-    """One column of the summary for all loads below capacity, one for each from there on."""
-    cell = Cell(intercept_ms=5, slope_ms=0.1, goal_ms=25.5, load=1.0)
-    capacity = 1 / staggered_share(cell, 1.0)
-    cells = [
-        Cell(intercept_ms=5, slope_ms=0.1, goal_ms=25.5, load=x * capacity / cell.capacity) for x in (0.85, 2)
-    ]
-    seen = [
-        compared(one, {"cork": [measured(rows_per_s=capacity / 2, inside_goal=inside)]}, base="cork")
-        for one, inside in zip(cells, (1.0, 0.5), strict=True)
-    ]
-    text = printed(seen, "goal")
-
-    assert rows(text, "cork")[-1] == ["cork", "0.50", "(0.50)", "100", "0.25", "(0.25)", "50.00"]
-    assert [words[words.index("cork") + 1 :][:2] for words in rows(text, "cork")[:2]] == [
-        ["0.85", "0.50"],
-        ["2.00", "0.25"],
-    ]
 
 
 def test_what_was_not_seen_is_a_dash_and_null() -> None:
     """Nobody answered: no latency, and a ratio that is not known."""
     cell = Cell(intercept_ms=5, slope_ms=0.1, load=0.5, goal_ms=1.0)
     seen = [compared(cell, {"fixed:0": [measured()], "none": [measured(mean_ms=NAN)]}, base="fixed:0")]
-    figures = json.loads(as_json(seen, seeds=[1], requests=None, matrix=None))
+    figures = json.loads(as_json(seen, seeds=[1], requests=None))
 
-    assert rows(printed(seen, None), "none")[0] == ["none", "-", "-", "-", "100", "4.0", "0", "100", "-", "-"]
+    assert rows(printed(seen), "none")[0] == ["none", "-", "-", "-", "100", "4.0", "0", "100", "-", "-"]
     assert figures["cells"][0]["policies"]["none"]["average"]["mean_ms"] is None
-    assert figures["cells"][0]["staggered_per_s"] is None
-    assert figures["summary"]["none"]["mean"]["geometric_mean"] is None
-
-
-def test_geometric_mean_is_of_what_is_known() -> None:
-    """NaN is left out; of nothing there is none."""
-    assert geometric_mean([0.5, NAN, 2.0]) == pytest.approx(1.0)
-    assert str(geometric_mean([NAN])) == "nan"
+    assert figures["cells"][0]["policies"]["none"]["ratios"]["mean"]["value"] is None

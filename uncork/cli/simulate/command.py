@@ -21,11 +21,10 @@ from uncork_dispatcher.simulator import Comparison, run_cells
 
 @takes_plain_options
 def simulate(options: SimulateOptions) -> None:
-    """Compare policies in a simulation of one model at several loads, or of a predefined matrix.
+    """Compare policies in a simulation of one model at several loads.
 
     A batch of n rows takes intercept + slope * n; with --lengths, n is the total length of its rows, or
-    rows * longest row. The dispatcher and its policies are those of the gateway; time is virtual. A cell is
-    one model under one load.
+    rows * longest row. The dispatcher and its policies are those of the gateway; time is virtual.
     """
     with refusals("simulate"):
         job = options.job()
@@ -33,7 +32,7 @@ def simulate(options: SimulateOptions) -> None:
         comparisons = _simulate(job)
         code = _write(options, job, comparisons)
         if options.json != "-":
-            show(tables(comparisons, seeds=job.seeds, matrix=options.matrix))
+            show(tables(comparisons, seeds=job.seeds))
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenProcessPool:
@@ -45,10 +44,10 @@ def simulate(options: SimulateOptions) -> None:
 
 
 def _write(options: SimulateOptions, job: Job, comparisons: Sequence[Comparison]) -> int:
-    figures = partial(as_json, comparisons, seeds=job.seeds, requests=job.requests, matrix=options.matrix)
+    figures = partial(as_json, comparisons, seeds=job.seeds, requests=job.requests)
     pictures = []
     if options.plot is not None:
-        pictures.append(partial(draw, comparisons, options.plot, matrix=options.matrix))
+        pictures.append(partial(draw, comparisons, options.plot))
     return write_files("simulate", options.json, figures, *pictures)
 
 

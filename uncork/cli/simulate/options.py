@@ -10,7 +10,6 @@ from uncork.cli.simulate.scenarios import (
     LOADS,
     closed_cells,
     full_batch,
-    matrix_cells,
     open_cells,
     policy_names,
     whole_traces,
@@ -22,7 +21,6 @@ from uncork_dispatcher.simulator import (
     ALL_POLICIES,
     ARRIVALS,
     LENGTHS,
-    MATRICES,
     RELEASE_WHEN_FREE,
     Cell,
 )
@@ -31,19 +29,6 @@ from uncork_workers.supervision.processes import usable_cores
 
 _OF_OPEN = flags("load", "arrivals")
 _OF_CLOSED = flags("clients", "round_trip_ms", "think_ms", "request_ms")
-# These describe one cell; a matrix declares its own.
-_OF_MODEL = flags(
-    "intercept_ms",
-    "slope_ms",
-    "lengths",
-    "padding",
-    "noise",
-    "workers",
-    "transport_ms",
-    "goal_ms",
-    "max_batch_size",
-)
-_OF_A_CELL = _OF_MODEL | _OF_OPEN | _OF_CLOSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +108,6 @@ class SimulateOptions:
         "Closed loop: milliseconds that gateway and clients work on each request. Answers leave at least "
         "this far apart.",
     )
-    matrix: str | None = option(
-        None,
-        f"Simulate a predefined matrix of models and loads: {', '.join(MATRICES)}.",
-        metavar="NAME",
-        show_default="one model",
-    )
     policy: list[str] | None = option(
         None,
         "Policies, as for `uncork serve`; separate several by commas, or repeat the option. Ratios are "
@@ -153,8 +132,8 @@ class SimulateOptions:
     json: str | None = json_option()
     plot: Path | None = option(
         None,
-        "Write a plot of latency by load, of throughput by clients, or of a matrix; the name must end in "
-        f"one of {', '.join(PICTURES)}.",
+        "Write a plot of latency by load, or of throughput by clients; the name must end in one of "
+        f" {', '.join(PICTURES)}.",
         metavar="FILE",
     )
     given: frozenset[str] = frozenset()
@@ -175,8 +154,6 @@ class SimulateOptions:
         return job
 
     def _cells(self) -> list[Cell]:
-        if self.matrix is not None:
-            return matrix_cells(self.matrix)
         model = {
             "intercept_ms": self.intercept_ms,
             "slope_ms": self.slope_ms,
@@ -200,8 +177,6 @@ class SimulateOptions:
 
     def _refuse_contradictions(self) -> None:
         given = self.given
-        if "matrix" in given and (wrong := named(_OF_A_CELL, given)):
-            raise WrongUsage(f"--matrix defines its own models and loads and cannot be combined with {wrong}")
         if "padding" in given and "lengths" not in given:
             raise WrongUsage("to use --padding, set --lengths")
         if "clients" in given and (wrong := named(_OF_OPEN, given)):

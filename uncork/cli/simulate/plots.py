@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from uncork.cli.simulate.figures import geometric_mean, staggered_share
 from uncork_dispatcher.simulator import Cell, Comparison, Result
 from uncork_dispatcher.wording import plural
 from uncork_loadtests.reports.style import (
@@ -27,11 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Lines leave a panel beyond these: without batching some ratios are in the thousands.
-_RATIOS = (0.24, 4.2)
-_GOAL_LOADS = (0.8, 4.4)
-_MOST_ROWS, _MOST_COLUMNS = 8, 4
-
 
 class _Measure(NamedTuple):
     """A figure to draw, against load or clients."""
@@ -40,25 +33,18 @@ class _Measure(NamedTuple):
     across: str
     x: Callable[[Cell], float]
     y: Callable[[Comparison, Result], float]
-    over_cells: Callable[[Iterable[float]], float] = geometric_mean
-    goal: bool = False
-    up: str = ""
+    up: str
 
 
-def draw(comparisons: Sequence[Comparison], path: Path, *, matrix: str | None = None) -> None:
-    """Draw one picture in the format of the file's ending.
-
-    For a single model: latency against load, or throughput against clients. For a matrix: ratios to the base
-    policy (goodput with the matrix of goals), in one panel for each model and number of workers.
-    """
+def draw(comparisons: Sequence[Comparison], path: Path) -> None:
+    """Draw latency against load, or throughput against clients, in the format of the file's ending."""
     from matplotlib import rc_context
 
     with rc_context(STYLE):
-        figure = _panels(comparisons, matrix) if matrix is not None else _single(comparisons)
-        figure.savefig(path, dpi=DPI)
+        _figure(comparisons).savefig(path, dpi=DPI)
 
 
-def _single(comparisons: Sequence[Comparison]) -> Figure:
+def _figure(comparisons: Sequence[Comparison]) -> Figure:
     from matplotlib.figure import Figure
 
     cell = comparisons[0].cell
@@ -84,49 +70,6 @@ def _single(comparisons: Sequence[Comparison]) -> Figure:
     return figure
 
 
-def _panels(comparisons: Sequence[Comparison], matrix: str) -> Figure:
-    """Draw a column for each number of workers, and a row for each model and kind of traffic."""
-    from matplotlib.figure import Figure
-
-    grid: dict[tuple[bool, str], dict[int, list[Comparison]]] = {}
-    for one in comparisons:
-        row = grid.setdefault((one.cell.clients is not None, _model(one.cell)), {})
-        row.setdefault(one.cell.workers, []).append(one)
-    rows = sorted(grid, key=lambda key: key[0])[:_MOST_ROWS]
-    columns = sorted({count for row in grid.values() for count in row})[:_MOST_COLUMNS]
-    size = (max(6.5, 2.9 * len(columns) + 0.6), 2.05 * len(rows) + 1.1)
-    figure = Figure(figsize=size, layout="constrained")
-    panels = figure.subplots(len(rows), len(columns), squeeze=False)
-    for line, (closed, model) in zip(panels, rows, strict=True):
-        measure = _GOODPUT if matrix == "goal" else _CLOSED if closed else _OPEN
-        for axes, workers in zip(line, columns, strict=True):
-            _panel(axes, grid[closed, model].get(workers, []), measure)
-            axes.set_title(f"{model}, {plural(workers, 'worker')}")
-            axes.set_xlabel(measure.across)
-        line[0].set_ylabel(measure.title)
-    if matrix == "goal":
-        says = "responses within the goal, relative to staggered workers"
-    else:
-        says = f"ratios to {comparisons[0].base}, cut off at 1/4 and 4"
-    title = f"matrix {matrix}, {plural(len(comparisons), 'cell')}: {says}"
-    _finish(figure, panels[0, 0], title)
-    return figure
-
-
-def _panel(axes: Axes, comparisons: Sequence[Comparison], measure: _Measure) -> None:
-    _lines(axes, comparisons, measure, small=True)
-    if measure.goal:
-        axes.set_ylim(0, 1.2)
-        axes.axhline(1.0, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-        log_with_ticks(axes, "x", (1, 2, 4), limits=_GOAL_LOADS)
-        return
-    log_with_ticks(axes, "y", (0.25, 0.5, 1, 2, 4), limits=_RATIOS)
-    if comparisons and comparisons[0].cell.clients is not None:
-        _clients_axis(axes, [one.cell for one in comparisons])
-    else:
-        axes.set_xlim(0, 1)
-
-
 def _load(cell: Cell) -> float:
     return cell.load or 0.0
 
@@ -140,7 +83,6 @@ _MEAN = _Measure(
     across="load, as a share of the capacity in full batches",
     x=_load,
     y=lambda _, result: result.average.mean_ms,
-    over_cells=fmean,
     up="milliseconds",
 )
 _P99 = _MEAN._replace(title="99th percentile", y=lambda _, result: result.average.p99_ms)
@@ -149,32 +91,15 @@ _THROUGHPUT = _Measure(
     across="clients of a closed loop",
     x=_clients,
     y=lambda _, result: result.average.rows_per_s,
-    over_cells=fmean,
     up="rows per second",
 )
-_OPEN = _Measure(title="p99 ratio", across="load", x=_load, y=lambda _, result: result.p99.value)
-_CLOSED = _Measure(
-    title="throughput ratio", across="clients", x=_clients, y=lambda _, result: result.throughput.value
-)
-_GOODPUT = _Measure(
-    title="goodput",
-    across="load, in staggered capacities",
-    x=lambda cell: round(staggered_share(cell, cell.rate), 3),
-    y=lambda one, result: staggered_share(one.cell, result.average.goodput_per_s),
-    # Not geometric: cells without goodput must count.
-    over_cells=fmean,
-    goal=True,
-)
 
 
-def _lines(axes: Axes, comparisons: Sequence[Comparison], measure: _Measure, *, small: bool = False) -> None:
+def _lines(axes: Axes, comparisons: Sequence[Comparison], measure: _Measure) -> None:
     """Draw each policy: cork in front, fixed:0, to which the others are related, as a dashed line."""
-    policies = [result.policy for result in comparisons[0].results] if comparisons else []
+    policies = [result.policy for result in comparisons[0].results]
     for policy in policies:
-        by_x: dict[float, list[float]] = {}
-        for one in comparisons:
-            by_x.setdefault(measure.x(one.cell), []).append(measure.y(one, one.of(policy)))
-        points = [(x, measure.over_cells(values)) for x, values in sorted(by_x.items())]
+        points = sorted((measure.x(one.cell), measure.y(one, one.of(policy))) for one in comparisons)
         known = [point for point in points if math.isfinite(point[1])]
         colour, mark = policy_look(policy, policies)
         axes.plot(
@@ -184,7 +109,7 @@ def _lines(axes: Axes, comparisons: Sequence[Comparison], measure: _Measure, *, 
             color=colour,
             marker=mark,
             linestyle=(0, (4, 2)) if policy == "fixed:0" else "-",
-            **line_look(first=policy == "cork", small=small),
+            **line_look(first=policy == "cork"),
         )
 
 

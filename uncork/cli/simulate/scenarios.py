@@ -11,7 +11,7 @@ from uncork.cli.usage import in_options
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import flags
 from uncork_dispatcher import make_policy
-from uncork_dispatcher.simulator import ALL_POLICIES, MATRICES, Cell, open_loop, row_lengths
+from uncork_dispatcher.simulator import ALL_POLICIES, Cell, open_loop, row_lengths
 from uncork_dispatcher.simulator.cells import MOST_REQUESTS, requests_to_measure
 from uncork_dispatcher.simulator.traffic import recorded_times
 from uncork_loadtests.traffic.plan import REPLAY
@@ -28,13 +28,6 @@ _OPTIONS = {
     "noise_cv": "--noise",
     "limit_rows": "--max-batch-size",
 }
-
-
-def matrix_cells(name: str) -> list[Cell]:
-    """Return the cells of a declared matrix; raise WrongUsage if there is no such matrix."""
-    if name not in MATRICES:
-        raise WrongUsage(f"--matrix must be one of {', '.join(MATRICES)}, got {name!r}")
-    return MATRICES[name]()
 
 
 def full_batch(lengths: str | None) -> int:

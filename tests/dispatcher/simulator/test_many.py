@@ -1,0 +1,123 @@
+"""Runs of many cells on several processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+from concurrent.futures.process import BrokenProcessPool
+
+import pytest
+
+from uncork_dispatcher.policies import POLICIES, make_policy
+from uncork_dispatcher.simulator.cells import Cell
+from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, compared
+from uncork_dispatcher.simulator.many import ALL_POLICIES, run_cells
+from uncork_dispatcher.simulator.measure import measure
+
+SMALL = [
+    Cell(intercept_ms=5, slope_ms=0.1, noise_cv=0.1, workers=2, load=0.5),
+    Cell(intercept_ms=5, slope_ms=0.1, workers=1, goal_ms=1e6, clients=8),
+    Cell(intercept_ms=1, slope_ms=0.02, workers=1, load=0.8, arrivals="gamma:2"),
+]
+FEW = ["cork", "fixed:0"]
+
+
+def test_all_policies_can_be_made() -> None:
+    assert {name.partition(":")[0] for name in ALL_POLICIES} == set(POLICIES)
+    for name in ALL_POLICIES:
+        assert make_policy(name, limit_rows=64).limit_rows >= 1
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_results_come_in_order_of_the_cells(processes: int) -> None:
+    """The same as cell by cell, however many processes; and every run is reported."""
+    told: list[tuple[int, int]] = []
+    found = run_cells(
+        SMALL,
+        FEW,
+        [1, 2],
+        requests=300,
+        processes=processes,
+        progress=lambda done, of: told.append((done, of)),
+    )
+
+    alone = [
+        {policy: [measure(cell, policy, seed, requests=300) for seed in (1, 2)] for policy in FEW}
+        for cell in SMALL
+    ]
+    assert found == [
+        compared(cell, seen, base=RELEASE_WHEN_FREE) for cell, seen in zip(SMALL, alone, strict=True)
+    ]
+    assert told == [(done, 12) for done in range(1, 13)]
+    assert multiprocessing.active_children() == []
+
+
+def test_what_is_given_twice_is_measured_once() -> None:
+    """A cell that is in two matrices has its result in both places, and progress comes to its end."""
+    told: list[tuple[int, int]] = []
+    found = run_cells(
+        [SMALL[0], SMALL[1], SMALL[0]],
+        ["fixed:0"],
+        [1],
+        requests=100,
+        progress=lambda done, of: told.append((done, of)),
+    )
+
+    assert [one.cell for one in found] == [SMALL[0], SMALL[1], SMALL[0]]
+    assert told == [(1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_no_cells_no_results(processes: int) -> None:
+    assert run_cells([], FEW, [1], processes=processes) == []
+
+
+def test_the_base_is_looked_for_before_anything_is_measured() -> None:
+    """Rather than after hours."""
+    told: list[int] = []
+    with pytest.raises(ValueError, match="base policy 'none' is not among those measured: cork, fixed:0"):
+        run_cells(SMALL, FEW, [1], base="none", requests=100, progress=lambda done, _: told.append(done))
+    assert told == []
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_error_in_a_run_ends_all(processes: int) -> None:
+    """The error is raised unchanged, no process is left, and the long run next to it is stopped."""
+    long = dataclasses.replace(SMALL[0], load=0.9)
+    broken = dataclasses.replace(SMALL[0], arrivals="magic")
+    told: list[int] = []
+    cells = [broken, long] if processes == 1 else [long, broken]
+    with pytest.raises(ValueError, match="unknown arrivals 'magic'"):
+        run_cells(
+            cells,
+            ["fixed:0"],
+            [1],
+            requests=1_000_000,
+            processes=processes,
+            progress=lambda done, _: told.append(done),
+        )
+    assert told == []
+    assert multiprocessing.active_children() == []
+
+
+def test_an_interrupt_ends_all() -> None:
+    """Ctrl-C at any point: here while progress is reported."""
+
+    def interrupt(_done: int, _of: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(SMALL, FEW, [1, 2, 3, 4], requests=200, processes=2, progress=interrupt)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_process_that_is_killed_ends_all() -> None:
+    """As when memory runs out: better no result than one that waits for ever."""
+
+    def kill(_done: int, _of: int) -> None:
+        for process in multiprocessing.active_children():
+            process.kill()
+
+    with pytest.raises(BrokenProcessPool):
+        run_cells(SMALL, FEW, range(10), requests=200, processes=2, progress=kill)
+    assert multiprocessing.active_children() == []
