@@ -24,11 +24,11 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
+from benchmarks import matrices as matrix
 from benchmarks.ablation_variants import FULL, MECHANISMS, variant_of
 from benchmarks.harness.cli import JsonFile, MarkdownFile, choose, write_json
 from benchmarks.harness.sheets import Sheet, markdown, output, show
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
-from uncork_dispatcher.simulator import matrix
 from uncork_dispatcher.simulator.cells import Cell, requests_to_measure
 from uncork_dispatcher.simulator.compare import ratio
 from uncork_dispatcher.simulator.measure import Measured, measure

@@ -17,13 +17,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from benchmarks.harness.cli import JsonFile, MarkdownFile, choose, write_json
 from benchmarks.harness.sheets import Sheet, markdown, output, show
+from benchmarks.matrices import SETS, staggered_per_s
 from uncork_dispatcher.simulator import ALL_POLICIES, RELEASE_WHEN_FREE, Cell, Comparison, Result, run_cells
 from uncork_dispatcher.simulator.cells import BATCHES
-from uncork_dispatcher.simulator.matrix import SETS, staggered_per_s
 
 
 def main(
@@ -45,20 +44,8 @@ def main(
     sheets, records = [], []
     for name in chosen:
         base = RELEASE_WHEN_FREE if RELEASE_WHEN_FREE in names else names[0]
-        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            bar = progress.add_task(name, total=None)
-            found = run_cells(
-                SETS[name](),
-                names,
-                runs,
-                base=base,
-                batches=batches,
-                processes=processes,
-                progress=lambda done, of, progress=progress, bar=bar: progress.update(
-                    bar, completed=done, total=of
-                ),
-            )
+        with Console(stderr=True).status(name):
+            found = run_cells(SETS[name](), names, runs, base=base, batches=batches, processes=processes)
         sheets.append(sheet_of(name, found))
         show(sheets[-1], console=output())
         records += [record for one in found for record in _records(name, one, runs)]
@@ -74,11 +61,9 @@ def sheet_of(name: str, comparisons: Sequence[Comparison]) -> Sheet:
         return _goodput(name, comparisons)
     if comparisons[0].cell.clients is not None:
         return _ratios(name, comparisons, {"rows/s, relative to the best other": _rate_to_best}, worst=min)
-    latencies = {
-        f"{title}, relative to {comparisons[0].base}": lambda one, result, kind=kind: (
-            getattr(result, kind).value
-        )
-        for title, kind in (("mean", "mean"), ("p99", "p99"))
+    latencies: dict[str, Callable[[Comparison, Result], float]] = {
+        f"mean, relative to {comparisons[0].base}": lambda _, result: result.mean.value,
+        f"p99, relative to {comparisons[0].base}": lambda _, result: result.p99.value,
     }
     return _ratios(name, comparisons, latencies, worst=max)
 

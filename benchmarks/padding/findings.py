@@ -8,10 +8,10 @@ from functools import partial
 from statistics import geometric_mean
 from typing import Literal, NamedTuple
 
+from benchmarks.padding.cells import EQUAL, all_padded_cells, padded_cells
 from uncork_dispatcher.simulator import Cell, Measured, run_cells
 from uncork_dispatcher.simulator.compare import ratio
 from uncork_dispatcher.simulator.lengths import Known
-from uncork_dispatcher.simulator.padded import EQUAL, all_padded_cells, padded_cells
 
 Dispatcher = Literal["free", "before", "rule"]
 """``free``: release when free that knows the costs of requests alone. ``before``: ``cork`` that does.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from typing import NamedTuple
 
+from benchmarks.padding.cells import padded_cells
 from uncork_dispatcher.simulator import Cell, Measured, measure
-from uncork_dispatcher.simulator.padded import padded_cells
 
 GOAL_MS = 300.0
 _TIMES = (1, 2, 4, 8)

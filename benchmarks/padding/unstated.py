@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from benchmarks.harness.marks import Bound, at_least
+from benchmarks.padding.cells import UNLIKE, padded_cells
 from benchmarks.padding.findings import Finding, find
 from uncork_dispatcher.simulator import Cell
 from uncork_dispatcher.simulator.lengths import Known
-from uncork_dispatcher.simulator.padded import UNLIKE, padded_cells
 
 # Most rows of a mean length of 64 are longer than either.
 _TRUNCATED_AT, _ALL_ALIKE_AT = 48.0, 4.0

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.costs.decision_cost import members_us
 from benchmarks.harness.marks import at_least, at_most
+from benchmarks.padding.cells import EQUAL, padded_cells
 from benchmarks.padding.findings import Finding, cells, find, spread
 from benchmarks.padding.overload import GOAL_MS, Overload, overload, overload_cells
 from benchmarks.padding.tables import (
@@ -23,7 +24,6 @@ from benchmarks.padding.tables import (
 )
 from benchmarks.padding.unstated import CASES
 from uncork_dispatcher.simulator import Measured
-from uncork_dispatcher.simulator.padded import EQUAL, padded_cells
 
 CLOSED, OTHER = padded_cells(
     lengths=("lognormal:64:1",), fixed=(200,), workers=(1, 2), loads=(), burst_loads=(), clients=(16,)

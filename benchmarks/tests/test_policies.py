@@ -7,10 +7,10 @@ from itertools import groupby
 
 import pytest
 
+from benchmarks.matrices import SETS, goal_cells, staggered_per_s
 from benchmarks.policies import sheet_of
 from uncork_dispatcher.simulator import Cell, Comparison, Measured
 from uncork_dispatcher.simulator.compare import compared
-from uncork_dispatcher.simulator.matrix import SETS, goal_cells, staggered_per_s
 
 SOME = Measured(**{each.name: 1.0 for each in fields(Measured)})
 OPEN = Cell(intercept_ms=5, slope_ms=0.1, load=0.5)

@@ -8,7 +8,7 @@ rows that arrive in a short time, 1 if single rows arrive at random.
 Batches of ``n`` rows take ``lambda*s(n)/n`` seconds of the workers' time per second, the less the larger
 they are. Of all ``n`` up to ``B``, let it be the largest with which 99 % of the rows meet the goal. Then the
 least number is ``W = lambda*s(n)/n``. (Solved for ``n``, this is the smallest mean batch ``n*`` with which
-``W`` workers keep up, see ``simulator/theory.py``.) Full batches must carry 1/0.98 of ``lambda``: batches
+``W`` workers keep up, see ``learning/line.py``.) Full batches must carry 1/0.98 of ``lambda``: batches
 that are full on average leave no room for busy moments.
 
 Workers that start in turn release a batch every ``s(n)/W`` seconds. A row waits for one such gap, then for
@@ -22,8 +22,9 @@ its batch. So 99 % of the rows meet the goal if::
     f = 1 + max(0, W - lambda*s(1))       idle workers, if each request ran alone; they share a burst
 
 Under the root are the excess of a slow batch and that of a large one. 3 instead of ``z``, and 1.25 instead of
-1, because bursts have a longer tail than a normal distribution. The ideal without spread and bursts is
-``paced_p99_s`` of ``simulator/theory.py``; the rest was derived for this project.
+1, because bursts have a longer tail than a normal distribution. The ideal without spread and bursts is a gap
+between batches, then a batch of the 99th percentile of sizes: ``s(n)/W + s(n + z*sqrt(n))``; the rest was
+derived for this project.
 
 One more condition follows from the policy ``cork``: while it expects the slowest percent of the requests to
 take more than 0.6 of the goal, it holds batches until two deviations of their time before the deadline

@@ -4,7 +4,6 @@
 * :func:`measure` runs one policy in one :class:`Cell` of an experiment (``cells.py``, ``measure.py``).
 * :func:`run_cells` compares policies in many cells, on all cores (``compare.py``, ``many.py``).
 * :func:`row_lengths` describes rows of different lengths (``lengths.py``).
-* ``theory.py`` has closed forms to check the results against.
 """
 
 from uncork_dispatcher.rules import SettingError

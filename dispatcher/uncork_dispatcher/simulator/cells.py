@@ -7,10 +7,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from uncork_dispatcher.learning.line import keep_up_rows
 from uncork_dispatcher.rules import SettingError
 from uncork_dispatcher.simulator.lengths import Known, RowLengths, most_in_order, row_lengths
 from uncork_dispatcher.simulator.service import ServiceTime
-from uncork_dispatcher.simulator.theory import smallest_mean_batch
 from uncork_dispatcher.simulator.traffic import Sources
 from uncork_dispatcher.wording import plural
 
@@ -188,7 +188,10 @@ def requests_to_measure(cell: Cell, *, batches: int = BATCHES) -> int:
     assert cell.load is not None
     rows = limit
     if cell.load < 1:
-        rows = min(rows, 1.5 * smallest_mean_batch(service, rate=cell.rate, workers=cell.workers) + 2)
+        smallest = keep_up_rows(
+            cell.rate, workers=cell.workers, intercept_s=service.intercept_s, slope_s=service.slope_s
+        )
+        rows = min(rows, 1.5 * smallest + 2)
     count = _bounded(batches * cell.workers * rows * max(1.0, cell.load))
     if cell.arrivals != "onoff":
         return count

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import product
 
+from uncork_dispatcher.learning.line import rows_within
 from uncork_dispatcher.simulator.cells import Cell
-from uncork_dispatcher.simulator.theory import staggered_within_goal
 
 MODELS = ((1.0, 0.02), (5.0, 0.1), (5.0, 1.0), (40.0, 1.0))
 """Intercept and slope in milliseconds."""
@@ -119,14 +119,17 @@ SETS: dict[str, Callable[[], list[Cell]]] = {
 def staggered_per_s(cell: Cell) -> float:
     """Return the rows per second that workers starting in turn carry within the goal, without noise.
 
+    ``W * n / s(n)`` with ``n = min(B, (L / (1 + 1/W) - a) / b)``, at least 1: a request waits for the next
+    start, ``s(n)/W`` at most, and then for its batch; a row alone does not wait. Source of the staggering:
+    Symphony, arXiv 2308.07470.
+
     Raises:
-        ValueError: if one row alone misses the goal, or rows have lengths.
+        ValueError: if one row alone misses the goal.
     """
-    if cell.lengths is not None:
-        raise ValueError("the capacity of staggered workers is known for rows of equal cost only")
-    return staggered_within_goal(
-        replace(cell.service, noise_cv=0.0),
-        goal_s=cell.goal_ms / 1000,
-        workers=cell.workers,
-        limit_rows=cell.limit_rows,
-    )
+    service, goal_s, workers = cell.service, cell.goal_ms / 1000, cell.workers
+    if service.mean(1) > goal_s:
+        raise ValueError(f"one row alone takes {service.mean(1):g} s, more than the goal of {goal_s:g} s")
+    turn_s = goal_s * workers / (workers + 1)
+    within = rows_within(turn_s, intercept_s=service.intercept_s, slope_s=service.slope_s)
+    rows = max(1.0, min(cell.limit_rows, within))
+    return workers * rows / service.mean(rows)

@@ -1,9 +1,9 @@
-"""Theory of batch servers: closed forms to check a simulation, or a gateway, against.
+"""Theory of batch servers: closed forms to check a simulation against.
 
 Letters of the formulas: a batch of ``n`` rows takes ``s(n) = a + b*n`` seconds (``a`` the intercept, ``b``
-the slope), ``N`` workers, ``B`` rows in a batch at most, ``L`` seconds of latency goal, and requests of
-one row that arrive in a Poisson stream of ``lambda`` per second. Workers are equal, and latency is from
-arrival to answer, in seconds. The mean batch
+the slope), ``N`` workers, ``B`` rows in a batch at most, and requests of one row that arrive in a Poisson
+stream of ``lambda`` per second. Workers are equal, and latency is from arrival to answer, in seconds. The
+mean batch
 
     n* = lambda*a / (N - lambda*b)
 
@@ -19,13 +19,8 @@ from __future__ import annotations
 
 import math
 
-from uncork_dispatcher.learning.line import keep_up_rows, rows_within
+from uncork_dispatcher.learning.line import keep_up_rows
 from uncork_dispatcher.simulator.service import ServiceTime
-
-# 99th percentile of the normal distribution.
-_Z99 = 2.33
-# A quotient this far below a whole number is that number, computed with rounding errors.
-_ROUNDING = 1e-9
 
 
 def unbatched_mean_s(service: ServiceTime, *, rate: float) -> float:
@@ -123,69 +118,6 @@ def paced_mean_s(
     return max(paced, lower_bound_s(service, rate=rate, workers=workers, limit_rows=limit_rows))
 
 
-def paced_p99_s(
-    service: ServiceTime, *, rate: float, workers: int = 1, limit_rows: float = math.inf
-) -> float:
-    """Return the 99th percentile of the latency under the ideal of :func:`paced_mean_s`.
-
-    ``s(n*)/N + s(n* + 2.33*sqrt(n*))``: a whole gap between batches, then a batch of the 99th percentile of
-    sizes; never less than ``s(1)``. An approximation like that one. ``rate`` is lambda, per second.
-
-    Raises:
-        ValueError: as :func:`paced_mean_s`.
-    """
-    _require_line(service)
-    batch = smallest_mean_batch(service, rate=rate, workers=workers, limit_rows=limit_rows)
-    paced = service.mean(batch) / workers + service.mean(batch + _Z99 * math.sqrt(batch))
-    return max(paced, service.mean(1))
-
-
-def largest_batch_within(service: ServiceTime, *, goal_s: float, limit_rows: int) -> int:
-    """Return the rows of the largest batch that takes no longer than the goal.
-
-    ``B_L = min(B, floor((L - a) / b))``, the solution of ``s(n) <= L``.
-
-    Raises:
-        ValueError: if even one row takes longer, or the service time is more than a line.
-    """
-    _require_line(service)
-    _require_reachable(service, goal_s)
-    return math.floor(_rows_within(service, goal_s, limit_rows) + _ROUNDING)
-
-
-def most_within_goal(service: ServiceTime, *, goal_s: float, workers: int = 1, limit_rows: int) -> float:
-    """Return the most requests per second that any policy can answer within the goal.
-
-    ``N * B_L / s(B_L)``: all workers always run the largest batch that meets it.
-
-    Raises:
-        ValueError: as :func:`largest_batch_within`.
-    """
-    rows = largest_batch_within(service, goal_s=goal_s, limit_rows=limit_rows)
-    return workers * rows / service.mean(rows)
-
-
-def staggered_within_goal(service: ServiceTime, *, goal_s: float, workers: int = 1, limit_rows: int) -> float:
-    """Return the evenly spaced requests per second that workers starting in turn answer within the goal.
-
-    ``N * n / s(n)`` with ``n = min(B, (L / (1 + 1/N) - a) / b)``, at least 1: a request waits for the next
-    start, ``s(n)/N`` at most, and then for its batch; a row alone does not wait. Source of the staggering:
-    Symphony, arXiv 2308.07470.
-
-    Raises:
-        ValueError: as :func:`largest_batch_within`.
-    """
-    _require_line(service)
-    _require_reachable(service, goal_s)
-    rows = max(1.0, _rows_within(service, goal_s * workers / (workers + 1), limit_rows))
-    return workers * rows / service.mean(rows)
-
-
-def _rows_within(service: ServiceTime, seconds: float, limit_rows: int) -> float:
-    """Return the rows, whole or not, of a batch of so many seconds."""
-    return min(limit_rows, rows_within(seconds, intercept_s=service.intercept_s, slope_s=service.slope_s))
-
-
 def _most(service: ServiceTime, *, workers: int, limit_rows: float = math.inf) -> float:
     """Return the requests per second of the workers with the largest batches."""
     a, b = service.intercept_s, service.slope_s
@@ -205,8 +137,3 @@ def _require_stable(stable: bool, *, rate: float, most: float) -> None:
         raise ValueError(f"the arrival rate must be positive, got {rate}")
     if not stable:
         raise ValueError(f"{rate:g} requests per second exceed the capacity of {most:g}")
-
-
-def _require_reachable(service: ServiceTime, goal_s: float) -> None:
-    if not service.mean(1) <= goal_s:
-        raise ValueError(f"one row alone takes {service.mean(1):g} s, more than the goal of {goal_s:g} s")
