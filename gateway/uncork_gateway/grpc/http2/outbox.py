@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
 from uncork_gateway.grpc.http2.frames import DEFAULT_WINDOW_BYTES, MAX_FRAME_BYTES
 
@@ -13,14 +12,8 @@ _WRITE_BYTES = 2**20
 _MAX_UNREAD_FRAMES = 10_000
 
 
-class BlockedStream(Protocol):
-    """A stream with DATA that is not sent yet."""
-
-    number: int
-
-    def write(self, max_bytes: int) -> int:
-        """Append DATA frames, and what follows the last one; returns their bytes, 0 if its window is shut."""
-        ...
+Write = Callable[[int], int]
+"""Appends DATA frames of at most so many bytes; returns their bytes, 0 if the stream's window is shut."""
 
 
 class Outbox:
@@ -31,7 +24,7 @@ class Outbox:
     Attributes:
         frames: to write, in order.
         window: how many bytes of DATA the client accepts on the connection.
-        blocked: the streams with more DATA, by number.
+        blocked: writes more DATA of streams, by their numbers.
         sent_bytes: of all DATA.
         unsent_bytes: of all messages that the client has not let the server send yet.
         is_paused: whether the transport has enough to write.
@@ -60,9 +53,9 @@ class Outbox:
         self._cut_off = cut_off
         self.frames: list[bytes | memoryview] = []
         self.window = DEFAULT_WINDOW_BYTES
-        self.blocked: dict[int, BlockedStream] = {}
-        self._ready: dict[int, BlockedStream] = {}
-        """Those of them whose own windows are open."""
+        self.blocked: dict[int, Write] = {}
+        self._ready: dict[int, Write] = {}
+        """The same for streams whose own windows are open."""
         self.sent_bytes = self.unsent_bytes = 0
         self.is_paused = self.is_scheduled = False
 
@@ -76,17 +69,17 @@ class Outbox:
         self.is_scheduled = True
         self._loop.call_soon(self.flush)
 
-    def block(self, stream: BlockedStream) -> None:
+    def block(self, number: int, write: Write) -> None:
         """Send the DATA of a stream as soon as the client accepts it."""
-        self.blocked[stream.number] = self._ready[stream.number] = stream
+        self.blocked[number] = self._ready[number] = write
         if not self.is_scheduled:
             self.schedule()
 
     def window_opened(self, number: int) -> None:
         """Try a stream again, if it has more DATA."""
-        stream = self.blocked.get(number)
-        if stream is not None:
-            self.block(stream)
+        write = self.blocked.get(number)
+        if write is not None:
+            self.block(number, write)
 
     def unblock(self, number: int) -> None:
         self._ready.pop(number, None)
@@ -112,17 +105,17 @@ class Outbox:
     def _round(self) -> None:
         """Let each stream send something; if the window is too small for all, the others are next."""
         ready = self._ready
-        for number, stream in list(ready.items()):
+        for number, write in list(ready.items()):
             if self.window <= 0:
                 return
-            sent = stream.write(min(_TURN_BYTES, self.window))
+            sent = write(min(_TURN_BYTES, self.window))
             self.window -= sent
             self.sent_bytes += sent
             self.unsent_bytes -= sent
             if number in ready:
                 del ready[number]
                 if sent:
-                    ready[number] = stream
+                    ready[number] = write
 
     def _write(self) -> None:
         frames = self.frames

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
+from uncork_gateway.connection.turn import Turn
 from uncork_gateway.grpc.http2 import replies
 from uncork_gateway.grpc.http2.frames import (
     DATA,
@@ -29,16 +30,20 @@ from uncork_gateway.headers import Header
 _START_BYTES = len(replies.START)
 
 
-class SendingConnection(CallConnection, Protocol):
-    """The connection, as what it sends sees it."""
+class StreamConnection(CallConnection, Protocol):
+    """The connection, as its streams see it."""
 
     outbox: Outbox
     control: Allowance
+    turn: Turn
     block_prefix: bytes
     limits: GrpcLimits
+    inflate_steps: int
 
     @property
     def is_shared(self) -> bool: ...
+    def widen(self, number: int) -> None: ...
+    def postpone(self, number: int) -> None: ...
     def stream_ended(self, number: int) -> None: ...
     def reset_stream(self, number: int, code: ErrorCode) -> None: ...
 
@@ -67,7 +72,7 @@ class Outgoing(ABC):
         "window",
     )
 
-    def __init__(self, connection: SendingConnection, number: int, *, window: int) -> None:
+    def __init__(self, connection: StreamConnection, number: int, *, window: int) -> None:
         self.connection = connection
         self.number = number
         self.window = window
@@ -161,7 +166,7 @@ class Outgoing(ABC):
         self.unsent_bytes += size
         connection.outbox.unsent_bytes += size
         connection.control.tokens += CONTROL_PER_MESSAGE
-        connection.outbox.block(self)
+        connection.outbox.block(self.number, self.write)
 
     async def sent(self) -> None:
         if self.unsent_bytes or not self.is_open:
@@ -174,7 +179,7 @@ class Outgoing(ABC):
         self._stop_reading()
         block = replies.trailers(code, text, trailers)
         if not self._has_head:
-            block = replies.only_trailers(block)
+            block = replies.START + block
         self._finish_with(headers(self.number, self.connection.block_prefix + block, ends=True))
 
     def answer_http(self, status: int) -> None:
@@ -186,7 +191,7 @@ class Outgoing(ABC):
         self._unsent, self.unsent_bytes = deque([text]), len(text)
         connection.outbox.unsent_bytes += len(text)
         self._finish_with(frame(DATA, END_STREAM, self.number))
-        connection.outbox.block(self)
+        connection.outbox.block(self.number, self.write)
 
     def _finish_with(self, last: bytes) -> None:
         if self.unsent_bytes:

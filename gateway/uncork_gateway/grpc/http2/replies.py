@@ -55,11 +55,6 @@ def trailers(code: Code, text: str, more: Sequence[Header]) -> bytes:
     return written + block(more) if more else written
 
 
-def only_trailers(written: bytes) -> bytes:
-    """Make an answer without messages out of its trailers."""
-    return START + written
-
-
 _HTTP = {
     405: (b"use POST: this port speaks gRPC only\n", [(b"allow", b"POST")]),
     415: (b"send content-type application/grpc: this port speaks gRPC only\n", []),

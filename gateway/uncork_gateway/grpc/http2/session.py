@@ -161,9 +161,9 @@ class Session:
             if self.control.tokens < 0:
                 raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many header fields")
 
-    def postpone(self, stream: Stream) -> None:
+    def postpone(self, number: int) -> None:
         """Read the other messages of a stream in another turn of the loop."""
-        self._behind[stream.number] = stream
+        self._behind[number] = self.streams[number]
         self._wait()
 
     def catch_up(self) -> None:
@@ -238,8 +238,11 @@ class Session:
         if number not in self._ignored:
             raise StreamFault(number, ErrorCode.STREAM_CLOSED)
 
-    def widen(self, stream: Stream) -> None:
-        self.windows.widen_stream(stream)
+    def widen(self, number: int) -> None:
+        """Let the client send more of a stream, unless its call has just been answered."""
+        stream = self.streams.get(number)
+        if stream is not None:
+            self.windows.widen_stream(stream)
 
     def reset_received(self, number: int) -> None:
         if number > self.last_number:

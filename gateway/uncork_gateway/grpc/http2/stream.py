@@ -1,30 +1,16 @@
 """The stream of one call."""
 
-from typing import Protocol
-
-from uncork_gateway.connection.turn import MESSAGE_WORK, Turn
+from uncork_gateway.connection.turn import MESSAGE_WORK
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.grpc.http2.frames import ErrorCode, StreamFault
 from uncork_gateway.grpc.http2.heads import Head
 from uncork_gateway.grpc.http2.messages import PREFIX, PREFIX_BYTES, MessageReader
-from uncork_gateway.grpc.http2.outgoing import Outgoing, SendingConnection
+from uncork_gateway.grpc.http2.outgoing import Outgoing, StreamConnection
 from uncork_gateway.grpc.interfaces import Call
-from uncork_gateway.interfaces import BodyPool
 
 WINDOW_BYTES = 2**20
 """How much a client may send of a stream before the server gives it more."""
 _LOW_WINDOW_BYTES = WINDOW_BYTES // 2
-
-
-class StreamConnection(SendingConnection, Protocol):
-    """The connection, as its streams see it."""
-
-    pool: BodyPool
-    inflate_steps: int
-    turn: Turn
-
-    def widen(self, stream: "Stream") -> None: ...
-    def postpone(self, stream: "Stream") -> None: ...
 
 
 class _Nobody:
@@ -66,7 +52,6 @@ class Stream(Outgoing):
         "receive_window",
         "received_bytes",
     )
-    connection: StreamConnection
 
     def __init__(
         self, connection: StreamConnection, number: int, lane: int, head: Head, *, window: int
@@ -94,7 +79,7 @@ class Stream(Outgoing):
         if ends:
             self.is_half_closed = True
         elif self.receive_window < _LOW_WINDOW_BYTES and not self.is_paused:
-            self.connection.widen(self)
+            self.connection.widen(self.number)
         if not self.is_open or self._is_rejected:
             return
         call = self.call
@@ -177,7 +162,7 @@ class Stream(Outgoing):
         turn.left -= MESSAGE_WORK
         if turn.left <= 0 and not self._is_behind:
             self._is_behind = True
-            self.connection.postpone(self)
+            self.connection.postpone(self.number)
 
     def catch_up(self) -> None:
         """Read messages that were left for another turn of the loop."""
@@ -203,7 +188,7 @@ class Stream(Outgoing):
 
     def has_progressed(self) -> None:
         if self.is_narrow:
-            self.connection.widen(self)
+            self.connection.widen(self.number)
 
     @property
     def inflate_steps(self) -> int:
