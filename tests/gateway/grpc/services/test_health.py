@@ -15,7 +15,7 @@ from tests.gateway.grpc.fake_stream import FakeStream
 from tests.gateway.grpc.services.services_stage import ServicesStage, services
 from tests.gateway.running import turns
 from uncork_gateway.errors import Unavailable
-from uncork_gateway.grpc.interfaces import Call
+from uncork_gateway.grpc.interfaces import Call, CallHead
 from uncork_gateway.grpc.messages import SERVICES, message
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.telemetry.access_log import AccessLog
@@ -152,6 +152,16 @@ async def test_watches_end_with_the_server(tmp_path: Path) -> None:
             assert await one.stream.end() is Code.UNAVAILABLE
             assert one.stream.text == "the server is shutting down"
             assert one.stream.trailers == ((b"grpc-retry-pushback-ms", b"1000"),)
+
+
+async def test_a_watch_ends_when_the_gateway_has_drained(tmp_path: Path) -> None:
+    async with services(tmp_path) as on:
+        open_call, stream = on.on.gateway.front_end.open_call, FakeStream()
+        assert open_call is not None
+        open_call(stream, CallHead(WATCH.encode())).message_received(Request().SerializeToString())
+        await on.on.gateway.front_end.drain()
+
+        assert stream.code is Code.UNAVAILABLE
 
 
 @pytest.mark.parametrize("how", ["cancelled", "reject", "close"])
