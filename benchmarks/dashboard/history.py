@@ -87,7 +87,7 @@ async def _sample_s(apis: Sequence[str]) -> float:
         await asyncio.gather(*(batching.dispatcher.call(name, None) for _ in range(_REQUESTS)))
         for _ in range(_REQUESTS):
             batching.metrics.api(name).answered(200, 0.02)
-    sampler = Sampler(front.status_builder, History())
+    sampler = Sampler(front.status_builder.figures, History())
     seconds = []
     for _ in range(_SAMPLES):
         began = time.perf_counter()

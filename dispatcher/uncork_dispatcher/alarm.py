@@ -15,23 +15,12 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 _NONBLOCK = os.O_NONBLOCK
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _ABSOLUTE = 1  # TFD_TIMER_ABSTIME
 # An alarm that is set for no more than this later than now is always set to the exact time.
 _FAR_S = 0.1
-
-
-class Alarm(Protocol):
-    """Rings once for each time that it is set. Belongs to the running event loop."""
-
-    def set(self, when_s: float, now_s: float) -> None:
-        """Ring at ``when_s`` instead of the time set before; never, if that is infinity."""
-
-    def close(self) -> None:
-        """Stop ringing."""
 
 
 def make_alarm(ring: Callable[[], None], *, clock: Callable[[], float] = time.monotonic) -> Alarm:
@@ -160,3 +149,7 @@ class LoopAlarm:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
+
+
+Alarm = FileAlarm | LoopAlarm
+"""Rings once for each time that it is set. Belongs to the running event loop."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from prometheus_client.registry import Collector
 
 from uncork_dispatcher import AsyncDispatcher, Observer, Runner
 from uncork_gateway.connection.bursts import Bursts
-from uncork_gateway.interfaces import Tracing
 from uncork_gateway.pages.status.names import Names
 from uncork_gateway.pages.status.service_status import ServiceStatus, StatusSource
 from uncork_gateway.requests.batch_headers import BatchHeaders
@@ -21,6 +20,9 @@ from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.live_state import LiveState
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_gateway.telemetry.recorder import Recorder
+
+if TYPE_CHECKING:
+    from uncork_gateway.telemetry.traces import Traces
 
 
 class Served(StatusSource, Protocol):
@@ -75,7 +77,7 @@ class Batching:
         prefix: str = "",
         batches: FinishedBatches,
         bursts: Bursts,
-        traces: Tracing | None,
+        traces: Traces | None,
         names: Names,
         has_goal: bool = True,
         index_of: Callable[[int], int] = lambda worker: worker,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from uncork_gateway.front_end import FrontEnd
-from uncork_gateway.pages.service import ServicePages
 from uncork_gateway.repository import NoRepository, Repository, RepositoryAccess
 from uncork_gateway.services.apis import GatewaySettings
 from uncork_gateway.services.catalogue import Catalogue
 from uncork_gateway.services.served_service import ServedService
+from uncork_gateway.services.service_pages import ServicePages
 from uncork_gateway.services.worker_events import SupervisorActions
 from uncork_gateway.settings import ServerSettings
 
@@ -49,7 +49,11 @@ class Gateway:
                 fair_by=settings.fair_by,
             )
             front_end.mount_grpc(grpc.open_call, close=grpc.close)
-        self.front_end.mount(ServicePages(self.front_end, self).pages)
+        self.front_end.mount(
+            ServicePages(
+                self.front_end, self.catalogue, missing=self.missing, repository=lambda: self.repository
+            ).pages
+        )
 
     def add(
         self, settings: GatewaySettings, supervisor: SupervisorActions, *, name: str | None = None

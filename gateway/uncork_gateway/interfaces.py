@@ -1,16 +1,18 @@
-"""The interfaces between connections, requests and tracing, none of which imports the other."""
+"""The interfaces between connections and requests, neither of which imports the other."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from uncork_dispatcher import Batch, Observer, RequestResult
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.headers import Header
 from uncork_gateway.telemetry.access_log import AccessLog
+
+if TYPE_CHECKING:
+    from uncork_gateway.telemetry.traces import Traces
 
 Head = TypeVar("Head")
 
@@ -18,35 +20,6 @@ SMALL_BODY_BYTES = 64 * 1024
 """Incomplete bodies and messages up to this size are accepted from every client, even if the pool is full."""
 _SMALLEST_POOL_BYTES = 64 * 2**20
 _BODIES_OF_LARGEST_SIZE = 4
-
-
-class Span(Protocol):
-    """The span of one request."""
-
-    def set_attribute(self, key: str, value: str | float) -> None:
-        """Add an attribute."""
-
-    def end(self, status: int, answer: RequestResult[Any] | None) -> None:
-        """End the span with the response's status, and the batch's result if the request was executed."""
-
-    def headers(self) -> tuple[str, str]:
-        """Return ``traceparent`` and ``tracestate`` for calls within the span; the second may be empty."""
-        ...
-
-
-class Tracing(Observer, Protocol):
-    """Creates spans for requests and batches."""
-
-    def begin_request(self, target: bytes, trace: Sequence[Header]) -> Span:
-        """Begin the span of a request, in the trace that its headers name."""
-        ...
-
-    def begin_batch(self, batch_id: str, batch: Batch[Any]) -> tuple[str, str]:
-        """Begin the span of a batch; each payload has the ``span`` of its request.
-
-        Returns ``traceparent`` and ``tracestate`` for the worker; the second may be empty.
-        """
-        ...
 
 
 @dataclass(slots=True)
@@ -110,7 +83,7 @@ class Observers(Protocol):
     def access_log(self) -> AccessLog | None:
         """Logs every request, if given; it may be replaced at any time."""
 
-    traces: Tracing | None
+    traces: Traces | None
 
 
 class Connection(Observers, Protocol):

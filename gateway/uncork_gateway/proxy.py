@@ -1,11 +1,13 @@
 """The batching proxy: a front end for model servers that are not ours."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
 from starlette.responses import Response
@@ -22,7 +24,6 @@ from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.batching import Batching
 from uncork_gateway.front_end import FrontEnd
-from uncork_gateway.interfaces import Tracing
 from uncork_gateway.pages.plain_pages import Pages
 from uncork_gateway.pages.status.names import PROXY
 from uncork_gateway.pages.status.service_status import ServedApi
@@ -32,6 +33,9 @@ from uncork_gateway.requests.proxy_route import ProxyRoute
 from uncork_gateway.requests.proxy_routes import ProxyRoutes
 from uncork_gateway.requests.proxy_target import HeaderRules, Merging
 from uncork_gateway.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from uncork_gateway.telemetry.traces import Traces
 
 ProtocolName = Literal["auto", "v1", "v2", "tfserving"]
 
@@ -197,7 +201,7 @@ class Proxy:
         """Return the handler of a POST request; None if it does not merge."""
         return None if self._routes is None else self._routes.resolve(target)
 
-    def _begin_trace(self, traces: Tracing, batch: Batch[Any]) -> tuple[str, str]:
+    def _begin_trace(self, traces: Traces, batch: Batch[Any]) -> tuple[str, str]:
         return traces.begin_batch(self._batching.batch_headers.id_of(batch.number), batch)
 
     # What the servers report

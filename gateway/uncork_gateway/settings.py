@@ -1,11 +1,16 @@
 """The settings that a gateway and a proxy have in common."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.connection.client_limits import ClientLimits
-from uncork_gateway.interfaces import Tracing
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
+
+if TYPE_CHECKING:
+    from uncork_gateway.telemetry.traces import Traces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,4 +41,4 @@ class ServerSettings:
     admin: bool = False
     grpc: bool = False
     access_log: bool = False
-    traces: Tracing | None = None
+    traces: Traces | None = None

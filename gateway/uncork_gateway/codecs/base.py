@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from uncork_dispatcher import Submission, Waiter
 from uncork_gateway.codecs.cost import NO_COST, Cost, Weigh, unweighed
-from uncork_gateway.interfaces import Span
 from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.protocols.tensor_rows import json_objects, json_rows, values_of
 from uncork_gateway.protocols.tensors import Tensor
@@ -33,6 +32,9 @@ from uncork_workers.wire.messages import (
 )
 from uncork_workers.wire.schema import JSON
 from uncork_workers.wire.tensors import join_columns
+
+if TYPE_CHECKING:
+    from uncork_gateway.telemetry.traces import RequestSpan
 
 R = TypeVar("R")
 
@@ -78,7 +80,7 @@ class Marshalled(msgspec.Struct, frozen=True):
     note: Any = None
     meta: Meta | None = None
     sink: Sink | None = None
-    span: Span | None = None
+    span: RequestSpan | None = None
     locate: Callable[[Marshalled, RowPath], str] | None = None
 
     @property

@@ -4,21 +4,21 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Coroutine, Iterable
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Any
 from urllib.parse import unquote
 
 import httptools
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Scope
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
 from uncork_gateway.connection.parser import RequestParser
+from uncork_gateway.connection.parts import ConnectionOfParts
 from uncork_gateway.connection.refusal import reply_problem
 from uncork_gateway.errors import CLIENT_GONE, BadRequest, GatewayError, HandlerFailed, unexpected
 from uncork_gateway.headers import Header, header_lines
-from uncork_gateway.interfaces import Connection
 
 log = logging.getLogger("uncork.gateway")
 
@@ -27,18 +27,12 @@ _HOP_BY_HOP = (b"connection", b"transfer-encoding")
 _WITHOUT_BODY = (204, 304)
 
 
-class AsgiConnection(Connection, Protocol):
-    """A connection as :class:`AsgiRequest` sees it."""
-
-    flow: FlowControl
-
-    def create_task(self, coroutine: Coroutine[Any, Any, None]) -> None: ...
-
-
 class AsgiRequest:
     """One request to the application, which runs in a task of its own."""
 
-    def __init__(self, connection: AsgiConnection, app: ASGIApp, scope: Scope, *, keep_alive: bool) -> None:
+    def __init__(
+        self, connection: ConnectionOfParts, app: ASGIApp, scope: Scope, *, keep_alive: bool
+    ) -> None:
         self.keep_alive = keep_alive
         self._arrived = time.perf_counter()
         self._connection = connection

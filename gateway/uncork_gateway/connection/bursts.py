@@ -8,8 +8,8 @@ are read before they are handled, and all replies of a batch are prepared before
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
 
+from uncork_gateway.connection.parts import ConnectionOfParts
 from uncork_gateway.connection.route_table import Known
 from uncork_gateway.errors import unexpected
 
@@ -19,17 +19,6 @@ SMALL_BYTES = 16 * 1024
 _MOST_REPLIES = 64
 
 
-class Receiver(Protocol):
-    """A connection that has read a request."""
-
-    transport: asyncio.Transport
-    is_waiting: bool
-    """Whether its request is still to be handled."""
-
-    def begin(self, known: Known, body: bytes) -> None:
-        """Handle the request."""
-
-
 class Bursts:
     """The requests that wait for the end of a turn, and the replies that wait for the others of their batch.
 
@@ -37,13 +26,13 @@ class Bursts:
     """
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Receiver, Known, bytes]] = []
+        self._waiting: list[tuple[ConnectionOfParts, Known, bytes]] = []
         self._in_turn = False
         """Whether a request has arrived in this turn of the loop."""
         self._replies: list[tuple[asyncio.Transport, bytes]] = []
         self._holds_replies = False
 
-    def arrived(self, connection: Receiver, known: Known, body: bytes) -> None:
+    def arrived(self, connection: ConnectionOfParts, known: Known, body: bytes) -> None:
         """Handle the first request of a turn at once, because most are alone, and others at its end."""
         if self._in_turn:
             connection.is_waiting = True

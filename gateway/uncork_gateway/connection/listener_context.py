@@ -1,6 +1,9 @@
 """The state that all connections of a listener share."""
 
+from __future__ import annotations
+
 import itertools
+from typing import TYPE_CHECKING
 
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.connection.bursts import Bursts
@@ -9,8 +12,11 @@ from uncork_gateway.connection.open_connections import OpenConnections
 from uncork_gateway.connection.turn import Turn
 from uncork_gateway.errors import PHRASES
 from uncork_gateway.headers import Header, header_lines
-from uncork_gateway.interfaces import BodyPool, Tracing
+from uncork_gateway.interfaces import BodyPool
 from uncork_gateway.telemetry.access_log import AccessLog
+
+if TYPE_CHECKING:
+    from uncork_gateway.telemetry.traces import Traces
 
 connection_numbers = itertools.count(1)
 """The numbers of connections, of all listeners of the process; none is used twice."""
@@ -41,7 +47,7 @@ class ListenerContext:
         pool: BodyPool,
         keys: ApiKeys | None = None,
         access_log: AccessLog | None = None,
-        traces: Tracing | None = None,
+        traces: Traces | None = None,
         open_connections: OpenConnections | None = None,
         reserve: int = 0,
     ) -> None:

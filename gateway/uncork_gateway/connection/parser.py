@@ -1,7 +1,5 @@
 """Parses the requests of one connection with httptools, within limits of our own."""
 
-from typing import Protocol
-
 import httptools
 
 from uncork_gateway.connection.client_limits import (
@@ -11,31 +9,22 @@ from uncork_gateway.connection.client_limits import (
     check_size,
     too_many_fields,
 )
-from uncork_gateway.connection.state import HEAD, State
+from uncork_gateway.connection.parts import ConnectionOfParts
+from uncork_gateway.connection.state import HEAD
 from uncork_gateway.connection.turn import CHUNK_WORK, HEAD_WORK, Turn
 from uncork_gateway.errors import BadRequest, GatewayError, unexpected
 from uncork_gateway.headers import Header, header_lines
 
 
 class StopParsing(Exception):
-    """Raised by a :class:`Receiver` to ignore the rest of the input."""
-
-
-class Receiver(Protocol):
-    """Receives the parsed requests. :meth:`RequestParser.feed` passes on GatewayErrors that it raises."""
-
-    state: State
-
-    def message_begins(self) -> None: ...
-    def head_complete(self) -> None: ...
-    def body_received(self, piece: bytes) -> None: ...
-    def message_complete(self) -> None: ...
+    """Raised by the receiver to ignore the rest of the input."""
 
 
 class RequestParser:
     """The parser of one connection.
 
-    ``limits`` limits the client; heads and pieces of bodies are charged to the ``turn``.
+    ``receiver`` gets the parsed requests; :meth:`feed` passes on GatewayErrors that it raises. ``limits``
+    limits the client; heads and pieces of bodies are charged to the ``turn``.
 
     Attributes:
         method: of the current or last request, like all others.
@@ -44,7 +33,7 @@ class RequestParser:
         body_left: bytes of its body that are still to come, if their number is declared; else 0.
     """
 
-    def __init__(self, receiver: Receiver, limits: ClientLimits, turn: Turn) -> None:
+    def __init__(self, receiver: ConnectionOfParts, limits: ClientLimits, turn: Turn) -> None:
         self._turn = turn
         self._max_fields = limits.max_header_fields
         self._allowed_hosts = limits.allowed_hosts

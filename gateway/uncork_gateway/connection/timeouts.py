@@ -2,32 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
-
-from uvicorn.protocols.http.flow_control import FlowControl
 
 from uncork_dispatcher.wording import plural
 from uncork_gateway.connection.client_limits import ClientLimits
+from uncork_gateway.connection.parts import ConnectionOfParts
 from uncork_gateway.connection.state import State
-from uncork_gateway.errors import GatewayError, Unreadable
+from uncork_gateway.errors import Unreadable
 
 MIN_BODY_BYTES_PER_S = 500
 """Less than a telephone line carries; so low that no real upload is taken for an attack."""
-
-
-class TimedConnection(Protocol):
-    """The part of an ``HttpProtocol`` that :class:`Timeouts` needs."""
-
-    state: State
-    flow: FlowControl
-    body_bytes: int
-    begun: int
-    answered: int
-
-    @property
-    def is_answering(self) -> bool: ...
-    def give_up(self, error: GatewayError) -> None: ...
-    def close(self) -> None: ...
 
 
 class Timeouts:
@@ -38,7 +21,7 @@ class Timeouts:
 
     def __init__(
         self,
-        connection: TimedConnection,
+        connection: ConnectionOfParts,
         limits: ClientLimits,
         *,
         keep_alive_s: float,

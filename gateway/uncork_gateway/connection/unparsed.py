@@ -1,13 +1,11 @@
 """Input of an HTTP connection on its way to the parser."""
 
-import asyncio
-from typing import Protocol
-
 from uvicorn.protocols.http.flow_control import FlowControl
 
 from uncork_gateway.connection.parser import RequestParser
+from uncork_gateway.connection.parts import ConnectionOfParts
 from uncork_gateway.connection.reply_queue import ReplyQueue
-from uncork_gateway.connection.state import BODY, READING, State
+from uncork_gateway.connection.state import BODY, READING
 from uncork_gateway.connection.turn import Turn
 from uncork_gateway.errors import GatewayError
 
@@ -28,15 +26,6 @@ class ReadingFlow(FlowControl):
             super().resume_reading()
 
 
-class ParsingConnection(Protocol):
-    """The connection, as :class:`Unparsed` sees it."""
-
-    state: State
-    transport: asyncio.Transport
-
-    def give_up(self, error: GatewayError) -> None: ...
-
-
 class Unparsed:
     """Parses input in small steps, until a request has to wait for its turn, or the loop's turn is over.
 
@@ -45,7 +34,7 @@ class Unparsed:
 
     def __init__(
         self,
-        connection: ParsingConnection,
+        connection: ConnectionOfParts,
         parser: RequestParser,
         replies: ReplyQueue,
         *,

@@ -1,17 +1,22 @@
 """One request in the dispatcher, from its arrival to its answer, whatever carries it."""
 
+from __future__ import annotations
+
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mypy_extensions import mypyc_attr
 
 from uncork_dispatcher import DispatchError, RequestResult
 from uncork_gateway.errors import CLIENT_GONE, GatewayError, from_dispatcher, unexpected
 from uncork_gateway.headers import Header
-from uncork_gateway.interfaces import Observers, Span
+from uncork_gateway.interfaces import Observers
 from uncork_gateway.telemetry.metrics import ApiTally, Transport
+
+if TYPE_CHECKING:
+    from uncork_gateway.telemetry.traces import RequestSpan
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -36,7 +41,7 @@ class AnsweredRequest(ABC):
     """Number of rows, once the body has been read."""
     _size = 0
     """Bytes of the body."""
-    _span: Span | None = None
+    _span: RequestSpan | None = None
     _grpc_status = ""
     """The name of the code that a gRPC call ended with."""
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from uncork_dispatcher import AsyncDispatcher, RequestResult, Submission, Waiter
 from uncork_gateway.backends.model_servers.known_models import KnownModels
@@ -14,11 +14,13 @@ from uncork_gateway.backends.model_servers.merged_calls import CallResult, Part,
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.errors import BadGateway
 from uncork_gateway.headers import TRACE, Header
-from uncork_gateway.interfaces import Span
 from uncork_gateway.protocols.wire import Content, UncertainReply, Wire, WrongReply
 from uncork_gateway.requests.answered_request import AnsweredRequest
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.telemetry.metrics import ApiTally
+
+if TYPE_CHECKING:
+    from uncork_gateway.telemetry.traces import RequestSpan
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,23 +88,13 @@ class ProxyTarget:
         return self.merging.models.tally(self.model)
 
 
-class Caller(Protocol):
-    """The request that parts belong to."""
-
-    def answered(self, answer: RequestResult[CallResult]) -> None:
-        """Accept the answer to the last part; or to any part, if it is the answer to the whole request."""
-
-    def failed(self, error: Exception) -> None:
-        """Accept the failure of a part."""
-
-
 class RequestParts:
     """The parts of a request, of at most ``most_rows`` rows, and the replies to them.
 
     If the replies cannot be joined, the request is sent once more, whole and unchanged.
 
     Args:
-        caller: gets the answer.
+        caller: gets the answer to the last part, or to the whole request, or the failure of a part.
         target: of the request.
         request: as the wire of the target parsed it.
         original: the request as its client sent it.
@@ -113,7 +105,7 @@ class RequestParts:
 
     def __init__(
         self,
-        caller: Caller,
+        caller: Waiter[CallResult],
         target: ProxyTarget,
         request: Any,
         original: Content,
@@ -142,7 +134,7 @@ class RequestParts:
         return sum(part.rows for part in self._parts)
 
     def submit(
-        self, api: str, *, keyed: tuple[Header, ...], sent: tuple[Header, ...], span: Span | None
+        self, api: str, *, keyed: tuple[Header, ...], sent: tuple[Header, ...], span: RequestSpan | None
     ) -> None:
         """Queue all parts.
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec.structs import replace
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
@@ -56,23 +56,19 @@ class ShadowTally(Collector):
         yield histogram
 
 
-class Target(Protocol):
-    """The API that gets the copies."""
-
-    api: str
-    dispatcher: AsyncDispatcher[Marshalled, HandlerResult]
-
-
 class Shadow:
     """Copies the requests to an API for the same API of another version.
 
     A copy has a queue, workers and limits of its own: it neither delays a real request nor takes its place.
     """
 
-    def __init__(self, target: Target, tally: ShadowTally) -> None:
-        self._target = target
-        self._outcomes = tally.outcomes[target.api]
-        self._duration = tally.duration[target.api]
+    def __init__(
+        self, api: str, dispatcher: AsyncDispatcher[Marshalled, HandlerResult], tally: ShadowTally
+    ) -> None:
+        self._api = api
+        self._dispatcher = dispatcher
+        self._outcomes = tally.outcomes[api]
+        self._duration = tally.duration[api]
         self._loop = asyncio.get_running_loop()
 
     def follow(self, waiter: Waiter[HandlerResult], payload: Marshalled) -> Waiter[HandlerResult]:
@@ -85,8 +81,8 @@ class Shadow:
     def _send(self, comparison: _Comparison, payload: Marshalled) -> None:
         copy = _Copy(comparison, self._duration)
         try:
-            request = replace(payload, span=None).submission(copy, self._target.api)
-            self._target.dispatcher.submit(request)
+            request = replace(payload, span=None).submission(copy, self._api)
+            self._dispatcher.submit(request)
         except RequestShed as error:
             copy.failed(error)
         except KeyError:  # The other version has dropped the API since the request came.

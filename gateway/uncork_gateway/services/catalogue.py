@@ -164,7 +164,7 @@ def _shadows_of(api: ApiDescription, offers: Sequence[Offer]) -> Iterator[Shadow
             if other.name != api.name or api.streams or other.streams:
                 continue
             if (other.input, other.settings.cost) == (api.input, api.settings.cost):
-                yield Shadow(target, offer.shadow)
+                yield Shadow(target.api, target.dispatcher, offer.shadow)
             else:
                 log.warning(
                     "version %s of %s gets no copies of requests to %s: its input or cost differs",

@@ -3,21 +3,13 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from uncork_dispatcher import ApiDemand, ApiSample, ApiStats, Autoscaler, Decision
+from uncork_dispatcher import ApiDemand, AsyncDispatcher, Autoscaler, Decision
 from uncork_dispatcher.capacity.autoscaler import LOOK_S
 from uncork_gateway.service_log import ServiceLog
 
 _COUNT_EVERY_S = 1.0
-
-
-class Dispatching(Protocol):
-    """The part of a dispatcher that is looked at."""
-
-    def stats(self) -> list[ApiStats]: ...
-
-    def sample(self, api: str) -> ApiSample: ...
 
 
 class Workers(NamedTuple):
@@ -45,7 +37,7 @@ class Scaling:
 
     def __init__(
         self,
-        dispatcher: Dispatching,
+        dispatcher: AsyncDispatcher[Any, Any],
         *,
         apis: Callable[[], Iterable[str]],
         workers: Callable[[], Workers],

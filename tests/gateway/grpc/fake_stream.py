@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from uncork_gateway.grpc.interfaces import CallConnection
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.headers import Header
-from uncork_gateway.interfaces import BodyPool, Tracing
+from uncork_gateway.interfaces import BodyPool
 from uncork_gateway.telemetry.access_log import AccessLog
+
+if TYPE_CHECKING:
+    from uncork_gateway.telemetry.traces import Traces
 
 
 @dataclass(slots=True, kw_only=True)
@@ -19,7 +23,7 @@ class FakeConnection:
 
     number: int = 1
     access_log: AccessLog | None = None
-    traces: Tracing | None = None
+    traces: Traces | None = None
     pool: BodyPool = field(default_factory=lambda: BodyPool(10_000_000))
     unsent_bytes: int = 0
 

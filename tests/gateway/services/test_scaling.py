@@ -2,12 +2,13 @@
 
 import logging
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from tests.gateway.gateway_stage import gateway
 from tests.gateway.pages.status.staged import stats
-from uncork_dispatcher import ApiSample, ApiStats, Decision, Estimate, ScalingReason
+from uncork_dispatcher import ApiSample, ApiStats, AsyncDispatcher, Decision, Estimate, ScalingReason
 from uncork_gateway.services.scaling import Scaling, Workers
 
 # A row takes 50 ms and shares nothing with others, so 100 rows/s need more than five workers.
@@ -25,7 +26,7 @@ class Stage:
         self.count = least
         self.resized: list[int] = []
         self.scaling = Scaling(
-            self,
+            cast(AsyncDispatcher[Any, Any], self),
             apis=lambda: ["predict"],
             workers=lambda: Workers(self.count, self.count),
             resize=self.resize if managed else None,

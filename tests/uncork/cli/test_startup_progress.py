@@ -6,12 +6,14 @@ import asyncio
 import io
 import logging
 import re
+from typing import cast
 
 import pytest
 from rich.console import Console
 
 from uncork.cli.serve import startup_progress
 from uncork.cli.serve.startup_progress import StartupProgress
+from uncork.server.running.server import RunningServer
 from uncork_gateway.backends.worker_failures import WorkerStartup
 
 
@@ -54,7 +56,7 @@ def console(*, terminal: bool) -> Console:
 
 def test_a_line_says_what_each_does_and_for_how_long() -> None:
     clock, workers = Clock(), Workers(3)
-    progress = StartupProgress(workers, console=console(terminal=True), clock=clock)
+    progress = StartupProgress(cast(RunningServer, workers), console=console(terminal=True), clock=clock)
     clock.now += 4
     workers.said = {"worker 1": WorkerStartup("setup", "", 101.5)}
     assert progress.line() == "worker 0: import, 4 s · worker 1: setup, 2 s · worker 2: import, 4 s"
@@ -69,7 +71,7 @@ def test_the_log_has_a_line_for_each_stage(caplog: pytest.LogCaptureFixture) -> 
     caplog.set_level(logging.INFO, logger="uncork.gateway")
     workers = Workers(2)
     workers.are_ready = {"worker 1"}
-    progress = StartupProgress(workers, console=console(terminal=False))
+    progress = StartupProgress(cast(RunningServer, workers), console=console(terminal=False))
     stages = [None, "setup", "setup", "warm-up of a", "warm-up of a"]
     for number, stage in enumerate(stages):
         workers.said = {} if stage is None else {"worker 0": WorkerStartup(stage, f" with {number} rows", 0)}
@@ -95,7 +97,7 @@ async def test_what_is_shown_goes_when_all_are_ready_or_the_server_stops(
 
     async def shown(*, terminal: bool) -> str:
         workers, on = Workers(9), console(terminal=terminal)
-        running = asyncio.create_task(StartupProgress(workers, console=on).run())
+        running = asyncio.create_task(StartupProgress(cast(RunningServer, workers), console=on).run())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         if ends == "ready":

@@ -3,14 +3,14 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from uncork.server.running.server import RunningServer
 from uncork_dispatcher.wording import plural
 from uncork_gateway.backends.worker_failures import WorkerStartup
 from uncork_workers.process.logs import is_watched
@@ -22,23 +22,6 @@ _LOG_EVERY_S = 1.0
 _IMPORT = "import"
 
 
-class Workers(Protocol):
-    """The workers of a server; each has a name, such as ``worker 0``."""
-
-    @property
-    def draining(self) -> bool:
-        """Whether the server stops."""
-        ...
-
-    def expected(self) -> Sequence[str]:
-        """Return the names of the workers to wait for."""
-
-    def starts(self) -> Mapping[str, WorkerStartup]:
-        """Return the stages of workers that are not ready."""
-
-    def ready_workers(self) -> set[str]: ...
-
-
 class StartupProgress:
     """Reports the stages of the first workers until all of them are ready.
 
@@ -48,7 +31,7 @@ class StartupProgress:
 
     def __init__(
         self,
-        workers: Workers,
+        workers: RunningServer,
         *,
         console: Console,
         clock: Callable[[], float] = time.monotonic,

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from uncork.config.changes import Change, Effect, names_of, needing
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
+from uncork.server.running.revision import Revision
+from uncork.server.running.settings import RunningSettings
 from uncork_gateway import Gateway
 from uncork_gateway.repository import NotLoaded
 from uncork_workers.supervision.file_watching import FileWatcher
@@ -23,87 +25,6 @@ _MOST_FILES_NAMED = 3
 _LOOK_EVERY_S = 0.5
 
 
-class Revision(Protocol):
-    """Settings that were read again."""
-
-    @property
-    def changes(self) -> Sequence[Change]:
-        """What differs from the settings in force."""
-        ...
-
-    @property
-    def services(self) -> Collection[str]:
-        """The names of the services after the change."""
-        ...
-
-    async def check(self) -> None:
-        """Check that what the settings name is there, as far as that takes time.
-
-        Raises:
-            WrongUsage: if something is missing.
-        """
-
-    def needs_workers(self, renewed: Collection[str]) -> bool:
-        """Return whether workers must be replaced or started; those of ``renewed`` services are replaced."""
-        ...
-
-    async def replace(self, renewed: Collection[str]) -> None:
-        """Put the settings in force, with new workers where they are needed, and of ``renewed`` services.
-
-        Raises:
-            ReplacementFailed: if that is impossible; nothing has changed then.
-            ValueError: if a service cannot be served with them; nothing has changed then.
-        """
-
-    async def apply(self) -> None:
-        """Put the settings in force, and keep the workers.
-
-        Raises:
-            ValueError: if a service cannot be served with them; nothing has changed then.
-        """
-
-    async def settle(self) -> None:
-        """Stop the services that have been removed, and start or stop workers until there are as many as the
-        settings say; call it once the settings are in force.
-        """
-
-
-class Settings(Protocol):
-    """The settings of a running server."""
-
-    unloaded: set[str]
-    """The services that clients have unloaded; a reload does not start them again."""
-
-    @property
-    def files(self) -> Collection[str]:
-        """The files that they come from; the same object always has the present ones."""
-        ...
-
-    def read(self) -> Revision:
-        """Read them again.
-
-        Raises:
-            WrongUsage: if they are wrong.
-        """
-        ...
-
-    def loading(self, name: str) -> Revision:
-        """Return what starts one service as it is configured now, or replaces its workers.
-
-        Raises:
-            WrongUsage: if it is not configured, or its settings are wrong.
-        """
-        ...
-
-    def unloading(self, name: str) -> Revision:
-        """Return what stops one service.
-
-        Raises:
-            WrongUsage: if it does not run.
-        """
-        ...
-
-
 class Reloader:
     """Reloads when files change, on SIGHUP, for `uncork reload` and for clients; one reload at a time.
 
@@ -112,7 +33,7 @@ class Reloader:
     the code may have changed meanwhile.
     """
 
-    def __init__(self, gateway: Gateway, settings: Settings) -> None:
+    def __init__(self, gateway: Gateway, settings: RunningSettings) -> None:
         self._gateway = gateway
         self._settings = settings
         self._reloading = asyncio.Lock()

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uncork_dispatcher import (
     Batch,
@@ -29,8 +29,10 @@ from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.errors import BadGateway
 from uncork_gateway.headers import TRACE, Header
-from uncork_gateway.interfaces import Span
 from uncork_gateway.protocols.wire import Content, Mergeable, Wire, WrongReply
+
+if TYPE_CHECKING:
+    from uncork_gateway.telemetry.traces import RequestSpan
 
 log = logging.getLogger("uncork.gateway")
 
@@ -60,7 +62,7 @@ class Sent(NamedTuple):
     original: Content | None
     unchanged: bool = False
     expires_at: float = math.inf
-    span: Span | None = None
+    span: RequestSpan | None = None
 
 
 class Part(NamedTuple):

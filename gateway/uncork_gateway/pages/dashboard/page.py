@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from string import Template
-from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,9 +12,10 @@ from starlette.routing import Route
 from uncork_gateway.pages import theme
 from uncork_gateway.pages.assets import Assets, html_page, not_installed, package_folder
 from uncork_gateway.pages.dashboard.event_stream import HEADERS, MEDIA_TYPE, EventStream
-from uncork_gateway.pages.dashboard.feed import Commands, Feed, Source
+from uncork_gateway.pages.dashboard.feed import Commands, Feed
 from uncork_gateway.pages.dashboard.history import History
-from uncork_gateway.pages.dashboard.sampler import FiguresSource, Sampler
+from uncork_gateway.pages.dashboard.sampler import Sampler
+from uncork_gateway.pages.status.status_builder import StatusBuilder
 
 PREFIX = "/dashboard"
 PACKAGE = "plotly"
@@ -25,10 +25,6 @@ _PLOTLY = "plotly.js"
 _RETRY_S = "5"
 ORIGIN = "http://GATEWAY"
 """Stands for the address of the server in commands; the page replaces it if it knows the address."""
-
-
-class DashboardSource(Source, FiguresSource, Protocol):
-    """The figures on the page."""
 
 
 class Dashboard:
@@ -45,14 +41,14 @@ class Dashboard:
 
     def __init__(
         self,
-        source: DashboardSource,
+        source: StatusBuilder,
         commands: Commands,
         *,
         error: Callable[[str, int, str, dict[str, str]], Response],
         apart: bool,
     ) -> None:
         history = History()
-        self._sampler = Sampler(source, history)
+        self._sampler = Sampler(source.figures, history)
         self._feed = Feed(source, history, commands)
         self._error = error
         self._apart = apart

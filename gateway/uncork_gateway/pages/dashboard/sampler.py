@@ -2,26 +2,23 @@
 
 import asyncio
 import math
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 from uncork_gateway.pages.dashboard.history import MOST_APIS, STEP_S, History, Point
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.telemetry.recent import WINDOW_S
 
 
-class FiguresSource(Protocol):
-    """Where the figures come from."""
-
-    def figures(self, most: int) -> Mapping[str, Figures]:
-        """Return the figures of the first ``most`` APIs by id. They need not know the other APIs."""
-
-
 class Sampler:
-    """Adds a point of each API to a history every ``step_s`` seconds, between start and stop."""
+    """Adds a point of each API to a history every ``step_s`` seconds, between start and stop.
 
-    def __init__(self, source: FiguresSource, history: History, *, step_s: float = STEP_S) -> None:
-        self._source = source
+    ``figures`` returns the figures of so many APIs, the first, by id.
+    """
+
+    def __init__(
+        self, figures: Callable[[int], Mapping[str, Figures]], history: History, *, step_s: float = STEP_S
+    ) -> None:
+        self._figures = figures
         self._history = history
         self._step_s = step_s
         self._timer: asyncio.TimerHandle | None = None
@@ -35,7 +32,7 @@ class Sampler:
 
     def sample(self) -> None:
         """Add a point of each API."""
-        points = {key: point_of(one) for key, one in self._source.figures(MOST_APIS).items()}
+        points = {key: point_of(one) for key, one in self._figures(MOST_APIS).items()}
         self._history.add(asyncio.get_running_loop().time(), points)
 
     def _on_timer(self) -> None:

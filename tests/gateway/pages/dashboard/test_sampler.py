@@ -14,6 +14,7 @@ from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.pages.dashboard.history import History
 from uncork_gateway.pages.dashboard.sampler import Sampler, point_of
 from uncork_gateway.pages.status.figures import Figures
+from uncork_gateway.pages.status.status_builder import StatusBuilder
 
 pytestmark = pytest.mark.virtual_time
 
@@ -35,7 +36,7 @@ class Source:
 async def test_it_samples_without_a_viewer_until_it_is_stopped() -> None:
     """Every other second, from the start on."""
     source, history = Source(), History()
-    sampler = Sampler(source, history)
+    sampler = Sampler(source.figures, history)
     await asyncio.sleep(10)
     assert source.looks == 0
 
@@ -50,7 +51,7 @@ async def test_it_samples_without_a_viewer_until_it_is_stopped() -> None:
 
 async def test_an_error_costs_one_point() -> None:
     source, history = Source(), History()
-    sampler = Sampler(source, history)
+    sampler = Sampler(source.figures, history)
     sampler.start()
     source.broken = True
     await asyncio.sleep(3)
@@ -62,7 +63,7 @@ async def test_an_error_costs_one_point() -> None:
 
 
 async def test_a_sampler_that_was_not_started_can_be_stopped() -> None:
-    Sampler(Source(), History()).stop()
+    Sampler(Source().figures, History()).stop()
 
 
 async def test_a_point_has_the_figures_of_the_status() -> None:
@@ -99,9 +100,9 @@ async def test_a_point_has_the_share_of_the_padding() -> None:
 
 async def test_a_gateway_samples_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody watches."""
-    gateway = Gateway(GatewaySettings())
     source = Source()
-    monkeypatch.setattr(gateway.front_end.status_builder, "figures", source.figures)
+    monkeypatch.setattr(StatusBuilder, "figures", lambda _builder, most: source.figures(most))
+    gateway = Gateway(GatewaySettings())
     await asyncio.sleep(7)
     assert source.looks == 3
     await gateway.close()

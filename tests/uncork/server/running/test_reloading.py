@@ -12,6 +12,7 @@ from uncork.config.changes import Change, Effect, needing
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
 from uncork.server.running.reloading import Reloader
+from uncork.server.running.settings import RunningSettings
 from uncork_gateway import Gateway
 from uncork_gateway.repository import NotLoaded
 from uncork_workers.supervision.standbys import ReplacementFailed
@@ -51,7 +52,7 @@ class Server:
         self.gate.set()
         self.settling, self.settled = asyncio.Event(), asyncio.Event()
         self.settled.set()
-        self.reloader = Reloader(cast(Gateway, self.gateway), self)
+        self.reloader = Reloader(cast(Gateway, self.gateway), cast(RunningSettings, self))
 
     def read(self) -> Server:
         self.done.append("read")

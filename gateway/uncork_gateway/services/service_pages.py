@@ -1,7 +1,6 @@
 """The pages of a service's gateway, besides those of every front end: models, OpenAPI, docs."""
 
-from collections.abc import Collection, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -9,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.errors import RefusalReason, problem
+from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.pages.curl import curl
 from uncork_gateway.pages.dashboard.page import ORIGIN
 from uncork_gateway.pages.docs import docs_routes
@@ -20,68 +19,33 @@ from uncork_gateway.pages.models.triton import TritonPages, loading_routes
 from uncork_gateway.pages.models.unserved import why_unserved
 from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served, options
 from uncork_gateway.pages.openapi import make_openapi
-from uncork_gateway.pages.plain_pages import Front, Pages
+from uncork_gateway.pages.plain_pages import Pages
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.repository import Repository, RepositoryAccess
-from uncork_workers.wire.schema import ApiDescription, ServiceDescription
+from uncork_gateway.services.catalogue import Catalogue
 
 _MOST_NAMED = 5
 
 
-class ServiceFront(Front, Protocol):
-    """The front end of services; ``routes`` are those of batched requests."""
-
-    routes: RouteTable
-
-
-class Offered(Protocol):
-    """What one service offers."""
-
-    @property
-    def service(self) -> ServiceDescription:
-        """The service, with the overrides."""
-        ...
-
-    @property
-    def own(self) -> Collection[str]:
-        """The routes of its APIs."""
-        ...
-
-    def id_of(self, api: ApiDescription) -> str:
-        """Return the id of an API on the pages."""
-        ...
-
-
-class Catalogue(Protocol):
-    """The offers of all services, by name, and their models; other mappings after each change."""
-
-    @property
-    def offers(self) -> Mapping[str, Offered]: ...
-
-    @property
-    def models(self) -> ModelVersions: ...
-
-
-class Served(Protocol):
-    """The services, as their pages show them."""
-
-    @property
-    def catalogue(self) -> Catalogue: ...
-
-    @property
-    def repository(self) -> Repository: ...
-
-    def missing(self) -> str:
-        """Return why some services are not described yet; empty once each is."""
-
-
 class ServicePages:
-    """The plain routes of a gateway: :class:`Pages` with models and documents."""
+    """The plain routes of a gateway: :class:`Pages` with models and documents.
 
-    def __init__(self, front: ServiceFront, served: Served) -> None:
+    Args:
+        missing: returns why some services are not described yet; empty once each is.
+        repository: returns what loads and unloads services.
+    """
+
+    def __init__(
+        self,
+        front: FrontEnd,
+        catalogue: Catalogue,
+        *,
+        missing: Callable[[], str],
+        repository: Callable[[], Repository],
+    ) -> None:
         self._front = front
-        self._catalogue = served.catalogue
-        self._missing = served.missing
+        self._catalogue = catalogue
+        self._missing = missing
         self._routes_of: ModelVersions | None = None
         has_admin = front.settings.admin
         models = ModelPages(
@@ -89,9 +53,9 @@ class ServicePages:
             ready=lambda: not front.unready(),
             statistics=not has_admin,
         )
-        triton = TritonPages(lambda: self._catalogue.models, lambda: served.repository.unloaded())
+        triton = TritonPages(lambda: self._catalogue.models, lambda: repository().unloaded())
         of_clients, of_operators = (
-            loading_routes(RepositoryAccess(lambda: served.repository, is_allowed=allowed))
+            loading_routes(RepositoryAccess(repository, is_allowed=allowed))
             for allowed in (lambda: front.settings.keys is not None, lambda: True)
         )
         # Before the route of a model, which would take "stats" for a name.

@@ -1,0 +1,38 @@
+"""The interface of a connection for its parts, which it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from uvicorn.protocols.http.flow_control import FlowControl
+
+from uncork_gateway.connection.route_table import Known
+from uncork_gateway.connection.state import State
+from uncork_gateway.errors import GatewayError
+from uncork_gateway.interfaces import Connection
+
+
+class ConnectionOfParts(Connection, Protocol):
+    """A connection as its parser, timeouts and requests see it; ``HttpProtocol`` explains the attributes."""
+
+    state: State
+    flow: FlowControl
+    begun: int
+    answered: int
+    body_bytes: int
+    is_waiting: bool
+
+    @property
+    def is_answering(self) -> bool: ...
+
+    def begin(self, known: Known, body: bytes) -> None:
+        """Handle a request that has arrived as a whole."""
+
+    def message_begins(self) -> None: ...
+    def head_complete(self) -> None: ...
+    def body_received(self, piece: bytes) -> None: ...
+    def message_complete(self) -> None: ...
+    def create_task(self, coroutine: Coroutine[Any, Any, None]) -> None: ...
+    def give_up(self, error: GatewayError) -> None: ...
+    def close(self) -> None: ...
