@@ -32,7 +32,6 @@ ALLOWED = {
         "uncork_dispatcher.wording",
         "uncork_dispatcher.simulator",
         "uncork_dispatcher.alarm",
-        "uncork_workers.extras",
     },
     "uncork_workers": {"uncork_workers"},
     "uncork_dispatcher": {"uncork_dispatcher"},
@@ -72,7 +71,6 @@ LAYERS = {
     ],
     "uncork": ["adapters", "outputs", "batched_function", "config", "server", "testing", "cli", "__main__"],
     "uncork_loadtests": [
-        "extras",
         "intervals",
         "traffic",
         "servers",

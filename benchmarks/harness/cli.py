@@ -9,7 +9,6 @@ import msgspec
 import typer
 from rich.console import Console
 
-from uncork_loadtests.extras import ExtraMissing
 from uncork_loadtests.servers import BenchError, end_on_sigterm
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write all measurements to this file.")]
@@ -24,7 +23,7 @@ def reporting_failures(program: str, *, progress: Console) -> Iterator[None]:
     end_on_sigterm()
     try:
         yield
-    except (BenchError, ExtraMissing, OSError) as error:
+    except (BenchError, OSError) as error:
         progress.print(f"{program}: {error}", style="red", markup=False)
         raise typer.Exit(1) from error
 

@@ -37,7 +37,6 @@ from benchmarks.peers.model_point import ModelPoint
 from benchmarks.peers.pictures import draw
 from benchmarks.peers.report import Report, make_report, page, summary
 from benchmarks.peers.tables import point_sheet
-from uncork_loadtests.extras import require
 
 _CHOSEN = ",".join(name for name, peer in PEERS.items() if peer.chosen)
 
@@ -104,8 +103,6 @@ def main(
         raise typer.BadParameter("an open loop needs --model-points: the capacity of digits is unknown")
     progress = Console(stderr=True)
     with reporting_failures("bench", progress=progress):
-        if plot is not None:
-            require("matplotlib.figure", wanted_by="--plot")
         settings = Settings(
             connections=clients if loop != "open" else [],
             rates=percentages if loop != "closed" else [],

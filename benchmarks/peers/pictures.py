@@ -13,26 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.harness.pictures import STYLE, headline, line_look, log_across, log_upwards
 from benchmarks.harness.report import OURS
 from benchmarks.harness.sheets import median_known
 from benchmarks.peers.catalogue import PEERS
 from benchmarks.peers.contest import Point, WorkResult
 from benchmarks.peers.marks import Figure, best, values
 from benchmarks.peers.report import read_results
-from uncork_loadtests.reports.style import (
-    BLUE,
-    DARK_GREY,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    SKY_BLUE,
-    STYLE,
-    VERMILION,
-    headline,
-    line_look,
-    log_upwards,
-    log_with_ticks,
-)
+from uncork_loadtests.reports.page import BLUE, DARK_GREY, GREEN, ORANGE, PURPLE, SKY_BLUE, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,7 +85,7 @@ def draw_curve(
         picture = Picture(figsize=(6.6, 4.0), layout="constrained")
         axes = picture.subplots()
         _draw_line(axes, OURS, points)
-        log_with_ticks(axes, "x", [x for x, _ in points])
+        log_across(axes, [x for x, _ in points])
         axes.set_ylim(bottom=0)
         axes.set_xlabel(labels[0])
         axes.set_ylabel(labels[1])
@@ -114,7 +102,7 @@ def _throughput(works: Sequence[Sequence[Point]]) -> Picture:
     )
     for axes, points in zip(panels, works, strict=True):
         axes.set_xlabel("clients, each of which waits for its answer")
-        log_with_ticks(axes, "x", [point.connections or 1 for point in points])
+        log_across(axes, [point.connections or 1 for point in points])
         axes.set_ylim(bottom=0)
         axes.set_ylabel("share of what the model allows" if points[0].limit else "requests per second")
     return picture

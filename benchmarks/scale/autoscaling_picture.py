@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.harness.pictures import STYLE, headline
 from benchmarks.scale.autoscaling import GOAL_MS, LEAST, MOST, Run, Window
-from uncork_loadtests.reports.style import BLUE, DARK_GREY, GREEN, GREY, STYLE, VERMILION, headline
+from uncork_loadtests.reports.page import BLUE, DARK_GREY, GREEN, GREY, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -28,7 +28,6 @@ from benchmarks.harness.sheets import Sheet, interval_text, median_known, output
 from benchmarks.harness.wrk import choose_generator
 from benchmarks.peers.pictures import draw_curve
 from benchmarks.scale.scaling import KINDS, Finding, Settings, Step
-from uncork_loadtests.extras import require
 
 _MB = 1e6
 
@@ -73,8 +72,6 @@ def main(
     if min(sizes) < 2:
         raise typer.BadParameter("a body is a JSON string: it has 2 bytes at least")
     with reporting_failures("scale", progress=progress):
-        if plot is not None:
-            require("matplotlib.figure", wanted_by="--plot")
         settings = Settings(
             rounds=rounds,
             seconds=seconds,

@@ -151,7 +151,6 @@ def test_the_page_says_how_busy_the_machine_was() -> None:
 
 
 def test_the_picture_is_the_same_for_the_same_run(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     file = tmp_path / "autoscaling.svg"
     draw(RUN, file)
     first = file.read_text()

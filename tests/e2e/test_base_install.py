@@ -12,7 +12,7 @@ from tests.e2e.server import HTTP, PROBE, run_uncork, serving
 from uncork.cli.app import COMMANDS
 from uncork_workers.extras import install_command
 
-EXTRAS = ("grpc", "hpack", "locust", "matplotlib", "plotly", "scipy", "swagger_ui_bundle")
+EXTRAS = ("grpc", "hpack", "locust", "plotly", "scipy", "swagger_ui_bundle")
 
 pytestmark = pytest.mark.skipif(any(map(find_spec, EXTRAS)), reason="needs an installation without extras")
 

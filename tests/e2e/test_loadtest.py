@@ -46,10 +46,10 @@ def figures(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 def test_a_service_is_served_while_the_test_lasts(tmp_path: Path) -> None:
     """Its first api is asked, and judged by its own goal; estimate and reports come with it."""
-    page, picture = tmp_path / "page.html", tmp_path / "picture.png"
+    page = tmp_path / "page.html"
     done = run_uncork(
         "loadtest", PROBE, "--rate", "200", "--shape", "2", *BRIEF, "--json", "-", "--workers", "2",
-        "--mb-max-latency", "4000", "--report", str(page), "--png", str(picture),
+        "--mb-max-latency", "4000", "--report", str(page),
     )  # fmt: skip
     found = figures(done)
 
@@ -60,7 +60,6 @@ def test_a_service_is_served_while_the_test_lasts(tmp_path: Path) -> None:
     assert found["summary"]["held"]["count"] == found["summary"]["good"]
     assert found["estimate"]["intercept_ms"] > 0
     assert "Plotly.newPlot" in page.read_text()
-    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.examples import at_most
+from tests.loadtests.charts import charts
 from uncork.cli.app import app
 from uncork.cli.compare.plot import draw
 from uncork.cli.compare.tables import as_json, tables
@@ -253,11 +254,12 @@ def test_json_has_every_round() -> None:
 
 
 def test_the_picture_has_policies_and_ratios(tmp_path: Path) -> None:
-    draw(comparison(*ROUNDS), tmp_path / "p.svg")
-    text = (tmp_path / "p.svg").read_text()
+    draw(comparison(*ROUNDS), tmp_path / "p.html")
+    p50, p99, *_ = charts(tmp_path / "p.html")
 
-    assert all(f">{word}<" in text for word in ("cork", "none", "99th percentile, ms", "too few responses"))
-    assert "2.500 (2.000 .. 3.000)" in text
+    assert p50.layout["yaxis"]["ticktext"] == ["cork", "none<br>2.500 (2.000 .. 3.000)"]
+    assert [trace["x"] for trace in p50.traces] == [[8, 8], [8], [16, 24], [20]]
+    assert "none<br>too few responses" in p99.layout["yaxis"]["ticktext"]
 
 
 @pytest.mark.parametrize(
@@ -266,8 +268,8 @@ def test_the_picture_has_policies_and_ratios(tmp_path: Path) -> None:
         (["--policies", "cork"], "--policies takes two or more"),
         (["--policies", "cork,corky"], "--policies: unknown policy 'corky'"),
         (["--think-ms", "5"], "--think-ms requires --clients"),
-        (["--plot", "p.txt"], "--plot must end in one of .png, .svg, .pdf, got 'p.txt'"),
-        (["--plot", "/nowhere/p.png"], "--plot: cannot write '/nowhere/p.png'"),
+        (["--plot", "p.svg"], "--plot writes an HTML page, whose name must end in .html; got 'p.svg'"),
+        (["--plot", "/nowhere/p.html"], "--plot: cannot write '/nowhere/p.html'"),
         (["--json", "/"], "--json: cannot write '/'; give a file in an existing, writable folder"),
         (["--clients", "3"], "cannot be combined with --rate"),
         (["--seconds", "0"], "--seconds must be above 0"),

@@ -1,14 +1,19 @@
-"""The panels of a load test's report, as data that ``page`` and ``picture`` draw."""
-
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+"""The panels of a load test's report."""
 
 import numpy as np
 
 from uncork_loadtests.generator.fleet import Outcome
-from uncork_loadtests.reports.plot_data import Array, PlotData, percentile_ticks, plot_data
-from uncork_loadtests.reports.style import BLUE, DARK_GREY, GREY, ORANGE, PURPLE, VERMILION
+from uncork_loadtests.reports.page import (
+    BLUE,
+    DARK_GREY,
+    ORANGE,
+    PURPLE,
+    VERMILION,
+    Panel,
+    Series,
+    goal_line,
+)
+from uncork_loadtests.reports.plot_data import PlotData, percentile_ticks, plot_data
 from uncork_loadtests.targets import Estimate
 
 _LIGHT_BLUE = "#9ecae1"
@@ -18,46 +23,12 @@ _OF_STATUSES = {
     "other status": PURPLE,
     "no response": VERMILION,
 }
-# A goal this many times above the highest latency would squash the panel.
-_FAR = 10.0
-
-
-@dataclass(frozen=True)
-class Series:
-    """Marks of one colour; bars are stacked."""
-
-    kind: Literal["line", "dashes", "steps", "points", "bars"]
-    x: Array
-    y: Array
-    colour: str
-    name: str = ""
-    """In the legend; empty: none."""
-    size: float = 0.0
-    """The diameter of points in pixels, or the width of bars on the axis."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Panel:
-    """One diagram: what is drawn, and its axes."""
-
-    title: str
-    across: str
-    up: str
-    series: Sequence[Series]
-    missing: str = ""
-    """The text of a panel without series."""
-    log_up: bool = False
-    """Whether the vertical axis is logarithmic; a linear one starts at 0."""
-    ticks: Mapping[float, str] | None = None
-    """Ticks of a logarithmic horizontal axis; None: a linear one."""
-    from_zero: bool = True
-    """Whether a linear horizontal axis starts at 0."""
 
 
 def panels(outcome: Outcome, estimate: Estimate | None) -> list[Panel]:
     """Return the panels in drawing order."""
     data = plot_data(outcome.samples, seconds=outcome.measured_s)
-    goal_ms = _goal_in_sight_ms(outcome, data)
+    goal_ms = None if outcome.plan.goal_s is None else outcome.plan.goal_s * 1000
     return [
         _latency(data, goal_ms),
         _distribution(data, goal_ms),
@@ -68,26 +39,12 @@ def panels(outcome: Outcome, estimate: Estimate | None) -> list[Panel]:
     ]
 
 
-def _goal_in_sight_ms(outcome: Outcome, data: PlotData) -> float | None:
-    if outcome.plan.goal_s is None or not len(data.latency_ms):
-        return None
-    goal_ms = outcome.plan.goal_s * 1000
-    return goal_ms if goal_ms < _FAR * float(data.latency_ms.max()) else None
-
-
-def _goal(goal_ms: float | None, across: Array) -> list[Series]:
-    if goal_ms is None:
-        return []
-    ends = np.array([across.min(), across.max()])
-    return [Series("dashes", ends, np.full(2, goal_ms), GREY, f"goal {goal_ms:g} ms")]
-
-
 def _latency(data: PlotData, goal_ms: float | None) -> Panel:
     series = [
         Series("points", data.due_s, data.latency_ms, _LIGHT_BLUE, "responses", size=3),
         Series("line", data.bin_s, data.p99_ms, VERMILION, "p99"),
         Series("line", data.bin_s, data.p50_ms, BLUE, "p50"),
-        *_goal(goal_ms, data.bin_s),
+        *goal_line(goal_ms, data.bin_s, data.latency_ms),
     ]
     return Panel(
         title="Latency over time",
@@ -107,7 +64,7 @@ def _distribution(data: PlotData, goal_ms: float | None) -> Panel:
         title="Latency by percentile",
         across="share of requests that are faster",
         up="latency in milliseconds",
-        series=[*lines, *_goal(goal_ms, data.slower)] if len(data.slower) else [],
+        series=[*lines, *goal_line(goal_ms, data.slower, data.latency_ms)] if len(data.slower) else [],
         missing="too few responses were successful",
         log_up=True,
         ticks=percentile_ticks(data),

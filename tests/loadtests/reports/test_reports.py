@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.loadtests.charts import charts
 from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.generator.samples import LOST, SAMPLE, Samples
-from uncork_loadtests.reports.page import write_html
+from uncork_loadtests.reports.page import Panel, Series, looks, write_page
 from uncork_loadtests.reports.panels import panels
-from uncork_loadtests.reports.picture import write_png
 from uncork_loadtests.reports.plot_data import percentile_ticks, plot_data
 from uncork_loadtests.targets import Api, Estimate, read_estimate
 from uncork_loadtests.traffic.plan import Payload, Plan
@@ -116,13 +116,36 @@ def test_of_many_points_some_are_shown() -> None:
 
 
 def test_nothing_seen_makes_empty_pictures(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("plotly")
     lost = samples()
     lost["status"] = LOST
-    path = tmp_path / "lost.png"
-    write_png(outcome(lost), path, estimate=None, title="lost")
+    path = tmp_path / "lost.html"
+    write_page(path, title="lost", panels=panels(outcome(lost), None))
+    found = charts(path)
 
-    assert path.read_bytes().startswith(b"\x89PNG")
+    assert [len(chart.traces) for chart in found] == [0, 0, 2, 1, 0, 0]
+    assert found[0].layout["annotations"][0]["text"] == "no response was successful"
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [([16.0, 16.0], 8, 32), ([4.0, 9.0, np.nan, 0.0], 3, 12), ([1.0, 100.0], 0.79, 126)],
+)
+def test_a_logarithmic_axis_has_all_values_and_ticks(
+    tmp_path: Path, values: list[float], low: float, high: float
+) -> None:
+    pytest.importorskip("plotly")
+    series = [Series("line", list(range(len(values))), values, "red")]
+    write_page(tmp_path / "a.html", title="", panels=[Panel(title="", series=series, log_up=True)])
+    (chart,) = charts(tmp_path / "a.html")
+
+    assert [10**power for power in chart.layout["yaxis"]["range"]] == pytest.approx([low, high], rel=0.01)
+
+
+def test_many_names_have_looks_of_their_own() -> None:
+    found = looks(str(number) for number in range(20))
+
+    assert len(set(found.values())) == len(found) == 20
 
 
 @pytest.mark.parametrize("good", [True, False])
@@ -134,7 +157,8 @@ def test_the_page_needs_nothing_else(tmp_path: Path, good: bool) -> None:
         found["fired_s"] += 0.5
     path = tmp_path / "page.html"
     estimate = Estimate(intercept_ms=4.0, slope_ms=0.1)
-    write_html(outcome(found), path, estimate=estimate, title="<b>", text="a <script> & b")
+    run = outcome(found)
+    write_page(path, title="<b>", panels=panels(run, estimate), text="a <script> & b", void=run.void)
     page = path.read_text()
     outside = re.sub(r"<script\b.*?</script>", "", page, flags=re.DOTALL)
 

@@ -234,8 +234,8 @@ def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None
         (["--noise", "-1"], "--noise must be 0 or more, got -1"),
         (["--goal-ms", "0"], "--goal-ms must be more than 0, got 0"),
         (["--intercept-ms", "0", "--slope-ms", "0"], "--intercept-ms and --slope-ms are both 0"),
-        (["--plot", "picture.gif"], "must end in one of .png, .svg, .pdf, got 'picture.gif'"),
-        (["--plot", "/no/such/folder/picture.png"], "cannot write '/no/such/folder/picture.png'"),
+        (["--plot", "a.png"], "--plot writes an HTML page, whose name must end in .html; got 'a.png'"),
+        (["--plot", "/no/such/folder/a.html"], "cannot write '/no/such/folder/a.html'"),
         (["--json", "/"], "--json: cannot write '/'; give a file in an existing, writable folder"),
     ],
 )
@@ -274,10 +274,10 @@ def test_a_trace_that_cannot_be_replayed_is_refused(
     assert says in refused(monkeypatch, "--arrivals", f"replay:{trace}")
 
 
-def test_a_picture_without_matplotlib_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+def test_a_plot_without_plotly_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
 
-    assert install_command("loadtest") in refused(monkeypatch, "--plot", tmp_path / "a.png")
+    assert install_command("loadtest") in refused(monkeypatch, "--plot", tmp_path / "a.html")
 
 
 def test_a_pool_that_breaks_fails_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,7 +304,7 @@ def test_a_target_that_fails_late_does_not_cost_the_table(
 ) -> None:
     """The exit code is still 1."""
     monkeypatch.setattr(command, "draw", raising(OSError(28, "No space left on device")))
-    result = run("--load", 0.2, "--policy", "fixed:0", "--seeds", 1, *SMALL, "--plot", tmp_path / "a.png")
+    result = run("--load", 0.2, "--policy", "fixed:0", "--seeds", 1, *SMALL, "--plot", tmp_path / "a.html")
 
     assert result.exit_code == 1
     assert "No space left" in result.stderr

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from uncork.cli.loadtest.measuring import PICTURES, require, require_picture
+from uncork.cli.loadtest.measuring import require, require_page
 from uncork.cli.loadtest.traffic import (
     load_fields,
     plan_of,
@@ -47,7 +47,7 @@ class CompareOptions(LoadOptions):
     )
     plot: Path | None = option(
         None,
-        f"Write a plot of all rounds; the name must end in one of {', '.join(PICTURES)}.",
+        "Write a page with a plot of all rounds; the name must end in .html.",
         metavar="FILE",
     )
 
@@ -57,7 +57,7 @@ class CompareOptions(LoadOptions):
         refuse_contradictions(self.given)
         seconds = seconds_of(self, self.seconds, default=_SECONDS)
         plan = plan_of(self, **load_fields(self, seconds=seconds, goal_ms=self.goal_ms))
-        require_picture(self.plot)
+        require_page("--plot", self.plot)
         require_writable({"--json": self.json, "--plot": self.plot})
         serve = {
             "--workers": self.workers,

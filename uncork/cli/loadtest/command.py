@@ -18,8 +18,8 @@ from uncork.cli.terminal import INTERRUPTED, as_text, telling, write_files
 from uncork.cli.usage import refusals
 from uncork_dispatcher.wording import plural
 from uncork_loadtests.generator.fleet import Outcome
-from uncork_loadtests.reports.page import write_html
-from uncork_loadtests.reports.picture import write_png
+from uncork_loadtests.reports.page import write_page
+from uncork_loadtests.reports.panels import panels
 from uncork_loadtests.targets import Estimate, aimed_at, aimed_at_url, api_at, apis, estimate, our_service
 from uncork_loadtests.traffic.plan import Plan
 
@@ -65,11 +65,10 @@ def _show(outcome: Outcome, known: Estimate | None, options: LoadtestOptions) ->
         return 1
     summary = outcome.summary()
     text = as_text(tables(outcome, summary, estimate=known))
-    title, pages = heading(outcome), []
+    pages = []
     if options.report is not None:
-        pages.append(partial(write_html, outcome, options.report, estimate=known, title=title, text=text))
-    if options.png is not None:
-        pages.append(partial(write_png, outcome, options.png, estimate=known, title=title))
+        draw = partial(write_page, title=heading(outcome), text=text, void=outcome.void)
+        pages.append(partial(draw, options.report, panels=panels(outcome, known)))
     code = write_files("loadtest", options.json, partial(as_json, outcome, summary, estimate=known), *pages)
     if options.json != "-":
         typer.echo(text)

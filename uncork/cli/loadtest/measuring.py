@@ -1,6 +1,7 @@
 """What the commands of the load-test harness share: optional libraries, and how a measurement ends."""
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,13 +10,10 @@ import typer
 from uncork.cli.errors import print_error
 from uncork.cli.terminal import INTERRUPTED
 from uncork.config.errors import WrongUsage
-from uncork_loadtests import extras
 from uncork_loadtests.generator.fleet import LoadTestError
 from uncork_loadtests.servers import BenchError, end_on_sigterm
 from uncork_loadtests.targets import NoSuchApi
-
-PICTURES = (".png", ".svg", ".pdf")
-"""Endings that the name of a picture may have."""
+from uncork_workers.extras import install_command
 
 
 @contextlib.contextmanager
@@ -41,19 +39,22 @@ def require(module: str, *, wanted_by: str) -> None:
         WrongUsage: if it is not.
     """
     try:
-        extras.require(module, wanted_by=wanted_by)
-    except extras.ExtraMissing as error:
-        raise WrongUsage(str(error)) from None
+        importlib.import_module(module)
+    except ImportError as error:
+        library = module.partition(".")[0]
+        raise WrongUsage(
+            f"{wanted_by} requires {library}; run {install_command('loadtest')} ({error})"
+        ) from None
 
 
-def require_picture(plot: Path | None) -> None:
-    """Check that a picture can be drawn, if one is wanted.
+def require_page(option: str, file: Path | None) -> None:
+    """Check that a page with charts can be drawn, if one is wanted.
 
     Raises:
-        WrongUsage: if its name does not end in a format, or matplotlib is not installed.
+        WrongUsage: if its name does not end in .html, or plotly is not installed.
     """
-    if plot is None:
+    if file is None:
         return
-    if plot.suffix.lower() not in PICTURES:
-        raise WrongUsage(f"--plot must end in one of {', '.join(PICTURES)}, got {str(plot)!r}")
-    require("matplotlib.figure", wanted_by="--plot")
+    if file.suffix.lower() != ".html":
+        raise WrongUsage(f"{option} writes an HTML page, whose name must end in .html; got {str(file)!r}")
+    require("plotly.graph_objects", wanted_by=option)

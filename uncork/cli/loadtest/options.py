@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from uncork.cli.loadtest.measuring import require
+from uncork.cli.loadtest.measuring import require_page
 from uncork.cli.loadtest.traffic import (
     NOWHERE,
     TLS_OPTIONS,
@@ -57,8 +57,9 @@ class LoadtestOptions(LoadOptions):
         show_default="read from --cert",
     )
     policy: str | None = option(None, "Policy of the service.", show_default="set per API, else cork")
-    report: Path | None = option(None, "Write a self-contained HTML report with charts.", metavar="FILE")
-    png: Path | None = option(None, "Write the charts as a PNG.", metavar="FILE")
+    report: Path | None = option(
+        None, "Write a self-contained report with charts; the name must end in .html.", metavar="FILE"
+    )
 
     @property
     def serve(self) -> list[str]:
@@ -78,11 +79,8 @@ class LoadtestOptions(LoadOptions):
                 self, seconds=seconds_of(self, self.seconds, default=SECONDS), goal_ms=self.goal_ms
             ),
         )
-        require_writable({"--json": self.json, "--report": self.report, "--png": self.png})
-        if self.report is not None:
-            require("plotly.graph_objects", wanted_by="--report")
-        if self.png is not None:
-            require("matplotlib.figure", wanted_by="--png")
+        require_page("--report", self.report)
+        require_writable({"--json": self.json, "--report": self.report})
         return plan
 
     def _tls(self) -> Tls:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from uncork.cli.loadtest.measuring import PICTURES, require_picture
+from uncork.cli.loadtest.measuring import require_page
 from uncork.cli.loadtest.traffic_options import json_option
 from uncork.cli.simulate.scenarios import (
     FULL_ROWS,
@@ -132,8 +132,7 @@ class SimulateOptions:
     json: str | None = json_option()
     plot: Path | None = option(
         None,
-        "Write a plot of latency by load, or of throughput by clients; the name must end in one of "
-        f" {', '.join(PICTURES)}.",
+        "Write a page that plots latency by load, or throughput by clients; the name must end in .html.",
         metavar="FILE",
     )
     given: frozenset[str] = frozenset()
@@ -149,7 +148,7 @@ class SimulateOptions:
             requests=self.requests if self.requests is not None else whole_traces(cells),
             processes=self.processes or usable_cores(),
         )
-        require_picture(self.plot)
+        require_page("--plot", self.plot)
         require_writable({"--plot": self.plot, "--json": self.json})
         return job
 
