@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
@@ -42,11 +41,8 @@ PLAN = Plan(
         ),
         (["--rate", "5", "--shape", "4", "--function", "m:f"], "got --shape, --function"),
         (["--shape", "4"], "no load is given; set --rate, --clients or --arrivals replay:FILE"),
-        (["--shape", "4", "--rate", "0"], "rate must be positive"),
-        (["--shape", "4", "--rate", "5", "--arrivals", "poison"], "unknown arrivals 'poison'"),
         (["--shape", "4", "--arrivals", "replay:nowhere.csv"], "nowhere.csv"),
         (["--shape", "0,4", "--rate", "5"], "--shape takes sizes separated by commas"),
-        (["--shape", "4,x", "--rate", "5"], "got '4,x'"),
         (["--shape", "4", "--range", "9,0", "--rate", "5"], "--range takes two numbers up to 1e9"),
         (["--data", "f", "--range", "0,9", "--rate", "5"], "--range requires --shape"),
         (["--shape", "4", "--rate", "5", "--seconds", "0"], "--seconds must be above 0"),
@@ -58,16 +54,13 @@ PLAN = Plan(
             "--clients must be at least 2, one for each process, not 1",
         ),
         (["--shape", "4", "--rate", "5", "--workers", "2"], "--workers requires a service as TARGET"),
-        (["--shape", "4", "--rate", "5", "--path", "/x"], "--path requires a service as TARGET"),
         (["--data", "nowhere.json", "--rate", "5"], "nowhere.json: No such file"),
-        (["--rows", "3", "--data", "f", "--rate", "5"], "--rows requires --shape"),
         (["--shape", "4", "--expected", "f", "--rate", "5"], "--expected requires --data or --lines"),
         (["--function", "json:nothing", "--rate", "5"], "json has no function 'nothing'"),
         (
             ["--shape", "4", "--rate", "5", "--header", "nothing"],
             "--header must be NAME:VALUE, got 'nothing'",
         ),
-        (["--shape", "4", "--rate", "5", "--header", "A: b\r\nC: d"], "--header must be NAME:VALUE"),
         (
             ["--shape", "4", "--rate", "5", "--report", "/nowhere/r.html"],
             "--report: cannot write '/nowhere/r.html'",
@@ -90,16 +83,10 @@ def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
     assert message in done.stderr
 
 
-def test_a_url_without_a_scheme_we_speak_is_refused() -> None:
-    done = CliRunner().invoke(app, ["loadtest", "ftp://h/x", "--rate", "5", "--shape", "4"])
-
-    assert done.exit_code == 2
-    assert "TARGET must look like http://host:port/path or https://..., not 'ftp://h/x'" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("url", "arguments", "message"),
     [
+        ("ftp://h/x", [], "TARGET must look like http://host:port/path or https://..., not 'ftp://h/x'"),
         ("http://h/x", ["--insecure"], "--insecure requires a TARGET that begins with https://, got 'http:"),
         ("m:S", ["--ca", "f", "--key", "f"], "--ca, --key requires a TARGET that begins with https://"),
         ("https://h/x", ["--ca", "f", "--insecure"], "--ca and --insecure must not be combined"),
@@ -110,7 +97,7 @@ def test_a_url_without_a_scheme_we_speak_is_refused() -> None:
         ("https://h/x", ["--cert", __file__], "--cert and --key must be PEM files"),
     ],
 )
-def test_wrong_certificates_are_told(url: str, arguments: Sequence[str], message: str) -> None:
+def test_wrong_targets_and_certificates_are_told(url: str, arguments: Sequence[str], message: str) -> None:
     done = CliRunner().invoke(app, ["loadtest", url, "--rate", "5", "--shape", "4", *arguments])
 
     assert done.exit_code == 2, done.output
@@ -178,16 +165,15 @@ def test_the_table_has_what_was_found() -> None:
         "queued_ms": math.nan,
         "batch_ms": math.nan,
     }
-    lines = shown(
-        outcome(
-            {"status": 503, **nothing, "done_s": 1.0},
-            {"status": LOST, **nothing},
-            {"status": UNANSWERED, **nothing},
-            {"done_s": 1.5},
-            {"scheduled_s": -0.1, "wrong": True},
-        ),
-        estimate=Estimate(intercept_ms=10.0, slope_ms=0.25),
+    found = outcome(
+        {"status": 503, **nothing, "done_s": 1.0},
+        {"status": LOST, **nothing},
+        {"status": UNANSWERED, **nothing},
+        {"done_s": 1.5},
+        {"scheduled_s": -0.1, "wrong": True},
     )
+    lines = shown(found, estimate=Estimate(intercept_ms=10.0, slope_ms=0.25))
+    figures = json.loads(as_json(found, found.summary(), estimate=None))
 
     assert lines["offered"] == ["12.0/s", "24", "requests"]
     assert lines["answered"] == ["11.0/s", "21", "successful", "responses", "(2xx)"]
@@ -200,6 +186,13 @@ def test_the_table_has_what_was_found() -> None:
     assert lines["batch"] == ["21", "12.00", "12.00", "-", "-", "-", "12.00"]
     assert lines["wrong"][:2] == ["responses", "1"]
     assert lines["the"][1:5] == ["estimates", "10", "+", "0.25n"]
+    assert figures["plan"]["rate"] == 10
+    assert figures["summary"]["latency"]["percentiles_ms"]["50"] == pytest.approx(20)
+    assert figures["summary"]["latency"]["percentiles_ms"]["99"] is None
+    assert (figures["void"], figures["estimate"], figures["generator_cpu_s"]) == (None, None, [0.5, 0.25])
+    void = outcome({"fired_s": 1.5, "done_s": 1.52})
+    assert "the load generator fell behind" in void.void
+    assert json.loads(as_json(void, void.summary(), estimate=None))["void"] == void.void
 
 
 def test_the_table_has_long_bodies_where_bodies_differ() -> None:
@@ -273,26 +266,12 @@ def test_the_table_has_what_the_first_error_said() -> None:
     ],
 )
 def test_a_run_fails_if_most_requests_do(changes: list[dict[str, Any]], failure: str) -> None:
-    found = replace(outcome(*changes), first_errors={400: "expected a row", 500: ""})
-
+    """Or if none was successful."""
+    found = replace(outcome(*changes), first_errors={400: "expected a row", 500: "", 503: "busy"})
     assert found.failure == failure
 
-
-@pytest.mark.parametrize(
-    ("statuses", "failure"),
-    [
-        ([503, 503], "no response was successful: 2 of 2 requests ended with 503 (shed); first: busy"),
-        ([503, 503, 400], "no response was successful: 1 of 3 requests ended with 400"),
-        ([], "no response was successful"),
-    ],
-)
-def test_a_run_fails_without_a_good_answer(statuses: list[int], failure: str) -> None:
-    good = outcome().samples
-    samples = good[[0] * len(statuses)].copy()
-    samples["status"] = statuses
-    found = replace(outcome(), samples=samples, first_errors={503: "busy"})
-
-    assert found.failure == failure
+    nothing = replace(found, samples=found.samples[found.samples["status"] != 200])
+    assert nothing.failure.startswith("no response was successful")
 
 
 def test_random_rows_are_described() -> None:
@@ -300,20 +279,8 @@ def test_random_rows_are_described() -> None:
     payload = Payload(bodies=(b"[1,2,3,4]",), random=rows)
     found = replace(outcome(), plan=replace(PLAN, payload=payload))
 
-    assert shown(found)["each"] == [
-        "request:",
-        "a",
-        "random",
-        "row",
-        "of",
-        "shape",
-        "4,",
-        "integers",
-        "from",
-        "0",
-        "to",
-        "9",
-    ]
+    described = "request: a random row of shape 4, integers from 0 to 9"
+    assert " ".join(shown(found)["each"]) == described
     figures = json.loads(as_json(found, found.summary(), estimate=None))["plan"]
     assert figures["random"]["numbers"] == {"low": 0, "high": 9, "integers": True}
     assert figures["bodies"] == 1
@@ -331,26 +298,6 @@ def test_streams_have_lines_of_their_own() -> None:
     assert figures["first_chunk"]["percentiles_ms"]["50"] == pytest.approx(10)
     assert (figures["chunks_per_s"], figures["chunks_by_answer"]) == (25, 5)
     assert not {"chunks", "first", "chunk"} & shown(outcome()).keys()
-
-
-def test_json_has_everything_and_is_json() -> None:
-    found = outcome({"done_s": math.nan, "status": LOST})
-    figures = json.loads(as_json(found, found.summary(), estimate=None))
-
-    assert figures["plan"]["bodies"] == 1
-    assert figures["plan"]["rate"] == 10
-    assert figures["summary"]["statuses"] == {"200": 20, "0": 1}
-    assert figures["summary"]["latency"]["percentiles_ms"]["99"] is None
-    assert figures["summary"]["latency"]["percentiles_ms"]["50"] == pytest.approx(20)
-    assert (figures["void"], figures["estimate"], figures["generator_cpu_s"]) == (None, None, [0.5, 0.25])
-
-
-def test_void_says_why() -> None:
-    found = outcome({"fired_s": 1.5, "done_s": 1.52})
-
-    assert "the load generator fell behind" in found.void
-    assert json.loads(as_json(found, found.summary(), estimate=None))["void"] == found.void
-    assert np.isfinite(found.samples["fired_s"]).all()
 
 
 def test_a_library_that_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

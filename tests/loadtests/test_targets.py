@@ -37,8 +37,16 @@ def test_apis_are_those_of_the_status_page() -> None:
     ]
     for one in shown:
         one["service"] = "digits"
-    with serving_pages({"/status": status(*shown)}) as server:
-        assert apis(server) == [PREDICT, TELL]
+    with serving_pages({"/status": status(*shown)}) as admin, serving_pages({}) as server:
+        assert apis(admin) == [PREDICT, TELL]
+        assert apis(replace(server, admin_port=admin.port)) == [PREDICT, TELL]
+        with pytest.raises(BenchError, match="it: GET /status returned 401: no"):
+            apis(server)
+    with (
+        serving_pages({"/status": b'{"state": "ready"}'}) as server,
+        pytest.raises(BenchError, match=r"it: /status cannot be read: .*missing required field `apis`"),
+    ):
+        apis(server)
 
 
 def test_padding_is_that_of_the_status_page() -> None:
@@ -68,21 +76,6 @@ def test_an_estimate_has_the_unit_and_the_padding_of_its_api() -> None:
 
     assert found is not None
     assert (found.counts, found.padding) == ("cost", Padding(measure="longest", share=0.125))
-
-
-def test_pages_for_operators_are_on_the_admin_port() -> None:
-    with serving_pages({"/status": status()}) as admin, serving_pages({}) as server:
-        assert apis(replace(server, admin_port=admin.port)) == []
-        with pytest.raises(BenchError, match="it: GET /status returned 401: no"):
-            apis(server)
-
-
-def test_a_page_of_something_else_is_refused() -> None:
-    with (
-        serving_pages({"/status": b'{"state": "ready"}'}) as server,
-        pytest.raises(BenchError, match=r"it: /status cannot be read: .*missing required field `apis`"),
-    ):
-        apis(server)
 
 
 def test_random_rows_fit_the_openapi_document() -> None:
@@ -135,14 +128,22 @@ def plan_of(server: Server, path: str) -> Plan:
     return Plan(url=server.url(path), payload=ROWS, rate=1.0)
 
 
-@pytest.mark.parametrize("path", ["", "/", "?x=1"])
-def test_a_server_with_one_api_needs_no_path(path: str) -> None:
-    with serving_pages({"/openapi.json": document(predict="/predict")}) as server:
-        aimed = aimed_at_url(plan_of(server, path))
-
-    assert aimed.url == server.url(f"/predict{path.strip('/')}")
-    assert aimed.payload.random is not None
-    assert aimed.payload.random.numbers == Numbers(low=0, high=9, integers=True)
+@pytest.mark.parametrize(
+    ("pages", "path", "expected"),
+    [
+        ({"/openapi.json": document(predict="/predict")}, "", "/predict"),
+        ({"/openapi.json": document(predict="/predict")}, "/", "/predict"),
+        ({"/openapi.json": document(predict="/predict")}, "?x=1", "/predict?x=1"),
+        ({"/openapi.json": document(root="/", two="/two")}, "/", "/"),
+        ({"/openapi.json": b"[]"}, "/", "/"),
+        ({}, "/", "/"),
+    ],
+)
+def test_without_a_path_the_only_api_or_the_root_is_meant(
+    pages: dict[str, bytes], path: str, expected: str
+) -> None:
+    with serving_pages(pages) as server:
+        assert aimed_at_url(plan_of(server, path)).url == server.url(expected)
 
 
 def test_a_server_with_several_apis_needs_one() -> None:
@@ -162,14 +163,6 @@ def test_a_server_with_several_apis_needs_one() -> None:
         ),
     ):
         aimed_at_url(plan_of(server, "/"))
-
-
-@pytest.mark.parametrize(
-    "pages", [{}, {"/openapi.json": b"[]"}, {"/openapi.json": document(root="/", two="/two")}]
-)
-def test_other_servers_may_answer_at_their_root(pages: dict[str, bytes]) -> None:
-    with serving_pages(pages) as server:
-        assert aimed_at_url(plan_of(server, "/")).url == server.url("/")
 
 
 @pytest.mark.parametrize(

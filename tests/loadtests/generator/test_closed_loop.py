@@ -70,70 +70,35 @@ def test_a_wrong_answer_is_noticed() -> None:
     assert result.first_wrong == "sent b'bb', expected b'CC', got b'BB'"
 
 
-def test_a_reply_may_come_in_two_pieces() -> None:
-    async def in_two(body: bytes, writer: asyncio.StreamWriter) -> None:
-        whole = reply(body)
-        cut = 20 if body == b"a" else len(whole) - 1
-        writer.write(whole[:cut])
-        await writer.drain()
-        await asyncio.sleep(0)  # one turn of the loop, so that the client reads what is there
-        await asyncio.sleep(0)
-        writer.write(whole[cut:])
-
-    summary, _result, _samples = outcome(
-        in_two, plan=replace(PLAN, clients=2, limit=10, payload=Payload(bodies=BODIES, expected=BODIES))
-    )
-
-    assert (summary.statuses, summary.wrong) == ({200: 10}, 0)
-
-
-def test_a_refusal_is_counted_apart() -> None:
-    async def refuse_b(body: bytes, writer: asyncio.StreamWriter) -> None:
-        ok = body == b"a"
-        writer.write(reply(body) if ok else reply(b"busy", status="503 Service Unavailable"))
-
-    summary, result, _samples = outcome(
-        refuse_b, plan=replace(PLAN, clients=1, limit=10, payload=Payload(bodies=BODIES, expected=BODIES))
-    )
-
-    assert summary.statuses == {200: 5, 503: 5}
-    assert summary.wrong == 0
-    assert summary.answered_per_s == pytest.approx(5 / result.measured_s)
-
-
-def test_a_connection_the_server_gives_up_is_replaced() -> None:
-    async def close_after(body: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(reply(body, fields="Connection: close\r\n"))
+async def answer_by_body(body: bytes, writer: asyncio.StreamWriter) -> None:
+    """Answer 0, refuse 1, answer 2 as the last, and break off 3."""
+    replies = {
+        b"1": reply(b"busy", status="503 Service Unavailable"),
+        b"2": reply(body, fields="Connection: close\r\n"),
+        b"3": reply(body)[:-1],
+    }
+    writer.write(replies.get(body, reply(body)))
+    if body in (b"2", b"3"):
         writer.close()
 
-    summary, _result, _samples = outcome(close_after, plan=replace(PLAN, clients=3, limit=12))
 
-    assert summary.statuses == {200: 12}
+def test_requests_that_fail_are_counted_and_their_connections_replaced() -> None:
+    bodies = (b"0", b"1", b"2", b"3")
+    plan = replace(PLAN, clients=3, limit=40, payload=Payload(bodies=bodies, expected=bodies))
 
+    summary, result, _ = outcome(answer_by_body, plan=plan)
 
-def test_a_connection_lost_with_a_request_is_an_error() -> None:
-    async def drop_b(body: bytes, writer: asyncio.StreamWriter) -> None:
-        if body == b"a":
-            writer.write(reply(body))
-        else:
-            writer.write(reply(body)[:-1])
-            writer.close()
-
-    summary, _result, _samples = outcome(drop_b, plan=replace(PLAN, clients=2, limit=12))
-
-    assert summary.statuses == {200: 6, LOST: 6}
+    assert summary.statuses == {200: 20, 503: 10, LOST: 10}
+    assert summary.wrong == 0
+    assert summary.answered_per_s == pytest.approx(20 / result.measured_s)
 
 
-def test_clients_may_think() -> None:
-    _summary, _result, samples = outcome(shout, plan=replace(PLAN, clients=4, think_s=60.0, seconds=0.03))
+def test_clients_think_between_their_requests() -> None:
+    _, _, once = outcome(shout, plan=replace(PLAN, clients=4, think_s=60.0, seconds=0.03))
+    _, result, samples = outcome(shout, plan=replace(PLAN, clients=2, think_s=0.005, limit=6))
 
-    assert len(samples) == 4
-
-
-def test_thinking_ends() -> None:
-    summary, result, _samples = outcome(shout, plan=replace(PLAN, clients=2, think_s=0.005, limit=6))
-
-    assert summary.statuses == {200: 6}
+    assert len(once) == 4
+    assert samples["status"].tolist() == [200] * 6
     assert result.measured_s >= 0.01
 
 

@@ -213,13 +213,6 @@ def test_at_the_limit_requests_wait_for_a_connection() -> None:
     assert (found["sent_s"][-1] > found["fired_s"][-1]).all()
 
 
-def test_a_free_connection_is_used_again() -> None:
-    found, traffics = outcome(echo, plan=replace(PLAN, max_connections=2, rate=100.0, seconds=0.1))
-
-    assert set(found["status"]) == {200}
-    assert traffics[0].most_connections <= 2
-
-
 def test_a_lost_connection_is_an_error_and_the_rest_goes_on() -> None:
     async def drop_odd(body: bytes, writer: asyncio.StreamWriter) -> None:
         if int(body) % 2:
@@ -230,16 +223,6 @@ def test_a_lost_connection_is_an_error_and_the_rest_goes_on() -> None:
     found, _ = outcome(drop_odd)
 
     assert sorted(found["status"]) == [LOST] * 10 + [200] * 10
-
-
-def test_a_server_that_closes_after_each_answer_is_served() -> None:
-    async def close_after(body: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(reply(body, fields="Connection: close\r\n"))
-        writer.close()
-
-    found, _ = outcome(close_after, plan=replace(PLAN, max_connections=1))
-
-    assert found["status"].tolist() == [200] * 20
 
 
 def test_what_is_never_answered_is_told() -> None:
@@ -268,16 +251,6 @@ async def test_a_server_that_goes_away_costs_errors_not_the_run() -> None:
     await traffic.drain(DRAIN_S)
     await traffic.close()
     assert traffic.answers.recorder.samples()["status"].tolist() == [LOST] * 20
-
-
-def test_a_wrong_answer_is_noticed() -> None:
-    async def wrong_once(body: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(reply(b"7" if body == b"3" else body))
-
-    found, traffics = outcome(wrong_once)
-
-    assert found["wrong"].sum() == 1
-    assert traffics[0].answers.first_wrong == "sent b'3', expected b'3', got b'7'"
 
 
 def test_the_first_of_each_error_is_kept() -> None:
@@ -323,13 +296,3 @@ def test_a_halt_leaves_out_what_is_under_way() -> None:
 
     assert found["status"].tolist() == [200] * len(found)
     assert 0 < len(found) <= 10
-
-
-def test_a_function_may_make_the_bodies(tmp_path: Path) -> None:
-    file = tmp_path / "bodies.py"
-    file.write_text("def make(number):\n    return b'%d' % number, b'%d' % number\n")
-
-    found, _ = outcome(echo, plan=replace(PLAN, payload=Payload(function=f"{file}:make")))
-
-    assert len(found) == 20
-    assert not found["wrong"].any()

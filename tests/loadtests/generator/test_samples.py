@@ -161,13 +161,6 @@ def test_long_bodies_have_figures_of_their_own() -> None:
     assert summarise(samples({}, {}), seconds=2.0, goal_s=0.1).long_bodies is None
 
 
-def test_nothing_seen_has_no_figures() -> None:
-    summary = summarise(samples(), seconds=2.0, goal_s=0.1)
-
-    assert (summary.requests, summary.latency, summary.in_goal, summary.lag) == (0, None, None, None)
-    assert void_reason(samples()) == ""
-
-
 @pytest.mark.parametrize(
     ("count", "known"),
     [(4, []), (10, ["50"]), (49, ["50"]), (50, ["50", "90"]), (500, ["50", "90", "99"]), (5000, None)],
@@ -219,49 +212,41 @@ def test_streams_have_figures_of_their_own() -> None:
     assert summary.latency.max_ms == pytest.approx(500)
 
 
-def test_without_streams_there_are_no_figures_of_them() -> None:
-    summary = summarise(samples({}), seconds=2.0)
-
-    assert (summary.first_chunk, summary.chunk_gap) == (None, None)
-    assert (summary.chunks_per_s, summary.chunks_by_answer) == (None, None)
+def late(lag_s: float, latency_s: float, **changes: Any) -> dict[str, Any]:
+    """A sample that was fired late."""
+    return {"fired_s": 1.0 + lag_s, "sent_s": 1.0 + lag_s, "done_s": 1.0 + latency_s, **changes}
 
 
-def test_a_stream_is_slow_by_its_first_chunk() -> None:
-    late = {"fired_s": 1.05, "sent_s": 1.05, "done_s": 9.0}
-
-    assert not void_reason(samples(late))
-    assert void_reason(samples(late | {"first_s": 1.2, "chunks": 7}))
+WARM_UP = {"scheduled_s": -1.0, "fired_s": 9.0}
 
 
 @pytest.mark.parametrize(
-    ("lag_s", "latency_s", "void"),
+    ("seen", "limit_ms"),
     [
-        (0.0009, 0.001, False),
-        (0.0011, 0.001, True),
-        (0.0019, 0.020, False),
-        (0.0021, 0.020, True),
-        (0.5, 0.6, True),
+        pytest.param([], None, id="nothing"),
+        pytest.param([late(0.0009, 0.001), WARM_UP], None, id="a millisecond of quick responses"),
+        pytest.param([late(0.0011, 0.001), WARM_UP], 1, id="more than a millisecond"),
+        pytest.param([late(0.0019, 0.020)], None, id="a tenth of the latency"),
+        pytest.param([late(0.0021, 0.020)], 2, id="more than a tenth of the latency"),
+        pytest.param([late(0.5, 0.6)], 60, id="half a second"),
+        pytest.param([late(0.9, 1.0), *[{"sent_s": 1.2, "done_s": 1.3}] * 999], None, id="one of a thousand"),
+        pytest.param([late(0.05, 8.0)], None, id="slow responses"),
+        pytest.param([late(0.05, 8.0, first_s=1.2, chunks=7)], 20, id="a stream is slow by its first chunk"),
+        pytest.param([late(0.002, 0.01, status=503)], 1, id="no good response"),
+        pytest.param([late(0.0005, 0.01, status=503)], None, id="no good response, and in time"),
     ],
 )
-def test_a_late_generator_voids_the_run(lag_s: float, latency_s: float, void: bool) -> None:
-    late = {"fired_s": 1.0 + lag_s, "sent_s": 1.0 + lag_s, "done_s": 1.0 + latency_s}
-    found = samples(late, {"scheduled_s": -1.0, "fired_s": 9.0})
+def test_a_late_generator_voids_the_run(seen: list[dict[str, Any]], limit_ms: float | None) -> None:
+    """Unless its lag is below a tenth of the latency, or a millisecond."""
+    reason = void_reason(samples(*seen))
 
-    assert bool(void_reason(found)) is void
-
-
-def test_one_late_request_in_a_thousand_does_not_void() -> None:
-    found = samples({"fired_s": 1.9, "done_s": 2.0}, *([{"sent_s": 1.2, "done_s": 1.3}] * 999))
-
-    assert void_reason(found) == ""
+    assert bool(reason) == (limit_ms is not None)
+    assert limit_ms is None or f"above the limit of {limit_ms} ms" in reason
 
 
-def test_the_reason_has_the_figures() -> None:
-    found = samples({"fired_s": 1.05, "done_s": 1.1})
+def test_figures_that_nothing_was_seen_of_are_missing() -> None:
+    nothing, no_streams = summarise(samples(), seconds=2.0, goal_s=0.1), summarise(samples({}), seconds=2.0)
 
-    assert "lag is 50 ms, above the limit of 10 ms" in void_reason(found)
-
-
-def test_no_good_answer_leaves_a_millisecond() -> None:
-    assert void_reason(samples({"status": 503, "fired_s": 1.002}))
-    assert not void_reason(samples({"status": 503, "fired_s": 1.0005}))
+    assert (nothing.requests, nothing.latency, nothing.in_goal, nothing.lag) == (0, None, None, None)
+    assert (no_streams.first_chunk, no_streams.chunk_gap) == (None, None)
+    assert (no_streams.chunks_per_s, no_streams.chunks_by_answer) == (None, None)

@@ -55,26 +55,15 @@ def outcome(
     return uvloop.run(run())
 
 
-def test_the_port_of_https_is_443() -> None:
-    assert PLAN.address == ("replaced", 443)
-    assert replace(PLAN, url="https://h:8443/x").address == ("h", 8443)
-
-
-def test_a_server_of_a_known_authority_is_loaded(authority: trustme.CA, ca: str) -> None:
+def test_only_a_server_that_is_trusted_is_loaded(authority: trustme.CA, ca: str) -> None:
     assert outcome(authority, Tls(ca=ca)) == [200] * 6
-
-
-def test_a_server_that_is_not_trusted_is_not_loaded(authority: trustme.CA, ca: str) -> None:
+    assert outcome(authority, Tls(insecure=True), host="example.org") == [200] * 6
     with pytest.raises(ConnectionError, match=r"not trusted: unable to get .*; see --ca and --insecure"):
         outcome(authority, Tls())
     with pytest.raises(
         ConnectionError, match=r"its certificate is not trusted: .*not valid for '127\.0\.0\.1'"
     ):
         outcome(authority, Tls(ca=ca), host="example.org")
-
-
-def test_insecure_trusts_any_server(authority: trustme.CA) -> None:
-    assert outcome(authority, Tls(insecure=True), host="example.org") == [200] * 6
 
 
 def test_a_client_shows_its_certificate(authority: trustme.CA, ca: str, tmp_path: Path) -> None:
