@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,9 +19,9 @@ from uncork_dispatcher.workers.slots import Slots
 LINE = Estimate(intercept_s=1.0, slope_s=0.25)
 
 
-def api(*, batches: int = 5, queued: int = 0, policy: str = "cork", **limits: float) -> Api:
+def api(*, batches: int = 5, queued: int = 0, **limits: Any) -> Api:
     """An API that has seen batches of one row of 1 s each, and queues requests of one row and one byte."""
-    made = Api(ApiRules(name="a", policy=policy, **limits))  # type: ignore[arg-type]
+    made = Api(ApiRules(name="a", **limits))
     for _ in range(batches):
         made.learn(running(), (), 1.0)
     for number in range(queued):
@@ -47,99 +48,49 @@ def ask(
     return Admission(api, workers).admit(request)
 
 
-def test_no_worker_comes_before_everything_else() -> None:
-    """The client may as well try again elsewhere."""
-    assert ask(api(), slots(), expires_at=-1.0) == "no_worker"
+NONE, IDLE, BUSY = slots(), slots(idle=1), slots(busy=1)
+ALONE = {"max_batch_rows": 1}
+"""A batch has one row, so a backlog takes a second for each."""
+UNSEEN = {"batches": 0, "max_queue_rows": 5, "max_queue_bytes": 5}
+"""Nothing can be predicted; the queue has room for five rows and bytes."""
+CASES: dict[str, tuple[int, dict[str, Any], Slots, dict[str, Any], str | None]] = {
+    "no worker, before all else": (0, {}, NONE, {"expires_at": -1.0}, "no_worker"),
+    "client has given up": (0, {}, IDLE, {"expires_at": 0.0}, "client_deadline"),
+    "client has not given up yet": (0, {}, IDLE, {"expires_at": 1e-9}, None),
+    "idle and empty": (0, {"goal_s": 1.0, "max_queue_rows": 1}, IDLE, {"rows": 10**6}, None),
+    "empty queue, many rows": (0, UNSEEN, BUSY, {"rows": 50}, None),
+    "empty queue, many bytes": (0, UNSEEN, BUSY, {"size_bytes": 50}, None),
+    "rows up to the limit": (3, UNSEEN, BUSY, {"rows": 2}, None),
+    "a row too many": (3, UNSEEN, BUSY, {"rows": 3}, "queue_full"),
+    "bytes up to the limit": (3, UNSEEN, BUSY, {"size_bytes": 2}, None),
+    "a byte too many": (3, UNSEEN, BUSY, {"size_bytes": 3}, "queue_full"),
+    "a request too many": (3, {"batches": 0, "max_queue_requests": 3}, BUSY, {}, "queue_full"),
+    "full though a worker is idle": (5, UNSEEN, IDLE, {}, "queue_full"),
+    # The running batch ends at 1 s, the queued request at 2 s, this one at 3 s.
+    "within the goal": (1, {"goal_s": 3.001, **ALONE}, BUSY, {}, None),
+    "beyond the goal": (1, {"goal_s": 2.999, **ALONE}, BUSY, {}, "deadline"),
+    "within the patience": (1, {"goal_s": 9.0, **ALONE}, BUSY, {"expires_at": 3.001}, None),
+    "beyond the patience": (1, {"goal_s": 9.0, **ALONE}, BUSY, {"expires_at": 2.999}, "deadline"),
+    "late though a worker is idle": (5, {"goal_s": 5.0, **ALONE}, IDLE, {}, "deadline"),
+    "four batches seen": (9, {"goal_s": 2.0, "batches": 4, **ALONE}, BUSY, {}, None),
+    "five batches seen": (9, {"goal_s": 2.0, **ALONE}, BUSY, {}, "deadline"),
+    "twice the largest seen": (1, {"goal_s": 1.5}, BUSY, {}, "deadline"),
+    "more than twice the largest seen": (2, {"goal_s": 1.5}, BUSY, {}, None),
+    "the policy does not batch": (9, {"goal_s": 5.0, "policy": "none"}, BUSY, {}, "deadline"),
+    "a request cannot be cut": (1, {"goal_s": 1.5, "policy": "none"}, BUSY, {"rows": 50}, None),
+    "chunks of a known size": (1, {"goal_s": 1.5, "max_batch_rows": 2}, BUSY, {"rows": 50}, "deadline"),
+    "chunks of an unknown size": (1, {"goal_s": 1.5, "max_batch_rows": 3}, BUSY, {"rows": 50}, None),
+    "no batch meets the goal": (9, {"goal_s": 0.99, **ALONE}, BUSY, {}, None),
+    "a batch just meets the goal": (9, {"goal_s": 1.01, **ALONE}, BUSY, {}, "deadline"),
+}
 
 
-def test_a_client_that_has_given_up() -> None:
-    """Even on an idle gateway; not a moment before."""
-    assert ask(api(), slots(idle=1), expires_at=0.0) == "client_deadline"
-    assert ask(api(), slots(idle=1), expires_at=1e-9) is None
+@pytest.mark.parametrize("case", CASES)
+def test_a_request_is_admitted_or_shed_for_a_reason(case: str) -> None:
+    """Batches of one row were seen, and took 1 s; requests are queued with one row and one byte each."""
+    queued, limits, workers, request, reason = CASES[case]
 
-
-def test_idle_and_empty_takes_anything() -> None:
-    tiny = api(goal_s=1.0, max_queue_rows=1, max_queue_bytes=1)
-
-    assert ask(tiny, slots(idle=1), rows=10**6, size_bytes=2**50) is None
-
-
-def test_an_idle_worker_does_not_help_behind_a_backlog() -> None:
-    """The policy holds them, or they come all at once: the limits count."""
-    assert ask(api(queued=5, max_queue_rows=5, goal_s=100.0), slots(idle=1)) == "queue_full"
-    assert ask(api(queued=5, max_batch_rows=1, goal_s=5.0), slots(idle=1)) == "deadline"
-
-
-@pytest.mark.parametrize(("queued", "reason"), [(0, None), (1, "queue_full")])
-def test_an_empty_queue_takes_any_request(queued: int, reason: str | None) -> None:
-    """Also while all workers are busy; the next one finds it full."""
-    small = api(queued=queued, batches=0, max_queue_rows=5, max_queue_bytes=5)
-
-    assert ask(small, slots(busy=1), rows=50) == reason
-    assert ask(small, slots(busy=1), size_bytes=50) == reason
-
-
-@pytest.mark.parametrize(("extra", "reason"), [(2, None), (3, "queue_full")])
-def test_the_limits_of_the_queue_are_inclusive(extra: int, reason: str | None) -> None:
-    """Three of five are queued: two more fit, in rows as in bytes."""
-    by_rows = api(queued=3, batches=0, max_queue_rows=5)
-    by_bytes = api(queued=3, batches=0, max_queue_bytes=5)
-
-    assert ask(by_rows, slots(busy=1), rows=extra) == reason
-    assert ask(by_bytes, slots(busy=1), size_bytes=extra) == reason
-
-
-def test_requests_are_limited_where_they_cost_little() -> None:
-    """Three of three are queued; their cost would leave room."""
-    cheap = api(queued=3, batches=0, max_queue_requests=3)
-
-    assert ask(cheap, slots(busy=1)) == "queue_full"
-
-
-@pytest.mark.parametrize(("goal_s", "reason"), [(3.001, None), (2.999, "deadline")])
-def test_a_backlog_beyond_the_goal(goal_s: float, reason: str | None) -> None:
-    """1 s of the running batch, one queued request, then this one: done at 3 s."""
-    assert ask(api(queued=1, max_batch_rows=1, goal_s=goal_s), slots(busy=1)) == reason
-
-
-@pytest.mark.parametrize(("expires_at", "reason"), [(3.001, None), (2.999, "deadline")])
-def test_a_backlog_beyond_the_clients_patience(expires_at: float, reason: str | None) -> None:
-    queue = api(queued=1, max_batch_rows=1, goal_s=9.0)
-
-    assert ask(queue, slots(busy=1), expires_at=expires_at) == reason
-
-
-def test_four_batches_are_not_enough_to_refuse() -> None:
-    assert ask(api(batches=4, queued=9, max_batch_rows=1, goal_s=2.0), slots(busy=1)) is None
-    assert ask(api(batches=5, queued=9, max_batch_rows=1, goal_s=2.0), slots(busy=1)) == "deadline"
-
-
-def test_a_batch_far_larger_than_any_seen_is_not_predicted() -> None:
-    """Batches of one row were seen: two rows may be refused on the strength of that, three not."""
-    assert ask(api(queued=1, goal_s=1.5), slots(busy=1)) == "deadline"
-    assert ask(api(queued=2, goal_s=1.5), slots(busy=1)) is None
-
-
-def test_a_larger_batch_than_the_policy_makes_is_not_asked_about() -> None:
-    """Without batching nine queued requests of one row are ten batches of one row, and refuse the next."""
-    assert ask(api(queued=9, policy="none", goal_s=5.0), slots(busy=1)) == "deadline"
-
-
-def test_a_request_that_cannot_be_cut_is_a_batch_of_its_own() -> None:
-    """50 rows in one request are one batch, and larger than any seen."""
-    assert ask(api(queued=1, policy="none", goal_s=1.5), slots(busy=1), rows=50) is None
-
-
-def test_a_request_above_the_limit_is_run_in_chunks_of_the_limit() -> None:
-    """So it may be refused once batches of the limit are known."""
-    assert ask(api(queued=1, max_batch_rows=2, goal_s=1.5), slots(busy=1), rows=50) == "deadline"
-    assert ask(api(queued=1, max_batch_rows=3, goal_s=1.5), slots(busy=1), rows=50) is None
-
-
-def test_a_goal_that_no_batch_can_meet_refuses_nobody() -> None:
-    """One row takes 1 s; a goal of exactly that still refuses."""
-    assert ask(api(queued=9, max_batch_rows=1, goal_s=0.99), slots(busy=1)) is None
-    assert ask(api(queued=9, max_batch_rows=1, goal_s=1.01), slots(busy=1)) == "deadline"
+    assert ask(api(queued=queued, **limits), workers, **request) == reason
 
 
 @pytest.mark.parametrize(

@@ -114,20 +114,11 @@ async def test_a_file_that_was_set_anew_does_not_ring() -> None:
 
 
 @needs_linux
-def test_a_file_can_be_closed_after_its_loop() -> None:
-    async def scenario() -> FileAlarm:
-        return FileAlarm(lambda: None)
-
-    alarm = asyncio.run(scenario())
-    alarm.close()
-    assert alarm._file == -1
-
-
-@needs_linux
 def test_files_are_given_back() -> None:
     async def scenario() -> FileAlarm:
         return FileAlarm(lambda: None)
 
+    asyncio.run(scenario()).close()  # after its loop
     alarm = asyncio.run(scenario())
     link = Path(f"/proc/self/fd/{alarm._file}")
     assert "timerfd" in str(link.readlink())
@@ -137,23 +128,14 @@ def test_files_are_given_back() -> None:
         assert "timerfd" not in str(link.readlink())
 
 
-async def test_without_files_there_is_the_alarm_of_the_loop() -> None:
-    """A full table of open files is no reason not to serve."""
+async def test_without_files_there_is_the_alarm_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no file can be opened, with another clock than that of files, and on systems other than Linux."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
         assert isinstance(make_alarm(lambda: None), LoopAlarm)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-async def test_other_systems_have_the_alarm_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only Linux has the files."""
-    monkeypatch.setattr(sys, "platform", "darwin")
-
-    assert isinstance(make_alarm(lambda: None), LoopAlarm)
-
-
-async def test_other_clocks_have_the_alarm_of_the_loop() -> None:
-    """A file knows one clock."""
     assert isinstance(make_alarm(lambda: None, clock=lambda: 0.0), LoopAlarm)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert isinstance(make_alarm(lambda: None), LoopAlarm)

@@ -57,14 +57,6 @@ def test_the_view_of_a_queue() -> None:
     assert not view.full
 
 
-@pytest.mark.parametrize(
-    ("size", "full"), [((7, 99), False), ((8, 0), True), ((1, 100), True), ((9, 200), True)]
-)
-def test_full_by_rows_or_by_bytes(size: tuple[int, int], full: bool) -> None:
-    """At the limit, where one more row or byte could not go along."""
-    assert Api(RULES).view(queue(size), slots(), 5.0).full is full
-
-
 def test_urgency_is_the_oldest_arrival_plus_the_goal() -> None:
     """Or plus twice the time of one row, if that is more."""
     api = Api(RULES)
@@ -72,21 +64,6 @@ def test_urgency_is_the_oldest_arrival_plus_the_goal() -> None:
 
     api.learn(running(), (), 0.5)
     assert api.urgency(queue((1, 0))) == pytest.approx(2.0)
-
-
-def test_a_prediction_must_be_earned_and_make_sense() -> None:
-    """Five batches, no more than twice the largest of them, and one row within the goal."""
-    quick, slow = Api(RULES), Api(RULES)
-    seen = []
-    for _ in range(5):
-        seen.append(quick.model.can_predict(1))
-        quick.learn(running(), (), 0.499)
-        slow.learn(running(), (), 0.501)
-
-    assert seen == [False] * 5
-    assert quick.model.can_predict(2)
-    assert not quick.model.can_predict(3)
-    assert not slow.model.can_predict(1)
 
 
 def test_a_goal_around_its_reach_is_told_once() -> None:
@@ -153,18 +130,6 @@ def test_changed_rules_come_with_their_policy() -> None:
     assert api.rules.goal_s == 0.3
 
 
-def test_stats_are_a_picture() -> None:
-    api = Api(RULES)
-    api.backlog.add(entry(1, rows=3, size_bytes=7))
-    api.backlog.add(entry(2, rows=2, size_bytes=1))
-    before = api.stats(0.0)
-    api.backlog.remove(1, 3, 7)
-    after = api.stats(0.0)
-
-    assert (before.name, before.queued_requests, before.queued_rows, before.queued_bytes) == ("a", 2, 5, 8)
-    assert (after.queued_requests, after.queued_rows, after.queued_bytes) == (1, 2, 1)
-
-
 def test_transport_brings_deadlines_forward() -> None:
     """Transport is not the worker's time, but it delays the answers."""
     api = Api(ApiRules(name="a", goal_s=1.0))
@@ -175,17 +140,6 @@ def test_transport_brings_deadlines_forward() -> None:
     assert api.model.estimate.seconds(4) == pytest.approx(0.25)
     assert api.due_at(5.0, math.inf) == pytest.approx(5.875, abs=0.002)
     assert api.due_at(5.0, 5.5) == pytest.approx(5.375, abs=0.002)
-
-
-def test_one_long_transport_counts_little() -> None:
-    """This process was stopped for ten seconds."""
-    api = Api(ApiRules(name="a", goal_s=1.0))
-    for batch in range(200):
-        started = 20.0 * batch
-        seconds = 10.0 if batch == 199 else 0.26
-        api.learn(running(started=started), [(1, 0.25)], seconds)
-
-    assert 0.985 < api.due_at(0.0, math.inf) < 0.99
 
 
 def test_deadlines_do_not_move_with_every_batch() -> None:
@@ -235,14 +189,3 @@ def test_profiles_tell_workers_apart(factor: float) -> None:
     assert api.model.slowdown(1) / api.model.slowdown(0) == pytest.approx(factor)
     for worker, seconds in ((0, 0.1), (1, factor * 0.1)):
         assert api.model.estimate.seconds(5) * api.model.slowdown(worker) == pytest.approx(seconds, rel=0.35)
-
-
-def test_a_profile_that_comes_late_counts_beside_traffic() -> None:
-    """A worker was started again; the smallest request is predicted anew."""
-    api = Api(RULES)
-    api.learn(running(rows=1, worker=0), (), 0.4)
-    assert api.urgency(queue((1, 0))) == pytest.approx(1.0 + 0.8)
-    api.model.observe_profile(1, [(1, 0.6)])
-
-    assert api.model.estimate.seconds(1) == pytest.approx(0.5)
-    assert api.urgency(queue((1, 0))) == pytest.approx(1.0 + 1.0)

@@ -12,9 +12,7 @@ from tests.dispatcher.batches import costs_of, rows_of
 from tests.dispatcher.shell import Log, Workers, dispatcher
 from tests.dispatcher.wrapped_core import note_sources
 from uncork.batched_function import batched
-from uncork_dispatcher.jobs import BatchResult
 from uncork_dispatcher.requests.batch import Batch
-from uncork_dispatcher.rules import ApiRules
 
 pytestmark = pytest.mark.virtual_time
 
@@ -50,24 +48,6 @@ async def test_the_core_counts_cost_and_everybody_else_rows() -> None:
     assert (rows_of(job), costs_of(job), job.rows) == ([2, 1, 3], [70.5, 8, 3], 81.5)
     assert {answer.batch.count for answer in answers} == {6}
     assert log.rows == [6]
-
-
-async def test_a_batch_has_at_most_the_cost_of_the_rules() -> None:
-    """However few rows that are; one that costs more goes alone."""
-    workers = Workers()
-    shell = dispatcher(workers, ApiRules(name="a", max_batch_rows=100), workers=4)
-    await asyncio.gather(*(shell.call("a", name, cost=ord(name)) for name in "2222d22"))
-
-    assert workers.payloads == [["2", "2"], ["2", "2"], ["d"], ["2", "2"]]
-
-
-async def test_the_estimate_counts_cost() -> None:
-    """One row that costs 40 and takes 40 ms says nothing of one that costs 1."""
-    shell = dispatcher(Workers(then=lambda job: BatchResult(["X"], chunks=[(20.0, 0.02), (20.0, 0.02)])))
-    await shell.call("a", "x", cost=40.0)
-    await dispatcher(Workers(seconds=0.04)).call("a", "x", cost=40.0)
-
-    assert shell.stats()[0].estimate.seconds(20) == pytest.approx(0.02)
 
 
 async def test_the_core_is_told_who_asks(sources: list[Hashable]) -> None:

@@ -6,10 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.dispatcher.batches import rows_of
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, fixed, outcomes
 from uncork_dispatcher.errors import RequestShed
-from uncork_dispatcher.jobs import RequestResult, Submission
+from uncork_dispatcher.jobs import longest_queued_s
 from uncork_dispatcher.rules import ApiRules
 
 pytestmark = pytest.mark.virtual_time
@@ -28,19 +27,6 @@ async def test_an_answer_comes_with_its_batch() -> None:
     assert (batch.api, batch.key, batch.rows, batch.count, len(batch.requests)) == ("a", "k", 3, 3, 1)
 
 
-async def test_callers_of_one_turn_share_a_batch() -> None:
-    """Each gets its own result; the runner gets payloads and rows in order."""
-    workers = Workers()
-    shell = dispatcher(workers, workers=3)
-    answers = await asyncio.gather(
-        shell.call("a", "x", rows=2), shell.call("a", "y"), shell.call("a", "z", rows=5)
-    )
-
-    assert [answer.result for answer in answers] == ["X", "Y", "Z"]
-    [job] = workers.jobs
-    assert (workers.payloads[0], rows_of(job), job.rows) == (["x", "y", "z"], [2, 1, 5], 8)
-
-
 async def test_a_job_says_how_much_time_is_left() -> None:
     """Until the goal, or until the client gives up; negative for one that was queued for too long."""
     workers = Workers(seconds=1.0)
@@ -54,6 +40,7 @@ async def test_a_job_says_how_much_time_is_left() -> None:
 
     first, second = workers.jobs
     assert first.left_s == [0.8]
+    assert longest_queued_s(second) == pytest.approx(0.9)
     assert dict(zip(workers.payloads[1], second.left_s, strict=True)) == {
         "w": pytest.approx(-0.1),
         "x": pytest.approx(0.3),
@@ -68,45 +55,6 @@ async def test_a_profile_is_known_before_the_first_call() -> None:
     assert shell.stats()[0].estimate.seconds(21) == pytest.approx(0.3)
 
 
-async def test_a_waiter_that_raises_costs_its_neighbours_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """It breaks its contract; the other waiters of its batch are notified, and the log has the exception."""
-
-    class Waiter:
-        def __init__(self, fault: Exception | None) -> None:
-            self.told: list[str] = []
-            self._fault = fault
-
-        def answered(self, answer: RequestResult[str]) -> None:
-            self.told.append(answer.result)
-            if self._fault is not None:
-                raise self._fault
-
-        def failed(self, error: Exception) -> None:
-            raise AssertionError(error)
-
-    shell = dispatcher(Workers())
-    waiters = [Waiter(None), Waiter(KeyError("broken")), Waiter(None)]
-    for waiter, payload in zip(waiters, "xyz", strict=True):
-        shell.submit(Submission(waiter, "a", payload))
-    await asyncio.sleep(1)
-    assert [waiter.told for waiter in waiters] == [["X"], ["Y"], ["Z"]]
-    assert "a waiter raised" in caplog.text
-
-
-async def test_callers_that_come_meanwhile_are_held() -> None:
-    workers = Workers()
-    shell = dispatcher(workers)
-    callers = calls(shell, "x")
-    for payload in ("y", "z"):
-        await asyncio.sleep(0.02)
-        callers += calls(shell, payload)
-
-    assert await outcomes(callers) == ["X", "Y", "Z"]
-    assert workers.payloads == [["x"], ["y", "z"]]
-    queued = [caller.result().queued_s for caller in callers]
-    assert queued == pytest.approx([0.0, 0.03, 0.01])
-
-
 async def test_size_and_key_reach_the_core() -> None:
     """Two of 60 bytes are one too many for a batch of 100; another key is another batch."""
     workers = Workers()
@@ -117,23 +65,6 @@ async def test_size_and_key_reach_the_core() -> None:
     )
 
     assert workers.payloads == [["x"], ["y"], ["z", "w"]]
-
-
-@pytest.mark.parametrize("gone", ["x", "y", "z"])
-async def test_a_caller_that_leaves_while_held_disturbs_nobody(gone: str) -> None:
-    """First, middle or last: its mates go without it."""
-    workers = Workers()
-    shell = dispatcher(workers)
-    first = calls(shell, "first")
-    await asyncio.sleep(0.01)
-    queued = calls(shell, "x", "y", "z")
-    await asyncio.sleep(0.01)
-    queued["xyz".index(gone)].cancel()
-
-    expected = ["CancelledError" if payload == gone else payload.upper() for payload in "xyz"]
-    assert await outcomes(first + queued) == ["FIRST", *expected]
-    assert workers.payloads == [["first"], [payload for payload in "xyz" if payload != gone]]
-    assert shell.stats()[0].queued_requests == 0
 
 
 @pytest.mark.parametrize("gone", ["x", "y", "z"])
@@ -150,20 +81,6 @@ async def test_a_caller_that_leaves_while_its_batch_runs_disturbs_nobody(gone: s
     assert await outcomes(callers) == expected
     assert workers.cancelled == []
     assert (await shell.call("a", "next")).result == "NEXT"
-
-
-async def test_when_all_have_left_the_worker_is_still_waited_for() -> None:
-    """The next batch does not start on a worker that is busy with a batch nobody wants."""
-    workers = Workers()
-    shell = dispatcher(workers)
-    callers = calls(shell, "x", "y")
-    await asyncio.sleep(0.02)
-    for caller in callers:
-        caller.cancel()
-    answer = await shell.call("a", "z")
-
-    assert answer.queued_s == pytest.approx(0.03)
-    assert await outcomes(callers) == ["CancelledError", "CancelledError"]
 
 
 async def test_changed_rules_are_in_force_at_once() -> None:

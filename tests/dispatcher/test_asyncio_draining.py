@@ -41,16 +41,6 @@ async def test_draining_waits_for_what_runs_and_what_is_held() -> None:
     assert asyncio.get_running_loop().time() == pytest.approx(0.1)
 
 
-async def test_draining_ends_every_hold() -> None:
-    """At once, with the worker idle and a policy that would wait for hours."""
-    shell = dispatcher(Workers(), fixed(9_000_000))
-    [caller] = calls(shell, "x")
-    await asyncio.sleep(0.02)
-    await shell.drain()
-
-    assert (await caller).queued_s == pytest.approx(0.02)
-
-
 async def test_draining_ends_when_the_last_caller_leaves() -> None:
     shell = dispatcher(Workers(), ApiRules(name="a", goal_s=50.0))
     [caller] = calls(shell, "x")
@@ -63,17 +53,6 @@ async def test_draining_ends_when_the_last_caller_leaves() -> None:
     await drain
 
     assert asyncio.get_running_loop().time() == pytest.approx(0.04)
-
-
-async def test_draining_tells_those_whose_worker_died() -> None:
-    shell = dispatcher(Workers(), ApiRules(name="a", idempotent=False))
-    [caller] = calls(shell, "x")
-    await asyncio.sleep(0.02)
-    shell.worker_lost(0)
-    await shell.drain()
-
-    assert caller.done()
-    assert await outcomes([caller]) == ["WorkerLost"]
 
 
 async def test_draining_does_not_wait_for_a_batch_that_hangs() -> None:

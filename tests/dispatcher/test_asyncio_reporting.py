@@ -20,31 +20,21 @@ from uncork_dispatcher.tasks import TaskRunner
 pytestmark = pytest.mark.virtual_time
 
 
-async def test_a_launch_that_is_called_off_is_not_waited_for() -> None:
-    shell = dispatcher(Workers())
-    shell.worker_expected("launch")
-    shell.worker_not_expected("launch")
-    shell.worker_ready(1, place="launch")
-    assert shell.startup_s is None
-
-
-async def test_an_expected_worker_says_when_to_try_again() -> None:
+async def test_what_is_known_of_launches_reaches_the_core() -> None:
+    """Refusals say when the next worker is due; a launch that is called off teaches nothing."""
     shell = dispatcher(Workers(), workers=0)
-    shell.worker_expected("launch", delay_s=50.0)
+    shell.worker_expected("off")
+    shell.worker_not_expected("off")
+    shell.worker_ready(0, place="off")
+    assert shell.startup_s is None
+    shell.worker_lost(0)
 
+    shell.worker_expected("launch", delay_s=50.0)
     with pytest.raises(RequestShed) as refused:
         await shell.call("a", "x", client_timeout_s=1.0)
-
     assert refused.value.retry_after_s >= 50.0
-
-
-async def test_the_time_that_a_worker_took_to_start_is_known() -> None:
-    shell = dispatcher(Workers(), workers=0)
-    assert shell.startup_s is None
-    shell.worker_expected("launch")
-    await asyncio.sleep(12.0)
+    await asyncio.sleep(62.0)
     shell.worker_ready(1, place="launch")
-
     assert shell.startup_s == pytest.approx(12.0)
 
 

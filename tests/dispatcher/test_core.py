@@ -43,17 +43,8 @@ def test_a_lone_request_starts_at_once() -> None:
     assert (batch.rows, batch.padded, batch.count, batch.deadlines) == (3, 3, 3, [1.3])
     assert (batch.reason, batch.predicted_s, batch.released, batch.started) == ("idle", 0.0, 1.0, 1.0)
     assert not batch.is_ahead
+    assert repr(batch) == "<Batch 1 of a on 0: (5,)>"
     assert core.poll(1.0) == []
-
-
-def test_what_comes_while_the_worker_is_busy_shares_the_next_batch() -> None:
-    core, first = busy(api())
-    for number in (1, 2, 3):
-        core.submit(number, api="a", now=0.1)
-        assert core.poll(0.1) == []
-
-    assert core.batch_done(first.number, status="worked", now=0.2)
-    assert requests(core, 0.2) == [(1, 2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -83,52 +74,37 @@ def test_a_key_keeps_requests_apart() -> None:
     assert [(start.key, start.requests) for start in starts(core.poll(0.0))] == [("x", (1, 3)), ("y", (2,))]
 
 
-def test_the_policy_none_never_batches() -> None:
+@pytest.mark.parametrize("rows", [1, 0.2])
+def test_without_batching_every_request_runs_alone(rows: float) -> None:
+    """Also if rows cost less than one, and if the gateway drains."""
     core, first = busy(api("none"))
-    core.submit(1, api="a", now=0.1)
-    core.submit(2, api="a", now=0.1)
+    for number in (1, 2, 3):
+        core.submit(number, api="a", rows=rows, now=0.1)
     core.batch_done(first.number, status="worked", now=0.2)
+    [start] = starts(poll_all(core, 0.2))
+    assert start.requests == (1,)
 
-    assert requests(core, 0.2) == [(1,)]
+    core.drain(now=0.3)
+    core.batch_done(start.number, status="worked", now=0.3)
+    assert requests(core, 0.3) == [(2,)]
 
 
-def test_a_hold_ends_by_itself() -> None:
-    """The core asks to be woken when the policy's hold is over, and then releases."""
-    core = core_with(api("fixed:50"))
+@pytest.mark.parametrize(("max_hold_s", "ends"), [(1.0, 1.05), (0.02, 1.02)])
+def test_a_hold_ends_by_itself(max_hold_s: float, ends: float) -> None:
+    """When the policy says, or the user if that is earlier; what comes meanwhile joins it."""
+    core = core_with(api("fixed:50", max_hold_s=max_hold_s))
     core.submit(1, api="a", now=1.0)
     assert core.poll(1.0) == []
-    assert core.next_wakeup() == pytest.approx(1.05)
+    assert core.next_wakeup() == pytest.approx(ends)
+    core.submit(2, api="a", now=ends - 0.001)
+    assert core.poll(ends - 0.001) == []
 
-    assert core.poll(1.049) == []
-    assert requests(core, core.next_wakeup()) == [(1,)]
-
-
-def test_no_hold_is_longer_than_the_user_allows() -> None:
-    """Counted from the oldest request, whatever the policy says; what comes later joins it."""
-    core = core_with(api("fixed:50", max_hold_s=0.02))
-    core.submit(1, api="a", now=1.0)
-    assert core.poll(1.0) == []
-    assert core.next_wakeup() == pytest.approx(1.02)
-
-    core.submit(2, api="a", now=1.019)
-    assert core.poll(1.019) == []
     [start] = starts(core.poll(core.next_wakeup()))
     assert (start.requests, start.reason) == ((1, 2), "deadline")
 
 
-def test_a_policy_may_hold_shorter_than_the_user_allows() -> None:
-    core = core_with(api("fixed:50", max_hold_s=0.5))
-    core.submit(1, api="a", now=1.0)
-    core.poll(1.0)
-    assert core.next_wakeup() == pytest.approx(1.05)
-    assert requests(core, core.next_wakeup()) == [(1,)]
-
-
-def test_who_allows_no_hold_gets_none() -> None:
-    core = core_with(api("fixed:50", max_hold_s=0.0))
-    core.submit(1, api="a", now=1.0)
-
-    assert requests(core, 1.0) == [(1,)]
+def test_without_holds_a_request_starts_at_once() -> None:
+    assert start_one(core_with(api("fixed:50", max_hold_s=0.0)), 1, now=1.0).requests == (1,)
 
 
 def test_an_empty_core_wants_no_wakeup() -> None:
@@ -259,20 +235,12 @@ def test_time_does_not_go_back(name: str) -> None:
     """Each input says so, and each moves time on; the same time twice is fine."""
     core = core_with(api())
     INPUTS[name](core, 2.0)
-    core.poll(2.0)
+    with pytest.raises(ValueError, match=r"time went back from 2\.0 to 1\.9"):
+        core.poll(1.9)
 
+    core.poll(2.0)
     with pytest.raises(ValueError, match=r"time went back from 2\.0 to 1\.9"):
         INPUTS[name](core, 1.9)
-
-
-@pytest.mark.parametrize("name", INPUTS)
-def test_every_input_moves_time_on(name: str) -> None:
-    """What comes after it may not be earlier."""
-    core = core_with(api())
-    INPUTS[name](core, 2.0)
-
-    with pytest.raises(ValueError, match="time went back"):
-        core.poll(1.9)
 
 
 def test_an_unknown_api_is_the_callers_mistake() -> None:
@@ -321,14 +289,16 @@ def test_cancelling_a_running_request_does_not_free_its_worker() -> None:
     assert requests(core, 0.2) == [(1,)]
 
 
-def test_a_batch_comes_back_once() -> None:
-    """Then, and for a batch that never was, the core says no and frees no slot."""
+def test_only_a_batch_that_runs_comes_back() -> None:
+    """Not one that came back, never was, or was lost: the core says no and frees no slot."""
     core, first = busy(api())
     assert core.batch_done(first.number, status="worked", now=0.1)
+    lost = start_one(core, 1, now=0.1)
+    core.worker_lost(lost.worker, now=0.2)
 
-    assert not core.batch_done(first.number, status="worked", now=0.2)
-    assert not core.batch_done(77, status="worked", now=0.2)
-    assert repr(core) == "<Dispatcher queued=0 running=0 idle=1>"
+    for number in (first.number, lost.number, 77):
+        assert not core.batch_done(number, status="worked", now=0.2)
+    assert repr(core) == "<Dispatcher queued=1 running=0 idle=0>"
 
 
 def test_a_batch_that_worked_teaches_and_one_that_failed_does_not() -> None:
@@ -394,25 +364,6 @@ def test_draining_releases_what_is_held_and_refuses_what_comes() -> None:
     assert core.is_empty
 
 
-def test_a_drain_keeps_to_the_limits() -> None:
-    """And waits for workers; nobody is refused by prediction any more."""
-    core = core_with(api(max_batch_rows=2, goal_s=0.3))
-    now = teach(core, 0.05)
-    for number in range(5):
-        core.submit(number, api="a", now=now)
-    [start] = starts(core.poll(now))
-    core.drain(now=now)
-    seen = [start.requests]
-    for _ in range(2):
-        now += 1.0
-        assert core.poll(now) == []
-        core.batch_done(start.number, status="worked", now=now)
-        [start] = starts(core.poll(now))
-        seen.append(start.requests)
-
-    assert seen == [(0, 1), (2, 3), (4,)]
-
-
 def test_changed_rules_hold_for_what_is_held() -> None:
     """The new policy is asked and the new limit kept; what was learned stays."""
     core = core_with(api("fixed:50"))
@@ -460,30 +411,6 @@ def test_an_api_is_not_removed_before_its_lost_requests_are_told_of() -> None:
     assert core.remove_api("a")
 
 
-def queued_behind(rules: ApiRules, count: int) -> tuple[Dispatcher, Batch[Any]]:
-    """A core whose only worker is busy, with so many requests queued behind it, numbered from 1."""
-    core = core_with(rules)
-    now = teach(core, 0.25)
-    first = start_one(core, 0, now=now)
-    for number in range(1, count + 1):
-        core.submit(number, api="a", now=now)
-    return core, first
-
-
-def test_a_batch_starts_when_the_last_one_ends_and_knows_its_time() -> None:
-    core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 3)
-    assert core.batch_done(first.number, status="worked", now=2.0)
-    assert not core.batch_done(first.number, status="worked", now=2.0)
-
-    [start] = core.poll(2.0)
-    assert isinstance(start, Batch)
-    assert (start.requests, start.reason, start.worker) == ((1, 2), "full", first.worker)
-    assert core.poll(2.0) == []
-    assert core.sample("a").estimate.seconds(1) > 0.25, "the batch of 0.75 s counts"
-    assert core.batch_done(start.number, status="worked", now=3.0)
-    assert requests(core, 3.0) == [(3,)]
-
-
 def test_the_first_batches_teach_before_the_next_start() -> None:
     """Without an estimate, the next decision would rest on nothing."""
     core = core_with(api(max_batch_rows=2, goal_s=9.0))
@@ -493,21 +420,3 @@ def test_the_first_batches_teach_before_the_next_start() -> None:
 
     [start] = starts(core.poll(0.25))
     assert start.predicted_s == pytest.approx(0.25)
-
-
-def test_nothing_is_to_be_polled_when_a_batch_ends_and_nothing_is_queued() -> None:
-    core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 0)
-    core.batch_done(first.number, status="worked", now=2.0)
-    assert core.next_wakeup() == math.inf
-
-    core.submit(1, api="a", now=2.0)
-    assert core.next_wakeup() == 2.0
-
-
-def test_a_batch_that_was_given_up_frees_no_slot() -> None:
-    core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 3)
-    core.worker_lost(first.worker, now=2.0)
-
-    assert not core.batch_done(first.number, status="worked", now=2.0)
-    assert not core.batch_done(77, status="worked", now=2.0)
-    assert core.poll(2.0) == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.dispatcher.driver import poll_all, starts
-from uncork_dispatcher.actions import Abandon, Lost
+from uncork_dispatcher.actions import Abandon
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
@@ -114,14 +114,6 @@ def test_a_batch_that_becomes_full_in_time_waits_for_that_time() -> None:
     assert stage.core.next_wakeup() == pytest.approx(stage.due - 2 * stage.transport_s)
 
 
-def test_nothing_is_sent_behind_a_late_batch() -> None:
-    stage = Stage()
-    stage.poll(stage.due + 1.1 * stage.transport_s)
-    stage.submit(1, 2)
-
-    assert stage.poll() == []
-
-
 @pytest.mark.parametrize(
     ("stage", "rows"),
     [
@@ -180,14 +172,6 @@ def test_before_the_estimate_is_earned_nothing_is_sent_ahead() -> None:
 
     assert len(starts(poll_all(core, 0.0))) == 1
     assert starts(poll_all(core, 0.249)) == []
-
-
-def test_an_idle_worker_comes_first() -> None:
-    stage = Stage(workers=2)
-    stage.submit(1, 2)
-
-    [start] = stage.poll()
-    assert start.worker != stage.first.worker
 
 
 def test_two_workers_get_a_batch_ahead_each() -> None:
@@ -267,41 +251,6 @@ def test_a_batch_ahead_of_one_that_timed_out_runs_again() -> None:
     stage.core.worker_ready(1, now=since + 2.0)
 
     assert [start.requests for start in stage.poll(since + 2.0)] == [(1, 2)]
-
-
-def test_the_timeout_of_a_batch_ahead_begins_with_its_start() -> None:
-    stage = Stage(api(timeout_s=2.0))
-    ahead = stage.ahead()
-    stage.now = stage.due + stage.transport_s
-    stage.done(stage.first)
-    stage.poll()
-    began = stage.now
-    assert stage.core.next_wakeup() == began + 2.0
-
-    assert poll_all(stage.core, began + 2.0) == [Abandon(ahead, [])]
-
-
-def test_requests_that_may_not_run_again_any_more_are_lost() -> None:
-    """The rules have changed since their batch was sent."""
-    stage = Stage()
-    stage.ahead()
-    stage.core.set_api(api(idempotent=False))
-    stage.core.worker_lost(0, now=stage.now)
-
-    assert poll_all(stage.core, stage.now) == [Lost(0), Lost(1), Lost(2)]
-
-
-def test_a_batch_ahead_that_ends_first_frees_no_worker() -> None:
-    """It could not be sent, for example."""
-    stage = Stage()
-    ahead = stage.ahead()
-    assert stage.core.batch_done(ahead.number, status="failed", now=stage.now)
-    stage.submit(3)
-    assert stage.poll() == []
-
-    stage.now = stage.due
-    stage.done(stage.first)
-    assert [start.requests for start in stage.poll()] == [(3,)]
 
 
 @pytest.mark.parametrize(("margin", "expected"), [(-0.5, (2,)), (0.5, (2,)), (1.5, (2, 3))])

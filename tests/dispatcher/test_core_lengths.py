@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Hashable
 from dataclasses import replace
@@ -84,34 +83,48 @@ def busy(**limits: object) -> tuple[Padded, Batch[Any]]:
     return on, on.start()
 
 
-def test_requests_of_similar_lengths_share_a_batch() -> None:
+@pytest.mark.parametrize(
+    ("limits", "lengths", "batches"),
+    [
+        ({}, (10, 12, 11, 400, 390, 9, 13, 410), [(10, 12, 11, 9, 13), (400, 390, 410)]),
+        ({}, (60, 40, 50), [(60, 40, 50)]),
+        ({"allowed_lengths": (64, 512)}, (10, 60, 100, 500, 600), [(10, 60), (100, 500, 600)]),
+    ],
+    ids=["similar lengths", "a little padding", "lengths that the model pads to one step"],
+)
+@pytest.mark.parametrize("drains", [False, True])
+def test_requests_share_a_batch_if_that_costs_little_padding(
+    limits: dict[str, object], lengths: tuple[float, ...], batches: list[tuple[float, ...]], drains: bool
+) -> None:
     """The most urgent decides which; the others follow in their order."""
-    on, first = busy()
-    short, long = on.submit(10, 12, 11), on.submit(400, 390)
-    more = on.submit(9, 13, 410)
+    on, first = busy(**limits)
+    on.submit(*lengths)
+    if drains:
+        on.core.drain(now=on.now)
     on.finish(first)
-    assert on.run_all() == [tuple(short + more[:2]), tuple(long + more[2:])]
+    assert [tuple(on.lengths[one] for one in requests) for requests in on.run_all()] == batches
 
 
-def test_a_little_padding_is_cheaper_than_another_batch() -> None:
-    on, first = busy()
-    queued = on.submit(60, 40, 50)
-    on.finish(first)
-    assert on.run_all() == [tuple(queued)]
-
-
-def test_a_batch_that_costs_nothing_but_its_fixed_part_takes_all_lengths() -> None:
-    on = Padded(padding=0.0)
-    for length in (10.0, 20.0) * 10:
-        on.submit(length)
+@pytest.mark.parametrize(
+    ("limits", "lengths", "sizes"),
+    [
+        ({"max_batch_rows": 100}, (30, 50, 20), [(2, 80, 100), (1, 20, 20)]),
+        ({"allowed_batch_sizes": (2, 4)}, [10] * 7, [(4, 40, 40), (3, 30, 40)]),
+        ({"allowed_lengths": (64, 512)}, (600,), [(1, 600, 512)]),
+    ],
+    ids=["limit", "numbers of rows that the model pads to", "a length beyond those of the model"],
+)
+def test_the_size_of_a_batch_counts_padding(
+    limits: dict[str, object], lengths: tuple[float, ...], sizes: list[tuple[int, float, float]]
+) -> None:
+    on = Padded(**limits)  # type: ignore[arg-type]
+    on.submit(*lengths)
+    found = []
+    for _ in sizes:
         start = on.start()
-        on.now += FIXED_S
-        on.core.batch_done(start.number, status="worked", now=on.now)
-    on.submit(10)
-    first = on.start()
-    queued = on.submit(10, 400, 20)
-    on.finish(first)
-    assert on.run_all() == [tuple(queued)]
+        found.append((len(start.requests), start.rows, start.padded))
+        on.finish(start)
+    assert found == sizes
 
 
 def test_where_padding_takes_no_time_all_lengths_mix() -> None:
@@ -132,47 +145,12 @@ def test_where_padding_takes_no_time_all_lengths_mix() -> None:
     assert on.run_all() == [tuple(queued)]
 
 
-def test_the_limit_of_a_batch_counts_padding() -> None:
-    on = Padded(max_batch_rows=100)
-    queued = on.submit(30, 50, 20)
-    start = on.start()
-    assert (start.requests, start.rows, start.padded) == (tuple(queued[:2]), 80, 100)
-
-
 def test_rows_of_one_request_are_padded_to_its_longest() -> None:
     """Six rows that cost 100, the largest of which costs 50."""
     on = Padded()
     on.core.submit(1, api="a", now=0.0, rows=100, count=6, longest=50)
     start = on.start()
     assert (start.rows, start.padded) == (100, 300)
-
-
-def test_costs_that_are_added_up_in_another_order_are_equal() -> None:
-    """0.1 three times is a little more than 0.3."""
-    on = Padded()
-    on.core.submit(1, api="a", now=0.0, rows=0.1 + 0.1 + 0.1, count=3, longest=0.1)
-    on.core.submit(2, api="a", now=0.0, rows=0.3, count=3, longest=0.1)
-    start = on.start()
-    assert start.rows == start.padded
-
-
-def test_a_drain_keeps_lengths_apart_too() -> None:
-    on, first = busy()
-    queued = on.submit(10, 400, 12, 410)
-    on.core.drain(now=on.now)
-    on.finish(first)
-    assert on.run_all() == [(queued[0], queued[2]), (queued[1], queued[3])]
-
-
-def test_a_lost_batch_runs_again_whole() -> None:
-    """Also with lengths that would not be mixed now; quarantined requests go alone."""
-    on = Padded(max_batch_rows=1000)
-    queued = on.submit(10, 400)
-    first = on.start()
-    assert first.requests == tuple(queued)
-    on.core.worker_lost(0, now=on.now)
-    on.core.worker_ready(1, now=on.now)
-    assert on.run_all() == [tuple(queued)]
 
 
 def test_flows_take_turns_among_the_lengths_that_mix() -> None:
@@ -330,19 +308,6 @@ def test_a_queue_is_full_with_the_usual_padding() -> None:
     assert on.start().requests == (1, 2)
 
 
-def test_a_core_without_lengths_has_no_padding() -> None:
-    core = Dispatcher()
-    core.set_api(ApiRules(name="a"))
-    core.worker_ready(0, now=0.0)
-    core.submit(1, api="a", now=0.0, rows=5)
-    [start] = starts(poll_all(core, 0.0))
-    assert (start.rows, start.padded) == (5, 5)
-    core.batch_done(start.number, status="worked", now=0.1)
-    [stats] = core.stats(now=0.1)
-    assert stats.padding is None
-    assert stats.estimate.seconds(5) < math.inf
-
-
 def test_lengths_are_not_kept_apart_before_batches_have_mixed_them() -> None:
     """Five batches that are padded show what padding costs."""
     on = Padded()
@@ -358,30 +323,6 @@ def test_lengths_are_not_kept_apart_before_batches_have_mixed_them() -> None:
         mixed.append(on.run_all()[0] == tuple(queued))
         assert start.requests == tuple(first)
     assert mixed == [True] * 5 + [False] * 3
-
-
-def test_lengths_that_are_padded_to_the_same_step_are_equal() -> None:
-    """Compiled lengths of 64 and 512: 10 and 60 mix, 100 goes with 500, and 600 counts 512."""
-    on, first = busy(allowed_lengths=(64, 512))
-    short, long = on.submit(10, 60), on.submit(100, 500, 600)
-    on.finish(first)
-    start = on.start()
-    assert (start.requests, start.rows, start.padded) == (tuple(short), 70, 128)
-    on.finish(start)
-    start = on.start()
-    assert (start.requests, start.padded) == (tuple(long), 3 * 512)
-
-
-def test_numbers_of_rows_that_the_model_pads_to_are_counted() -> None:
-    on = Padded(allowed_batch_sizes=(2, 4))
-    queued = on.submit(*[10] * 7)
-    sizes = []
-    for _ in range(2):
-        start = on.start()
-        sizes.append((len(start.requests), start.rows, start.padded))
-        on.finish(start)
-    assert sizes == [(4, 40, 40), (3, 30, 40)]
-    assert len(queued) == 7
 
 
 def of_bodies(measure: str, *, seed: int = 1) -> tuple[Dispatcher, list[tuple[int, ...]]]:
@@ -458,19 +399,6 @@ def test_rows_beyond_the_limit_of_the_model_share_a_batch() -> None:
     queued = on.submit(200, 10, 1000)
     on.finish(first)
     assert on.run_all() == [(queued[0], queued[2]), (queued[1],)]
-
-
-@pytest.mark.parametrize("drains", [False, True])
-@pytest.mark.parametrize("length", [0.2, 10.0])
-def test_without_batching_every_request_runs_alone(length: float, drains: bool) -> None:
-    """Also once lengths decide who shares a batch, in a drain, and if rows cost less than one."""
-    on, first = busy()
-    on.core.set_api(ApiRules(name="a", policy="none", goal_s=60.0, max_batch_rows=10_000))
-    queued = on.submit(*[length] * 6)
-    if drains:
-        on.core.drain(now=on.now)
-    on.finish(first)
-    assert on.run_all() == [(request,) for request in queued]
 
 
 class Bodies:

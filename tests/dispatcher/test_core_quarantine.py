@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.dispatcher.driver import core_with, starts, teach
+from tests.dispatcher.driver import core_with, starts
 from tests.examples import at_most
-from uncork_dispatcher.actions import Abandon, Lost, Shed
+from uncork_dispatcher.actions import Lost
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
@@ -131,31 +131,6 @@ def test_the_key_of_a_quarantined_request_is_kept() -> None:
     assert [(one.key, one.requests) for one in (first, second)] == [("x", (0,)), ("y", (1,))]
 
 
-def test_a_batch_of_quarantined_requests_never_fills() -> None:
-    """As many as a batch may carry are queued; each goes alone."""
-    core = core_with(RULES, workers=1)
-    now = teach(core, 0.1)
-    for number in range(4):
-        core.submit(number, api="a", now=now)
-    [start] = starts(core.poll(now))
-    lose_twice(core, start.worker, now=now)
-    core.worker_ready(1, now=now)
-    [other] = starts(core.poll(now))
-    assert other.requests == (3,)
-
-    core.batch_done(other.number, status="worked", now=now + 0.1)
-    assert [start.requests for start in starts(core.poll(now + 0.1))] == [(0,)]
-
-
-def test_the_answer_of_a_lost_worker_is_not_wanted() -> None:
-    """It came too late: the requests run elsewhere."""
-    core = quarantined()
-    core.poll(0.5)
-
-    assert not core.batch_done(1, status="worked", now=0.6)
-    assert repr(core) == "<Dispatcher queued=2 running=1 idle=0>"
-
-
 def test_what_kills_alone_is_lost() -> None:
     core = quarantined(workers=3)
     core.poll(0.5)
@@ -190,14 +165,6 @@ def test_who_has_left_is_not_run_a_third_time() -> None:
     assert core.stats(now=0.7)[0].queued_requests == 1
 
 
-def test_a_quarantined_request_may_leave_while_it_is_held() -> None:
-    core = quarantined(workers=1)
-    core.cancel(1, now=0.6)
-    core.worker_ready(0, now=0.7)
-
-    assert [start.requests for start in starts(core.poll(0.7))] == [(2,)]
-
-
 def test_a_quarantined_request_may_leave_while_it_runs() -> None:
     """If its worker is lost, no request is reported lost; the next quarantined one has its turn."""
     core = quarantined(workers=3)
@@ -208,70 +175,6 @@ def test_a_quarantined_request_may_leave_while_it_runs() -> None:
     [start] = core.poll(0.7)
     assert isinstance(start, Batch)
     assert start.requests == (2,)
-
-
-def test_without_a_worker_a_quarantined_request_waits_past_its_goal() -> None:
-    """The others are not to pay for the one that killed it. But no longer than a batch may run."""
-    core = quarantined(ApiRules(name="a", goal_s=2.0, timeout_s=9.0), workers=1)
-    assert core.poll(0.5) == []
-    deserted = 0.5
-    assert core.poll(2.0) == []
-    assert core.next_wakeup() == deserted + 9.0
-
-    assert {type(action) for action in core.poll(deserted + 9.0)} == {Shed}
-    assert core.is_empty
-
-
-def test_a_quarantined_request_is_not_refused_for_being_late() -> None:
-    """While there is a worker: its answer comes late. But its client may give up."""
-    core = core_with(ApiRules(name="a", goal_s=1.0), workers=1)
-    now = teach(core, 0.1)
-    for number, patience in ((1, 0.9), (2, 9.0), (3, 2.0)):
-        core.submit(number, api="a", now=now, expires_at=now + patience)
-    [start] = starts(core.poll(now))
-    lose_twice(core, start.worker, now=now + 0.1)
-    core.worker_ready(1, now=now + 0.1)
-    [first] = starts(core.poll(now + 0.1))
-    assert first.requests == (1,)
-
-    assert core.poll(now + 1.9) == []
-    assert core.next_wakeup() == now + 2.0
-    [shed] = core.poll(now + 2.0)
-    assert isinstance(shed, Shed)
-    assert (shed.request, shed.reason) == (3, "client_deadline")
-
-
-def test_draining_runs_quarantined_requests_one_by_one() -> None:
-    core = quarantined(workers=3)
-    core.drain(now=0.5)
-    seen = []
-    for now in (0.5, 0.6, 0.7):
-        [start] = starts(core.poll(now))
-        seen.append((start.requests, start.reason))
-        core.batch_done(start.number, status="worked", now=now)
-
-    assert seen == [((1,), "drain"), ((2,), "drain"), ((3,), "drain")]
-    assert core.is_empty
-
-
-def test_an_abandoned_batch_is_not_run_again() -> None:
-    """It ran its time; what hung once may hang twice."""
-    core = running_three(ApiRules(name="a", timeout_s=1.0), workers=2)
-
-    [abandon] = core.poll(1.0)
-    assert isinstance(abandon, Abandon)
-    assert (abandon.batch.requests, abandon.behind) == ((1, 2, 3), [])
-    core.worker_lost(0, now=1.1)
-    assert core.poll(1.1) == []
-    assert core.is_empty
-
-
-def test_losing_an_idle_worker_runs_nothing_again() -> None:
-    core = running_three(workers=2)
-    core.worker_lost(1, now=0.5)
-    assert core.poll(0.5) == []
-
-    assert core.batch_done(1, status="worked", now=0.6)
 
 
 @at_most(50)

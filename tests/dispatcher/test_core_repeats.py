@@ -8,7 +8,7 @@ import math
 import pytest
 
 from tests.dispatcher.driver import core_with, poll_all, start_one, starts, teach
-from uncork_dispatcher.actions import Abandon, Lost, Shed
+from uncork_dispatcher.actions import Shed
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.policies.base import Reason
 from uncork_dispatcher.rules import ApiRules
@@ -74,33 +74,12 @@ def test_it_comes_first_of_those_that_arrived_at_its_time() -> None:
     assert [start.requests for start in starts(core.poll(0.5))] == [(1, 2, 3)]
 
 
-def test_two_lost_batches_are_not_mixed() -> None:
-    core = running_three(running_three(on_hosts("xxyyy")), first=4, now=0.1)
-    core.worker_lost(1, now=0.5)
-    core.worker_lost(0, now=0.5)
-
-    assert [(start.worker, start.requests) for start in starts(core.poll(0.5))] == [
-        (2, (1, 2, 3)),
-        (3, (4, 5, 6)),
-    ]
-
-
 def test_it_is_whole_even_if_the_limits_have_become_lower() -> None:
     core = running_three(on_hosts("xy"))
     core.set_api(dataclasses.replace(RULES, max_batch_rows=1))
     core.worker_lost(0, now=0.5)
 
     assert [start.requests for start in starts(core.poll(0.5))] == [(1, 2, 3)]
-
-
-def test_the_policy_does_not_hold_it() -> None:
-    core = on_hosts("xx", dataclasses.replace(RULES, policy="fixed:300"))
-    core.submit(1, api="a", now=0.0)
-    assert core.poll(0.0) == []
-    assert len(core.poll(0.3)) == 1
-    core.worker_lost(0, now=0.4)
-
-    assert [start.requests for start in starts(core.poll(0.4))] == [(1,)]
 
 
 def test_its_key_is_kept_and_a_full_batch_does_not_go_before_it() -> None:
@@ -143,20 +122,6 @@ def test_cancelled_requests_do_not_run_again() -> None:
     assert [start.requests for start in starts(core.poll(0.7))] == [(2,)]
 
 
-def test_nobody_left_nothing_to_run() -> None:
-    """All have left: before the loss, after it, or while it runs again."""
-    core = running_three(on_hosts("xxx"))
-    core.cancel(1, now=0.2)
-    core.worker_lost(0, now=0.5)
-    core.cancel(2, now=0.5)
-    [again] = starts(core.poll(0.5))
-    core.cancel(3, now=0.6)
-    core.worker_lost(again.worker, now=0.7)
-
-    assert core.poll(0.7) == []
-    assert core.is_empty
-
-
 def test_it_is_not_shed_for_being_late() -> None:
     """Its answer comes late; but a client may give up, and then the others run."""
     core = core_with(ApiRules(name="a", goal_s=1.0), ApiRules(name="b"))
@@ -192,39 +157,7 @@ def test_without_workers_it_waits_past_its_goal_but_not_for_ever() -> None:
     assert core.is_empty
 
 
-def test_a_lone_request_runs_three_times_at_most() -> None:
-    """Somebody else may have killed the first two workers; the third time it is lost."""
-    core = on_hosts("xxx")
-    start_one(core, 1, now=0.0)
-    for worker in (0, 1):
-        core.worker_lost(worker, now=0.1)
-        assert [(start.worker, start.requests) for start in starts(core.poll(0.1))] == [(worker + 1, (1,))]
-
-    core.worker_lost(2, now=0.2)
-    assert core.poll(0.2) == [Lost(1)]
-    assert core.is_empty
-
-
-def test_a_repeated_batch_may_time_out_too() -> None:
-    core = running_three(on_hosts("xx", dataclasses.replace(RULES, timeout_s=1.0)))
-    core.worker_lost(0, now=0.5)
-    core.poll(0.5)
-    [abandon] = core.poll(1.5)
-
-    assert isinstance(abandon, Abandon)
-    assert (abandon.batch.worker, abandon.batch.requests) == (1, (1, 2, 3))
-    assert core.is_empty
-
-
 # Hosts
-
-
-def test_it_runs_on_another_host_that_has_an_idle_worker() -> None:
-    """Though a worker of its own has been idle for longer."""
-    core = running_three(on_hosts("xxxy"))
-    core.worker_lost(0, now=0.5)
-
-    assert [start.worker for start in starts(core.poll(0.5))] == [3]
 
 
 def test_it_waits_for_a_busy_worker_of_another_host() -> None:
@@ -245,52 +178,7 @@ def test_it_waits_for_a_busy_worker_of_another_host() -> None:
     assert [(start.worker, start.requests) for start in starts(poll_all(core, 0.7))] == [(1, (7,))]
 
 
-def test_it_does_not_wait_for_longer_than_two_seconds() -> None:
-    core = running_three(running_three(on_hosts("xyx")), first=4)
-    core.worker_lost(0, now=0.5)
-    assert core.poll(0.5) == []
-    assert core.next_wakeup() == 2.5
-
-    assert [(start.worker, start.requests) for start in starts(core.poll(2.5))] == [(2, (1, 2, 3))]
-
-
-def test_it_runs_on_its_own_host_if_no_other_has_workers() -> None:
-    """There was another, whose worker is lost or has been retired."""
-    core = running_three(running_three(on_hosts("yxzx")), first=4)
-    core.worker_retired(2, now=0.1)
-    core.worker_lost(0, now=0.2)
-    [again] = starts(core.poll(0.2))
-    assert again.worker == 3
-
-    core.batch_done(again.number, status="worked", now=0.3)
-    core.worker_retired(3, now=0.3)
-    core.worker_ready(4, now=0.3, host="x")
-    core.worker_lost(1, now=0.3)
-    assert [(start.worker, start.requests) for start in starts(core.poll(0.3))] == [(4, (4, 5, 6))]
-
-
-def test_other_batches_avoid_the_host_too() -> None:
-    core = on_hosts("xxy")
-    core.worker_lost(0, now=0.0)
-    assert start_one(core, 1, now=1.9).worker == 2
-    core.batch_done(1, status="worked", now=1.9)
-
-    assert start_one(core, 2, now=2.0).worker == 1
-
-
 # Retired workers
-
-
-def test_a_retired_worker_answers_its_batch_and_gets_no_other() -> None:
-    core = running_three(on_hosts("x"))
-    core.submit(4, api="a", now=0.1)
-    core.worker_retired(0, now=0.2)
-    assert core.batch_done(1, status="worked", now=0.3)
-    assert poll_all(core, 0.3) == []
-    assert repr(core) == "<Dispatcher queued=1 running=0 idle=0>"
-
-    core.worker_ready(1, now=0.4)
-    assert [start.worker for start in starts(core.poll(0.4))] == [1]
 
 
 def test_the_batch_of_a_retired_worker_that_dies_runs_again() -> None:
@@ -300,13 +188,3 @@ def test_the_batch_of_a_retired_worker_that_dies_runs_again() -> None:
     core.worker_lost(0, now=0.2)
 
     assert [(start.worker, start.requests) for start in starts(core.poll(0.2))] == [(1, (1, 2, 3))]
-
-
-def test_a_retired_worker_that_hangs_is_abandoned() -> None:
-    core = running_three(on_hosts("x", dataclasses.replace(RULES, timeout_s=1.0)))
-    core.worker_retired(0, now=0.1)
-
-    abandoned = [action.batch for action in core.poll(1.0) if isinstance(action, Abandon)]
-    assert [(batch.worker, batch.requests) for batch in abandoned] == [(0, (1, 2, 3))]
-    core.worker_lost(0, now=1.1)
-    assert core.is_empty

@@ -162,14 +162,3 @@ def test_a_queue_becomes_fair_while_it_is_full() -> None:
     core.batch_done(3, status="worked", now=0.6)
     core.drain(now=0.6)
     assert [start.requests for start in starts(core.poll(0.6))] == [(5,)]
-
-
-def test_a_lower_limit_removes_no_more_than_a_new_request_needs() -> None:
-    """Four are queued, and only two may be: the fifth takes the place of one, not of three."""
-    core = full()
-    core.set_api(ApiRules(name="a", max_queue_rows=2, fair=True))
-    assert core.poll(0.2) == []
-
-    assert core.submit(5, api="a", now=0.2, flow="quiet") is None
-    assert core.poll(0.2) == [Shed(4, "a", "queue_full", 1.0)]
-    assert core.submit(6, api="a", now=0.2, flow="noisy") == Shed(6, "a", "queue_full", 1.0)

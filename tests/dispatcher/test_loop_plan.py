@@ -49,36 +49,42 @@ def turns(
     return group_rows(loop(returns, **changes), limit_rows=limit_rows, take_turns=take_turns)
 
 
-def test_clients_that_are_away_for_longer_than_another_batch_costs_take_turns() -> None:
-    """Together, 50 ms of work and 20 ms without; in turns, 60 ms of work."""
-    assert turns(away((40, 0.020))) == 20
+TOGETHER = math.inf
+CASES: dict[str, tuple[float, float]] = {
+    # Together, 50 ms of work and 20 ms without; in turns, 60 ms of work.
+    "away for longer than another batch costs": (turns(away((40, 0.020))), 20),
+    "the gain must be a few percent": (turns(away((40, 0.013))), TOGETHER),
+    # Otherwise groups would form and dissolve.
+    "turns go on while they gain a little": (turns(away((40, 0.013)), take_turns=True), 20),
+    "turns end when they gain nothing": (turns(away((40, 0.011)), take_turns=True), TOGETHER),
+    # A batch ahead is there when its worker becomes idle; together, none can be sent ahead.
+    "with the way to the worker": (turns(away((40, 0.012)), transport_s=0.010), 20),
+    "no batch ahead": (turns(away((40, 0.012)), transport_s=0.010, sends_ahead=False), TOGETHER),
+    # Together 50 + 10 + 90 ms, in turns 30 + 10 + 90 ms; with a way of 300 ms, 440 and 420 ms.
+    "back late, short way": (turns(away((40, 0.090)), transport_s=0.010), 20),
+    "back late, long way": (turns(away((40, 0.090)), transport_s=0.300), TOGETHER),
+    # Half of them are away for as long as all: together 50 + 90 ms, in turns 30 + 90 ms.
+    "half are back in time": (turns(away((40, 0.090))), 20),
+    "half are not back in time": (turns(away((40, 0.400))), TOGETHER),
+    "half are back sooner than all": (turns(away((40, 0.400), (20, 0.200))), 20),
+    "as many as fit into a batch": (turns(away((40, 0.020)), limit_rows=40), 20),
+    # They take turns anyway.
+    "more than fit into a batch": (turns(away((40, 0.020)), limit_rows=39), TOGETHER),
+    # Four requests at least are worth a batch, however many rows they have.
+    "two groups of four": (turns(away((8, 0.020)), rows=8), 4),
+    "fewer than two groups of four": (turns(away((7, 0.020)), rows=7), TOGETHER),
+    "two groups of four large requests": (turns(away((40, 0.020)), mean_rows=5.0), 20),
+    "fewer large requests": (turns(away((40, 0.020)), mean_rows=6.0), TOGETHER),
+    "nothing known of returns": (turns(away(), transport_s=0.1), TOGETHER),
+    "no rows": (turns(away(), rows=0.0), TOGETHER),
+}
 
 
-def test_clients_that_return_soon_stay_together() -> None:
-    """Another batch costs 10 ms, and the gain must be a few percent."""
-    assert turns(away((40, 0.013))) == math.inf
+@pytest.mark.parametrize("case", CASES)
+def test_clients_take_turns_where_that_takes_less_time(case: str) -> None:
+    found, expected = CASES[case]
 
-
-def test_clients_that_take_turns_go_on_while_that_gains_a_little() -> None:
-    """Otherwise groups would form and dissolve."""
-    assert turns(away((40, 0.013)), take_turns=True) == 20
-    assert turns(away((40, 0.011)), take_turns=True) == math.inf
-
-
-def test_the_way_to_the_worker_counts_as_well() -> None:
-    """A batch ahead is there when its worker becomes idle; together, none can be sent ahead."""
-    returns = away((40, 0.012))
-
-    assert turns(returns, transport_s=0.010) == 20
-    assert turns(returns, transport_s=0.010, sends_ahead=False) == math.inf
-
-
-def test_a_group_that_is_back_late_waits_for_its_way_to_the_worker_too() -> None:
-    """Together 50 + 10 + 90 ms, in turns 30 + 10 + 90 ms; with a way of 300 ms, 440 and 420 ms."""
-    returns = away((40, 0.090))
-
-    assert turns(returns, transport_s=0.010) == 20
-    assert turns(returns, transport_s=0.300) == math.inf
+    assert found == expected
 
 
 @pytest.mark.parametrize(("spread", "workers", "expected"), [(0.9, 2, 20), (1.1, 2, math.inf), (1.1, 1, 20)])
@@ -90,13 +96,6 @@ def test_batches_that_end_at_uncertain_times_are_not_sent_ahead_of_others(
 
     rows = turns(returns, rows=40 * workers, workers=workers, estimate=line, transport_s=0.010)
     assert rows == expected
-
-
-def test_half_of_the_clients_must_be_back_in_time() -> None:
-    """Half of them are away for as long as all: together 50 + 90 ms, in turns 30 + 90 ms."""
-    assert turns(away((40, 0.090))) == 20
-    assert turns(away((40, 0.400))) == math.inf
-    assert turns(away((40, 0.400), (20, 0.200))) == 20
 
 
 @pytest.mark.parametrize(
@@ -117,26 +116,6 @@ def test_each_worker_has_two_groups_of_whole_requests(
     complete = turns(away((40, 0.020)), rows=rows, mean_rows=mean_rows, workers=workers)
 
     assert complete == pytest.approx(expected)
-
-
-def test_more_clients_than_fit_into_a_batch_take_turns_anyway() -> None:
-    returns = away((40, 0.020))
-
-    assert turns(returns, limit_rows=40) == 20
-    assert turns(returns, limit_rows=39) == math.inf
-
-
-def test_a_few_clients_stay_together() -> None:
-    """Four requests at least are worth a batch, however many rows they have."""
-    assert turns(away((8, 0.020)), rows=8) == 4
-    assert turns(away((7, 0.020)), rows=7) == math.inf
-    assert turns(away((40, 0.020)), mean_rows=5.0) == 20
-    assert turns(away((40, 0.020)), mean_rows=6.0) == math.inf
-
-
-def test_nothing_is_known_yet() -> None:
-    assert turns(away(), transport_s=0.1) == math.inf
-    assert turns(away(), rows=0.0) == math.inf
 
 
 # The policy

@@ -101,19 +101,6 @@ def test_keys_go_in_the_order_of_their_oldest_request() -> None:
     assert core.is_empty
 
 
-def test_a_full_key_behind_many_held_ones_is_released() -> None:
-    """A hold of older keys blocks no other, however many they are."""
-    core = core_with(ApiRules(name="a", policy="fixed:60000:3", goal_s=100.0))
-    for number in range(200):
-        core.submit(number, api="a", key=number, now=0.0)
-    assert poll_all(core, 0.0) == []
-    for number in range(200, 203):
-        core.submit(number, api="a", key="full", now=1.0)
-
-    [start] = starts(poll_all(core, 1.0))
-    assert (start.key, start.requests) == ("full", (200, 201, 202))
-
-
 @pytest.mark.parametrize("event", ["time", "drain", "rules"])
 def test_all_held_keys_are_released_in_the_end(event: str) -> None:
     """When their time has come, when the gateway drains, and when the rules change."""

@@ -69,19 +69,6 @@ def test_what_runs_is_told_with_how_long_it_has_left() -> None:
     assert running == RunningBatch(start.worker, "a", 3, 1, 0.5, start.predicted_s - 0.5)
 
 
-def test_the_sizes_of_batches_and_requests_are_known() -> None:
-    """One size does not show the slope."""
-    core = core_with(ApiRules(name="a"))
-    for number in range(3):
-        core.submit(number, api="a", now=0.0)
-    [start] = core.poll(0.0)
-    assert isinstance(start, Batch)
-    core.batch_done(start.number, status="worked", now=0.1)
-
-    [api] = core.stats(now=0.15)
-    assert (api.known_rows, api.smallest_rows, api.slope_error_s) == ((3.0, 3.0), 1, math.inf)
-
-
 def test_a_sample_has_all_that_arrived_and_what_is_queued() -> None:
     """Shed requests too; and the estimate of batch times, with transport."""
     core = core_with(fixed(max_queue_rows=5))
@@ -95,10 +82,3 @@ def test_a_sample_has_all_that_arrived_and_what_is_queued() -> None:
     assert (sample.arrived_rows, sample.queued_rows) == (9, 4)
     assert sample.estimate.seconds(2) == pytest.approx(0.2)
     assert 0 < sample.transport_s <= 0.1
-
-
-def test_nothing_is_known_at_first() -> None:
-    [api] = core_with(fixed(max_batch_rows=7)).stats(now=0.0)
-
-    assert (api.limit_rows, api.rules.name, api.smallest_rows) == (7, "a", 0)
-    assert (api.known_rows, api.holding, api.oldest_s, api.slope_error_s) == (None, None, 0, math.inf)

@@ -64,6 +64,17 @@ def test_a_key_waits_for_older_keys() -> None:
     assert reasons(core, range(120, 121), now=now, in_s=0.4, key="new") == ["deadline"]
 
 
+def test_keys_that_came_at_one_moment_go_together() -> None:
+    """0.1 s of the running batch, then 0.1 s for each request of both keys: 21 are answered in 2.2 s."""
+    core, now = busy()
+    told = [
+        reasons(core, range(number, number + 1), now=now, in_s=2.25, key="xy"[number % 2])
+        for number in range(1, 31)
+    ]
+
+    assert told == [[None]] * 21 + [["deadline"]] * 9
+
+
 def test_retry_after_counts_what_goes_before() -> None:
     """A client with a short timeout needs to wait for the urgent requests only, a patient one for all."""
     core, now = busy()

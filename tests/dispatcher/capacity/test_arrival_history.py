@@ -22,21 +22,6 @@ def after(*rows: float, every_s: float = 1.0) -> ArrivalHistory:
     return history
 
 
-def test_nothing_is_known_before_counts_are_five_seconds_apart() -> None:
-    assert ArrivalHistory().highest_rate(60) == 0
-    assert ArrivalHistory().dispersion(60) == 1
-    assert after(10, 10, 10, 10).highest_rate(60) == 0
-    assert after(10, 10, 10, 10, 10).highest_rate(60) == 10
-
-
-def test_what_arrived_before_the_first_count_does_not_count() -> None:
-    history = ArrivalHistory()
-    history.count(1e6, now=100.0)
-    history.count(1e6 + 50, now=105.0)
-
-    assert history.highest_rate(60) == 10
-
-
 @pytest.mark.parametrize("every_s", [0.5, 1.0, 2.5, 5.0])
 def test_the_highest_average_over_five_seconds_within_the_time(every_s: float) -> None:
     rows = [10 * every_s] * 100
@@ -49,19 +34,26 @@ def test_the_highest_average_over_five_seconds_within_the_time(every_s: float) -
     assert history.highest_rate(age_s - 5 - every_s) == pytest.approx(10)
 
 
-def test_counts_far_apart_are_averaged_over_the_time_between_them() -> None:
-    assert after(300, 60, every_s=30.0).highest_rate(60) == 10
+@pytest.mark.parametrize(
+    ("counts", "rate"),
+    [
+        pytest.param({}, 0, id="nothing is known"),
+        pytest.param({0: 0, 1: 10, 2: 20, 3: 30, 4: 40}, 0, id="not yet five seconds"),
+        pytest.param({0: 0, 1: 10, 2: 20, 3: 30, 4: 40, 5: 50}, 10, id="five seconds"),
+        pytest.param({100: 1e6, 105: 1e6 + 50}, 10, id="arrivals before the first count"),
+        pytest.param({0: 0, 30: 300, 60: 360}, 10, id="counts far apart"),
+        pytest.param({0: 100, 5: 150, 10: 100}, 20, id="a total that restarts from 0"),
+    ],
+)
+def test_the_rate_needs_five_seconds(counts: dict[float, float], rate: float) -> None:
+    history = ArrivalHistory()
+    for now, total in counts.items():
+        history.count(total, now=now)
+
+    assert history.highest_rate(60) == pytest.approx(rate)
 
 
-def test_a_total_that_restarts_counts_from_nought() -> None:
-    history = after(*[10] * 10)
-    history.count(30.0, now=11.0)
-    history.count(40.0, now=12.0)
-
-    assert history.highest_rate(60) == pytest.approx((30 + 10 + 3 * 10) / 5)
-
-
-def test_counts_at_one_moment_are_one() -> None:
+def test_of_two_counts_at_one_moment_the_later_is_kept() -> None:
     history = after(*[10] * 5)
     history.count(60.0, now=5.0)
 

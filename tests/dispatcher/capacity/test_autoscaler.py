@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -77,12 +75,13 @@ def test_before_any_arrivals_the_least_number_is_enough() -> None:
     assert Traffic(2, 5, target=9).decision.target == 5
 
 
-def test_up_to_the_whole_number_after_two_looks() -> None:
+@pytest.mark.parametrize(("most", "target", "after"), [(20, 7, "enough"), (4, 4, "at_most")])
+def test_up_to_the_whole_number_after_two_looks(most: int, target: int, after: str) -> None:
     """500 rows/s with 20 % more are 600: 6 workers at least, 7 with the reserve of full batches."""
-    found = Traffic().run(500, looks=3)
+    found = Traffic(1, most).run(500, looks=3)
 
-    assert targets(found) == [1, 7, 7]
-    assert states(found) == ["confirming", "up", "enough"]
+    assert targets(found) == [1, target, target]
+    assert states(found) == ["confirming", "up", after]
     assert [decision.wanted for decision in found] == [7, 7, 7]
     assert found[1].reason == ScalingReason("up", "predict", "throughput")
 
@@ -98,19 +97,6 @@ def test_not_up_after_a_peak_that_one_look_sees() -> None:
 
     traffic.demand = DEMAND
     assert set(targets(traffic.run(100, looks=10))) == {2}
-
-
-def test_the_second_look_decides_how_many() -> None:
-    traffic = Traffic()
-    assert targets([*traffic.run(200), *traffic.run(1000)]) == [1, 13]
-
-
-def test_never_more_than_the_most() -> None:
-    found = Traffic(1, 4).run(1000, looks=3)
-
-    assert targets(found) == [1, 4, 4]
-    assert states(found) == ["confirming", "up", "at_most"]
-    assert found[2].wanted == 13
 
 
 def test_down_by_one_when_a_peak_is_five_minutes_old_and_thirty_seconds_have_passed() -> None:
@@ -138,18 +124,11 @@ def test_down_to_what_is_wanted_and_no_further() -> None:
 
 def test_no_worker_is_stopped_while_one_starts() -> None:
     traffic = Traffic(target=9)
-    traffic.starting = 1
+    traffic.starting = 1  # one fewer runs, so it also counts as starting if nobody says so
     assert states(traffic.run(100, looks=20)) == ["starting"] * 20
 
     traffic.starting = 0
     assert states(traffic.run(100, looks=7)) == [*["waiting"] * 6, "down"]
-
-
-def test_a_missing_worker_counts_as_starting() -> None:
-    scaler = Autoscaler(1, 9, target=5)
-    found = [scaler.look({}, running=4, starting=0, now=LOOK_S * number) for number in range(20)]
-
-    assert states(found) == ["starting"] * 20
 
 
 def test_a_look_that_wants_them_all_starts_the_thirty_seconds_again() -> None:
@@ -178,32 +157,6 @@ def test_what_is_known_may_need_more_beside_what_is_not() -> None:
     assert looks[3].reason.unknown == ("new",)
 
 
-def test_bursts_and_a_scattering_batch_time_need_more() -> None:
-    tight = replace(DEMAND, goal_s=0.3, estimate=Estimate(0.05, 0.002, 0.1, 100.0))
-
-    def wanted(demand: ApiDemand, rows: Callable[[int], float]) -> int:
-        scaler, total = Autoscaler(1, 50), 0.0
-        decision = Decision(0, 0, ScalingReason("enough"))
-        for second in range(100):
-            total += rows(second)
-            if second % 5:
-                scaler.count({"predict": total}, now=second)
-            else:
-                demand = replace(demand, arrived_rows=total)
-                decision = scaler.look({"predict": demand}, running=9, starting=0, now=second)
-        return decision.wanted
-
-    def steady(second: int) -> float:
-        return 1000
-
-    def bursts(second: int) -> float:
-        return (700, 1300, 1100, 800, 1100)[second % 5]
-
-    scattering = tight.estimate._replace(spread=0.3)
-    assert wanted(tight, steady) < wanted(tight, bursts)
-    assert wanted(tight, steady) < wanted(replace(tight, estimate=scattering), steady)
-
-
 def test_the_spread_of_the_last_minute_counts() -> None:
     traffic = Traffic(demand=replace(DEMAND, goal_s=0.3, estimate=Estimate(0.05, 0.002, 0.1, 100.0)))
     (steady,) = {decision.wanted for decision in traffic.run(1000, looks=13)[1:]}
@@ -211,14 +164,6 @@ def test_the_spread_of_the_last_minute_counts() -> None:
     once, *more = traffic.run(1000, looks=12)
 
     assert steady <= once.wanted < more[-1].wanted
-
-
-def test_a_counter_that_restarts_is_no_peak() -> None:
-    traffic = Traffic()
-    traffic.run(100, looks=20)
-    traffic.arrived = 0.0
-
-    assert {decision.wanted for decision in traffic.run(100, looks=5)} == {2}
 
 
 def test_an_api_that_is_gone_is_forgotten() -> None:
@@ -278,21 +223,6 @@ def test_a_steady_load_gets_a_steady_number(rate: float, least: int, target: int
     assert falling[1:] == sorted(falling[1:], reverse=True)
     assert len(set(falling[130:])) == 1
     assert falling[-1] == min(max(found[-1].wanted, least), 20)
-
-
-@pytest.mark.parametrize("rate", [37.0, 300.0, 1000.0])
-def test_random_arrivals_at_a_steady_rate_hardly_change_the_number(rate: float) -> None:
-    """Once the number has settled, in 40 minutes, it moves by one at most, a few times."""
-    draw = random.Random(7)
-    traffic = Traffic()
-    found = []
-    for _ in range(600):
-        arrived = draw.gauss(rate * LOOK_S, (rate * LOOK_S) ** 0.5)
-        found += traffic.run(max(0.0, arrived) / LOOK_S)
-    settled = targets(found)[120:]
-
-    assert max(settled) - min(settled) <= 1
-    assert sum(before != after for before, after in pairwise(settled)) <= 6
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import replace
 
@@ -54,21 +53,19 @@ def in_reach(of: Load) -> bool:
     return need is not None and need.limit != "goal_out_of_reach"
 
 
+@pytest.mark.parametrize("changed", ["rate_rows", "intercept_s", "slope_s"])
 @given(LOADS, st.lists(LOADS, max_size=2), st.floats(1.01, 3))
-def test_it_does_not_fall_when_the_rate_rises(of: Load, others: list[Load], times: float) -> None:
-    assert workers(replace(of, rate_rows=of.rate_rows * times), *others) >= workers(of, *others)
-
-
-@pytest.mark.parametrize("changed", ["intercept_s", "slope_s"])
-@given(LOADS, st.lists(LOADS, max_size=2), st.floats(1.01, 3))
-def test_it_does_not_fall_when_batches_take_longer(
+def test_it_does_not_fall_with_more_arrivals_or_slower_batches(
     changed: str, of: Load, others: list[Load], times: float
 ) -> None:
-    slower = of.estimate._replace(**{changed: getattr(of.estimate, changed) * times})
-    more = replace(of, estimate=slower)
+    if changed == "rate_rows":
+        more = replace(of, rate_rows=of.rate_rows * times)
+    else:
+        slower = of.estimate._replace(**{changed: getattr(of.estimate, changed) * times})
+        more = replace(of, estimate=slower)
 
-    if in_reach(more):
-        assert workers(more, *others) >= workers(of, *others)
+    if changed == "rate_rows" or in_reach(more):
+        assert 1 <= workers(of, *others) <= workers(more, *others) <= MOST_WORKERS
 
 
 @given(st.lists(LOADS, min_size=1, max_size=3))
@@ -106,12 +103,10 @@ def test_transport_is_taken_from_the_goal() -> None:
     assert workers(load(goal_s=0.2, transport_s=0.05)) > workers(load(goal_s=0.2))
 
 
-def test_bursts_need_more() -> None:
+def test_bursts_and_scattering_batch_times_need_more() -> None:
     assert workers(load(goal_s=0.2, dispersion=16)) > workers(load(goal_s=0.2))
-
-
-def test_scattering_batch_times_need_more() -> None:
     assert workers(load(spread=0.3)) > workers(load(spread=0.1))
+    assert workers(load(rate_rows=1e9)) == MOST_WORKERS
 
 
 def test_batches_that_are_held_until_two_deviations_before_their_deadline_may_not_scatter() -> None:
@@ -133,10 +128,6 @@ def test_a_goal_out_of_reach_takes_as_many_as_one_just_in_reach() -> None:
 def test_with_a_tight_goal_a_request_finds_an_idle_worker(rate: float, expected: int) -> None:
     """A batch of one row takes 0.2 s. For a goal of 0.27 s it may not wait for another."""
     assert workers(load(rate_rows=rate, intercept_s=0.198, goal_s=0.28)) == expected
-
-
-def test_the_largest_answer() -> None:
-    assert workers(load(rate_rows=1e9)) == MOST_WORKERS
 
 
 def test_an_unknown_estimate_makes_the_number_unknown() -> None:
@@ -214,9 +205,3 @@ def test_one_more_keeps_the_goal_and_two_fewer_do_not(goal_s: float) -> None:
 
     assert in_goal(one, found + 1) >= 0.99
     assert in_goal(one, found - 2) < 0.99
-
-
-@given(LOADS)
-def test_the_answer_is_a_number_of_workers(of: Load) -> None:
-    assert 1 <= workers(of) <= MOST_WORKERS
-    assert not math.isnan(workers(of))

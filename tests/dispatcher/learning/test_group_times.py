@@ -17,27 +17,23 @@ def learned(*groups: tuple[float, float]) -> GroupTimes:
     return times
 
 
-def test_nothing_is_known_of_groups_that_are_far_from_those_seen() -> None:
-    assert learned().whole_and_half(64) == (0.0, 0.0)
-    assert learned((8, 0.1)).whole_and_half(64) == (0.0, 0.0)
-
-
-def test_both_sizes_have_been_seen() -> None:
-    assert learned((64, 0.3), (32, 0.2)).whole_and_half(64) == pytest.approx((0.3, 0.2))
-
-
-def test_a_half_that_has_not_been_seen_may_take_as_long_as_the_whole() -> None:
-    assert learned((64, 0.3)).whole_and_half(64) == pytest.approx((0.3, 0.3))
-
-
-def test_a_whole_that_has_not_been_seen_may_take_twice_as_long_as_a_half() -> None:
-    assert learned((32, 0.2)).whole_and_half(64) == pytest.approx((0.4, 0.2))
-
-
-def test_old_times_give_way_to_what_the_other_size_shows() -> None:
-    """Groups take turns in halves for long: what is known of the whole may be wrong by now."""
-    assert learned((64, 0.9), (32, 0.2)).whole_and_half(64) == pytest.approx((0.4, 0.2))
-    assert learned((32, 0.9), (64, 0.2)).whole_and_half(64) == pytest.approx((0.2, 0.2))
+@pytest.mark.parametrize(
+    ("times", "whole_s", "half_s"),
+    [
+        pytest.param(learned(), 0.0, 0.0, id="nothing seen"),
+        pytest.param(learned((8, 0.1)), 0.0, 0.0, id="sizes far away"),
+        pytest.param(learned((64, 0.3), (32, 0.2)), 0.3, 0.2, id="both sizes"),
+        pytest.param(learned((64, 0.3)), 0.3, 0.3, id="a half may take as long as the whole"),
+        pytest.param(learned((32, 0.2)), 0.4, 0.2, id="a whole may take twice as long as a half"),
+        # Groups take turns in halves for long: what is known of the whole may be wrong by now.
+        pytest.param(learned((64, 0.9), (32, 0.2)), 0.4, 0.2, id="old time of the whole"),
+        pytest.param(learned((32, 0.9), (64, 0.2)), 0.2, 0.2, id="old time of the half"),
+    ],
+)
+def test_a_group_of_64_and_its_half_take_what_was_seen(
+    times: GroupTimes, whole_s: float, half_s: float
+) -> None:
+    assert times.whole_and_half(64) == pytest.approx((whole_s, half_s))
 
 
 @pytest.mark.parametrize("rows", [48, 60, 80])

@@ -65,14 +65,6 @@ def test_before_anybody_has_come_back_nobody_is_expected() -> None:
     assert returns.forecast(now=NOW).return_times() in ([], [math.inf])
 
 
-def test_a_client_that_was_not_answered_is_not_expected() -> None:
-    """The first request of a connection is news."""
-    returns = group(Returns(), clients=1)
-
-    assert not returns.arrived("somebody else", now=NOW + 0.1)
-    assert returns.arrived((NOW, 0), now=NOW + 0.1)
-
-
 def test_unknown_clients_are_nobody() -> None:
     """None is not a client that is answered and comes back."""
     returns = taught(0.001)
@@ -189,13 +181,6 @@ def test_who_is_back_is_not_expected_any_more() -> None:
     assert seen == pytest.approx([7.0, 5.0, 4.0, 0.0])
 
 
-def test_who_is_back_is_back_once() -> None:
-    returns = group(taught(0.001))
-
-    assert returns.arrived((NOW, 0), now=NOW + 0.001)
-    assert not returns.arrived((NOW, 0), now=NOW + 0.001)
-
-
 def test_a_client_is_expected_once_however_many_answers_it_had() -> None:
     """With the rows of the last one: in one batch, or in two."""
     returns = taught(0.001)
@@ -205,23 +190,6 @@ def test_a_client_is_expected_once_however_many_answers_it_had() -> None:
     returns.answered([("a", 2.0)], now=NOW + 0.0001)
     assert returns.forecast(now=NOW + 0.0001).expected_rows(1.0) == pytest.approx(2.0)
     assert len(returns.forecast(now=NOW + 0.0001).return_times()) == 1
-
-
-def test_asking_changes_nothing() -> None:
-    returns = group(taught(*between(0.0005, 0.001)))
-    first = (
-        returns.forecast(now=NOW).expected_rows(0.0007),
-        returns.forecast(now=NOW).return_times(),
-        returns.forecast(now=NOW).return_probability(),
-    )
-    returns.forecast(now=NOW + 10.0).expected_rows(5.0)
-    returns.forecast(now=NOW + 10.0).return_times()
-
-    assert (
-        returns.forecast(now=NOW).expected_rows(0.0007),
-        returns.forecast(now=NOW).return_times(),
-        returns.forecast(now=NOW).return_probability(),
-    ) == first
 
 
 def test_what_is_kept_does_not_grow_with_the_clients_that_never_come_back() -> None:
@@ -320,7 +288,7 @@ def play(happened: list[Step]) -> tuple[Returns, dict[int, float], float]:
 def test_never_more_rows_are_expected_than_are_outstanding(
     happened: list[Step], horizons: list[float], later: float
 ) -> None:
-    """Nor fewer than none, and more the longer one waits, at any later time as well."""
+    """Nor fewer than none, and more the longer one waits, at any later time; after a silence nobody is."""
     returns, outstanding, now = play(happened)
     rows = [returns.forecast(now=now + later).expected_rows(within_s) for within_s in sorted(horizons)]
 
@@ -328,26 +296,12 @@ def test_never_more_rows_are_expected_than_are_outstanding(
     assert rows[0] >= -ROUNDING
     assert rows[-1] <= sum(outstanding.values()) + ROUNDING
     assert all(fewer <= more + ROUNDING for fewer, more in itertools.pairwise(rows))
-
-
-@PROPERTY
-@given(steps, st.floats(0, 3))
-def test_moments_lie_ahead(happened: list[Step], later: float) -> None:
-    """And never more of them than clients that are outstanding."""
-    returns, outstanding, now = play(happened)
     times = returns.forecast(now=now + later).return_times()
-
     assert all(time > 0 for time in times)
     assert len(times) <= len(outstanding)
 
-
-@PROPERTY
-@given(steps)
-def test_after_a_silence_nobody_is_expected(happened: list[Step]) -> None:
-    returns, _, now = play(happened)
     now += GONE_S + 0.001
     returns.answered([], now=now)
-
     assert returns.forecast(now=now).expected_rows(math.inf) == 0.0
     assert returns.forecast(now=now).return_times() == []
 
@@ -371,19 +325,13 @@ def test_a_group_is_back_when_no_more_than_a_straggler_is_missing() -> None:
     assert returns.forecast(now=NOW).group_s(60) == pytest.approx((0.4, 0.4))
 
 
-def test_the_size_of_a_group_is_its_rows() -> None:
-    """Those that it had when it was answered."""
-    returns = group(Returns(), clients=10, rows=6.0)
-    back(returns, 10, after_s=0.3)
+@pytest.mark.parametrize(("clients", "rows", "expected_s"), [(10, 6.0, 0.3), (3, 20.0, 0.0)])
+def test_the_size_of_a_group_is_its_rows(clients: int, rows: float, expected_s: float) -> None:
+    """Those that it had when it was answered; very few clients are no group."""
+    returns = group(Returns(), clients=clients, rows=rows)
+    back(returns, clients, after_s=0.3)
 
-    assert returns.forecast(now=NOW).group_s(60) == pytest.approx((0.3, 0.3))
-
-
-def test_very_few_clients_are_no_group() -> None:
-    returns = group(Returns(), clients=3, rows=20.0)
-    back(returns, 3, after_s=0.3)
-
-    assert returns.forecast(now=NOW).group_s(60) == (0.0, 0.0)
+    assert returns.forecast(now=NOW).group_s(60) == pytest.approx((expected_s, expected_s))
 
 
 def test_only_clients_answered_a_moment_ago_are_away() -> None:

@@ -59,105 +59,38 @@ def test_a_batch_at_the_cap_is_full() -> None:
 # How the cap moves
 
 
-def test_the_cap_begins_at_one_and_rises_by_one() -> None:
-    """After each batch that was as large as it allowed and met the goal, also just so."""
-    policy = AimdPolicy(limit_rows=100)
-    policy.decide(view(goal_s=GOAL_S))
-    caps = [policy.limit_rows]
-    for seconds in (0.1, 0.5, 0.999, 1.0):
-        policy.observe(done(policy.limit_rows, seconds))
-        caps.append(policy.limit_rows)
+@pytest.mark.parametrize(
+    ("cap", "batches", "then"),
+    [
+        pytest.param(1, [done(1, 1.0)], 2, id="meets the goal, just so"),
+        pytest.param(100, [done(100, 0.1)], 100, id="never above the limit"),
+        pytest.param(8, [done(7, 0.1)], 8, id="below the cap"),
+        # Two of 4 rows where a third has no place: 8 of 10. Where it has one, the batch was not full.
+        pytest.param(10, [done(8, 0.5, requests=2)], 11, id="no room for another request"),
+        pytest.param(12, [done(8, 0.5, requests=2)], 12, id="room for another request"),
+        # Else requests of 4 rows would travel alone for ever.
+        pytest.param(1, [done(4, 0.5, requests=1)], 2, id="a request above the cap"),
+        pytest.param(8, [done(7.5, 0.5, requests=15)], 8, id="room for half a row"),
+        pytest.param(8, [done(8.0, 0.5, requests=16)], 9, id="no room for half a row"),
+        pytest.param(20, [done(20, 1.001)], 18, id="a tenth less"),
+        pytest.param(20, [done(20, 1.001), done(18, 1.001), done(16, 1.001)], 14, id="fractions count on"),
+        # A larger one would have missed it by more.
+        pytest.param(20, [done(2, 1.5)], 18, id="a small batch misses the goal"),
+        # Four workers run 20 rows each when the model becomes slow: that is one lesson, not four.
+        pytest.param(20, [done(20, 1.5)] * 4, 18, id="batches that ran at the same time"),
+        # A smaller cap would not make it any faster.
+        pytest.param(20, [done(500, 9.0, requests=1)], 20, id="a request that is too slow by itself"),
+        pytest.param(3, [done(1, 9.0)] * 50, 1, id="never below one"),
+        pytest.param(3, [*[done(1, 9.0)] * 50, done(1, 0.1)], 2, id="up again"),
+    ],
+)
+def test_the_cap_follows_the_goal(cap: int, batches: list[BatchDone], then: int) -> None:
+    """A row more after a full batch within the goal of a second, a tenth less after one beyond it."""
+    policy = grown(cap)
+    for batch in batches:
+        policy.observe(batch)
 
-    assert caps == [1, 2, 3, 4, 5]
-
-
-def test_a_batch_below_the_cap_does_not_raise_it() -> None:
-    policy = grown(8)
-    policy.observe(done(7, 0.1))
-
-    assert policy.limit_rows == 8
-
-
-def test_large_requests_that_do_not_fill_the_cap_to_the_last_row_raise_it() -> None:
-    """Two of 4 rows where a third has no place: 8 of 10. Where it has one, the batch was not full."""
-    policy = grown(10)
-    policy.observe(done(8, 0.5, requests=2))
-    assert policy.limit_rows == 11
-
-    policy = grown(12)
-    policy.observe(done(8, 0.5, requests=2))
-    assert policy.limit_rows == 12
-
-
-def test_a_request_above_the_cap_raises_it() -> None:
-    """Else requests of 4 rows would travel alone for ever."""
-    policy = grown(1)
-    policy.observe(done(4, 0.5, requests=1))
-
-    assert policy.limit_rows == 2
-
-
-def test_costs_are_rows_too() -> None:
-    """Halves of a row: 7.5 of 8 are not full if another half has a place, 8 are."""
-    policy = grown(8)
-    policy.observe(done(7.5, 0.5, requests=15))
-    assert policy.limit_rows == 8
-
-    policy.observe(done(8.0, 0.5, requests=16))
-    assert policy.limit_rows == 9
-
-
-def test_a_batch_that_misses_the_goal_lowers_the_cap_by_a_tenth() -> None:
-    """20, 18, 16.2, 14.58; the fractions count on."""
-    policy = grown(20)
-    caps = []
-    for _ in range(3):
-        policy.observe(done(policy.limit_rows, 1.001))
-        caps.append(policy.limit_rows)
-
-    assert caps == [18, 16, 14]
-
-
-def test_a_small_batch_that_misses_the_goal_lowers_it_as_well() -> None:
-    """A larger one would have missed it by more."""
-    policy = grown(20)
-    policy.observe(done(2, 1.5))
-
-    assert policy.limit_rows == 18
-
-
-def test_batches_that_ran_at_the_same_time_lower_it_once() -> None:
-    """Four workers run 20 rows each when the model becomes slow: that is one lesson, not four."""
-    policy = grown(20)
-    for _ in range(4):
-        policy.observe(done(20, 1.5))
-
-    assert policy.limit_rows == 18
-
-
-def test_a_request_that_is_larger_by_itself_does_not_lower_it() -> None:
-    """A smaller cap would not make it any faster."""
-    policy = grown(20)
-    policy.observe(done(500, 9.0, requests=1))
-
-    assert policy.limit_rows == 20
-
-
-def test_the_cap_never_falls_below_one() -> None:
-    policy = grown(3)
-    for _ in range(50):
-        policy.observe(done(1, 9.0))
-    assert policy.limit_rows == 1
-
-    policy.observe(done(1, 0.1))
-    assert policy.limit_rows == 2
-
-
-def test_the_cap_never_rises_above_the_limit() -> None:
-    policy = grown(4, limit_rows=4)
-    policy.observe(done(4, 0.1))
-
-    assert policy.limit_rows == 4
+    assert policy.limit_rows == then
 
 
 def test_a_changed_goal_counts_from_the_next_decision() -> None:

@@ -23,36 +23,45 @@ def taken(fill: Fill, entries: list[Entry]) -> list[int]:
     return [each.request for each in fill.entries]
 
 
-@pytest.mark.parametrize(("rows", "many"), [(1, 1), (7, 1), (8, 2), (11, 2), (12, 3), (15, 3), (16, 4)])
-def test_padding_counts(rows: float, many: int) -> None:
-    """Of lengths 3, 4, 2 and 1, each counts 4 with padding once there are two."""
-    assert taken(Fill(size=rows, measure=1), of_lengths(3, 4, 2, 1)) == [1, 2, 3, 4][:many]
+# Its rows are padded to their longest anyway.
+MIXED = Entry(7, 7, 0.0, 6, 1, 1.0, 9.0, RequestQueue("a", None), (3, 4, 4, 12))
+SIZES = (1, 2, 4, 8)
+CASES: dict[str, tuple[Fill, list[Entry], list[int], tuple[float, float]]] = {
+    # Of lengths 3, 4, 2 and 1, each counts 4 with padding once there are two.
+    **{
+        f"{size} rows with padding": (Fill(size=size, measure=1), of_lengths(3, 4, 2, 1), takes, padded)
+        for size, takes, padded in [
+            (1, [1], (3, 3)), (7, [1], (3, 3)), (8, [1, 2], (7, 8)), (11, [1, 2], (7, 8)),
+            (12, [1, 2, 3], (9, 12)), (15, [1, 2, 3], (9, 12)), (16, [1, 2, 3, 4], (10, 16)),
+        ]
+    },
+    "the sum without padding": (Fill(size=9), of_lengths(3, 4, 2, 1), [1, 2, 3], (9, 12)),
+    "a longer one pads all": (Fill(size=100, measure=1), of_lengths(2, 5, 3, rows=2), [1, 2, 3], (20, 30)),
+    "a mixed request": (Fill(size=20, measure=1), [MIXED, *of_lengths(4, 4, 4)], [7, 1, 2], (14, 20)),
+    "the first is larger": (Fill(size=1, size_bytes=0, measure=1), of_lengths(50, 1), [1], (50, 50)),
+    # Later ones may fit; the first that does not fit ends the batch.
+    "other lengths are passed over": (
+        Fill(size=12, measure=1, lengths=Lengths(3, 4)), of_lengths(4, 9, 3, 1, 4, 3), [1, 3, 5], (11, 12),
+    ),
+    # Three rows of length 10 are computed as four; a fifth one as eight.
+    "numbers of rows are padded, full": (
+        Fill(size=70, measure=1, allowed_batch_sizes=SIZES), of_lengths(*[10] * 9), [1, 2, 3, 4], (40, 40),
+    ),
+    "numbers of rows are padded": (
+        Fill(size=100, measure=1, allowed_batch_sizes=SIZES), of_lengths(10, 10, 5), [1, 2, 3], (25, 40),
+    ),
+    "a limit of rows": (Fill(size=999, most_rows=4), of_lengths(*[10] * 9), [1, 2, 3, 4], (40, 40)),
+    "more rows by itself": (Fill(size=999, most_rows=4), of_lengths(10, 10, rows=5), [1], (50, 50)),
+}  # fmt: skip
 
 
-def test_without_padding_the_sum_counts() -> None:
-    fill = Fill(size=9)
-    assert taken(fill, of_lengths(3, 4, 2, 1)) == [1, 2, 3]
-    assert fill.taken[:2] == (9, 12)
+@pytest.mark.parametrize("case", CASES)
+def test_a_batch_takes_requests_up_to_its_limits(case: str) -> None:
+    """The numbers of the requests; their rows, and those with padding."""
+    fill, entries, takes, size = CASES[case]
 
-
-def test_a_longer_request_pads_those_before_it() -> None:
-    fill = Fill(size=100, measure=1)
-    assert taken(fill, of_lengths(2, 5, 3, rows=2)) == [1, 2, 3]
-    assert fill.taken[:2] == (20, 30)
-
-
-def test_rows_of_one_request_may_differ() -> None:
-    """They are padded to their longest anyway."""
-    mixed = Entry(1, 1, 0.0, 6, 1, 1.0, 9.0, RequestQueue("a", None), (3, 4, 4, 12))
-    fill = Fill(size=20, measure=1)
-    assert taken(fill, [mixed, *of_lengths(4, 4, 4)]) == [1, 1, 2]
-    assert fill.taken[:2] == (14, 20)
-
-
-def test_requests_of_other_lengths_are_passed_over() -> None:
-    """Later ones may fit; the first that does not fit ends the batch."""
-    fill = Fill(size=12, measure=1, lengths=Lengths(3, 4))
-    assert taken(fill, of_lengths(4, 9, 3, 1, 4, 3)) == [1, 3, 5]
+    assert taken(fill, entries) == takes
+    assert fill.taken[:2] == size
 
 
 def test_no_more_than_256_are_looked_at() -> None:
@@ -61,34 +70,6 @@ def test_no_more_than_256_are_looked_at() -> None:
     for many, expected in ((254, 2), (255, 1)):
         fill = Fill(size=100, measure=1, lengths=Lengths(1, 2))
         assert len(taken(fill, [*of_lengths(1), *others[:many], *of_lengths(2)])) == expected
-
-
-def test_the_first_is_taken_whatever_its_size() -> None:
-    fill = Fill(size=1, size_bytes=0, measure=1)
-    assert taken(fill, of_lengths(50, 1)) == [1]
-
-
-def test_numbers_of_rows_are_padded_too() -> None:
-    """Three rows of length 10 are computed as four; a fifth one as eight."""
-    fill = Fill(size=70, measure=1, allowed_batch_sizes=(1, 2, 4, 8))
-    assert taken(fill, of_lengths(*[10] * 9)) == [1, 2, 3, 4]
-    assert fill.taken[:2] == (40, 40)
-    fill = Fill(size=100, measure=1, allowed_batch_sizes=(1, 2, 4, 8))
-    assert taken(fill, of_lengths(10, 10, 5)) == [1, 2, 3]
-    assert fill.taken[:2] == (25, 40)
-
-
-def test_no_more_rows_than_the_limit() -> None:
-    """But a request that has more by itself runs."""
-    assert taken(Fill(size=999, most_rows=4), of_lengths(*[10] * 9)) == [1, 2, 3, 4]
-    assert taken(Fill(size=999, most_rows=4), of_lengths(10, 10, rows=5)) == [1]
-
-
-def test_rows_are_limited_beside_the_measure() -> None:
-    """Where bytes are the measure, the limit of rows stays."""
-    entries = [entry(number, size_bytes=100) for number in range(1, 10)]
-    assert taken(Fill(size=1000, measure=2, most_rows=3), entries) == [1, 2, 3]
-    assert taken(Fill(size=400, measure=2, most_rows=9), entries) == [1, 2, 3, 4]
 
 
 LIMITS = st.sampled_from([2.0, 5.0, 8.0, 100.0])

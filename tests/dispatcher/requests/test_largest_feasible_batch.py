@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from itertools import islice
 
+import pytest
+
 from tests.dispatcher.driver import entry
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.requests.fill import Fill
@@ -44,42 +46,26 @@ def chosen(
     )
 
 
-def test_who_is_in_time_together_goes_together() -> None:
-    """10 rows take 2 s."""
-    assert chosen(queued(*[2.01] * 10)) == Choice(0, 100)
-
-
-def test_one_that_would_keep_the_batch_small_is_left_behind() -> None:
-    """With it at most 2 of the 10 could go."""
-    assert chosen(queued(1.21, *[2.01] * 9)).skipped == 1
-
-
-def test_one_that_may_not_be_refused_keeps_the_batch_small() -> None:
-    """The second may not: the batch is such that it is in time."""
-    assert chosen(queued(1.21, 1.51, *[2.01] * 9), most_skipped=2).skipped == 2
-    choice = chosen(queued(1.21, 1.51, *[2.01] * 9), most_skipped=1)
-    assert choice.skipped == 1
-    assert int(choice.rows) == 5
-
-
-def test_one_is_saved_when_the_others_can_follow_in_time() -> None:
-    """2 now; the other 8 take 1.8 s from 0.1 s on."""
-    assert chosen(queued(1.25, *[2.01] * 9), next_start=0.1) == Choice(0, (1.25 - 1.0) / 0.1)
-    assert chosen(queued(1.25, *[2.01] * 9), next_start=0.3).skipped == 1
-
-
-def test_the_hopeless_are_left_behind_for_those_that_are_not() -> None:
-    """Requests due before one row could be done do not keep the others from a batch."""
-    assert chosen(queued(0.5, 0.9, *[1.51] * 5)).skipped == 2
-
-
-def test_where_nobody_is_in_time_all_go() -> None:
-    assert chosen(queued(0.1, 0.2, 0.3)) == Choice(0, 100)
-
-
-def test_rows_count_not_requests() -> None:
-    """Five requests of 4 rows take 3 s; the three that are done in 2.25 s are more than the one in 1.45."""
-    assert chosen(queued(1.45, 2.25, 2.25, 2.25, 2.25, rows=4.0)).skipped == 1
+@pytest.mark.parametrize(
+    ("found", "skipped", "rows"),
+    [
+        pytest.param(chosen(queued(*[2.01] * 10)), 0, 100, id="all are in time together"),
+        # With the first, at most 2 of the 10 could go.
+        pytest.param(chosen(queued(1.21, *[2.01] * 9)), 1, 9, id="one would keep the batch small"),
+        pytest.param(chosen(queued(1.21, 1.51, *[2.01] * 9), most_skipped=2), 2, 9, id="two would"),
+        pytest.param(chosen(queued(1.21, 1.51, *[2.01] * 9), most_skipped=1), 1, 5, id="the second stays"),
+        # 2 now; the other 8 take 1.8 s from 0.1 s on.
+        pytest.param(chosen(queued(1.25, *[2.01] * 9), next_start=0.1), 0, 2, id="the others can follow"),
+        pytest.param(chosen(queued(1.25, *[2.01] * 9), next_start=0.3), 1, 9, id="the others would be late"),
+        pytest.param(chosen(queued(0.5, 0.9, *[1.51] * 5)), 2, 5, id="two are hopeless"),
+        pytest.param(chosen(queued(0.1, 0.2, 0.3)), 0, 100, id="all are hopeless"),
+        # The three that are done in 2.25 s are more than the one in 1.45 s.
+        pytest.param(chosen(queued(1.45, *[2.25] * 4, rows=4.0)), 1, 12, id="rows count, not requests"),
+    ],
+)
+def test_a_batch_has_as_many_rows_in_time_as_it_can(found: Choice, skipped: int, rows: int) -> None:
+    """Requests that are due first are left behind for that. 10 rows take 2 s."""
+    assert (found.skipped, int(found.rows)) == (skipped, rows)
 
 
 def of_lengths(*lengths_and_deadlines: tuple[float, float]) -> list[Entry]:
@@ -102,24 +88,29 @@ def chosen_mixed(entries: list[Entry], *, limit_rows: float = 100, most_skipped:
     )
 
 
-def test_of_mixed_lengths_more_answers_count_more_than_more_work() -> None:
-    """The long one takes 2.2 s alone; 3 short ones take 1.3 s."""
-    long, short = (12, 2.3), (1, 2.4)
-    assert chosen_mixed(of_lengths(long, *[short] * 3)).skipped == 1
-    assert chosen_mixed(of_lengths(long, long, short)).skipped == 0
-    assert chosen_mixed(of_lengths(*[(4, 2.0)] * 2, *[short] * 3)).skipped == 2
+LONG, SHORT = (12, 2.3), (1, 2.4)
 
 
-def test_the_short_ones_before_a_long_one_go_without_it() -> None:
-    """All four fit into 1.45 s; that the batch with the long one could be larger is no reason to shed one."""
-    choice = chosen_mixed(of_lengths(*[(1, 1.45)] * 4, (12, 3.0)))
-    assert choice.skipped == 0
-    assert int(choice.rows) == 4
+@pytest.mark.parametrize(
+    ("entries", "skipped"),
+    [
+        # The long one takes 2.2 s alone; 3 short ones take 1.3 s.
+        pytest.param(of_lengths(LONG, *[SHORT] * 3), 1, id="more answers count more than more work"),
+        pytest.param(of_lengths(LONG, LONG, SHORT), 0, id="two long ones are more than a short one"),
+        pytest.param(of_lengths(*[(4, 2.0)] * 2, *[SHORT] * 3), 2, id="two are less than three"),
+        # All four fit into 1.45 s; that the batch with the long one could be larger is no reason to shed.
+        pytest.param(of_lengths(*[(1, 1.45)] * 4, (12, 3.0)), 0, id="short ones go without the long one"),
+        pytest.param(
+            [entry(0, rows=3, length=4, deadline=2.3), *of_lengths(SHORT, SHORT)], 0, id="rows, not requests"
+        ),
+    ],
+)
+def test_of_mixed_lengths_most_rows_are_answered(entries: list[Entry], skipped: int) -> None:
+    assert chosen_mixed(entries).skipped == skipped
 
 
 def test_of_mixed_lengths_those_that_may_not_be_refused_go() -> None:
-    entries = of_lengths((12, 2.3), *[(1, 2.4)] * 3)
-    assert chosen_mixed(entries, most_skipped=0).skipped == 0
+    assert chosen_mixed(of_lengths(LONG, *[SHORT] * 3), most_skipped=0).skipped == 0
 
 
 def test_of_mixed_lengths_the_hopeless_are_left_behind() -> None:
@@ -128,13 +119,3 @@ def test_of_mixed_lengths_the_hopeless_are_left_behind() -> None:
         skipped = chosen_mixed(of_lengths(*[(12, 2.1)] * hopeless, *[(1, 2.4)] * 80)).skipped
         assert hopeless <= skipped < hopeless + 80
     assert chosen_mixed(of_lengths((12, 2.1), (1, 1.05))) == Choice(0, 100)
-
-
-def test_of_mixed_lengths_rows_count_not_requests() -> None:
-    """Two requests of one row each are fewer than one of three rows."""
-    wide = entry(0, rows=3, length=4, deadline=2.3)
-    assert chosen_mixed([wide, *of_lengths(*[(1, 2.4)] * 2)]).skipped == 0
-
-
-def test_of_mixed_lengths_the_limit_counts() -> None:
-    assert chosen_mixed(of_lengths(*[(1, 9.0)] * 5), limit_rows=3) == Choice(0, 3)

@@ -19,10 +19,6 @@ def test_members_in_their_order_without_those_that_were_removed() -> None:
     assert heap.top() == "e"
 
 
-def test_an_empty_heap_has_no_members() -> None:
-    assert list(LazyHeap[str]({}).ascending()) == []
-
-
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=60))
 def test_any_members_come_in_their_order(added: list[tuple[int, bool]]) -> None:
     """Of equal times, in that of their numbers."""

@@ -25,22 +25,20 @@ def of(
     )
 
 
-def test_rows_without_cost_or_body_have_no_length() -> None:
-    assert of(3) == (3, 1, 1, 3)
-
-
-def test_rows_without_cost_share_their_body() -> None:
-    assert of(4, size_bytes=100) == (4, 25, 25, 100)
-    assert of(4, size_bytes=100, limit=20) == (4, 25, 20, 80)
-
-
-def test_a_cost_is_the_length() -> None:
-    assert of(100, 4, 40) == (4, 40, 40, 160)
-    assert of(100, 4, 40, limit=30) == (4, 40, 30, 120)
-
-
-def test_without_the_largest_row_it_is_the_average() -> None:
-    assert of(100, 4, size_bytes=7) == (4, 25, 25, 100)
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(of(3), (3, 1, 1, 3), id="no cost and no body"),
+        pytest.param(of(4, size_bytes=100), (4, 25, 25, 100), id="rows share their body"),
+        pytest.param(of(4, size_bytes=100, limit=20), (4, 25, 20, 80), id="bytes up to the limit"),
+        pytest.param(of(100, 4, 40), (4, 40, 40, 160), id="cost"),
+        pytest.param(of(100, 4, 40, limit=30), (4, 40, 30, 120), id="cost up to the limit"),
+        pytest.param(of(100, 4, size_bytes=7), (4, 25, 25, 100), id="cost, longest unknown"),
+    ],
+)
+def test_rows_have_the_length_of_their_cost_or_body(found: RowLengths, expected: tuple[float, ...]) -> None:
+    """The number of rows, the longest, what that counts, and all of them padded to it."""
+    assert found == expected
 
 
 def test_equal_rows_have_no_padding_whatever_the_order_of_their_sum() -> None:

@@ -22,60 +22,37 @@ def mixable(
     return mixable_lengths(sample, queued=queued or len(sample), limit=limit, spare=spare)
 
 
-def test_equal_lengths_mix() -> None:
-    assert mixable(5, 5, 5, spare=0) == (5, 5)
+MIXED: dict[str, tuple[Lengths, tuple[float, float]]] = {
+    "one request": (mixable(5, spare=0), (5, 5)),
+    "equal lengths": (mixable(5, 5, 5, spare=0), (5, 5)),
+    # The second pads the first by 10, the third both by 170 in all.
+    "worth no other": (mixable(10, 20, 100, spare=1), (10, 10)),
+    "worth one other": (mixable(10, 20, 100, spare=20), (10, 20)),
+    "worth all others": (mixable(10, 20, 100, spare=200), (10, 100)),
+    # Each short one pads itself only, so company is cheap at first.
+    "short ones are too short": (mixable(100, 10, 10, 10, spare=50), (100, 100)),
+    "one is not much shorter": (mixable(100, 60, 10, 10, spare=50), (60, 100)),
+    "long ones are too long": (mixable(10, 100, 101, 102, spare=50), (10, 10)),
+    "many long ones pad one short": (mixable(10, 100, 101, 102, spare=100), (10, 102)),
+    # 12 is nearer to 10 than 5 is; with it, 5 costs 7.
+    "the cheaper side first": (mixable(10, 5, 12, spare=3), (10, 12)),
+    "then the other side": (mixable(10, 5, 12, spare=9), (5, 12)),
+    "one row each": (mixable(10, 12, spare=3), (10, 12)),
+    "all of many rows are padded": (mixable(10, 12, spare=3, rows=4), (10, 10)),
+    "a short queue": (mixable(10, 12, spare=5, queued=2), (10, 12)),
+    "a long queue has more of each": (mixable(10, 12, spare=5, queued=20), (10, 10)),
+    "the limit cuts a long queue": (mixable(10, 12, spare=5, queued=20, limit=48), (10, 12)),
+    "a little padding is worth no split": (mixable(100, 101, spare=0), (100, 101)),
+    "padding costs nothing": (mixable(1, 1000, spare=math.inf), (0, math.inf)),
+}
 
 
-def test_one_request() -> None:
-    assert mixable(5, spare=0) == (5, 5)
+@pytest.mark.parametrize("case", MIXED)
+def test_lengths_mix_if_padding_costs_less_than_another_batch(case: str) -> None:
+    """The first is the most urgent; ``spare`` is the padding that another batch would be worth."""
+    found, expected = MIXED[case]
 
-
-def test_padding_is_worth_as_much_as_another_batch() -> None:
-    """Of lengths 10, 20 and 100: the second pads the first by 10, the third both by 170 in all."""
-    assert mixable(10, 20, 100, spare=1) == (10, 10)
-    assert mixable(10, 20, 100, spare=20) == (10, 20)
-    assert mixable(10, 20, 100, spare=200) == (10, 100)
-
-
-def test_a_long_one_among_short_ones() -> None:
-    """Each short one pads itself only, so company is cheap at first."""
-    assert mixable(100, 10, 10, 10, spare=50) == (100, 100)
-    assert mixable(100, 60, 10, 10, spare=50) == (60, 100)
-
-
-def test_a_short_one_among_long_ones() -> None:
-    assert mixable(10, 100, 101, 102, spare=50) == (10, 10)
-    assert mixable(10, 100, 101, 102, spare=100) == (10, 102)
-
-
-def test_of_both_sides_the_cheaper_comes_first() -> None:
-    """12 is nearer to 10 than 5 is; with it, 5 costs 7."""
-    assert mixable(10, 5, 12, spare=3) == (10, 12)
-    assert mixable(10, 5, 12, spare=9) == (5, 12)
-
-
-def test_requests_of_many_rows_pad_all_of_them() -> None:
-    assert mixable(10, 12, spare=3) == (10, 12)
-    assert mixable(10, 12, spare=3, rows=4) == (10, 10)
-
-
-def test_a_long_queue_has_more_of_each_length() -> None:
-    assert mixable(10, 12, spare=5, queued=2) == (10, 12)
-    assert mixable(10, 12, spare=5, queued=20) == (10, 10)
-
-
-def test_the_limit_cuts_a_long_queue() -> None:
-    """A batch of 48 has two such pairs at most."""
-    assert mixable(10, 12, spare=5, queued=20, limit=48) == (10, 12)
-
-
-def test_a_little_padding_is_never_worth_a_split() -> None:
-    assert mixable(100, 101, spare=0) == (100, 101)
-
-
-def test_padding_that_costs_nothing() -> None:
-    """All lengths mix, also those that were not looked at."""
-    assert mixable(1, 1000, spare=math.inf) == (0, math.inf)
+    assert found == expected
 
 
 LENGTHS = st.lists(st.integers(1, 500), min_size=1, max_size=32)

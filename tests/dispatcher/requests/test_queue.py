@@ -27,14 +27,6 @@ def numbers(entries: list[Entry]) -> list[int]:
     return [each.request for each in entries]
 
 
-def test_an_empty_queue_is_false_and_counts_nothing() -> None:
-    """The core drops a queue by its truth value."""
-    queue = filled()
-
-    assert not queue
-    assert (len(queue), queue.rows, queue.size_bytes) == (0, 0, 0)
-
-
 def test_totals_follow_what_is_appended_taken_and_removed() -> None:
     first, second, third = (entry(n, rows=n, size_bytes=10 * n) for n in (1, 2, 3))
     queue = filled(first, second, third)
@@ -45,52 +37,37 @@ def test_totals_follow_what_is_appended_taken_and_removed() -> None:
 
     Fill(size=1, size_bytes=1000).take(queue)
     assert (len(queue), queue.rows, queue.size_bytes) == (1, 3, 30)
+    Fill(size=3, size_bytes=30).take(queue)
+    assert not queue
+    assert (len(queue), queue.rows, queue.size_bytes) == (0, 0, 0)
 
 
-def test_take_is_first_in_first_out_up_to_the_rows() -> None:
-    """Exactly as many rows as allowed may go, not one more."""
-    queue = filled(entry(1, rows=2), entry(2, rows=3), entry(3, rows=1))
+@pytest.mark.parametrize(
+    ("sizes", "limit", "takes"),
+    [
+        ([(2, 0), (3, 0), (1, 0)], (5, 0), [1, 2]),
+        ([(2, 0), (3, 0)], (4, 0), [1]),
+        ([(1, 40), (1, 60)], (10, 100), [1, 2]),
+        ([(1, 40), (1, 61)], (10, 100), [1]),
+        ([(50, 500), (1, 1)], (10, 100), [1]),
+        ([(1, 0), (9, 0), (1, 0)], (9, 100), [1]),
+    ],
+    ids=[
+        "all rows",
+        "a row too many",
+        "all bytes",
+        "a byte too many",
+        "the first is too large",
+        "no overtaking",
+    ],
+)
+def test_a_batch_takes_the_first_requests_up_to_its_limits(
+    sizes: list[tuple[int, int]], limit: tuple[int, int], takes: list[int]
+) -> None:
+    """Rows and bytes up to the limit; a request that is larger goes alone, and others do not pass it."""
+    queue = filled(*(entry(n, rows=rows, size_bytes=size) for n, (rows, size) in enumerate(sizes, 1)))
 
-    assert numbers(Fill(size=5, size_bytes=0).take(queue)) == [1, 2]
-    assert numbers(Fill(size=5, size_bytes=0).take(queue)) == [3]
-
-
-def test_take_stops_one_row_short() -> None:
-    """A request of 3 rows does not go where 2 are left."""
-    queue = filled(entry(1, rows=2), entry(2, rows=3))
-
-    assert numbers(Fill(size=4, size_bytes=0).take(queue)) == [1]
-
-
-def test_take_keeps_to_the_bytes() -> None:
-    """Exactly as many bytes as allowed may go, not one more."""
-    both = filled(entry(1, size_bytes=40), entry(2, size_bytes=60))
-    one = filled(entry(1, size_bytes=40), entry(2, size_bytes=61))
-
-    assert numbers(Fill(size=10, size_bytes=100).take(both)) == [1, 2]
-    assert numbers(Fill(size=10, size_bytes=100).take(one)) == [1]
-
-
-def test_take_always_takes_the_first() -> None:
-    """A request larger than the limit goes, alone."""
-    queue = filled(entry(1, rows=50, size_bytes=500), entry(2))
-
-    assert numbers(Fill(size=10, size_bytes=100).take(queue)) == [1]
-
-
-def test_nobody_overtakes_a_request_that_does_not_fit() -> None:
-    queue = filled(entry(1), entry(2, rows=9), entry(3))
-
-    assert numbers(Fill(size=9, size_bytes=100).take(queue)) == [1]
-    assert numbers(Fill(size=10, size_bytes=100).take(queue)) == [2, 3]
-
-
-def test_the_oldest_is_at_the_head() -> None:
-    queue = filled(entry(1, arrival=1.0), entry(2, arrival=2.0))
-    assert queue.oldest.request == 1
-
-    Fill(size=1, size_bytes=0).take(queue)
-    assert queue.oldest.request == 2
+    assert numbers(Fill(size=limit[0], size_bytes=limit[1]).take(queue)) == takes
 
 
 def test_the_newest_arrival_is_remembered() -> None:
@@ -98,18 +75,6 @@ def test_the_newest_arrival_is_remembered() -> None:
     Fill(size=1, size_bytes=0).take(queue)
 
     assert queue.newest == 3.0
-
-
-def test_the_most_urgent_has_the_earliest_deadline() -> None:
-    first, second, third = (entry(n, deadline=d) for n, d in ((1, 5.0), (2, 3.0), (3, 4.0)))
-    queue = filled(first, second, third)
-    assert queue.most_urgent is second
-
-    queue.remove(second)
-    assert queue.most_urgent is third
-
-    queue.remove(third)
-    assert queue.most_urgent is first
 
 
 @pytest.mark.parametrize("kind", [RequestQueue, FairQueue])
@@ -126,16 +91,6 @@ def test_a_queue_keeps_nothing_of_requests_that_left(kind: type[RequestQueue]) -
     assert len(queue) == 20
     assert queue._deadlines is not None
     assert len(queue._deadlines) < 200
-
-
-def test_all_are_taken_by_urgency() -> None:
-    queue = filled(*(entry(n, rows=2, size_bytes=5, deadline=4.0 - n) for n in (1, 2, 3)))
-
-    assert numbers(Fill(size=6, size_bytes=15).take(queue)) == [3, 2, 1]
-    assert (len(queue), queue.rows, queue.size_bytes) == (0, 0, 0)
-    queue.append(entry(4, rows=1))
-    assert queue.most_urgent.request == 4
-    assert numbers(Fill(size=1, size_bytes=0).take(queue)) == [4]
 
 
 @given(st.lists(st.tuples(st.sampled_from("aart"), st.integers(0, 4)), max_size=30))

@@ -25,18 +25,6 @@ def queued() -> tuple[RequestQueues, Api, Entry]:
     return queues, api, request
 
 
-def test_a_request_is_queued_then_runs_then_ends() -> None:
-    queues, api, request = queued()
-    assert (request.state, api.backlog) == (RequestState.QUEUED, Backlog(1, 3.0, 7))
-
-    assert queues.take(request.queue, Fill(size=3, size_bytes=7)) == [request]
-    assert (request.state, api.backlog) == (RequestState.RUNNING, Backlog())
-
-    queues.end([request], RequestState.ANSWERED)
-    assert request.state is RequestState.ANSWERED
-    assert not queues.unanswered
-
-
 def test_a_request_runs_three_times_at_most() -> None:
     """As at first, in its old place; alone, behind all others; then it is lost."""
     queues, api, request = queued()
@@ -99,15 +87,6 @@ def test_a_cancelled_request_stays_cancelled(runs: bool) -> None:
     queues.end([request], RequestState.ANSWERED)
 
     assert (request.state, api.backlog.requests) == (RequestState.CANCELLED, 0)
-    assert not queues.unanswered
-
-
-def test_a_shed_request_is_not_queued() -> None:
-    queues, _, request = queued()
-    queues.shed(request)
-
-    assert request.state is RequestState.SHED
-    assert not queues
     assert not queues.unanswered
 
 

@@ -27,17 +27,6 @@ def counts(slots: Slots) -> tuple[int, int, int]:
     return slots.workers, slots.idle, slots.running
 
 
-def test_a_slot_is_taken_occupied_and_given_back() -> None:
-    slots = slots_with(2)
-    assert counts(slots) == (2, 2, 0)
-
-    slots.occupy(running(batch=7, worker=next_worker(slots)))
-    assert counts(slots) == (2, 1, 1)
-
-    assert slots.finish(7, now=0.0) is not None
-    assert counts(slots) == (2, 2, 0)
-
-
 def test_the_worker_idle_longest_is_taken_first() -> None:
     """A worker that just finished goes to the end of the line."""
     slots = slots_with(3)
@@ -62,40 +51,23 @@ def test_adding_a_known_worker_changes_nothing(retired: bool) -> None:
     assert counts(slots) == (1 - retired, 0, 1)
 
 
-def test_losing_an_idle_worker_loses_no_batch() -> None:
-    slots = slots_with(2)
-    other = running(batch=1, worker=next_worker(slots))
-    slots.occupy(other)
-
-    assert slots.lose(1, now=0.0) == []
-    assert counts(slots) == (1, 0, 1)
-
-
-def test_losing_a_busy_worker_returns_its_own_batch() -> None:
-    slots = slots_with(2)
+def test_losing_a_worker_returns_its_own_batch() -> None:
+    """None of an idle worker, nor of one that is unknown, was lost before, or has retired."""
+    slots = slots_with(4)
     second = running(batch=2, worker=1)
     slots.occupy(running(batch=1, worker=0))
     slots.occupy(second)
-
+    assert counts(slots) == (4, 2, 2)
     assert slots.lose(1, now=0.0) == [second]
+    assert counts(slots) == (3, 2, 1)
+
+    slots.retire(2)
+    slots.retire(77)
+    for worker in (1, 2, 3, 77):
+        assert slots.lose(worker, now=0.0) == []
     assert counts(slots) == (1, 0, 1)
     assert slots.finish(2, now=0.0) is None
-    assert counts(slots) == (1, 0, 1)
-
-
-def test_losing_an_unknown_worker_is_harmless() -> None:
-    """It may be reported twice."""
-    slots = slots_with(1)
-
-    assert slots.lose(5, now=0.0) == []
-    assert counts(slots) == (1, 1, 0)
-
-
-def test_finishing_an_unknown_batch_gives_no_slot() -> None:
-    slots = slots_with(1)
-    slots.occupy(running(batch=1, worker=next_worker(slots)))
-    slots.finish(1, now=0.0)
-
+    assert slots.finish(1, now=0.0) is not None
     assert slots.finish(1, now=0.0) is None
     assert counts(slots) == (1, 1, 0)
 
@@ -117,35 +89,16 @@ def test_overdue_batches_go_with_their_workers() -> None:
     assert counts(slots) == (2, 1, 1)
 
 
-def test_nothing_running_has_no_timeout() -> None:
-    """The next timeout is then never."""
-    assert slots_with(1).next_timeout == math.inf
-
-
 def test_predicted_finishes_are_sorted() -> None:
-    """A batch that runs longer than predicted may finish at any moment: its worker is free now."""
-    slots = slots_with(3)
+    """An idle worker is free now, and so is one whose batch runs longer than predicted."""
+    slots = slots_with(4)
     for batch, (started, predicted_s) in enumerate([(0.0, 9.0), (1.0, 2.0), (2.0, 5.0)], 1):
         slots.occupy(
             running(batch=batch, worker=next_worker(slots), started=started, predicted_s=predicted_s)
         )
 
     assert list(slots.busy_until) == [3.0, 7.0, 9.0]
-    assert values(slots.free_at(4.0)) == [4.0, 7.0, 9.0]
-
-
-def test_idle_workers_are_free_now() -> None:
-    slots = slots_with(3)
-    slots.occupy(running(worker=next_worker(slots), started=0.0, predicted_s=8.0))
-
-    assert values(slots.free_at(3.0)) == [3.0, 3.0, 8.0]
-
-
-def test_a_slot_that_is_not_there_cannot_be_taken() -> None:
-    with pytest.raises(StopIteration):
-        next_worker(slots_with(0))
-    with pytest.raises(KeyError):
-        slots_with(1).occupy(running(worker=7))
+    assert values(slots.free_at(4.0)) == [4.0, 4.0, 7.0, 9.0]
 
 
 def test_the_fastest_idle_worker_is_next() -> None:
@@ -232,14 +185,6 @@ def test_of_two_avoided_hosts_the_first_to_be_used_again_is_preferred() -> None:
     assert preferred(slots, now=5.2) == [3, 2]
 
 
-def test_on_one_host_the_order_stays() -> None:
-    slots = slots_with(3)
-    slots.lose(1, now=0.0)
-
-    assert slots.avoids_idle_until(0.0) == 0.0
-    assert preferred(slots, now=0.0) == [0, 2]
-
-
 def test_a_lost_batch_waits_for_a_busy_worker_of_another_host() -> None:
     """Not for one that is idle, nor where there is none, nor beyond the time."""
     slots = on_hosts("xxy")
@@ -271,15 +216,6 @@ def test_a_retired_worker_finishes_its_batch_and_gets_no_other() -> None:
     assert slots.finish(1, now=0.0) is not None
     slots.finish(2, now=0.0)
     assert counts(slots) == (1, 1, 0)
-
-
-def test_an_idle_worker_may_retire_and_an_unknown_one() -> None:
-    slots = slots_with(2)
-    slots.retire(0)
-    slots.retire(7)
-
-    assert counts(slots) == (1, 1, 0)
-    assert slots.lose(0, now=0.0) == []
 
 
 def test_the_host_of_a_lost_worker_that_was_retired_is_not_avoided() -> None:

@@ -84,13 +84,6 @@ def test_of_many_late_batches_nothing_is_expected() -> None:
     assert slots.next_ahead(3.0) is None
 
 
-def test_a_worker_without_need_takes_none() -> None:
-    slots = Slots()
-    slots.add(0)
-    first_of(slots)
-    assert slots.next_ahead(0.0) is None
-
-
 @pytest.mark.parametrize(("now", "expected"), [(4.99, True), (5.0, False)])
 def test_none_is_sent_behind_a_late_batch(now: float, expected: bool) -> None:
     """Its reply should have arrived by then."""
@@ -145,28 +138,6 @@ def test_the_batch_ahead_starts_when_the_other_one_has_ended() -> None:
     assert slots.next_timeout == math.inf
 
 
-def test_a_batch_ahead_may_end_first() -> None:
-    """If it cannot be sent, or another process has taken over from the worker."""
-    slots = busy()
-    ahead = put_ahead(slots)
-
-    assert slots.finish(9, now=1.0) is ahead
-    assert counts(slots) == (1, 0, 1)
-    assert values(slots.free_at(1.0)) == [4.0]
-    assert slots.runs(1)
-    assert slots.next_timeout == 10.0
-
-
-def test_a_lost_worker_takes_both_along() -> None:
-    slots = busy()
-    ahead = put_ahead(slots)
-
-    assert [batch.number for batch in slots.lose(0, now=1.0)] == [1, 9]
-    assert counts(slots) == (0, 0, 0)
-    assert slots.next_timeout == math.inf
-    assert not slots.runs(ahead.number)
-
-
 def test_a_retired_worker_runs_both() -> None:
     slots = busy()
     put_ahead(slots)
@@ -180,6 +151,24 @@ def test_a_retired_worker_runs_both() -> None:
     assert counts(slots) == (1, 1, 0)
 
 
+def test_either_of_two_batches_may_end_first_and_both_are_lost_with_their_worker() -> None:
+    """The one ahead ends first if it cannot be sent, or another process has taken over from the worker."""
+    slots = busy()
+    ahead = put_ahead(slots)
+    [shown] = slots.stats(1.0).running
+    assert (shown.worker, shown.rows) == (0, 1), "only the batch that runs is shown"
+
+    assert slots.finish(9, now=1.0) is ahead
+    assert counts(slots) == (1, 0, 1)
+    assert values(slots.free_at(1.0)) == [4.0]
+    assert (slots.runs(1), slots.runs(9), slots.next_timeout) == (True, False, 10.0)
+
+    put_ahead(slots)
+    assert [batch.number for batch in slots.lose(0, now=1.0)] == [1, 9]
+    assert counts(slots) == (0, 0, 0)
+    assert (slots.runs(9), slots.next_timeout) == (False, math.inf)
+
+
 def test_of_overdue_batches_those_behind_are_told_apart() -> None:
     slots = busy()
     ahead = put_ahead(slots)
@@ -189,11 +178,3 @@ def test_of_overdue_batches_those_behind_are_told_apart() -> None:
     assert batches[1] is ahead
     assert counts(slots) == (0, 0, 0)
     assert slots.next_timeout == math.inf
-
-
-def test_only_the_batch_that_runs_is_shown() -> None:
-    slots = busy()
-    put_ahead(slots)
-
-    [shown] = slots.stats(1.0).running
-    assert (shown.worker, shown.rows) == (0, 1)
