@@ -11,6 +11,9 @@ BatchStatus = Literal["worked", "failed", "lost", "timed_out"]
 """How a batch ended: it ``worked``, which teaches the estimate; ``failed`` (the handler raised), which does
 not; it was ``lost`` with its worker; or it ``timed_out``."""
 
+SHORTEST_RETRY_S = 1.0
+"""The shortest Retry-After, also sent where nothing is known to compute a better one from."""
+
 
 class Shed(NamedTuple):
     """Refuse this request, on arrival or after it was queued."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from uncork_dispatcher.actions import Shed, ShedReason
+from uncork_dispatcher.actions import SHORTEST_RETRY_S, Shed, ShedReason
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.learning.estimator import EARNED_REACH, Estimate
 from uncork_dispatcher.policies.base import Numbers
@@ -14,9 +14,7 @@ from uncork_dispatcher.requests.largest_feasible_batch import largest_feasible_b
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.workers.slots import Slots
 
-# The shortest Retry-After, also sent when nothing is known to compute a better one from; and the longest,
-# before it is spread: no prediction reaches further than a minute.
-_SHORTEST_RETRY_S = 1.0
+# The longest Retry-After before it is spread: no prediction reaches further than a minute.
 _LONGEST_RETRY_S = 60.0
 # Multiples of the golden ratio fall evenly between whole numbers, however many there are.
 _GOLDEN = 0.618034
@@ -178,7 +176,7 @@ class Admission:
         """Return the refusal of a request, with the time after which its client should retry."""
         if reason == "client_deadline":
             # This client has given up: it takes no turn among the clients that will retry.
-            retry_after_s = _SHORTEST_RETRY_S
+            retry_after_s = SHORTEST_RETRY_S
         else:
             retry_after_s = self.retry_after_s(rows=entry.rows, now=now, entry=entry)
         return Shed(entry.request, self._api.rules.name, reason, retry_after_s)
@@ -194,7 +192,7 @@ class Admission:
         batch_rows = min(api.limit_rows, estimate.earned_rows / EARNED_REACH)
         free_at = slots.free_at(now)
         if not free_at or batch_rows == 0:
-            return max(_SHORTEST_RETRY_S, 0.0 if slots.workers else slots.launches.soonest(now) - now)
+            return max(SHORTEST_RETRY_S, 0.0 if slots.workers else slots.launches.soonest(now) - now)
         finish, backlog_rows, requests = free_at[0], api.backlog.rows, api.backlog.requests
         if entry is not None and entry.expires_at < math.inf:
             backlog_rows, requests = self._before(entry)
@@ -202,7 +200,7 @@ class Admission:
         if requests:
             finish = self._finish(free_at, rows=backlog_rows, requests=requests)
         seconds = rows * (estimate.seconds(batch_rows) / (len(free_at) * batch_rows))
-        return max(_SHORTEST_RETRY_S, self._retries.next_after_s(now=now, earliest=finish, seconds=seconds))
+        return max(SHORTEST_RETRY_S, self._retries.next_after_s(now=now, earliest=finish, seconds=seconds))
 
     def _is_late(self, entry: Entry) -> bool:
         """Whether a request that arrives now would miss its deadline behind the requests before it."""

@@ -30,9 +30,6 @@ log = logging.getLogger("uncork.dispatcher")
 P = TypeVar("P")
 R = TypeVar("R")
 
-# Retry-After while draining: the successor's start time is unknown.
-_RETRY_S = 1.0
-
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class AsyncDispatcher(Generic[P, R]):
@@ -191,7 +188,7 @@ class AsyncDispatcher(Generic[P, R]):
         """
         for request in list(self._core.unanswered):
             self._core.cancel(request, now=self._now())
-            fail([request], RequestShed("draining", _RETRY_S))
+            fail([request], RequestShed("draining"))
         self._changed()
 
     def close(self) -> None:

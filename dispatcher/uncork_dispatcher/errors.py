@@ -9,7 +9,7 @@ DispatchError
 
 from __future__ import annotations
 
-from uncork_dispatcher.actions import ShedReason
+from uncork_dispatcher.actions import SHORTEST_RETRY_S, ShedReason
 from uncork_dispatcher.wording import plural
 
 
@@ -20,7 +20,7 @@ class DispatchError(Exception):
 class RequestShed(DispatchError):
     """The request was shed; a retry makes sense after ``retry_after_s``."""
 
-    def __init__(self, reason: ShedReason, retry_after_s: float) -> None:
+    def __init__(self, reason: ShedReason, retry_after_s: float = SHORTEST_RETRY_S) -> None:
         super().__init__(f"request shed: {reason}; retry after {retry_after_s:.1f} s")
         self.reason = reason
         self.retry_after_s = retry_after_s

@@ -24,7 +24,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, ShedReason, WorkerLost
-from uncork_gateway.headers import Header
+from uncork_dispatcher.actions import SHORTEST_RETRY_S
+from uncork_gateway.headers import RETRY_AFTER, Header
 from uncork_workers.wire.schema import JSON, ErrorFormat
 
 log = logging.getLogger("uncork.gateway")
@@ -109,14 +110,16 @@ class Unavailable(GatewayError):
 
     status = 503
 
-    def __init__(self, message: str, *, reason: RefusalReason, retry_after_s: float) -> None:
+    def __init__(
+        self, message: str, *, reason: RefusalReason, retry_after_s: float = SHORTEST_RETRY_S
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.retry_after_s = retry_after_s
 
     def headers(self) -> list[Header]:
         """Return Retry-After, in whole seconds."""
-        return [(b"retry-after", str(math.ceil(self.retry_after_s)).encode())]
+        return [(RETRY_AFTER, str(math.ceil(self.retry_after_s)).encode())]
 
 
 class TimedOut(GatewayError):
@@ -139,7 +142,7 @@ _SHED: dict[ShedReason, str] = {
 
 def draining() -> Unavailable:
     """Return the error for a request that arrives while the server stops."""
-    return Unavailable(_SHED["draining"], reason="draining", retry_after_s=1)
+    return Unavailable(_SHED["draining"], reason="draining")
 
 
 def from_dispatcher(error: DispatchError, *, executor: str, timeout: str = TIMEOUT_HEADER) -> GatewayError:
@@ -164,7 +167,7 @@ def from_dispatcher(error: DispatchError, *, executor: str, timeout: str = TIMEO
 def no_room() -> Unavailable:
     """Return the error for a body or message that the pool has no space for."""
     message = "overloaded: too many large bodies are being received"
-    return Unavailable(message, reason="no_room", retry_after_s=1)
+    return Unavailable(message, reason="no_room")
 
 
 def unexpected(error: BaseException) -> GatewayError:

@@ -8,6 +8,15 @@ import httptools
 
 Header = tuple[bytes, bytes]
 """Name and value."""
+HOP_BY_HOP = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"))
+"""Headers of one connection, not of the message (RFC 9110, 7.6.1); HTTP/2 has none of them."""
+JSON_LENGTH = b"inference-header-content-length"
+"""The length of the JSON in a binary V2 body."""
+PUSHBACK = b"grpc-retry-pushback-ms"
+"""The trailer that says when a gRPC retry may succeed (gRFC A6)."""
+RETRY_AFTER = b"retry-after"
+TIMEOUT = b"x-request-timeout-ms"
+"""The header with which clients limit their time."""
 TRACE = (b"traceparent", b"tracestate")
 """The headers that name the trace of a request."""
 NO_STORE = {"cache-control": "no-store"}

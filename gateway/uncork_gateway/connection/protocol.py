@@ -128,7 +128,7 @@ class HttpProtocol:
             if self._listener.open.is_flooded(most):
                 transport.abort()
                 return
-            full = Unavailable("too many connections", reason="too_many_connections", retry_after_s=1)
+            full = Unavailable("too many connections", reason="too_many_connections")
             self._replies.add(Refusal(self, full))
 
     def connection_lost(self, exc: Exception | None) -> None:

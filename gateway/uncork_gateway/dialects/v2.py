@@ -14,12 +14,12 @@ from uncork_gateway.dialects.tensors import (
     refuse_classification,
 )
 from uncork_gateway.errors import BadRequest, GatewayError
-from uncork_gateway.headers import Header, header_lines
+from uncork_gateway.headers import JSON_LENGTH, Header, header_lines
 from uncork_gateway.protocols.raw_json import quoted
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.v2 import InferRequest, parse_request
-from uncork_gateway.protocols.v2_message import JSON_LENGTH, write
+from uncork_gateway.protocols.v2_message import write
 from uncork_gateway.protocols.wire import Content, Unmergeable
 from uncork_workers.wire.messages import RowPath, Wanted
 

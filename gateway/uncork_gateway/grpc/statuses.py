@@ -4,10 +4,7 @@ from enum import IntEnum
 from http import HTTPStatus
 
 from uncork_gateway.errors import CLIENT_GONE, GatewayError, Unavailable
-from uncork_gateway.headers import Header
-
-PUSHBACK = b"grpc-retry-pushback-ms"
-"""The trailer that says when a retry may succeed (gRFC A6)."""
+from uncork_gateway.headers import PUSHBACK, Header
 
 
 class Code(IntEnum):

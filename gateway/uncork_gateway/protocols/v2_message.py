@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from uncork_dispatcher.wording import plural
+from uncork_gateway.headers import JSON_LENGTH
 from uncork_gateway.protocols.lenient_json import read_members
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.raw_json import quoted
@@ -19,7 +20,6 @@ from uncork_gateway.protocols.tensors import (
 )
 from uncork_gateway.protocols.wire import JSON, Content
 
-JSON_LENGTH = b"inference-header-content-length"
 NULL = b"null"
 ABSENT = msgspec.Raw(NULL)
 _BINARY_SIZE = "binary_data_size"

@@ -57,7 +57,7 @@ class ApiTarget:
             RequestShed: if the request was shed at once.
         """
         if self.removed:
-            raise Unavailable("this API was removed", reason="api_removed", retry_after_s=1)
+            raise Unavailable("this API was removed", reason="api_removed")
         for shadow in self.shadows:
             waiter = shadow.follow(waiter, payload)
         request = payload.submission(

@@ -13,7 +13,7 @@ from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS
 from uncork_gateway.dialects.base import JSON
 from uncork_gateway.errors import GatewayError
-from uncork_gateway.headers import Header, header_lines
+from uncork_gateway.headers import JSON_LENGTH, Header, header_lines
 from uncork_gateway.interfaces import Connection
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.protocols.wire import Content, Unmergeable
@@ -22,7 +22,7 @@ from uncork_gateway.requests.pass_through import check_status
 from uncork_gateway.requests.proxy_target import ProxyTarget, RequestInParts, RequestParts
 from uncork_gateway.requests.request import BufferedRequest
 
-_CONTENT = (b"content-type", b"inference-header-content-length")
+_CONTENT = (b"content-type", JSON_LENGTH)
 
 
 class SortedHead(NamedTuple):

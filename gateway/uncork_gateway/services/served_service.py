@@ -265,7 +265,7 @@ class ServedService:
         api = self._apis.in_force.get(batch.api)
         if api is None or api.streams != (sink is not None):
             message = "this API was removed while the request was queued"
-            raise Unavailable(message, reason="api_removed", retry_after_s=1)
+            raise Unavailable(message, reason="api_removed")
         batch_id = self.batching.batch_headers.id_of(batch.number)
         trace = None if self._traces is None else self._traces.begin_batch(batch_id, batch)
         frame, bodies = to_frame(batch, api.settings, batch_id=batch_id, trace=trace)

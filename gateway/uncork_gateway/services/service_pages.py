@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from uncork_dispatcher.actions import SHORTEST_RETRY_S
 from uncork_gateway.errors import RefusalReason, problem
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.pages.curl import curl
@@ -121,7 +122,7 @@ class ServicePages:
 
     def _not_ready(self, path: str) -> Response:
         reason = self._missing()
-        return _error(path, 503, reason, {"retry-after": "1"}, refused="no_worker")
+        return _error(path, 503, reason, {"retry-after": f"{SHORTEST_RETRY_S:g}"}, refused="no_worker")
 
     def _all_routes(self) -> tuple[Methods, str]:
         """Return the methods of all paths, and a hint at the APIs; built once per reload."""

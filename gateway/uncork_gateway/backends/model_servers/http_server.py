@@ -24,21 +24,15 @@ from uncork_gateway.backends.model_servers.server import (
     describe,
     limited_rest_s,
 )
-from uncork_gateway.headers import Header
+from uncork_gateway.headers import HOP_BY_HOP, RETRY_AFTER, TIMEOUT, Header
 from uncork_gateway.protocols.wire import Content
 
 # Many servers, such as uvicorn, close idle connections after 5 s; ours must be given up before that.
 KEEP_ALIVE_S = 4.0
 
-# Headers of one connection, not of the message (RFC 9110, 7.6.1), and those that every sender sets itself.
-_PER_HOP = frozenset(
-    (
-        *(b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding"),
-        *(b"upgrade", b"host", b"expect", b"content-length"),
-    )
-)
+# Including those that every sender sets itself.
+_PER_HOP = HOP_BY_HOP.union((b"te", b"trailer", b"host", b"expect", b"content-length"))
 _ENCODINGS = b"accept-encoding"
-_TIMEOUT = b"x-request-timeout-ms"
 _BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 _OVERLOADED = (429, 503)
 
@@ -65,9 +59,9 @@ class HttpServer(Server):
         An ``idempotent`` request is sent once more if the connection breaks before the answer begins: many
         servers, such as uvicorn, silently close a connection after they answered 500.
         """
-        headers = [header for header in content.headers if header[0].lower() != _TIMEOUT]
+        headers = [header for header in content.headers if header[0].lower() != TIMEOUT]
         if time_left_s != math.inf:
-            headers.append((_TIMEOUT, b"%d" % max(1, int(time_left_s * 1000))))
+            headers.append((TIMEOUT, b"%d" % max(1, int(time_left_s * 1000))))
         content = content._replace(headers=tuple(headers))
         try:
             return await self._exchange("POST", target, content, silence_s=silence_s, idempotent=idempotent)
@@ -222,7 +216,7 @@ def reply_headers(reply: httpx.Response) -> tuple[Header, ...]:
 
 def retry_after_s(headers: Iterable[Header], *, now: datetime) -> float:
     """Return the seconds of Retry-After, from 0 to 30; 0 if it is missing or invalid."""
-    value = next((value for name, value in headers if name == b"retry-after"), b"").decode("latin-1")
+    value = next((value for name, value in headers if name == RETRY_AFTER), b"").decode("latin-1")
     if value.isdecimal():
         seconds = float(value)
     else:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from uncork_gateway.headers import Header
+from uncork_gateway.headers import PUSHBACK, RETRY_AFTER, Header
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.protocols.wire import JSON, Content
 
@@ -16,7 +16,7 @@ CONNECT_S = 5.0
 
 _LONGEST_REST_S = 30.0
 # Of an error for several callers. All others, its body and its text may have the values of one of them.
-_FOR_SEVERAL = (b"retry-after", b"www-authenticate", b"location", b"grpc-retry-pushback-ms")
+_FOR_SEVERAL = (RETRY_AFTER, b"www-authenticate", b"location", PUSHBACK)
 
 
 class CallStatus(NamedTuple):

@@ -135,7 +135,7 @@ class Servers(Generic[ServerT]):
         """
         server = self.least_loaded()
         if server is None:
-            raise Unavailable("no server is healthy", reason="no_worker", retry_after_s=1)
+            raise Unavailable("no server is healthy", reason="no_worker")
         return server
 
     # Slots

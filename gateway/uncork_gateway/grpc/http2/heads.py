@@ -11,7 +11,7 @@ from uncork_gateway.errors import BadRequest, GatewayError
 from uncork_gateway.grpc.http2.frames import ConnectionFault, ErrorCode
 from uncork_gateway.grpc.interfaces import CallHead
 from uncork_gateway.grpc.statuses import CallFailed, Code
-from uncork_gateway.headers import Header, value_of
+from uncork_gateway.headers import HOP_BY_HOP, Header, value_of
 
 MAX_LIST_BYTES = 16 * 1024
 """Of a header list, as HPACK counts it: 32 bytes more for each field."""
@@ -28,7 +28,6 @@ _NAME = re.compile(rb":?[\x21-\x39\x3b-\x40\x5b-\x7e]+")
 _WRONG_IN_VALUE = re.compile(rb"[\0\r\n]")
 _PSEUDO = frozenset((b":method", b":scheme", b":path", b":authority"))
 _REQUIRED = (b":method", b":scheme", b":path")
-_OF_HTTP_1 = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"))
 _OF_GRPC = frozenset(
     (b"te", b"content-type", b"content-length", b"grpc-timeout", b"grpc-encoding", b"grpc-accept-encoding")
 )
@@ -205,7 +204,7 @@ def check_trailers(fields: Iterable[Header]) -> None:
 
 
 def _check_field(name: bytes, value: bytes) -> None:
-    if _NAME.fullmatch(name) is None or name in _OF_HTTP_1 or _WRONG_IN_VALUE.search(value):
+    if _NAME.fullmatch(name) is None or name in HOP_BY_HOP or _WRONG_IN_VALUE.search(value):
         raise MalformedHead(f"field {name!r}")
 
 

@@ -6,15 +6,14 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable
 
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.headers import Header
+from uncork_gateway.headers import HOP_BY_HOP, Header
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
-# Those of one connection, and those that every sender sets itself.
-_PER_HOP = frozenset(
+# Including those that every sender sets itself.
+_PER_HOP = HOP_BY_HOP.union(
     (
-        *(b"connection", b"keep-alive", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade"),
-        *(b"host", b"expect", b"content-length", b"content-type", b"accept-encoding", b"user-agent"),
+        *(b"te", b"host", b"expect", b"content-length", b"content-type", b"accept-encoding", b"user-agent"),
         *(b"grpc-timeout", b"grpc-encoding", b"grpc-accept-encoding", b"grpc-status", b"grpc-message"),
     )
 )

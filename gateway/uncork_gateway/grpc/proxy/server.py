@@ -25,8 +25,8 @@ from uncork_gateway.backends.model_servers.server import (
 )
 from uncork_gateway.grpc.proxy.metadata import from_metadata, to_metadata
 from uncork_gateway.grpc.proxy.server_stream import ServerStream
-from uncork_gateway.grpc.statuses import PUSHBACK, Code, status_of
-from uncork_gateway.headers import Header
+from uncork_gateway.grpc.statuses import Code, status_of
+from uncork_gateway.headers import PUSHBACK, Header
 from uncork_gateway.protocols.wire import Content
 
 _OPTIONS = (

@@ -71,7 +71,7 @@ class Health:
         if status == "SERVICE_UNKNOWN":
             if not self._models.known:
                 message = "no model is known before a worker is ready"
-                raise Unavailable(message, reason="no_worker", retry_after_s=1)
+                raise Unavailable(message, reason="no_worker")
             raise CallFailed(
                 f"unknown service {name!r}; check the empty name (the server), the name of a model, or the "
                 "full name of a gRPC service",

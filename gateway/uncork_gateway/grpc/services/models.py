@@ -6,8 +6,6 @@ from typing import Any
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.pages.models.metadata import Model, ModelVersions, UnknownModel, find_model
 
-_RETRY_AFTER_S = 1.0
-
 
 class Models:
     """The models of all services.
@@ -78,4 +76,4 @@ def version_in(spec: Any) -> str:
 
 
 def _unavailable(missing: str) -> Unavailable:
-    return Unavailable(missing, reason="no_worker", retry_after_s=_RETRY_AFTER_S)
+    return Unavailable(missing, reason="no_worker")

@@ -23,7 +23,7 @@ from uncork_gateway.errors import (
     no_room,
     problem,
 )
-from uncork_gateway.headers import Header
+from uncork_gateway.headers import TIMEOUT, Header
 from uncork_gateway.pages.openapi.bodies import Schema
 from uncork_gateway.pages.openapi.replies import header
 from uncork_gateway.requests.head import read_head, too_large
@@ -103,7 +103,7 @@ _SHED: Mapping[str, ShedReason] = {
 # Each codec rejects one of these.
 _WRONG_BODIES = (b'{"column": 1}', b"{", b"\xff")
 _UNKNOWN_TYPE = [(b"content-type", b"application/xml")]
-_WRONG_TIMEOUT = [(b"x-request-timeout-ms", b"soon")]
+_WRONG_TIMEOUT = [(TIMEOUT, b"soon")]
 _NO_KEY = Refused(REFUSAL, 401)
 _ERROR_ID = "4d6a9f2c81e0"
 _LONG_TARGET = b"/" * 2**15
@@ -147,10 +147,10 @@ def _errors(api: str, dialect: Dialect, settings: ServerSettings) -> Iterator[tu
     yield "handler", HandlerFailed(f"the handler of API {api!r} failed; error id {_ERROR_ID}")
     yield "worker", _dispatched(WorkerLost())
     for name, reason in _SHED.items():
-        yield name, _dispatched(RequestShed(reason, retry_after_s=1))
+        yield name, _dispatched(RequestShed(reason))
     yield "large bodies", no_room()
     yield "timeout", _dispatched(BatchTimedOut())
-    yield "client's timeout", _dispatched(RequestShed("client_deadline", retry_after_s=1))
+    yield "client's timeout", _dispatched(RequestShed("client_deadline"))
 
 
 def _of_input(dialect: Dialect) -> Iterator[tuple[str, GatewayError]]:
