@@ -56,6 +56,7 @@ def batch_of(
         predicted_s=predicted_s,
         released=started,
         started=started,
+        is_ahead=False,
         spread_s=spread_s,
         timeout_s=gives_up_at - started,
         transport_s=transport_s,

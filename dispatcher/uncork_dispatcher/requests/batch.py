@@ -43,7 +43,7 @@ class Batch(Generic[Q]):
         number: int,
         worker: int,
         api: str,
-        key: Hashable = None,
+        key: Hashable,
         *,
         entries: list[Entry],
         rows: float,
@@ -53,10 +53,10 @@ class Batch(Generic[Q]):
         predicted_s: float,
         released: float,
         started: float,
-        is_ahead: bool = False,
-        spread_s: float = 0.0,
+        is_ahead: bool,
+        spread_s: float,
         timeout_s: float,
-        transport_s: float = 0.0,
+        transport_s: float,
     ) -> None:
         self.number = number
         self.worker = worker
