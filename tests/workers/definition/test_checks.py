@@ -118,27 +118,18 @@ def test_helpers_may_be_static() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (
-            {"mb_max_latency": 0.3},
-            "API 'echo': mb_max_latency is in milliseconds, and 0.3 ms is too short for most models; "
-            "for 0.3 seconds, write 300",
-        ),
-        (
-            {"timeout": 60_000},
-            "API 'echo': timeout is in seconds, and 60000 s is more than an hour; for 60000 milliseconds, "
-            "write 60",
-        ),
+        ({"mb_max_latency": 0.3}, r"mb_max_latency is in milliseconds, .* for 0.3 seconds, write 300$"),
+        ({"timeout": 60_000}, r"timeout is in seconds, .* for 60000 milliseconds, write 60$"),
     ],
 )
 def test_a_value_in_another_unit_is_warned_of(arguments: dict[str, Any], told: str) -> None:
-    with pytest.warns(UserWarning, match="^API 'echo': ") as caught:
+    with pytest.warns(UserWarning, match=f"^API 'echo': {told}") as caught:
 
         class Odd(Service):
             @api(input=Json(), **arguments)
             def echo(self, items: Any) -> Any: ...
 
     [warning] = caught
-    assert str(warning.message) == told
     assert warning.filename == __file__
     assert find_apis(Odd)
 

@@ -27,7 +27,6 @@ PIP = f"{sys.executable} -m pip install"
 
 
 def refusal(target: str) -> TargetError:
-    """Return the error for a target."""
     with pytest.raises(TargetError) as caught:
         load_service(target)
     return caught.value

@@ -16,7 +16,6 @@ from uncork_workers.wire.schema import ApiSettings, DefinitionError
 
 
 def refusal(decorate: Any, handler: object) -> str:
-    """Return the message of the DefinitionError."""
     with pytest.raises(DefinitionError) as caught:
         decorate(handler)
     return str(caught.value)
@@ -85,41 +84,58 @@ def test_every_argument_arrives_in_the_description() -> None:
     assert described.doc == ""
 
 
-def test_a_wrong_argument_is_refused() -> None:
-    message = refusal(api(input=Json(), mb_max_latency=-1), predict)
-
-    assert message == "API 'predict': mb_max_latency must be a positive number of milliseconds, got -1"
-
-
-def test_a_cost_that_does_not_fit_the_input_is_refused() -> None:
-    message = refusal(api(input=NdArray(), cost="text"), predict)
-
-    assert message.startswith("API 'predict': cost must be a number or 'bytes' for this input")
+NO_OUTPUT = "output must be an output adapter such as Csv(), or a list of them, got "
+NO_ADAPTER = "input must be an adapter such as Json(), got "
+NO_EXAMPLE = "warmup must be an example of one row: "
 
 
 @pytest.mark.parametrize(
-    ("arguments", "reason"),
+    ("arguments", "says"),
     [
+        ({"mb_max_latency": -1}, "mb_max_latency must be a positive number of milliseconds, got -1"),
+        ({"input": NdArray(), "cost": "text"}, "cost must be a number or 'bytes' for this input"),
+        *(({"output": value}, f"{NO_OUTPUT}{value!r}") for value in ("csv", [], [Csv(), "json"], Csv)),
+        *(({"route": value}, "route ") for value in ("predict", "/{x}", "/metrics", "/v2/x", 5)),
+        *(
+            ({"errors": value}, f"errors must be 'problem' or 'openai', got {value!r}")
+            for value in ("rfc9457", "", None, ["problem"])
+        ),
+        *(({"input": value}, f"{NO_ADAPTER}{value!r}") for value in ("json", None, 5, dict)),
+        *(
+            ({"input": value}, f"{NO_ADAPTER}{value!r}; write input={value.__name__}()")
+            for value in (Json, NdArray)
+        ),
         (
             {"input": NdArray(shape=(2,)), "warmup": [1, 2, 3]},
-            "got a row of shape (3,); a row must have shape",
+            f"{NO_EXAMPLE}got a row of shape (3,); a row must",
         ),
-        ({"input": NdArray(shape=(2,)), "warmup": [[1, 2]]}, "Expected `float`, got `array` - at `$[0]`;"),
-        ({"input": Json(), "warmup": object()}, "it cannot be written as JSON: object is not supported"),
-        ({"input": Json(), "warmup": {"a": 1}, "cost": "n"}, "the field 'n' is missing"),
+        (
+            {"input": NdArray(shape=(2,)), "warmup": [[1, 2]]},
+            f"{NO_EXAMPLE}Expected `float`, got `array` - at ",
+        ),
+        ({"warmup": object()}, f"{NO_EXAMPLE}it cannot be written as JSON: object is not supported"),
+        ({"warmup": {"a": 1}, "cost": "n"}, f"{NO_EXAMPLE}the field 'n' is missing"),
         (
             {"input": Requests(), "warmup": "text"},
-            "it must be bytes, a pathlib.Path or a Request, got 'text'",
+            f"{NO_EXAMPLE}it must be bytes, a pathlib.Path or a Request, got",
         ),
-        ({"input": Requests(), "warmup": Path("/nothing")}, "it cannot be read: [Errno 2] No such file"),
-        ({"input": Requests(), "warmup": b"{"}, "the body is not valid JSON"),
+        (
+            {"input": Requests(), "warmup": Path("/nothing")},
+            f"{NO_EXAMPLE}it cannot be read: [Errno 2] No such file",
+        ),
+        ({"input": Requests(), "warmup": b"{"}, f"{NO_EXAMPLE}the body is not valid JSON"),
     ],
 )
-def test_an_example_that_would_be_refused_is_refused(arguments: dict[str, Any], reason: str) -> None:
-    """With the message that a client would get."""
-    message = refusal(api(**arguments), predict)
+def test_a_wrong_argument_is_refused(arguments: dict[str, Any], says: str) -> None:
+    """A wrong example with the message that a client would get."""
+    decorate: Any = api(**{"input": Json(), **arguments})
 
-    assert message.startswith(f"API 'predict': warmup must be an example of one row: {reason}")
+    assert refusal(decorate, predict).startswith(f"API 'predict': {says}")
+
+
+@pytest.mark.parametrize("wrong", [5, Plain, len])
+def test_only_a_function_is_a_handler(wrong: object) -> None:
+    assert refusal(api(input=Json()), wrong).startswith("@api must decorate a method, got ")
 
 
 def test_an_example_is_kept_for_the_workers() -> None:
@@ -133,15 +149,6 @@ def test_an_example_is_kept_for_the_workers() -> None:
     assert definition.sample == Sample(b"[1.0,1.0]")
     [api_] = describe_service(Warm).apis
     assert (api_.example, api_.example_type) == (b"[1.0,1.0]", "application/json")
-
-
-@pytest.mark.parametrize("value", ["csv", [], [Csv(), "json"], Csv])
-def test_what_is_no_output_is_refused(value: Any) -> None:
-    message = refusal(api(input=Json(), output=value), predict)
-
-    assert message == (
-        f"API 'predict': output must be an output adapter such as Csv(), or a list of them, got {value!r}"
-    )
 
 
 class NoMediaType(Output):
@@ -173,37 +180,11 @@ def test_an_api_offers_what_its_outputs_say() -> None:
     assert unsaid.offers[0] == "application/json"
 
 
-@pytest.mark.parametrize("route", ["predict", "/{x}", "/metrics", "/v2/x", 5])
-def test_a_wrong_route_is_refused(route: Any) -> None:
-    assert refusal(api(input=Json(), route=route), predict).startswith("API 'predict': route ")
-
-
-@pytest.mark.parametrize("errors", ["rfc9457", "", None, ["problem"]])
-def test_an_unknown_format_of_errors_is_refused(errors: Any) -> None:
-    message = refusal(api(input=Json(), errors=errors), predict)
-
-    assert message == f"API 'predict': errors must be 'problem' or 'openai', got {errors!r}"
-
-
 def test_a_method_with_a_reserved_name_needs_a_route() -> None:
     def metrics(self: Service, items: Any) -> Any: ...
 
     assert "route '/metrics' is reserved by the gateway" in refusal(api(input=Json()), metrics)
     api(input=Json(), route="/measure")(metrics)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "meant"),
-    [
-        *(("json", ""), (None, ""), (5, ""), (dict, "")),
-        (Json, "; write input=Json()"),
-        (NdArray, "; write input=NdArray()"),
-    ],
-)
-def test_what_is_no_adapter_is_refused(wrong: Any, meant: str) -> None:
-    message = refusal(api(input=wrong), predict)
-
-    assert message == f"API 'predict': input must be an adapter such as Json(), got {wrong!r}{meant}"
 
 
 async def stream(self: Service, rows: Any) -> AsyncIterator[Any]:
@@ -290,14 +271,7 @@ def test_a_handler_may_have_more_parameters_that_need_not_be_given() -> None:
     api(input=Json())(loose)
 
 
-@pytest.mark.parametrize("wrong", [5, Plain, len])
-def test_only_a_function_is_a_handler(wrong: object) -> None:
-    assert refusal(api(input=Json()), wrong).startswith("@api must decorate a method, got ")
-
-
 class Base(Service):
-    """Some apis to inherit."""
-
     @api(input=Json())
     def zebra(self, items: Any) -> Any:
         """First, though not in the alphabet."""

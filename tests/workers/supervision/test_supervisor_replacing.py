@@ -67,59 +67,41 @@ async def test_a_replacement_can_be_replaced_while_the_first_ones_still_work(tmp
         assert on.exits.empty()
 
 
+PICKY = SERVICE + "\nimport sys\nif sys.argv[sys.argv.index('--index') + 1] == '1': raise OSError"
+
+
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("code", "refusal", "says"),
     [
-        ("raise ValueError", "new worker 0 exited with code 2"),
-        (SERVICE + "\nEcho.setup = None", "new worker 0 exited with code 1"),
+        ("raise ValueError", None, r"new worker \d exited with code 2"),
+        (SERVICE + "\nEcho.setup = None", None, r"new worker \d exited with code 1"),
+        (PICKY, None, "new worker 1 exited with code 2"),
+        (SERVICE, "unknown policy 'magic'", "unknown policy 'magic'"),
     ],
+    ids=["import", "setup", "one of them", "refused"],
 )
-async def test_new_workers_that_fail_leave_the_old_ones_in_force(
-    tmp_path: Path, change: str, says: str
+async def test_a_replacement_that_fails_leaves_the_old_workers_in_force(
+    tmp_path: Path, code: str, refusal: str | None, says: str
 ) -> None:
     """All new workers are killed, and the next attempt may succeed."""
-    async with crowd(tmp_path, workers=1) as on:
-        old = (await on.workers(1))[0]
-        on.leaving = {old.launch}
-        (tmp_path / "echo.py").write_text(change)
+    async with crowd(tmp_path, workers=2) as on:
+        old = await on.workers(2)
+        on.refusal, on.leaving = refusal, {worker.launch for worker in old.values()}
+        (tmp_path / "echo.py").write_text(code)
         with pytest.raises(ReplacementFailed, match=says):
             await on.supervisor.replace_all()
 
-        assert (on.took_over, on.exits.empty(), old.alive()) == ([], True, True)
-        await only_alive(tmp_path, old)
+        assert (on.took_over, on.exits.empty()) == ([], True)
+        await only_alive(tmp_path, *old.values())
 
+        on.refusal = None
         (tmp_path / "echo.py").write_text(SERVICE)
         await on.supervisor.replace_all()
         assert len(on.took_over) == 1
-        on.supervisor.kill(old.launch)
-        await goes(old)
-        assert on.exits.empty()  # its replacement is in charge
-
-
-async def test_one_that_fails_takes_the_other_new_ones_along(tmp_path: Path) -> None:
-    picky = SERVICE + "\nimport sys\nif sys.argv[sys.argv.index('--index') + 1] == '1': raise OSError"
-
-    async with crowd(tmp_path, workers=2) as on:
-        old = await on.workers(2)
-        (tmp_path / "echo.py").write_text(picky)
-        with pytest.raises(ReplacementFailed, match="new worker 1 exited with code 2"):
-            await on.supervisor.replace_all()
-
-        await only_alive(tmp_path, *old.values())
-        assert on.took_over == []
-
-
-async def test_new_workers_that_may_not_take_over_are_ended(tmp_path: Path) -> None:
-    async with crowd(tmp_path, workers=1) as on:
-        old = (await on.workers(1))[0]
-        on.refusal = "unknown policy 'magic'"
-        with pytest.raises(ReplacementFailed, match="unknown policy 'magic'"):
-            await on.supervisor.replace_all()
-        await only_alive(tmp_path, old)
-
-        on.refusal, on.leaving = None, {old.launch}
-        await on.supervisor.replace_all()
-        assert old.alive()
+        for worker in old.values():
+            on.supervisor.kill(worker.launch)
+            await goes(worker)
+        assert on.exits.empty()  # their replacements are in charge
 
 
 async def test_workers_that_cannot_be_started_cannot_take_over(tmp_path: Path) -> None:

@@ -183,15 +183,16 @@ def test_the_gateway_is_told_dtype_and_shape(adapter: NdArray, dtype: str, shape
     assert adapter.describe() == {"kind": "ndarray", "dtype": dtype, "shape": shape}
 
 
-@pytest.mark.parametrize("dtype", ["float33", "", "f4:", "f4,,", "i4,(", 5])
-def test_a_dtype_that_numpy_does_not_know_is_refused(dtype: Any) -> None:
-    with pytest.raises(DefinitionError, match=f"NdArray: {re.escape(repr(dtype))} is not a NumPy dtype"):
-        NdArray(dtype=dtype)
-
-
-@pytest.mark.parametrize(("dtype", "meant"), [("flaot32", "float32"), ("uint46", "uint64")])
-def test_a_dtype_that_is_nearly_right(dtype: str, meant: str) -> None:
-    with pytest.raises(DefinitionError, match=f"is not a NumPy dtype; did you mean '{meant}'\\?$"):
+@pytest.mark.parametrize(
+    ("dtype", "meant"),
+    [
+        *((dtype, "") for dtype in ("", "f4:", "f4,,", "i4,(", 5)),
+        *(("flaot32", "; did you mean 'float32'?"), ("uint46", "; did you mean 'uint64'?")),
+    ],
+)
+def test_a_dtype_that_numpy_does_not_know_is_refused(dtype: Any, meant: str) -> None:
+    says = re.escape(f"NdArray: {dtype!r} is not a NumPy dtype{meant}")
+    with pytest.raises(DefinitionError, match=f"^{says}"):
         NdArray(dtype=dtype)
 
 

@@ -89,11 +89,7 @@ def test_line_breaks_in_text_do_not_part_it() -> None:
         (0, 1, ""),
         (1, 0, ""),
         (1, 2, "; it receives all rows of a batch and must return one result per row"),
-        (
-            3,
-            1,
-            "; to return several values for one row, nest them in a list: [results]",
-        ),
+        (3, 1, "; to return several values for one row, nest them in a list: [results]"),
     ],
 )
 @pytest.mark.parametrize("make", [list, tuple, np.array])

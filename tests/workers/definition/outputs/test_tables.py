@@ -92,27 +92,20 @@ def test_columns_by_name_are_an_object_for_each_row() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"a": 1}, {"a": "xy"}, {"a": np.float64(1)}, {"a": np.array(1)}, {"a": {1: 2}}]
+    ("wrong", "says"),
+    [
+        *(
+            ({"a": column}, "each value of a returned dict must be a column, a list or an array")
+            for column in (1, "xy", np.float64(1), np.array(1), {1: 2})
+        ),
+        ({"a": [1, 2], "b": [1]}, r"the columns of a returned dict must have equal lengths, got \[1, 2\]$"),
+        (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "the data frame has duplicate column names$"),
+    ],
 )
-def test_what_is_no_column_is_refused(wrong: object) -> None:
-    """A dict for a single result is a common mistake; the message says what to return."""
-    with pytest.raises(
-        WrongResult, match=r"^each value of a returned dict must be a column, a list or an array"
-    ):
+def test_wrong_columns_are_refused(wrong: object, says: str) -> None:
+    """A dict for a single result is a common mistake; rows of unequal columns would shift."""
+    with pytest.raises(WrongResult, match=f"^{says}"):
         encode(wrong, expected=2)
-
-
-def test_columns_are_of_one_length() -> None:
-    """Otherwise rows would shift."""
-    with pytest.raises(
-        WrongResult, match=r"^the columns of a returned dict must have equal lengths, got \[1, 2\]$"
-    ):
-        encode({"a": [1, 2], "b": [1]}, expected=2)
-
-
-def test_two_columns_of_a_frame_have_two_names() -> None:
-    with pytest.raises(WrongResult, match=r"^the data frame has duplicate column names$"):
-        encode(pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), expected=2)
 
 
 @pytest.mark.parametrize("make", [lambda: FRAME, lambda: FRAME["f"], lambda: {"a": [1, 2]}, dict])

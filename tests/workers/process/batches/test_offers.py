@@ -136,20 +136,6 @@ def test_what_is_no_array_is_json_for_those_who_want_it_raw() -> None:
     assert json.loads(answers[0]) == {"n": 1, "text": "1,\n"}
 
 
-@pytest.mark.parametrize("limit_rows", [1, 2, 100])
-def test_each_request_gets_csv_of_its_own(limit_rows: int) -> None:
-    for to, head, line in (
-        ("frame", "n,text\r\n", '{0},"{0},\n"\r\n'),
-        ("halves", "0,1\r\n", "{0}.0,{1}\r\n"),
-    ):
-        reply, answers = run(to, [[1], [2, 3], [4]], accept=CSV, limit_rows=limit_rows)
-
-        assert reply.content_types == [CSV] * 3
-        assert [answer.decode() for answer in answers] == [
-            head + "".join(line.format(row, row / 2) for row in rows) for rows in ([1], [2, 3], [4])
-        ]
-
-
 def test_who_takes_json_gets_json_though_csv_comes_first() -> None:
     for accept in ("", "application/json"):
         reply, answers = run("frame", [[1], [2, 3]], accept=accept)
