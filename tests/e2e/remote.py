@@ -26,7 +26,6 @@ class RemoteWorker:
 
     @property
     def output(self) -> str:
-        """What it has printed so far, both streams."""
         return self._output.read_text()
 
     @property

@@ -51,7 +51,6 @@ class Server:
 
     @property
     def output(self) -> str:
-        """What it has printed so far, both streams."""
         return self._output.read_text()
 
     def wait_for_address(self) -> None:
@@ -62,19 +61,16 @@ class Server:
         self.base = address
 
     def wait_until_ready(self) -> None:
-        """Wait until a worker takes batches."""
         self.wait_for_address()
         eventually(self.ready)
 
     @property
     def grpc(self) -> str:
-        """The address of its gRPC port."""
         found = re.search(r"gRPC +(\S+:\d+)", self.output)
         assert found is not None, self.output
         return found[1]
 
     def ready(self) -> bool:
-        """Whether /readyz says so."""
         return HTTP.get(f"{self.base}/readyz").status_code == 200
 
     def metric(self, name: str, **labels: str) -> float:
@@ -98,7 +94,6 @@ class Server:
         self.process.send_signal(signal.SIGTERM)
 
     def exit_code(self) -> int:
-        """Wait for its end."""
         return self.process.wait(HANG_S)
 
     def _address(self) -> str | None:

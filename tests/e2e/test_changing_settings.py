@@ -43,7 +43,6 @@ def replace_by_rename(file: Path, text: str) -> None:
 
 
 def status(server: Server, key: str = KEY) -> Any:
-    """What /status says."""
     return HTTP.get(f"{server.base}/status", headers={"x-api-key": key}).json()
 
 
@@ -143,39 +142,22 @@ def test_everything_changes_in_one_reload(file: Path) -> None:
         assert {"workers", "fair_by"} <= set(status(server)["settings_change"]["names"])
 
 
-def make_invalid(file: Path) -> None:
-    file.write_text("workers = 'two'")
-
-
-def change_the_port(file: Path) -> None:
-    file.write_text("grpc-port = 3999\nmb-max-latency = 100")
-
-
-def make_unreadable(file: Path) -> None:
-    file.unlink()
-    file.mkdir()
-
-
-def remove(file: Path) -> None:
-    file.unlink()
-
-
-def name_an_unknown_api(file: Path) -> None:
-    file.write_text("mb-max-latency = 100\n[api.remembr]\ntimeout = 5")
-
-
-WRONG: list[tuple[Callable[[Path], None], str, int]] = [
-    (
-        make_invalid,
-        "uncork.toml: workers must be a number from 0 to 10000 or a range such as 2-16, got 'two'",
-        2,
-    ),
-    (change_the_port, "grpc_port (from (no gRPC) to 3999) needs a restart", 1),
-    (make_unreadable, "Is a directory", 2),
-    (remove, "No such file or directory", 2),
-    (name_an_unknown_api, "Probe has no API 'remembr'; did you mean remember?", 1),
+WRONG = [
+    ("workers = 'two'", "workers must be a number from 0 to 10000 or a range such as 2-16, got 'two'", 2),
+    ("grpc-port = 3999\nmb-max-latency = 100", "grpc_port (from (no gRPC) to 3999) needs a restart", 1),
+    ("a folder", "Is a directory", 2),
+    ("nothing", "No such file or directory", 2),
+    ("[api.remembr]\ntimeout = 5", "Probe has no API 'remembr'; did you mean remember?", 1),
 ]
-"""How a file is made wrong, the error message, and the exit code of ``uncork config diff``."""
+"""What the file contains or becomes, the error message, and the exit code of ``uncork config diff``."""
+
+
+def spoil(file: Path, how: str) -> None:
+    file.unlink()
+    if how == "a folder":
+        file.mkdir()
+    elif how != "nothing":
+        file.write_text(how)
 
 
 def test_a_wrong_file_changes_nothing(file: Path) -> None:
@@ -185,8 +167,8 @@ def test_a_wrong_file_changes_nothing(file: Path) -> None:
         workers = server.workers()
 
         def act() -> None:
-            for spoil, says, diff_code in WRONG:
-                spoil(file)
+            for how, says, diff_code in WRONG:
+                spoil(file, how)
                 failed = reload(server)
                 assert (failed.returncode, failed.stdout) == (1, "")
                 assert says in failed.stderr

@@ -14,7 +14,6 @@ from uncork.server.listeners import listening_socket
 
 
 def connect(server: Server) -> socket.socket:
-    """A connection to a server."""
     host, _, port = server.base.removeprefix("http://").partition(":")
     return socket.create_connection((host, int(port)), timeout=HANG_S)
 
@@ -90,12 +89,10 @@ def test_a_client_that_reads_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch)
             """Says more than fits into any buffer."""
 
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
-                """Say it."""
                 assert isinstance(transport, asyncio.WriteTransport)
                 transport.write(bytes(50_000_000))
 
             def connection_lost(self, exc: Exception | None) -> None:
-                """Note why."""
                 lost.set_result(exc)
 
         with listening_socket("127.0.0.1", 0, option="--port") as listener, socket.socket() as client:

@@ -62,7 +62,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(folder: Path, *, version: int) -> None:
-    """Write the service."""
     text = SERVICE.replace("VERSION", str(version)).replace(
         "self.place", f"__import__('pathlib').Path('{folder}')"
     )
@@ -73,7 +72,6 @@ def write(folder: Path, *, version: int) -> None:
 
 
 def in_force(*arguments: str) -> Any:
-    """What `uncork config serve` says."""
     result = run_uncork("config", "serve", "--json", *arguments)
     assert result.returncode == 0, result.stderr
     return msgspec.json.decode(result.stdout)

@@ -25,7 +25,6 @@ from uncork.testing import client
 
 
 def post(server: Server, path: str, body: bytes, **headers: str) -> httpx.Response:
-    """Send a body."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return HTTP.post(server.base + path, content=body, headers=named)
 

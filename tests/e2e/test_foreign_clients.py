@@ -18,7 +18,6 @@ _BOUND_S = 900
 
 @pytest.fixture(scope="module")
 def digits() -> Iterator[Server]:
-    """The example, trained."""
     example = ROOT / "examples/digits"
     subprocess.run([sys.executable, str(example / "train.py")], check=True, capture_output=True)
     with serving(f"{example / 'service.py'}:Digits", "--grpc-port", "0") as server:

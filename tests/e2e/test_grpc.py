@@ -36,27 +36,23 @@ PredictRequest, PredictResponse = (
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """One server for all tests."""
     with serving(MODELS, "--grpc-port", "0") as running:
         yield running
 
 
 @pytest.fixture
 def client(server: Server) -> Iterator[triton.InferenceServerClient]:
-    """Triton's client."""
     with triton.InferenceServerClient(server.grpc) as one:
         yield one
 
 
 def floats(rows: list[list[float]]) -> triton.InferInput:
-    """The input of ``predict``."""
     values = triton.InferInput("rows", [len(rows), 3], "FP32")
     values.set_data_from_numpy(np.array(rows, np.float32))
     return values
 
 
 def texts(*items: str) -> triton.InferInput:
-    """The input of ``texts``."""
     values = triton.InferInput("items", [len(items)], "BYTES")
     values.set_data_from_numpy(np.array(items, dtype=object))
     return values

@@ -207,17 +207,6 @@ def test_a_wrong_answer_fails_the_run(url: str, tmp_path: Path) -> None:
     assert "first: sent b'[3, 4]', expected b'8.0', got b'7.0'" in done.stderr
 
 
-def test_refused_requests_are_no_good_answers(url: str) -> None:
-    """Rows of the wrong shape: 400 for each."""
-    done = run_uncork("loadtest", url, "--rate", "50", "--shape", "3", *BRIEF)
-
-    assert done.returncode == 1
-    assert re.search(
-        r"no response was successful: (\d+) of \1 requests ended with 400; first: .*row", done.stderr
-    )
-    assert re.search(r"^400 .* 100 %; first: .*row", done.stdout, re.MULTILINE)
-
-
 def test_a_target_that_cannot_be_served() -> None:
     done = run_uncork("loadtest", "nowhere.py:Nothing", "--rate", "5", "--shape", "1")
 

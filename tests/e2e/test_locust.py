@@ -33,12 +33,10 @@ def base(server: Server) -> str:
 
 
 def locust(*arguments: str) -> list[str]:
-    """The command."""
     return [sys.executable, "-m", "locust", "-f", "loadtests/locustfile.py", *arguments]
 
 
 def run(base: str, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """Run locust without a page; the outcome, and its figures about /add."""
     done = subprocess.run(
         locust(*COMMON, "--host", base, *arguments),
         capture_output=True,
@@ -122,19 +120,3 @@ def _share_one_schedule(base: str, port: str) -> None:
         for worker in workers:
             worker.terminate()
             worker.wait(HANG_S)
-
-
-def test_wrong_options_end_it_at_once(base: str) -> None:
-    """With exit code 2, and why."""
-    done = subprocess.run(
-        locust("--host", base, "--headless", "--rate", "5", "--shape", "x"),
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        cwd=ROOT,
-        check=False,
-    )
-
-    assert done.returncode == 2
-    assert "--shape takes sizes separated by commas" in done.stderr
-    assert "Traceback" not in done.stderr

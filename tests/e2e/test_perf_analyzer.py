@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -36,7 +35,6 @@ def program() -> None:
 
 @pytest.fixture(scope="module")
 def digits() -> Iterator[Server]:
-    """The example, trained."""
     example = ROOT / "examples/digits"
     subprocess.run([sys.executable, str(example / "train.py")], check=True, capture_output=True)
     with serving(f"{example / 'service.py'}:Digits", *PATIENT, "--grpc-port", "0") as server:
@@ -102,38 +100,6 @@ def test_it_measures_requests_of_several_rows(digits: Server, protocol: str) -> 
     assert loads_of_table(output, "Concurrency") == [1]
     rows, _, requests = server_counts(output)
     assert rows == 4 * requests
-
-
-def test_it_measures_rates(digits: Server) -> None:
-    output = measure(digits, "digits.predict_proba", "--request-rate-range", "20:40:20")
-
-    assert loads_of_table(output, "Request Rate") == [20, 40]
-
-
-def test_it_measures_rows_of_a_shape_that_it_is_given() -> None:
-    with serving(f"{SERVICES / 'models.py'}:Models") as server:
-        output = measure(server, "models.sums", "--shape", "input-0:5", "-b", "2")
-
-    assert loads_of_table(output, "Concurrency") == [1]
-
-
-@pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_it_measures_models_of_two_services_at_once(protocol: str) -> None:
-    """The statistics of each model count its own requests only."""
-    models = SERVICES / "models.py"
-    targets = (f"one={models}:Models", f"two={models}:Models")
-    with (
-        serving(*targets, "--no-own-routes", *PATIENT, "--grpc-port", "0") as server,
-        ThreadPoolExecutor() as pool,
-    ):
-        options, names = ("--concurrency-range", "8"), ("one", "two")
-        outputs = list(pool.map(lambda name: measure(server, name, *options, protocol=protocol), names))
-        counted = [server.metric("uncork_requests_total", service=name, status="200") for name in names]
-
-    for output, answered in zip(outputs, counted, strict=True):
-        assert loads_of_table(output, "Concurrency") == [8]
-        rows, batches, requests = server_counts(output)
-        assert answered >= rows == requests > batches
 
 
 def test_it_measures_an_api_that_streams() -> None:

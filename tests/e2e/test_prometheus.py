@@ -63,20 +63,16 @@ def ask(server: Server) -> None:
 
 
 class Prometheus:
-    """A running Prometheus."""
-
     def __init__(self, http: httpx.Client) -> None:
         self.http = http
 
     def ask(self, query: str) -> list[dict[str, Any]]:
-        """What it answers now."""
         reply = self.http.get("/api/v1/query", params={"query": query})
         assert reply.status_code == 200, f"{query}: {reply.text}"
         result: list[dict[str, Any]] = reply.json()["data"]["result"]
         return result
 
     def is_up(self, query: str) -> bool:
-        """Whether it answers with something."""
         try:
             return bool(self.ask(query))
         except (httpx.TransportError, AssertionError):

@@ -25,7 +25,6 @@ DOUBLED = [[2 * value for value in row] for row in ROWS]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """One server for all tests."""
     with serving(MODELS, "--grpc-port", "0") as running:
         yield running
 
@@ -44,7 +43,6 @@ def infer(server: Server, rows: list[list[float]], *, binary: bool) -> np.ndarra
 
 
 def post(server: Server, path: str, body: object) -> httpx.Response:
-    """Send JSON."""
     return HTTP.post(server.base + path, json=body)
 
 
@@ -139,7 +137,6 @@ NPY = "application/x-npy"
 
 
 def npy(row: list[float]) -> bytes:
-    """A row in NumPy's file format."""
     file = io.BytesIO()
     np.save(file, np.array(row, np.float32))
     return file.getvalue()
@@ -155,7 +152,6 @@ def binary(row: list[float], *, answer: bool) -> dict[str, Any]:
 
 
 def question(kind: str, row: list[float]) -> dict[str, Any]:
-    """A request for one row."""
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, 3], "data": row}
     match kind:
         case "native":

@@ -162,7 +162,6 @@ def test_a_server_that_is_killed_under_load_costs_nobody_an_answer() -> None:
 
 
 def is_alive(process_id: int) -> bool:
-    """Whether there is a process."""
     try:
         os.kill(process_id, 0)
     except ProcessLookupError:

@@ -48,7 +48,6 @@ _CLIENTS = 8
 
 
 def write(folder: Path, version: str, *, setup: str = "pass", more: str = "") -> None:
-    """Write a version of the service."""
     (folder / "service.py").write_text(SERVICE.format(version=version, setup=setup, more=more))
 
 

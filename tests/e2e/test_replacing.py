@@ -19,7 +19,6 @@ pytestmark = pytest.mark.slow
 
 
 def port(server: Server) -> str:
-    """Where it listens."""
     return server.base.rpartition(":")[2]
 
 

@@ -351,7 +351,6 @@ def test_tritons_client_loads_and_unloads(tmp_path: Path, config: Config, over: 
 
 
 def states(triton: Any, over: str, mine: Any) -> dict[str, tuple[str, str]]:
-    """State and reason of each model."""
     index = triton.get_model_repository_index(**mine)
     if over == "grpc":
         return {model.name: (model.state, model.reason) for model in index.models}

@@ -36,7 +36,6 @@ def server(config: Config) -> Iterator[Server]:
 
 
 def says(server: Server, path: str = "/predict") -> str:
-    """Return which version answers."""
     answer: list[str] = ask(server, path)
     return answer[0]
 

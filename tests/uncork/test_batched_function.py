@@ -25,8 +25,7 @@ class Squares:
         self.lists: list[list[int]] = []
         self.running = self.most_running = 0
 
-    async def __call__(self, items: list[int]) -> list[int]:
-        """Square each."""
+    async def square(self, items: list[int]) -> list[int]:
         self.lists.append(items)
         self.running += 1
         self.most_running = max(self.most_running, self.running)
@@ -37,10 +36,7 @@ class Squares:
 
 async def test_concurrent_calls_share_a_batch() -> None:
     squares = Squares()
-
-    @batched()
-    async def square(items: list[int]) -> list[int]:
-        return await squares(items)
+    square = batched()(squares.square)
 
     assert await asyncio.gather(*(square(i) for i in range(10))) == [i * i for i in range(10)]
     assert squares.lists == [list(range(10))]
@@ -50,10 +46,7 @@ async def test_concurrent_calls_share_a_batch() -> None:
 async def test_as_many_run_at_a_time_as_asked_for(concurrency: int) -> None:
     """And no batch is larger than asked for."""
     squares = Squares()
-
-    @batched(concurrency=concurrency, mb_max_batch_size=2, mb_max_latency=1e6)
-    async def square(items: list[int]) -> list[int]:
-        return await squares(items)
+    square = batched(concurrency=concurrency, mb_max_batch_size=2, mb_max_latency=1e6)(squares.square)
 
     assert await asyncio.gather(*(square(i) for i in range(20))) == [i * i for i in range(20)]
     assert squares.most_running == concurrency
@@ -63,10 +56,7 @@ async def test_as_many_run_at_a_time_as_asked_for(concurrency: int) -> None:
 async def test_the_policy_is_that_asked_for() -> None:
     """No batching: every item alone."""
     squares = Squares()
-
-    @batched(policy="none", concurrency=4)
-    async def square(items: list[int]) -> list[int]:
-        return await squares(items)
+    square = batched(policy="none", concurrency=4)(squares.square)
 
     await asyncio.gather(*(square(i) for i in range(4)))
 
@@ -243,10 +233,7 @@ async def test_a_slot_is_not_used_before_the_cancelled_call_is_over() -> None:
 
 async def test_a_caller_that_leaves_disturbs_nobody() -> None:
     squares = Squares()
-
-    @batched()
-    async def square(items: list[int]) -> list[int]:
-        return await squares(items)
+    square = batched()(squares.square)
 
     callers = [asyncio.ensure_future(square(i)) for i in range(3)]
     await asyncio.sleep(0.5)
@@ -259,10 +246,7 @@ async def test_a_caller_that_leaves_disturbs_nobody() -> None:
 def test_one_event_loop_after_another() -> None:
     """Each has its own queues, and nothing is kept of the first when it is closed."""
     squares = Squares()
-
-    @batched()
-    async def square(items: list[int]) -> list[int]:
-        return await squares(items)
+    square = batched()(squares.square)
 
     async def main() -> weakref.ref[asyncio.AbstractEventLoop]:
         assert list(await asyncio.gather(square(2), square(3))) == [4, 9]

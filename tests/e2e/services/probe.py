@@ -92,7 +92,3 @@ class Warm(Service):
         """Return the items after 5 ms."""
         time.sleep(0.005)
         return items
-
-
-class NoApi(Service):
-    """A service without an api."""

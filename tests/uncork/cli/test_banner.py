@@ -27,7 +27,6 @@ def described(**more: Any) -> ApiDescription:
 
 @pytest.fixture
 def listeners() -> Iterator[Listeners]:
-    """An open port."""
     with open_listeners(PLAIN) as listeners:
         yield listeners
 

@@ -55,7 +55,6 @@ def from_settings(file: Path, held: Any, environment: Mapping[str, str]) -> Impo
 
 
 def wrong(read: Callable[..., object], *arguments: Any) -> str:
-    """What is said of wrong settings."""
     with pytest.raises(WrongSettings) as error:
         read(*arguments)
     assert len(str(error.value).splitlines()) == 1

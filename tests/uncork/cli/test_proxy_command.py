@@ -69,7 +69,6 @@ def banner(*arguments: object) -> str:
 
 
 def refused(*arguments: object) -> str:
-    """What is said of wrong arguments."""
     result = run(*arguments)
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
@@ -78,14 +77,12 @@ def refused(*arguments: object) -> str:
 
 
 def model_settings(folder: Path, settings: Any) -> Path:
-    """A file of MLServer."""
     file = folder / "model-settings.json"
     file.write_text(json.dumps(settings))
     return file
 
 
 def inference_service(folder: Path, predictor: Any) -> Path:
-    """A file of KServe."""
     file = folder / "service.yaml"
     file.write_text(yaml.safe_dump({"kind": "InferenceService", "spec": {"predictor": predictor}}))
     return file

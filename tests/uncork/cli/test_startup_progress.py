@@ -27,15 +27,12 @@ class Workers:
         self.are_ready: set[str] = set()
 
     def expected(self) -> list[str]:
-        """All of them."""
         return self.names
 
     def starts(self) -> dict[str, WorkerStartup]:
-        """What they have said."""
         return self.said
 
     def ready_workers(self) -> set[str]:
-        """Those that are."""
         return self.are_ready
 
 
@@ -45,12 +42,10 @@ class Clock:
     now = 100.0
 
     def __call__(self) -> float:
-        """What it shows."""
         return self.now
 
 
 def console(*, terminal: bool) -> Console:
-    """One that writes into a text."""
     return Console(file=io.StringIO(), force_terminal=terminal, width=60, _environ={"TERM": "xterm"})
 
 

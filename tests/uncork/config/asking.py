@@ -63,7 +63,6 @@ def options_of(*arguments: object, environment: Mapping[str, str] | None = None)
 
 
 def refused(*arguments: object, environment: Mapping[str, str] | None = None) -> str:
-    """What is said of wrong settings."""
     result = run(*arguments, environment=environment)
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.stderr

@@ -36,7 +36,6 @@ def rows() -> Iterator[str]:
 
 
 def row(name: str, parameter: inspect.Parameter) -> str:
-    """A setting of a command."""
     info = parameter_info(parameter.annotation)
     assert info is not None
     option = f"`--{name.replace('_', '-')}`"
@@ -47,7 +46,6 @@ def row(name: str, parameter: inspect.Parameter) -> str:
 
 
 def shown(default: object) -> str:
-    """A default."""
     match default:
         case bool():
             return str(default).lower()

@@ -37,7 +37,6 @@ def service(*apis: ApiDescription) -> ServiceDescription:
 
 
 def described(name: str, **more: Any) -> ApiDescription:
-    """An api."""
     return ApiDescription(name=name, route=f"/{name}", input={"kind": "json"}, **more)
 
 
@@ -151,8 +150,7 @@ def test_an_example_without_the_cost_in_force_is_not_shown(cost: str, shown: boo
     [
         (
             Override(api="predit", argument="timeout", value=1, source="x.toml: api.predit.timeout"),
-            "x.toml: api.predit.timeout: Digits has no API 'predit'; did you mean predict? available APIs: "
-            "predict, ",
+            "x.toml: api.predit.timeout: Digits has no API 'predit'; did you mean predict? available APIs: ",
         ),
         (
             Override(api="OTHER", argument="timeout", value=1, source="UNCORK_API_OTHER_TIMEOUT"),
@@ -162,14 +160,12 @@ def test_an_example_without_the_cost_in_force_is_not_shown(cost: str, shown: boo
             Override(api="predict", argument="route", value="/explain", source="x.toml: api.predict.route"),
             "APIs 'predict' and 'explain' have the same route '/explain' (set by x.toml: api.predict.route)",
         ),
-        (
-            Override(argument="mb_max_latency", value=-1.0, source="--mb-max-latency"),
-            "API 'predict': mb_max_latency must be a positive number of milliseconds, got -1.0 "
-            "(set by --mb-max-latency)",
-        ),
-        (
-            Override(argument="mb_max_latency", value=-1.0),
-            "API 'predict': mb_max_latency must be a positive number of milliseconds, got -1.0",
+        *(
+            (
+                Override(argument="mb_max_latency", value=-1.0, source=source),
+                f"API 'predict': mb_max_latency must be a positive number of milliseconds, got -1.0{place}",
+            )
+            for source, place in (("--mb-max-latency", " (set by --mb-max-latency)"), ("", ""))
         ),
     ],
 )

@@ -57,7 +57,6 @@ def in_toml(value: Any) -> str:
 
 
 def in_environment(value: Any) -> str:
-    """The value in a variable."""
     return " ".join(value) if isinstance(value, list) else str(value)
 
 

@@ -20,7 +20,6 @@ PORT = 4711
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the sockets are."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -38,7 +37,6 @@ class Wishes:
         self.given_up = asyncio.Event()
 
     async def __call__(self) -> Outcome:
-        """Fulfil one."""
         self.came.set()
         try:
             await self.gate.wait()

@@ -30,7 +30,6 @@ def services(
 
 
 def wrong(*arguments: object, file: Path | None = None, text: str = "", **environment: str) -> str:
-    """What is said against services."""
     with pytest.raises(WrongUsage) as caught:
         services(*arguments, file=file, text=text, **environment)
     return str(caught.value)

@@ -76,7 +76,6 @@ class _Handler(BaseHTTPRequestHandler):
     server: Collector
 
     def do_POST(self) -> None:
-        """Take some."""
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.bodies.append((self.path, body))
         self.send_response(200)

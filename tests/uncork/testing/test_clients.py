@@ -29,17 +29,14 @@ class Digits(Service):
     torn_down = 0
 
     def setup(self) -> None:
-        """Count, and keep the thread."""
         type(self).set_up += 1
         self.thread = threading.current_thread()
 
     def teardown(self) -> None:
-        """Count."""
         type(self).torn_down += 1
 
     @api(input=NdArray(dtype="float32", shape=(2,)), mb_max_batch_size=100)
     def predict(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The sum of each row."""
         assert threading.current_thread() is self.thread
         sums: np.ndarray[Any, Any] = rows.sum(axis=1)
         return sums
@@ -84,7 +81,6 @@ _gates: dict[str, threading.Event] = {}
 
 @pytest.fixture
 def digits() -> Iterator[Client]:
-    """Run the service for one test."""
     Digits.set_up = 0
     with client(Digits) as made:
         yield made
@@ -102,7 +98,6 @@ def nothing_is_left() -> Iterator[None]:
 
 
 def is_ready(c: Client) -> bool:
-    """Whether there is a worker."""
     return c.get("/readyz").status_code == 200
 
 
@@ -250,8 +245,7 @@ def test_what_is_raised_has_a_hint() -> None:
     """As in the log; pytest shows it."""
 
     class Forgetful(Digits):
-        def setup(self) -> None:
-            """Set nothing."""
+        def setup(self) -> None: ...
 
     with client(Forgetful) as c, pytest.raises(AttributeError) as caught:
         c.post("/predict", json=[1, 2])
@@ -259,7 +253,6 @@ def test_what_is_raised_has_a_hint() -> None:
 
     class Failing(Digits):
         def setup(self) -> None:
-            """Use what is not there."""
             self.thread = self.threads  # type: ignore[attr-defined]
 
     with pytest.raises(AttributeError) as caught, client(Failing):
@@ -338,48 +331,33 @@ def test_the_end_of_the_block_answers_what_was_asked() -> None:
 
 
 class Broken(Service):
-    """Cannot be set up."""
-
     def setup(self) -> None:
-        """Raise."""
         raise FileNotFoundError("no model")
 
     @api(input=Json())
     def echo(self, items: list[Any]) -> list[Any]:
-        """Each item."""
         return items
 
 
 class Leaving(Broken):
-    """Exits while it is set up."""
-
     def setup(self) -> None:
-        """Exit."""
         sys.exit("no model")
 
 
 class Sticky(Broken):
-    """Cannot be torn down."""
-
-    def setup(self) -> None:
-        """Do nothing."""
+    def setup(self) -> None: ...
 
     def teardown(self) -> None:
-        """Raise."""
         raise OSError("sticky")
 
 
 class Wrong(Broken):
-    """Has a policy that there is not."""
-
     @api(input=Json(), policy="magic")
     def other(self, items: list[Any]) -> list[Any]:
-        """Each item."""
         return items
 
 
-class Empty(Service):
-    """Has no api."""
+class Empty(Service): ...
 
 
 @pytest.mark.parametrize(

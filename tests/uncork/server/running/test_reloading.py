@@ -29,8 +29,6 @@ class Service:
 
 
 class Services:
-    """The services of the gateway."""
-
     def __init__(self) -> None:
         self.services = [Service(), Service()]
 

@@ -47,14 +47,12 @@ def without_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def complaint(python: object, *environment: str) -> str:
-    """What is said against an interpreter."""
     with pytest.raises(WrongUsage) as caught:
         require_python(ServeOptions(python=str(python), environment=list(environment)))
     return str(caught.value)
 
 
 def script(folder: Path, text: str) -> Path:
-    """An executable file."""
     file = folder / "python"
     file.write_text(text)
     file.chmod(0o755)

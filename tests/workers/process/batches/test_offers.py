@@ -1,7 +1,6 @@
 """Batches for one media type, and complete responses."""
 
 import json
-import logging
 from typing import Any
 
 import numpy as np
@@ -62,27 +61,9 @@ class Offers(Service):
         return [kinds[item] for item in items]
 
     @api(input=NdArray(dtype="int64", shape=()))
-    def lastless(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        self._note(rows)
-        return rows[:-1]
-
-    @api(input=NdArray(dtype="int64", shape=()))
     def reused(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         self._memory[: len(rows)] = rows
         return self._memory[: len(rows)]
-
-    @api(input=NdArray(dtype="int64", shape=()))
-    def uneven(self, rows: np.ndarray[Any, Any]) -> Any:
-        self._note(rows)
-        match rows[0]:
-            case 1:
-                return np.zeros((len(rows), 2))
-            case 2:
-                return np.zeros((len(rows), 3))
-            case 3:
-                return np.zeros((len(rows), 2), dtype="f4")
-            case _:
-                return [0] * len(rows)
 
 
 def run(
@@ -204,46 +185,3 @@ def test_the_neighbours_of_a_bad_row_get_what_they_take() -> None:
     reply, answers = run("halves", [[2], [13], [4]], raw=["", "", "tensors"])
     assert (reply.statuses, reply.forms) == ([200, 500, 200], (LISTED, None, RAW))
     assert (answers[0], answers[2]) == (b"[2.0,1.0]", np.array([4, 2], "<f4").tobytes())
-
-
-def test_a_batch_gets_too_few_results(caplog: pytest.LogCaptureFixture) -> None:
-    """All requests get 500 after each was tried alone; the log has both counts."""
-    service = Offers()
-
-    reply, answers = run("lastless", [[1], [2, 3], [4]], service=service)
-
-    assert service.calls == [4, 1, 3, 2, 1]
-    assert (reply.statuses, reply.worked) == ([500] * 3, False)
-    ids = [answer.decode().rpartition(" ")[2] for answer in answers]
-    warning, *errors = caplog.records
-    assert warning.levelno == logging.WARNING
-    assert "the handler returned 3 results for 4 rows" in warning.getMessage()
-    for error_id, rows in zip(ids, (1, 2, 1), strict=True):
-        (error,) = [error for error in errors if error_id in error.getMessage()]
-        assert error.exc_info
-        told = {1: "returned 0 results for 1 row", 2: "returned 1 result for 2 rows"}[rows]
-        assert told in str(error.exc_info[1])
-
-
-@pytest.mark.parametrize("odd", [[1, 2], [2, 1], [1, 3], [3, 1], [1, 0], [0, 1]])
-@pytest.mark.parametrize("raw", ["npy", "tensors", ""])
-def test_requests_that_are_run_apart_may_get_different_kinds(odd: list[int], raw: Wanted) -> None:
-    first, second = odd
-
-    reply, answers = run("uneven", [[first, 9], [13], [second, 9]], raw=[raw] * 3)
-
-    assert reply.statuses == [200, 500, 200]
-    forms: dict[int, tuple[str, tuple[int, ...]]]
-    forms = {1: ("FP64", (2,)), 2: ("FP64", (3,)), 3: ("FP32", (2,))}
-    kind = TensorForm if raw else ListForm
-    if raw == "tensors":
-        forms[0] = ("INT64", ())
-    wanted = [kind(*forms[each]) if each in forms else None for each in odd]
-    assert reply.forms == (wanted[0], None, wanted[1])
-    bytes_of_two = {0: 16, 1: 32, 2: 48, 3: 16}
-    values = {0: 0, 1: [0.0] * 2, 2: [0.0] * 3, 3: [0.0] * 2}
-    for each, answer in zip(odd, (answers[0], answers[2]), strict=True):
-        if raw and each in forms:
-            assert answer == bytes(bytes_of_two[each])
-        else:
-            assert json.loads(b"[%b]" % answer) == [values[each]] * 2
