@@ -1,1 +1,1 @@
-"""The project's own measurements: peers, chaos, fuzzing, interoperability, costs. Not in the wheel."""
+"""The project's own measurements: peers, simulations, chaos, fuzzing, interoperability. Not in the wheel."""

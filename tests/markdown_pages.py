@@ -35,8 +35,12 @@ class Block:
 
 
 def all_pages() -> list[Path]:
-    """Those of the root, of docs, of the examples and of deploy."""
-    below = (page for folder in ("docs", "examples", "deploy") for page in (ROOT / folder).rglob("*.md"))
+    """Those of the root, of docs, of the examples, of deploy and of the benchmarks' results."""
+    below = (
+        page
+        for folder in ("docs", "examples", "deploy", "benchmarks")
+        for page in (ROOT / folder).rglob("*.md")
+    )
     return sorted([*ROOT.glob("*.md"), *below])
 
 

@@ -1,4 +1,4 @@
-"""The report of a run: a table of the faults, docs/results/chaos.md, and the violations."""
+"""The report of a run: a table of the faults, benchmarks/results/chaos.md, and the violations."""
 
 import shlex
 from collections import Counter
@@ -15,7 +15,7 @@ PAGE = ResultPage(
     introduction="""
         Statuses of all requests to a gateway while its workers were killed, stopped and replaced, and clients
         misbehaved. For the faults and the answers that each allows, see
-        [reliability](../explanation/reliability.md#tests-under-faults).
+        [reliability](../../docs/explanation/reliability.md#tests-under-faults).
     """,
     script="scripts/chaos",
 )
@@ -24,7 +24,7 @@ HOSTS_PAGE = ResultPage(
     introduction="""
         Statuses of all requests to a gateway while its workers, which connect over TCP from two network
         namespaces, were killed with their hosts and cut off, and clients misbehaved. For the faults and the
-        answers that each allows, see [reliability](../explanation/reliability.md#tests-under-faults).
+        answers that each allows, see [reliability](../../docs/explanation/reliability.md#tests-under-faults).
     """,
     script="scripts/chaos",
 )
@@ -84,7 +84,7 @@ def sheet(ledger: Ledger, settings: Settings, *, notes: Sequence[str]) -> Sheet:
 
 
 def page(table: Sheet, settings: Settings) -> str:
-    """Write docs/results/chaos.md, or chaos-hosts.md."""
+    """Write benchmarks/results/chaos.md, or chaos-hosts.md."""
     of = HOSTS_PAGE if settings.hosts else PAGE
     return of.text(paragraphs=[_PARAGRAPH], sheets=[table], command=settings.command)
 

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Mapping
 
-from benchmarks.harness.paths import SERVICES
 from uncork_loadtests.servers import HOST, words
 
 
@@ -18,10 +17,3 @@ def uncork_serve(
     """Serve a target; without one, the options name a configuration file that has some."""
     targets = [] if target is None else [str(target)]
     return [python, "-m", "uncork", "serve", *targets, "--host", HOST, *words(options or {})]
-
-
-def bare_asgi(app: str) -> list[str]:
-    """Serve an ASGI app of `services/` under uvicorn, with nothing switched on."""
-    command = [sys.executable, "-m", "uvicorn", app, "--app-dir", str(SERVICES), "--no-access-log"]
-    command += ["--loop", "uvloop", "--http", "httptools", "--log-level", "warning", "--lifespan", "off"]
-    return [*command, "--host", HOST]

@@ -67,7 +67,7 @@ def markdown_page(sheets: Sequence[Sheet], *, notes: Sequence[str], of: Origin) 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultPage:
-    """A page of docs/results, which a script prints as it is committed.
+    """A page of benchmarks/results, which a script prints as it is committed.
 
     Attributes:
         title: the subject.
@@ -112,12 +112,12 @@ def _wrapped(paragraph: str) -> str:
 
 
 def policies_sheet(comparison: Comparison, *, title: str) -> Sheet:
-    """Tabulate policies under one load, with the ratios of throughput and p99 to the first."""
+    """Tabulate policies under one load, with the ratios of throughput and latencies to the first."""
     rounds, results = comparison.rounds, comparison.results
     notes = [
         f"{what}, {result.policy} / {results[0].policy}: {interval_text(result.ratios[name])}"
         for result in results[1:]
-        for what, name in (("requests/s", "answered_per_s"), ("p99", "p99_ms"))
+        for what, name in (("requests/s", "answered_per_s"), ("p50", "p50_ms"), ("p99", "p99_ms"))
     ]
     notes += [f"round {one.number + 1} left out: {one.policy}: {one.reason}" for one in rounds.left_out]
     return Sheet(

@@ -8,8 +8,7 @@ from pathlib import Path
 import grpc
 
 from benchmarks.harness.grpc_wire import prefixed
-from benchmarks.harness.h2load import H2Load
-from benchmarks.harness.h2load_rounds import measure_h2load
+from benchmarks.harness.h2load import H2Load, measure_h2load
 from benchmarks.harness.rounds import Round, Target, measure
 from benchmarks.interop.catalogue import READY_PATH, Service, proxy_command
 from benchmarks.peers.entrants import Work, running
@@ -62,9 +61,7 @@ def grpc_ways(
 
     def way(name: str, server: Server) -> OpenWay:
         _await_grpc(address[name], server)
-        load = H2Load(
-            url=f"http://{address[name]}{service.dialect.path}", body=body, headers=_GRPC_HEADERS, http1=False
-        )
+        load = H2Load(url=f"http://{address[name]}{service.dialect.path}", body=body, headers=_GRPC_HEADERS)
         return OpenWay(
             target=address[name],
             measure=lambda clients, seconds: measure_h2load(

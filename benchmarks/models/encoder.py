@@ -2,7 +2,8 @@
 
 It runs on a GPU if torch finds one, otherwise on the CPU with a smaller model, in the environment with torch
 that scripts/bench encoder makes. Texts of different lengths also run in ONNX Runtime, unless the GPU is for
-torch only. Prints docs/results/encoder.md. Exits with 1 if a request fails or its answer differs in a batch.
+torch only. Prints benchmarks/results/encoder.md. Exits with 1 if a request fails or its answer differs in a
+batch.
 
     python -m benchmarks.models.encoder --workers 1,2 --rounds 5 --seconds 5
 """
@@ -20,11 +21,11 @@ from rich.console import Console
 from benchmarks.harness.cli import exit_with, parse_counts, reporting_failures
 from benchmarks.harness.report import ResultPage, policies_sheet
 from benchmarks.harness.rounds import Tell
-from benchmarks.harness.sheets import Sheet, median_known, text
+from benchmarks.harness.sheets import Sheet, text
 from benchmarks.models.agreement import Agreement, check_agreement
 from benchmarks.models.lengths import VOCABULARY, distributions
-from benchmarks.models.padded import FIFO, SERVICE, Cell, Overload, measure_cell, measure_overloads
-from benchmarks.models.padded_tables import cell_sheet, overload_sheet, padded_paragraphs
+from benchmarks.models.padded import SERVICE, Cell, measure_cell
+from benchmarks.models.padded_tables import cell_sheet, padded_paragraphs
 from uncork_dispatcher.wording import plural
 from uncork_loadtests.compare import Comparison, Contest, compare
 from uncork_loadtests.targets import Estimate, aimed, api_at, apis, estimate, our_service
@@ -44,8 +45,8 @@ PAGE = ResultPage(
     introduction="""
         The execution time of a transformer encoder by batch size, the gain of `cork` over no batching, and
         the choice of texts of different lengths that share a batch. For conclusions, see
-        [benchmarks](../explanation/benchmarks.md#against-no-batching). On a machine with a GPU, the same
-        command measures a larger model on the GPU.
+        [benchmarks](../../docs/explanation/benchmarks.md#against-no-batching). On a machine with a GPU, the
+        same command measures a larger model on the GPU.
     """,
     script="scripts/bench encoder",
     packages=["torch", "onnxruntime"],
@@ -87,15 +88,6 @@ class Setting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Padded:
-    """Texts of different lengths."""
-
-    cells: Sequence[Cell]
-    overloads: Sequence[Overload]
-    """In the first cell; none if nothing was measured there."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Times:
     """Batch times of one worker."""
 
@@ -122,7 +114,7 @@ def main(
         ),
     ] = True,
 ) -> None:
-    """Measure batch times, cork against none, and padded batches, and print docs/results/encoder.md."""
+    """Measure batch times, cork against none, and padded batches, and print benchmarks/results/encoder.md."""
     progress = Console(stderr=True)
     counts = parse_counts(workers)
     setting = _setting(gpus=gpus, clients=clients, seconds=seconds)
@@ -132,14 +124,10 @@ def main(
             count: compare(_contest(setting, workers=count, rounds=rounds), tell=status.update)
             for count in counts
         }
-        padded = (
-            _padded(setting, rounds=rounds, tell=status.update)
-            if with_texts
-            else Padded(cells=[], overloads=[])
-        )
-    typer.echo(_text(setting, agreement, times, comparisons, padded), nl=False)
+        cells = _padded(setting, rounds=rounds, tell=status.update) if with_texts else []
+    typer.echo(_text(setting, agreement, times, comparisons, cells), nl=False)
     faults = [fault for each in comparisons.values() for fault in each.faults]
-    exit_with([*faults, *(fault for cell in padded.cells for fault in cell.faults)], progress=progress)
+    exit_with([*faults, *(fault for cell in cells for fault in cell.faults)], progress=progress)
 
 
 def _setting(*, gpus: str, clients: int, seconds: float) -> Setting:
@@ -198,19 +186,14 @@ def _contest(setting: Setting, *, workers: int, rounds: int) -> Contest:
     )
 
 
-def _padded(setting: Setting, *, rounds: int, tell: Tell) -> Padded:
-    """Measure texts of different lengths in each runtime; the first of all also under overload."""
+def _padded(setting: Setting, *, rounds: int, tell: Tell) -> list[Cell]:
+    """Measure texts of different lengths in each runtime."""
     plan = replace(setting.plan, goal_s=_GOAL_MS / 1000)
-    cells = [
+    return [
         measure_cell(runtime, texts, plan=plan, options=setting.options, rounds=rounds, tell=tell)
         for runtime in setting.runtimes
         for texts in distributions()
     ]
-    capacity = median_known(run.requests_per_s for run in cells[0].rounds[FIFO.name])
-    if not capacity:
-        return Padded(cells=cells, overloads=[])
-    overloads = measure_overloads(cells[0], capacity, plan=plan, options=setting.options, tell=tell)
-    return Padded(cells=cells, overloads=overloads)
 
 
 def _text(
@@ -218,7 +201,7 @@ def _text(
     agreement: Agreement,
     times: Times,
     comparisons: dict[int, Comparison],
-    padded: Padded,
+    cells: Sequence[Cell],
 ) -> str:
     plan, model = setting.plan, setting.model
     paragraphs = [
@@ -235,11 +218,9 @@ def _text(
     for workers, comparison in comparisons.items():
         title = f"{plural(workers, 'worker')}, {plan.clients} clients"
         sheets.append(policies_sheet(comparison, title=title))
-    sheets += map(cell_sheet, padded.cells)
-    if padded.overloads:
-        sheets.append(overload_sheet(padded.cells[0], padded.overloads))
-    if padded.cells:
-        paragraphs += padded_paragraphs(padded.cells)
+    sheets += map(cell_sheet, cells)
+    if cells:
+        paragraphs += padded_paragraphs(cells)
     return PAGE.text(paragraphs=paragraphs, sheets=sheets)
 
 

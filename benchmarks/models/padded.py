@@ -25,11 +25,6 @@ from uncork_loadtests.servers import HOST, Server, serve
 from uncork_loadtests.traffic.plan import Payload, Plan
 
 SERVICE = f"{SERVICES / 'encoder.py'}:Encoder"
-OVERLOADS = (1.5, 3.0)
-"""Rates, as multiples of the rate that the contestant in order of arrival reaches in a closed loop."""
-GOAL_S = 1.0
-"""The goal under overload."""
-_OVERLOAD_WARMUP_S = 3.0
 # Compared before anything is measured.
 _ANSWERS = 64
 # Answers per client before anything is measured: a gateway learns from several full batches whether and how
@@ -75,9 +70,6 @@ class Run:
     rows_per_batch: float | None
     padding: float
     """Share of padding in the tokens that the worker computed."""
-    goodput_per_s: float | None
-    """Good answers within the goal, if there is one."""
-    asked_per_s: float
     fault: str
     void: str
     """Why it says nothing about the contestant, or ""."""
@@ -108,16 +100,6 @@ class Cell:
         ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Overload:
-    """All contestants in an open loop with a goal."""
-
-    capacity_per_s: float
-    """The closed-loop rate of the contestant in order of arrival."""
-    factor: float
-    runs: Mapping[str, Run]
-
-
 def measure_cell(
     runtime: str, texts: Texts, *, plan: Plan, options: Sequence[str], rounds: int, tell: Tell
 ) -> Cell:
@@ -141,28 +123,6 @@ def measure_cell(
         found = interleave(list(servers), rounds=rounds, measure=measure, tell=tell, title=title)
     valid, left_out = without_void(found)
     return Cell(runtime=runtime, texts=texts, agreement=agreement, rounds=valid, left_out=left_out)
-
-
-def measure_overloads(
-    cell: Cell, capacity_per_s: float, *, plan: Plan, options: Sequence[str], tell: Tell
-) -> list[Overload]:
-    """Offer every contestant more than FIFO can take.
-
-    Raises:
-        BenchError: if a server or generator fails.
-    """
-    plan = replace(plan, payload=Payload(bodies=cell.texts.bodies()), goal_s=GOAL_S)
-    found = []
-    with _servers(cell.runtime, plan, options=options, tell=tell) as servers:
-        for factor in OVERLOADS:
-            rate = factor * capacity_per_s
-            offered = replace(plan, clients=None, rate=rate, warmup_s=_OVERLOAD_WARMUP_S)
-            runs = {}
-            for name, server in servers.items():
-                tell(f"{cell.runtime}, {factor:g} times the capacity, {name}")
-                runs[name] = _run(server, offered, path=_PATHS[name])
-            found.append(Overload(capacity_per_s=capacity_per_s, factor=factor, runs=runs))
-    return found
 
 
 def without_void(
@@ -195,10 +155,6 @@ def run_of(outcome: Outcome, *, work: tuple[int, int]) -> Run:
         long_times=times[is_long],
         rows_per_batch=summary.batch_rows_by_batch,
         padding=1 - tokens / padded if padded else 0.0,
-        goodput_per_s=None
-        if summary.in_goal is None
-        else summary.in_goal * summary.requests / outcome.measured_s,
-        asked_per_s=summary.offered_per_s,
         fault=round_of(outcome).fault,
         void=outcome.void,
     )

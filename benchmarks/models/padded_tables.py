@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.harness.marks import ratio_interval
 from benchmarks.harness.sheets import Sheet, interval_text, median_known, text
-from benchmarks.models.padded import CORK, GOAL_S, Cell, Overload, Run, Times
+from benchmarks.models.padded import CORK, Cell, Run, Times
 from uncork_loadtests.intervals import Interval
 
 _LEAST = 100
@@ -60,29 +60,6 @@ def cell_sheet(cell: Cell) -> Sheet:
     )
 
 
-def overload_sheet(cell: Cell, overloads: Sequence[Overload]) -> Sheet:
-    """Tabulate the contestants in an open loop with a goal."""
-    return Sheet(
-        title=f"Overload with a goal of {GOAL_S * 1000:g} ms, {_title(cell)}",
-        columns=["load", "members", "requests/s", "in goal/s", "of the answers", "p99 ms", "padding"],
-        rows=[
-            [f"{each.factor:g} times", name, *_overload_figures(run)]
-            for each in overloads
-            for name, run in each.runs.items()
-        ],
-        notes=[
-            f"load in multiples of the closed-loop rate in order of arrival, "
-            f"{overloads[0].capacity_per_s:,.0f} requests/s",
-            *(
-                f"{each.factor:g} times, {name}: {run.void or run.fault}"
-                for each in overloads
-                for name, run in each.runs.items()
-                if run.void or run.fault
-            ),
-        ],
-    )
-
-
 def _title(cell: Cell) -> str:
     return f"{_NAMES[cell.runtime]}, {cell.texts.name}"
 
@@ -104,18 +81,6 @@ def _ratios(ours: Sequence[Run], *, by: Sequence[Run]) -> list[str]:
         interval_text(throughput),
         interval_text(percentile_ratio([run.times for run in ours], by=[run.times for run in by])),
         interval_text(percentile_ratio([run.long_times for run in ours], by=[run.long_times for run in by])),
-    ]
-
-
-def _overload_figures(run: Run) -> list[str]:
-    answers = len(run.times)
-    in_goal = float((run.times <= GOAL_S * 1000).mean()) if answers else 0.0
-    return [
-        text(run.asked_per_s, digits=0),
-        text(run.goodput_per_s, digits=0),
-        f"{in_goal:.1%}",
-        text(percentile([run.times], 99), digits=0),
-        f"{run.padding:.0%}",
     ]
 
 

@@ -1,6 +1,6 @@
 """Compare batches whose members are chosen by length with batches in order of arrival, in simulations.
 
-``scripts/bench padding`` runs it; it prints docs/results/padding.md.
+``scripts/bench padding`` runs it; it prints benchmarks/results/padding.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from benchmarks.padding.tables import (
     overload_sheet,
     traffic_sheets,
     unstated_sheet,
-    worst_sheet,
 )
 from benchmarks.padding.unstated import find_unstated
 from uncork_workers.supervision.processes import usable_cores
@@ -34,7 +33,7 @@ PAGE = ResultPage(
     introduction="""
         What it is worth to choose the requests of a batch by their lengths, for models that pad a batch to
         its longest row, and what it costs where models do not. For the rule, see
-        [the dispatcher](../explanation/dispatcher.md#padded-batches).
+        [the dispatcher](../../docs/explanation/dispatcher.md#padded-batches).
     """,
     script="scripts/bench padding",
 )
@@ -98,7 +97,6 @@ def main(
         sheets=[
             marks_sheet(found),
             *traffic_sheets(findings),
-            worst_sheet(findings),
             overload_sheet(under_overload),
             unstated_sheet(unstated),
         ],

@@ -20,7 +20,6 @@ _TITLES = {
     "Poisson": "Poisson arrivals",
     "bursts": "Bursts",
 }
-_WORST = 5
 
 
 class Mark(NamedTuple):
@@ -176,33 +175,6 @@ def unstated_sheet(findings: Sequence[Finding]) -> Sheet:
     return Sheet(
         title="Lengths that the dispatcher finds out",
         columns=["case", "traffic", "cells", "requests/s", "mean", "p99"],
-        rows=rows,
-    )
-
-
-def worst_sheet(findings: Sequence[Finding]) -> Sheet:
-    """List the padded cells that gain least from the rule."""
-    padded = [one for one in findings if one.cell.padding == 1 and not one.is_equal]
-    rows = []
-    for traffic in _TRAFFIC:
-        some = [one for one in padded if one.traffic == traffic]
-        if traffic == "closed":
-            ordered = sorted(some, key=lambda one: one.ratio("rows_per_s", "free"))
-        else:
-            ordered = sorted(some, key=lambda one: -one.ratio("p99_ms", "before"))
-        for one in ordered[:_WORST]:
-            ratios = [
-                one.ratio(figure, over)
-                for figure in ("rows_per_s", "p99_ms", "long_p99_ms")
-                for over in ("before", "free")
-            ]
-            rows.append([str(one.cell), *(f"{each:.2f}" for each in ratios)])
-    return Sheet(
-        title="Padded cells that gain least",
-        columns=[
-            "cell",
-            *(f"{name} / {of}" for name in ("requests/s", "p99", "long p99") for of in ("before", "fixed:0")),
-        ],
         rows=rows,
     )
 

@@ -5,7 +5,7 @@ at most 64 rows, and each of its settings. Exits with 1 if an answer is wrong, n
 within one run compare; figures of different runs do not.
 
     python -m benchmarks.peers.bench --peers mosec,static --model-points 1,0.02 --rounds 3
-    python -m benchmarks.peers.bench --loop open --rates 30,90 --markdown table.md --plot pictures
+    python -m benchmarks.peers.bench --loop open --rates 30,90 --markdown table.md
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,6 @@ from benchmarks.peers.catalogue import PEERS, Peer
 from benchmarks.peers.contest import Settings, WorkResult, compete
 from benchmarks.peers.entrants import Work, digits_work, encoder_work, sleep_work
 from benchmarks.peers.model_point import ModelPoint
-from benchmarks.peers.pictures import draw
 from benchmarks.peers.report import Report, make_report, page, summary
 from benchmarks.peers.tables import point_sheet
 
@@ -91,7 +90,6 @@ def main(
     cache: Annotated[Path, typer.Option(help="Folder of the peers' environments.")] = CACHE,
     json_file: JsonFile = None,
     markdown_file: MarkdownFile = None,
-    plot: Annotated[Path | None, typer.Option(help="Write pictures (SVG) into this folder.")] = None,
 ) -> None:
     """Compare Uncork with its peers, print tables, and judge the marks."""
     chosen, points = (
@@ -122,8 +120,6 @@ def main(
         )
         if markdown_file is not None:
             markdown_file.write_text(page(report))
-        if plot is not None:
-            draw(report.results, folder=plot)
     exit_with([fault for result in report.results for fault in result.wrong], progress=progress)
 
 

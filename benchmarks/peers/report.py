@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from benchmarks.harness.environments import Environment
 from benchmarks.harness.report import Origin, markdown_page, origin
 from benchmarks.harness.sheets import Sheet
@@ -39,12 +37,6 @@ def make_report(
     notes.append("The limit is the rate of one worker in full batches, if only the model took time.")
     found_origin = origin("scripts/bench peers", versions=versions)
     return Report(origin=found_origin, settings=settings, notes=notes, results=results)
-
-
-def read_results(files: Sequence[Path]) -> list[WorkResult]:
-    """Read the results in files of ``scripts/bench peers --json``."""
-    reports = [msgspec.json.decode(file.read_bytes(), type=Report) for file in files]
-    return [result for report in reports for result in report.results]
 
 
 def summary(report: Report) -> list[Sheet]:

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from benchmarks.ablation import MATRICES, MixedCell, Task, UnlikeCell, run, sheet_of, tasks_of
+from benchmarks.ablation import MixedCell, Task, UnlikeCell, run, sheet_of
 from benchmarks.ablation_variants import MECHANISMS, variant_of
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.measure import Measured
@@ -61,15 +61,6 @@ def test_cells_in_which_a_mechanism_has_no_effect_are_left_out(
     for cell in CELLS:
         if not MECHANISMS[mechanism](cell):
             assert measured(variant_of(mechanism), cell) == full[cell]
-
-
-@pytest.mark.parametrize("name", MATRICES)
-def test_policy_and_variants_run_with_the_same_seeds(name: str) -> None:
-    tasks = list(tasks_of([name], list(MECHANISMS), seeds=2, batches=7))
-    whole = {task[:2] + task[3:] for task in tasks if task.policy == "cork"}
-
-    assert len(whole) == 2 * len(set(MATRICES[name]()))
-    assert {task[:2] + task[3:] for task in tasks} == whole
 
 
 SOME = Measured(**{each.name: 1.0 for each in fields(Measured)})

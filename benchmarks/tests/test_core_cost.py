@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.costs.core_cost import Call, record, replay_us
+from benchmarks.core_cost import Call, record, replay_us
 from uncork_dispatcher.core import Dispatcher
 
 

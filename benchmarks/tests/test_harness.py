@@ -1,15 +1,12 @@
-"""The parts of scripts/bench that measure nothing, and servers."""
-
-import sys
-from os import getpid
+"""The parts of the harness that measure nothing."""
 
 import pytest
 
-from benchmarks.bench import Pair, sheet
+from benchmarks.harness.h2load import parse_h2load
 from benchmarks.harness.marks import ratio_interval, ratios
-from benchmarks.harness.rounds import Round, interleave
+from benchmarks.harness.rounds import interleave
 from benchmarks.harness.wrk import parse_wrk
-from uncork_loadtests.servers import BenchError, Server, serve
+from uncork_loadtests.servers import BenchError
 
 WRK = """Running 4s test @ http://127.0.0.1:8765/echo
   1 threads and 256 connections
@@ -24,6 +21,22 @@ WRK = """Running 4s test @ http://127.0.0.1:8765/echo
 WRK_TROUBLE = """  Socket errors: connect 0, read 3, write 0, timeout 5
   Non-2xx or 3xx responses: 1010
 """
+
+
+H2LOAD = """
+finished in 502.62ms, 2866.00 req/s, 518.17KB/s
+requests: 1433 total, 1437 started, 1437 done, 1430 succeeded, 7 failed, 0 errored, 0 timeout
+status codes: 1430 2xx, 0 3xx, 0 4xx, 3 5xx
+"""
+
+
+def test_the_output_of_h2load_is_read() -> None:
+    found = parse_h2load(H2LOAD, cpu_s=0.25)
+
+    assert found.calls_per_second == pytest.approx(1430 / 0.50262)
+    assert (found.answers, found.failed) == (1433, 3)
+    with pytest.raises(BenchError, match="cannot read what h2load printed"):
+        parse_h2load("h2load: connection refused", cpu_s=0.0)
 
 
 def test_what_wrk_prints_is_read() -> None:
@@ -73,47 +86,3 @@ def test_rounds_are_interleaved() -> None:
     assert [name for name, number in seen if number == 2] == ["b", "c", "a"]
     assert [name for name, number in seen if number == 3] == ["c", "b"]
     assert found == {"b": [1, 2, 3], "c": [1, 2, 3]}
-
-
-def test_processor_time_of_a_process_is_read() -> None:
-    here = Server(name="here", command=("x",), port=1, pid=getpid())
-    gone = Server(name="gone", command=("x",), port=1, pid=2**22 + 1)
-
-    cpu = here.cpu()
-
-    assert cpu is not None
-    assert cpu.server > 0
-    assert gone.cpu() is None
-
-
-def test_a_server_that_does_not_start_says_why() -> None:
-    command = [sys.executable, "-c", "raise SystemExit('no such model')"]
-
-    with (
-        pytest.raises(BenchError, match=r"broken exited with 1 .*\n.*no such model"),
-        serve("broken", command=command),
-    ):
-        pass
-
-
-def test_a_pair_is_a_table_with_ratios() -> None:
-    fast = [Round(requests_per_second=rate, p50=None, p99=None) for rate in (2000.0, 3000.0, 4000.0)]
-    slow = [Round(requests_per_second=1000.0, p50=None, p99=None)] * 3
-    pair = Pair(
-        title="echo",
-        notes=["Generator: wrk."],
-        commands={},
-        rounds={"uncork": fast, "bare": slow},
-        metric="requests_per_second",
-        ratio=ratio_interval([2.0, 3.0, 4.0], by=[1.0, 1.0, 1.0]),
-    )
-
-    table = sheet(pair)
-
-    assert table.rows[0] == ["requests/s", "3,000", "1,000", "3.000 (2.000 .. 4.000)"]
-    assert table.rows[1] == ["p50 latency, s", "-", "-", "-"]
-    assert table.emphasised == "requests/s"
-    assert table.notes == [
-        "requests per second, uncork / bare: 3.000 (2.000 .. 4.000)",
-        "Generator: wrk.",
-    ]

@@ -2,18 +2,14 @@
 
 import asyncio
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.harness.cli import choose
-from benchmarks.harness.environments import Environment
-from benchmarks.interop.bench import faults, sheet
-from benchmarks.interop.catalogue import REQUIREMENTS, SERVICES, Service
+from benchmarks.interop.bench import faults
+from benchmarks.interop.catalogue import SERVICES, Service
 from benchmarks.interop.checked import Checked, Question, check, fault, questions
 from benchmarks.interop.dialects import V1, V2, V2_GRPC, Dialect
 from benchmarks.interop.trials import Finding, finding
@@ -121,16 +117,6 @@ def test_every_client_asks_about_rows_of_its_own(dialect: Dialect) -> None:
     assert len({each.request_id for client in asked for each in client}) == sum(map(len, asked))
 
 
-def test_rows_are_written_as_the_protocols_have_them() -> None:
-    rows = [[1.0, 2.5], [3.0, -4.0]]
-
-    assert json.loads(V1.write(rows, "7")) == {"instances": rows}
-    assert json.loads(V2.write(rows, "7")) == {
-        "id": "7",
-        "inputs": [{"name": "rows", "shape": [2, 2], "datatype": "FP64", "data": [1.0, 2.5, 3.0, -4.0]}],
-    }
-
-
 def test_a_server_that_is_right_has_no_faults() -> None:
     async def handler(body: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(reply(json.dumps(answer_v2(body)).encode()))
@@ -192,16 +178,6 @@ def ask(handler: Handler) -> Checked:
     return asyncio.run(run())
 
 
-def test_the_ratio_is_taken_round_by_round() -> None:
-    table = sheet([found()], clients=64)
-
-    direct, proxied = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
-    assert (direct["req/s"], proxied["req/s"]) == ("80", "320")
-    assert direct["proxy / direct"] == ""
-    assert proxied["proxy / direct"] == "4.000 (4.000 .. 5.000)"
-    assert proxied["wrong"] == "0 of 10"
-
-
 def test_a_wrong_answer_is_a_fault_on_either_way_and_a_lost_one_behind_the_proxy() -> None:
     wrong, lost = Checked(requests=10, wrong=["w"]), Checked(requests=10, lost=["gone"])
 
@@ -210,24 +186,3 @@ def test_a_wrong_answer_is_a_fault_on_either_way_and_a_lost_one_behind_the_proxy
     assert faults(found(proxy=wrong)) == ["theirs, proxy: w"]
     assert faults(found(direct=lost)) == []
     assert faults(found(proxy=lost)) == ["theirs, proxy: gone"]
-
-
-@pytest.mark.parametrize("target", SERVICES, ids=lambda target: target.name)
-def test_every_server_has_a_file_that_serves_it(target: Service) -> None:
-    environment = Environment(folder=Path("cache"))
-
-    command = target.command(work=work(), environment=environment, folder=Path("scratch"))
-
-    assert Path(command[command.index("cache/bin/python") + 1]).exists()
-    assert target.project in REQUIREMENTS
-
-
-def test_names_are_chosen() -> None:
-    known = list(REQUIREMENTS)
-
-    assert choose("kserve", known, what="project") == ["kserve"]
-    assert choose("kserve, mlserver", known, what="project") == known
-    with pytest.raises(typer.BadParameter, match="unknown project 'triton'; known: mlserver, kserve"):
-        choose("kserve,triton", known, what="project")
-    with pytest.raises(typer.BadParameter, match="no project is given"):
-        choose(",", known, what="project")

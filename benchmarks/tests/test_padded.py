@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from statistics import fmean, pstdev
-
 import msgspec
 import numpy as np
 import pytest
 
 from benchmarks.models.agreement import Agreement
-from benchmarks.models.lengths import LONGEST, SHORTEST, distributions
-from benchmarks.models.padded import CORK, FIFO, Cell, Overload, Run, run_of, without_void
-from benchmarks.models.padded_tables import cell_sheet, overload_sheet, percentile, percentile_ratio
+from benchmarks.models.lengths import distributions
+from benchmarks.models.padded import Cell, Run, run_of, without_void
+from benchmarks.models.padded_tables import percentile, percentile_ratio
 from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.generator.samples import SAMPLE, SHED
 from uncork_loadtests.intervals import Interval
@@ -30,8 +28,6 @@ def run(rate: float = 100.0, *, slower: float = 1.0, void: str = "", fault: str 
         long_times=times[:50],
         rows_per_batch=8.0,
         padding=0.25,
-        goodput_per_s=rate / 2,
-        asked_per_s=2 * rate,
         fault=fault,
         void=void,
     )
@@ -40,18 +36,6 @@ def run(rate: float = 100.0, *, slower: float = 1.0, void: str = "", fault: str 
 def cell(**rounds: list[Run]) -> Cell:
     """A measurement of `cork` and others."""
     return Cell(runtime="onnx", texts=LOGNORMAL, agreement=AGREEMENT, rounds=rounds, left_out=["why"])
-
-
-def test_lengths_are_lognormal_or_of_two_kinds() -> None:
-    for texts in (LOGNORMAL, BIMODAL):
-        assert SHORTEST <= min(texts.lengths) <= max(texts.lengths) <= LONGEST
-    # The clipped tails change mean and spread little.
-    assert fmean(LOGNORMAL.lengths) == pytest.approx(64, rel=0.1)
-    assert pstdev(LOGNORMAL.lengths) / fmean(LOGNORMAL.lengths) == pytest.approx(1, rel=0.15)
-    long = [length for length in BIMODAL.lengths if length > 100]
-    assert len(long) / len(BIMODAL.lengths) == pytest.approx(0.1, abs=0.03)
-    assert min(long) > 300
-    assert fmean(set(BIMODAL.lengths) - set(long)) == pytest.approx(16, rel=0.2)
 
 
 def test_a_request_states_its_exact_length() -> None:
@@ -86,7 +70,7 @@ def test_a_run_tells_long_requests_from_others() -> None:
     assert found.times == pytest.approx(np.arange(1, 20) * 62.5)
     # The other long request is shed.
     assert found.long_times == pytest.approx([62.5])
-    assert (found.padding, found.asked_per_s, found.goodput_per_s) == (0.25, 10.0, 8.0)
+    assert found.padding == 0.25
     assert run_of(outcome, work=(0, 0)).padding == 0
 
 
@@ -119,44 +103,6 @@ def test_the_ratio_of_percentiles_has_an_interval_over_rounds() -> None:
     assert percentile_ratio([times[:10]], by=[times]) is None
     # In a round as short as one slow batch, nothing may be answered.
     assert percentile_ratio([times, times], by=[times, times[:0]]) is None
-
-
-def test_a_cell_is_a_table_with_ratios_of_cork_to_each_other() -> None:
-    rounds = {CORK.name: [run(200)] * 2, FIFO.name: [run(100, slower=2)] * 2}
-
-    table = cell_sheet(cell(**rounds))
-
-    assert table.title.startswith("ONNX Runtime, lognormal")
-    assert [row[:7] for row in table.rows] == [
-        [CORK.name, "200", "500", "990", "50", "8.0", "25%"],
-        [FIFO.name, "100", "1,000", "1,980", "100", "8.0", "25%"],
-    ]
-    assert table.rows[0][7:] == ["-"] * 3
-    assert table.rows[1][7:] == [
-        "2.000 (2.000 .. 2.000)",
-        "0.500 (0.500 .. 0.500)",
-        "0.500 (0.500 .. 0.500)",
-    ]
-    assert table.notes == ["why"]
-
-
-def test_overload_is_a_table() -> None:
-    overloads = [
-        Overload(capacity_per_s=80.0, factor=1.5, runs={CORK.name: run(), FIFO.name: run(60, slower=2)}),
-        Overload(capacity_per_s=80.0, factor=3.0, runs={CORK.name: run(fault="1 x 500")}),
-    ]
-
-    table = overload_sheet(cell(cork=[run()]), overloads)
-
-    assert table.rows == [
-        ["1.5 times", CORK.name, "200", "50", "100.0%", "990", "25%"],
-        ["1.5 times", FIFO.name, "120", "30", "50.0%", "1,980", "25%"],
-        ["3 times", CORK.name, "200", "50", "100.0%", "990", "25%"],
-    ]
-    assert table.notes == [
-        "load in multiples of the closed-loop rate in order of arrival, 80 requests/s",
-        "3 times, cork: 1 x 500",
-    ]
 
 
 def test_a_cell_fails_with_a_fault_or_without_a_valid_round() -> None:

@@ -8,19 +8,13 @@ from dataclasses import fields, replace
 
 import pytest
 
-from benchmarks.costs.decision_cost import members_us
-from benchmarks.harness.marks import at_least, at_most
 from benchmarks.padding.cells import EQUAL, padded_cells
 from benchmarks.padding.findings import Finding, cells, find, spread
 from benchmarks.padding.overload import GOAL_MS, Overload, overload, overload_cells
 from benchmarks.padding.tables import (
     Mark,
     marks,
-    marks_sheet,
     overload_sheet,
-    traffic_sheets,
-    unstated_sheet,
-    worst_sheet,
 )
 from benchmarks.padding.unstated import CASES
 from uncork_dispatcher.simulator import Measured
@@ -169,64 +163,13 @@ def test_the_worst_overload_decides() -> None:
     assert missed(marks(found, [overloaded(inside_goal=math.nan)], found_out())) == [f"{inside}, worst cell"]
 
 
-def test_a_missed_mark_is_a_sentence() -> None:
-    mark = Mark("p99", 1.5, at_most(1.25), str(CLOSED))
-
-    assert str(mark) == f"p99 is 1.500 in {CLOSED}; it should be at most 1.25"
-    assert [row[1:4] for row in marks_sheet([mark]).rows] == [["1.500", "at most 1.25", "no"]]
-
-
-def test_bounds_include_their_value() -> None:
-    assert at_most(1).holds(1)
-    assert at_least(1).holds(1)
-    assert not at_most(1).holds(1.01)
-    assert not at_least(1).holds(0.99)
-
-
 # Tables
-
-
-def test_tables_group_cells_by_truth_and_padded_ones_by_their_parameters() -> None:
-    found = [
-        *whole(rows_per_s=3.0),
-        finding(OTHER, rows_per_s=12.0),
-        Finding(OPEN, [SOME], [replace(SOME, rows_per_s=OPEN.rate)], [replace(SOME, mean_ms=0.5)]),
-    ]
-    closed, poisson, bursts = traffic_sheets(found)
-
-    assert [row[:3] for row in closed.rows] == [
-        ["padded", "2", "6.00 (3.00)"],
-        ["no padding", "1", "3.00 (3.00)"],
-        ["padded, 4 ms per batch", "2", "6.00 (3.00)"],
-        ["padded, lognormal:64:1", "2", "6.00 (3.00)"],
-        ["padded, workers: 1", "1", "3.00 (3.00)"],
-        ["padded, workers: 2", "1", "12.00 (12.00)"],
-        ["padded, clients: 16", "2", "6.00 (3.00)"],
-    ]
-    assert [row[:2] for row in poisson.rows][:2] == [
-        ["padded", "2"],
-        ["padded, where cork before keeps up", "1"],
-    ]
-    assert poisson.rows[1][2] == "0.50 (0.50)"
-    assert bursts.rows[-1][0] == "padded, load 0.5"
-
-
-def test_the_cells_that_gain_least_come_first() -> None:
-    found = [finding(CLOSED, rows_per_s=3.0), finding(OTHER, rows_per_s=2.0)]
-
-    assert [row[:2] for row in worst_sheet(found).rows] == [[str(OTHER), "2.00"], [str(CLOSED), "3.00"]]
 
 
 def test_overload_is_related_to_the_closed_loop() -> None:
     (row,) = overload_sheet([overloaded()]).rows
 
     assert row == ["4+0.02n lognormal:64:1 W=1 2 times", "100", "0.95", "99.0%", "0.50", "100.0%"]
-
-
-def test_lengths_that_nobody_states_are_tabulated_by_case() -> None:
-    rows = unstated_sheet(found_out()).rows
-
-    assert [row[:4] for row in rows] == [[case.name, "closed", "1", "1.60 (1.60)"] for case in CASES]
 
 
 # Runs
@@ -257,10 +200,3 @@ def test_overload_is_several_times_what_a_closed_loop_carries() -> None:
 
     assert 0.4 < found.rule.shed_share < 0.8
     assert found.rule.p99_ms < 1.1 * GOAL_MS
-
-
-def test_choosing_members_is_measured() -> None:
-    choice_us, all_us = members_us("lognormal:64:1", 40, rounds=20)
-
-    assert 0 < choice_us < all_us
-    assert members_us("constant:64", 40, rounds=20)[1] > 0

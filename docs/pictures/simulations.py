@@ -12,8 +12,8 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from style import STYLE, headline, line_look, log_across, log_upwards
 
-from benchmarks.harness.pictures import STYLE, headline, line_look, log_across, log_upwards
 from uncork_loadtests.reports.page import BLUE, DARK_GREY, GREEN, PURPLE, SKY_BLUE, VERMILION
 
 FOLDER = Path(__file__).parent

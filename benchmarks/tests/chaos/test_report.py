@@ -3,7 +3,7 @@
 from benchmarks.chaos.faults import DRAIN, KILL, POISON
 from benchmarks.chaos.ledger import NO_FAULT, Ledger
 from benchmarks.chaos.questions import ask
-from benchmarks.chaos.report import Settings, findings, legend, page, sheet
+from benchmarks.chaos.report import Settings, findings, sheet
 from uncork_loadtests.generator.http_reply import Reply
 
 SETTINGS = Settings(seconds=20, seed=7, faults=["kill", "poison", "drain"], rate=300, workers=3)
@@ -36,20 +36,6 @@ def test_each_fault_has_a_line_and_all_have_one() -> None:
         ["all", "2", "1,203", "500: 1,200", "0", "3", "0", "failed"],
     ]
     assert "Memory was flat." in table.notes
-
-
-def test_the_page_and_the_legend_have_the_command_that_repeats_the_run() -> None:
-    table = sheet(ledger(poisons=1, losses=0), SETTINGS, notes=["Memory was flat."])
-    command = "scripts/chaos --seconds 20 --seed 7 --rate 300 --workers 3 --faults kill,poison,drain"
-    text = page(table, SETTINGS)
-
-    assert f"```sh\n{command}\n```" in text
-    parts = ("*Lost*: no answer", "## 20 s at 300 requests/s", "| **all** | **2** |")
-    places = [text.index(part) for part in parts]
-    assert places == sorted(places)
-    assert text.endswith("\n* Memory was flat.\n")
-    assert legend(SETTINGS)[0] == "kill: SIGKILL of a worker."
-    assert legend(SETTINGS)[-1] == f"Repeat: {command}"
 
 
 def test_what_was_wrong_is_told_up_to_a_bound() -> None:

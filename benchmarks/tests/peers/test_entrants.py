@@ -105,21 +105,6 @@ def test_what_is_not_the_answer_is_wrong(answer: bytes) -> None:
         check_answer(answer, right=10.5, entrant=first)
 
 
-def test_every_setting_of_a_peer_is_an_entrant() -> None:
-    work, environment = sleep_work(POINT), Environment(folder=Path("/cache/mosec"))
-
-    def commands(name: str) -> dict[str, str]:
-        found = entrants_of(PEERS[name], work=work, environment=environment, folder=Path("/tmp/x"))
-        return {each.name: " ".join(each.command) for each in found}
-
-    assert list(commands("mosec")) == ["mosec 0 ms", "mosec 10 ms"]
-    assert "PEER_INTERCEPT_MS=1 PEER_SLOPE_MS=0.02 TMPDIR=/tmp/x /cache/mosec/bin/python" in str(
-        commands("mosec")["mosec 10 ms"]
-    )
-    assert commands("mosec")["mosec 10 ms"].endswith("mosec_server.py --model sleep --wait-ms 10")
-    assert list(commands("unbatched")) == ["unbatched"]
-
-
 def test_the_encoder_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
 
@@ -136,14 +121,6 @@ def test_uncork_serves_the_encoder_of_the_peers() -> None:
         assert len(set(work.answers)) > 1
 
 
-def test_uncork_serves_the_same_model() -> None:
-    command = ours(sleep_work(POINT), workers=2).command
-
-    file = next(part for part in command if part.endswith(":Sleep")).removesuffix(":Sleep")
-    compile(Path(file).read_text(), file, "exec")
-    assert list(command[-6:]) == ["--workers", "2", "--mb-max-latency", "1000", "--mb-max-batch-size", "64"]
-
-
 def test_an_environment_knows_what_it_holds(tmp_path: Path) -> None:
     environment = Environment(folder=tmp_path)
     (tmp_path / ".installed").write_text("a==1\nb==2\n")
@@ -154,16 +131,6 @@ def test_an_environment_knows_what_it_holds(tmp_path: Path) -> None:
     assert environment.holds(["a==1"])
     assert environment.holds(["b==2", "a==1"])
     assert not environment.holds(["a==2"])
-
-
-def test_versions_are_read_from_the_environment(tmp_path: Path) -> None:
-    packages = tmp_path / "lib" / "python3.11" / "site-packages"
-    for name, version in (("ray", "2.60.0"), ("other", "1")):
-        folder = packages / f"{name}-{version}.dist-info"
-        folder.mkdir(parents=True)
-        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-
-    assert Environment(folder=tmp_path).versions(["ray[serve]==2.60.0"]) == {"ray": "2.60.0"}
 
 
 def test_what_cannot_be_read_is_refused() -> None:

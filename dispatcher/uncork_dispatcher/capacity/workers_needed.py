@@ -42,7 +42,7 @@ Several APIs share the workers. Their times add up, and each waits for a batch o
 batch that takes longer than the goal of another API occupies a worker at a random moment: for those,
 ``z * sqrt(their time)`` more workers keep one free.
 
-``scripts/bench scaling`` compares the result for one API with simulations (docs/results/scaling.md).
+The tests compare the result for one API with simulations.
 """
 
 from __future__ import annotations

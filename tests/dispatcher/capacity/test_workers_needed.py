@@ -199,7 +199,7 @@ def in_goal(one: Load, count: int) -> float:
 @pytest.mark.long_run
 @pytest.mark.parametrize("goal_s", [0.2, 0.4, 1.0])
 def test_one_more_keeps_the_goal_and_two_fewer_do_not(goal_s: float) -> None:
-    """scripts/bench scaling repeats this for a matrix."""
+    """A small sample of models and loads."""
     one = load(rate_rows=2000.0, goal_s=goal_s)
     found = workers(one)
 

@@ -1,4 +1,4 @@
-"""Style, lines and axes of pictures drawn with matplotlib: those of benchmarks and of docs/."""
+"""Style, lines and axes of the pictures that are drawn with matplotlib."""
 
 from __future__ import annotations
 

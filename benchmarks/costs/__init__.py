@@ -1,1 +1,0 @@
-"""Costs of single mechanisms: decisions, metrics, marshalling, parsing."""

@@ -1,1 +1,0 @@
-"""The costs of overload, poisoned rows and the replacement of workers."""
