@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -123,12 +122,14 @@ def run(
 
 
 def during(
-    gateway: FakeTcpGateway, talk: Callable[[], None], target: str = "noting.py:Noting"
-) -> Future[None]:
+    gateway: FakeTcpGateway, talk: Callable[[], None], target: str = "noting.py:Noting", **options: Any
+) -> None:
     """Run a worker while a gateway talks to it."""
     talking = gateway.during(talk)
-    run(gateway, target)
-    return talking
+    try:
+        run(gateway, target, **options)
+    finally:
+        talking.result()
 
 
 def stop() -> None:
@@ -182,7 +183,7 @@ def test_a_worker_keeps_its_service_for_the_next_gateway(
             admitted.worker.close()
 
     handler = signal.getsignal(signal.SIGTERM)
-    during(gateway, talk).result()
+    during(gateway, talk)
     assert noted() == ["setup4", "teardown"]
     assert signal.getsignal(signal.SIGTERM) is handler
     [gone] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -206,7 +207,7 @@ def test_the_warm_up_is_repeated_when_the_gateway_has_other_settings(gateway: Fa
         assert sizes == [[1], [], [1, 2], []]
 
     profiles: list[int] = []
-    during(gateway, talk).result()
+    during(gateway, talk)
     assert profiles == [1, 1, 2, 0]
 
 
@@ -220,7 +221,7 @@ def test_a_gateway_that_goes_in_the_warm_up_is_no_failure_of_it(gateway: FakeTcp
             assert started(admitted)[1] == WarmUp("index", 1)
             leave(admitted.worker)
 
-    during(gateway, talk).result()
+    during(gateway, talk)
     assert noted() == ["setup0", "teardown"]
 
 
@@ -235,7 +236,7 @@ def test_a_signal_ends_a_worker_that_dials(gateway: FakeTcpGateway) -> None:
         assert newcomer.gone()
         newcomer.close()
 
-    during(gateway, talk).result()
+    during(gateway, talk)
     assert not Path("noted").exists()
 
 
@@ -254,9 +255,7 @@ def test_a_signal_ends_a_worker_that_finds_no_gateway(
         for _ in range(20):
             gateway.accept().close()
 
-    talking = gateway.during(talk)
-    run(gateway, sleep=pause)
-    talking.result()
+    during(gateway, talk, sleep=pause)
     assert len(pauses) == 20
     reason = "the gateway closed the connection during the handshake; its log says why"
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
@@ -272,7 +271,7 @@ def test_a_signal_ends_a_worker_in_its_setup(gateway: FakeTcpGateway) -> None:
         assert [type(frame.message) for frame in worker.rest()] == [Hello]
         worker.close()
 
-    during(gateway, talk, "noting.py:StopsInSetup").result()
+    during(gateway, talk, "noting.py:StopsInSetup")
     assert noted() == ["setup0"]
 
 
@@ -285,7 +284,7 @@ def test_a_signal_lets_a_worker_finish_its_batch(gateway: FakeTcpGateway) -> Non
         assert (reply.message.statuses, reply.payload, leaving.message) == ([200], b"1", Leaving())
         worker.close()
 
-    during(gateway, talk).result()
+    during(gateway, talk)
     assert noted() == ["setup0", "teardown"]
 
 
@@ -298,7 +297,7 @@ def test_a_second_signal_ends_the_batch(gateway: FakeTcpGateway) -> None:
         assert worker.rest() == []
         worker.close()
 
-    during(gateway, talk).result()
+    during(gateway, talk)
     assert noted() == ["setup0", "teardown"]
 
 
@@ -331,7 +330,7 @@ def test_a_gateway_that_says_goodbye_is_dialed_again(
                 worker.send((Goodbye("others have taken over"), []))
                 worker.close()
 
-    during(gateway, talk).result()
+    during(gateway, talk)
     text = f"gateway {gateway.address} closed the connection: others have taken over; dialing again"
     assert text in caplog.messages
     assert "is gone" not in caplog.text
@@ -343,10 +342,8 @@ def test_a_final_goodbye_ends_the_worker(gateway: FakeTcpGateway) -> None:
         worker.send((Goodbye("another one", is_final=True), []))
         worker.close()
 
-    talking = gateway.during(talk)
     with pytest.raises(GatewayRefuses, match=f"{gateway.address}: another one"):
-        run(gateway, sleep=lambda _: pytest.fail("dials again"))
-    talking.result()
+        during(gateway, talk, sleep=lambda _: pytest.fail("dials again"))
     assert noted() == ["setup0", "teardown"]
 
 
@@ -360,7 +357,7 @@ def test_a_gateway_of_another_version_is_warned_of(
     def talk() -> None:
         leave(ready(gateway))
 
-    during(gateway, talk).result()
+    during(gateway, talk)
     [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warning.startswith(f"the gateway has uncork 9.9, this worker has {VERSION}; install the same")
 
@@ -382,10 +379,8 @@ def test_a_setup_that_fails_ends_the_worker(gateway: FakeTcpGateway, gateway_sta
             assert (failed.stage, failed.message) == ("setup", "ValueError: no model")
             worker.close()
 
-    talking = gateway.during(talk)
     with pytest.raises(StageFailed, match="ValueError: no model"):
-        run(gateway, "noting.py:Broken")
-    talking.result()
+        during(gateway, talk, "noting.py:Broken")
 
 
 def test_a_batch_that_cannot_be_read_is_not_overdue_later(gateway: FakeTcpGateway) -> None:
@@ -419,9 +414,7 @@ def test_a_worker_whose_connections_end_at_once_dials_less_and_less(gateway: Fak
         leave(ready(gateway))
 
     delays: list[float] = []
-    talking = gateway.during(talk)
-    run(gateway, sleep=delays.append)
-    talking.result()
+    during(gateway, talk, sleep=delays.append)
     assert len(delays) == 10
     for delay, least in zip(delays, (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5), strict=True):
         assert least <= delay <= 3 * least
@@ -443,9 +436,7 @@ def test_the_ready_file_exists_while_a_gateway_may_send_batches(gateway: FakeTcp
                 leave(worker)
             worker.close()
 
-    talking = gateway.during(talk)
-    run(gateway, ready_file=ReadyFile(path))
-    talking.result()
+    during(gateway, talk, ready_file=ReadyFile(path))
     assert seen == [False, True] * 2
     assert not path.exists()
 
@@ -463,12 +454,10 @@ def test_a_worker_that_uses_too_much_memory_leaves_after_its_batch(gateway: Fake
         assert isinstance(worker.next().message, Reply)
         worker.close()
 
-    talking = gateway.during(talk)
     with pytest.raises(
         MemoryExceeded, match="the worker uses 2 MiB, more than the limit of 1 MiB, and has left"
     ):
-        run(gateway, memory=memory)
-    talking.result()
+        during(gateway, talk, memory=memory)
     assert noted() == ["setup0", "teardown"]
 
 
@@ -482,9 +471,7 @@ def test_a_worker_whose_model_alone_takes_too_much_memory_stays(
         assert "before its first batch; it will not leave for its memory" in caplog.text
         leave(worker)
 
-    talking = gateway.during(talk)
-    run(gateway, memory=MemoryLimit(2**20, used_bytes=lambda: 2**21))
-    talking.result()
+    during(gateway, talk, memory=MemoryLimit(2**20, used_bytes=lambda: 2**21))
 
 
 COMMAND = """
