@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -92,6 +93,21 @@ def test_three_killers_at_once_are_retried_one_after_another() -> None:
 
     assert sorted(lost) == [1, 2, 3]
     assert most == 3, "with four workers, three may run again at a time"
+
+
+def test_a_second_lost_batch_waits_for_the_first() -> None:
+    """Two healthy workers: one of them is spared, whatever is due."""
+    core = expecting(workers=4)
+    for request in (1, 2):
+        core.submit(request, api="a", now=2.0)
+    for start in starts(poll_all(core, 2.0)):
+        lose(core, start, now=2.1)
+    [first] = starts(poll_all(core, 2.1))
+    assert core.next_wakeup() < math.inf
+
+    core.batch_done(first.number, status="worked", now=2.2)
+    [second] = starts(poll_all(core, 2.2))
+    assert {first.requests, second.requests} == {(1,), (2,)}
 
 
 @pytest.mark.parametrize("failures", [0, 5])
