@@ -401,7 +401,9 @@ HUFFMAN = Encoder().encode([*headers(), (b"x", b"\xff\xfe" * 1900)])
 
 
 @pytest.mark.parametrize(
-    ("head", "in_a_turn"), [(many_fields, 14), (many_codes, 1), (many_sizes, 1)], ids=lambda value: str(value)
+    ("head", "in_a_turn"),
+    [(many_fields, 14), (many_codes, 1), (many_sizes, 1)],
+    ids=["fields", "codes", "sizes"],
 )
 async def test_heads_that_are_slow_to_read_are_read_in_several_turns(
     head: Callable[[int, int], bytes], in_a_turn: int
