@@ -236,6 +236,25 @@ def test_only_policies_import_a_policy() -> None:
     assert wrong == []
 
 
+def test_only_pages_import_the_sentences_of_pages() -> None:
+    """What computes states and figures does not know the words for them."""
+    status = "uncork_gateway.pages.status"
+    names = ("advise", "explain", "names", "scaling")
+    prose = {f"{status}.{name}" for name in names}
+    pages = ROOMS["uncork_gateway"] / "pages"
+    wrong = [
+        f"{file.relative_to(ROOT)} imports {module}"
+        for room in ROOMS.values()
+        for file in room.rglob("*.py")
+        if not file.is_relative_to(pages)
+        for module in imported(file)
+        if module in prose
+    ]
+
+    assert all((pages / f"status/{name}.py").exists() for name in names)
+    assert wrong == []
+
+
 def test_only_the_helper_process_imports_ray() -> None:
     """The gateway must not: Ray ends its process when the head of the cluster is lost."""
     room = ROOMS["uncork_workers"]

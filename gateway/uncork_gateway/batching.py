@@ -11,7 +11,6 @@ from prometheus_client.registry import Collector
 
 from uncork_dispatcher import AsyncDispatcher, Observer, Runner
 from uncork_gateway.connection.bursts import Bursts
-from uncork_gateway.pages.status.names import Names
 from uncork_gateway.pages.status.service_status import ServiceStatus, StatusSource
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.shadow import ShadowTally
@@ -58,7 +57,7 @@ class Batching:
         batches: the finished batches of all services.
         bursts: of the listener that serves the requests.
         traces: creates spans for batches, if given.
-        names: the words of the status pages.
+        is_proxy: whether it is the servers behind a proxy.
         has_goal: whether there is a latency goal.
         index_of: returns the index of a worker, given its number.
 
@@ -78,7 +77,7 @@ class Batching:
         batches: FinishedBatches,
         bursts: Bursts,
         traces: Traces | None,
-        names: Names,
+        is_proxy: bool = False,
         has_goal: bool = True,
         index_of: Callable[[int], int] = lambda worker: worker,
     ) -> None:
@@ -110,7 +109,7 @@ class Batching:
             shadow=lambda: {str(name): count for name, count in self.shadow.total().items()},
             dispatcher=self.dispatcher,
             recorder=self._recorder,
-            names=names,
+            is_proxy=is_proxy,
             has_goal=has_goal,
         )
         self.collectors: list[Collector] = [

@@ -25,7 +25,6 @@ from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.batching import Batching
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.pages.plain_pages import Pages
-from uncork_gateway.pages.status.names import PROXY
 from uncork_gateway.pages.status.service_status import ServedApi
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.requests.pass_through import PassThrough
@@ -134,7 +133,7 @@ class Proxy:
             batches=front_end.batches,
             bursts=front_end.listener.bursts,
             traces=settings.traces,
-            names=PROXY,
+            is_proxy=True,
             has_goal=settings.goal_s is not None,
         )
         front_end.add(batching)

@@ -21,7 +21,6 @@ from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.pages.status.failures import Failures
-from uncork_gateway.pages.status.names import SERVICE
 from uncork_gateway.requests.batch_frames import from_frame, to_frame
 from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.services.apis import Apis, GatewaySettings, Prepared
@@ -83,7 +82,6 @@ class ServedService:
             batches=front_end.batches,
             bursts=front_end.listener.bursts,
             traces=settings.traces,
-            names=SERVICE,
             index_of=lambda worker: self._pool.index_of(worker),
         )
         self._apis = Apis(

@@ -8,11 +8,9 @@ from dataclasses import replace
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.backends.worker_connection import WorkerState
 from uncork_gateway.backends.worker_pool import WorkerPool
-from uncork_gateway.pages.status import document
 from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.failures import Failures
-from uncork_gateway.pages.status.scaling import describe_scaling
-from uncork_gateway.pages.status.service_status import ServedApi
+from uncork_gateway.pages.status.service_status import ScalingNow, ServedApi
 from uncork_gateway.services.apis import Apis
 from uncork_gateway.services.scaling import Scaling
 from uncork_gateway.services.worker_events import WorkerEvents
@@ -84,12 +82,11 @@ class ServiceView:
         slots += [BackendSlot(index, "lost", fault=fault) for index, fault in missing.items()]
         return sorted(slots, key=lambda slot: slot.index)
 
-    def scaling(self) -> document.Scaling | None:
+    def scaling(self) -> ScalingNow | None:
         scaling = self.current_scaling
         if scaling is None or scaling.least == scaling.most or scaling.decision is None:
             return None
-        startup_s = self._startup_s()
-        return describe_scaling(scaling.decision, least=scaling.least, most=scaling.most, startup_s=startup_s)
+        return ScalingNow(scaling.decision, scaling.least, scaling.most, self._startup_s())
 
     def worker_states(self) -> list[WorkerState]:
         return self._pool.states()

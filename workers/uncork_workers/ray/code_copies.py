@@ -37,10 +37,10 @@ class CodeCopy:
         os.close(self._lock)
 
 
-def unpack(content: bytes, digest: str, *, parent: Path | None = None, kept_s: float = _KEPT_S) -> CodeCopy:
+def unpack(content: bytes, digest: str, *, parent: Path | None = None) -> CodeCopy:
     """Return a copy with the content of an archive; several processes may do so at once.
 
-    A new copy replaces those that no process uses, and none has begun to use for ``kept_s`` seconds.
+    A new copy replaces those that no process uses, and none has begun to use for a day.
 
     Raises:
         OSError: if it cannot be written, or another user controls the folder of the copies.
@@ -54,7 +54,7 @@ def unpack(content: bytes, digest: str, *, parent: Path | None = None, kept_s: f
     folder = parent / digest
     with _locked(parent / _LOCK):
         if not folder.is_dir():
-            _remove_unused(parent, kept_s)
+            _remove_unused(parent)
             _extract(content, folder)
         os.utime(folder)
         return CodeCopy(folder)
@@ -68,11 +68,11 @@ def _locked(file: Path) -> Iterator[None]:
         yield
 
 
-def _remove_unused(parent: Path, kept_s: float) -> None:
+def _remove_unused(parent: Path) -> None:
     partial = parent / _PARTIAL
     shutil.rmtree(partial, ignore_errors=True)  # its process has died
     for folder in list(parent.iterdir()):
-        if folder.name != _LOCK and folder.stat().st_mtime < time.time() - kept_s and not _is_used(folder):
+        if folder.name != _LOCK and folder.stat().st_mtime < time.time() - _KEPT_S and not _is_used(folder):
             folder.rename(partial)
             shutil.rmtree(partial)
 

@@ -55,18 +55,15 @@ class Source(Protocol):
 
 
 class Feed:
-    """Sends events to viewers, as frames of server-sent events, one every ``interval_s`` seconds.
+    """Sends events to viewers, as frames of server-sent events, one every second.
 
     A viewer may receive a batch or a point twice, in its first frame and in the next.
     """
 
-    def __init__(
-        self, source: Source, history: History, commands: Commands, *, interval_s: float = _INTERVAL_S
-    ) -> None:
+    def __init__(self, source: Source, history: History, commands: Commands) -> None:
         self._source = source
         self._history = history
         self._commands = commands
-        self._interval_s = interval_s
         self._viewers: set[_Viewer] = set()
         self._ticking: asyncio.Task[None] | None = None
         self._number = -1
@@ -106,7 +103,7 @@ class Feed:
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(self._interval_s)
+            await asyncio.sleep(_INTERVAL_S)
             if self._closed:
                 return
             self._send()

@@ -7,9 +7,7 @@ from uncork_dispatcher.wording import are, capitalized, exact, number, plural
 from uncork_gateway.pages.status import document
 
 
-def describe_scaling(
-    decision: Decision, *, least: int, most: int, startup_s: float | None
-) -> document.Scaling:
+def describe_scaling(decision: Decision, least: int, most: int, startup_s: float | None) -> document.Scaling:
     """Describe a decision within the bounds of the number of workers; ``startup_s`` is that of a worker."""
     return document.Scaling(
         wanted=decision.wanted,

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from uncork_dispatcher import ApiStats, WorkStats
+from uncork_dispatcher import ApiStats, Decision, WorkStats
 from uncork_dispatcher.learning.measures import Padding
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status import document
 from uncork_gateway.pages.status.advise import advice_for
 from uncork_gateway.pages.status.explain import sentence, waits_for, why_refused, why_this_size
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.pages.status.names import Names
+from uncork_gateway.pages.status.names import PROXY, SERVICE, Names
+from uncork_gateway.pages.status.scaling import describe_scaling
 from uncork_gateway.pages.status.slots import describe_slots, overall
 from uncork_gateway.telemetry.recent import Recent
 from uncork_gateway.telemetry.recorder import Recorder
@@ -27,6 +28,15 @@ class ServedApi(NamedTuple):
     route: str | None = None
     weighs: bool = False
     streams: bool = False
+
+
+class ScalingNow(NamedTuple):
+    """The last decision, the bounds of the number of workers, and how long a start usually takes."""
+
+    decision: Decision
+    least: int
+    most: int
+    startup_s: float | None
 
 
 class StatusSource(Protocol):
@@ -55,8 +65,8 @@ class StatusSource(Protocol):
     def slots(self) -> Sequence[BackendSlot]:
         """Return the slots, including those that are not ready."""
 
-    def scaling(self) -> document.Scaling | None:
-        """Return why there are as many workers as there are; None where their number is fixed."""
+    def scaling(self) -> ScalingNow | None:
+        """Return how many workers there should be; None where their number is fixed."""
 
 
 class Dispatching(Protocol):
@@ -83,7 +93,7 @@ class ServiceStatus:
         prefix: of the ids of its APIs.
         ready: set when its first batch can run.
         shadow: returns what became of the copies of requests that it got, by outcome.
-        names: the names of its parts.
+        is_proxy: whether it is servers behind a proxy.
         has_goal: whether there is a latency goal.
         clock: monotonic seconds, the clock of dispatcher and recorder.
         wall_clock: seconds since 1970.
@@ -99,7 +109,7 @@ class ServiceStatus:
         shadow: Callable[[], dict[str, int]] = dict,
         dispatcher: Dispatching,
         recorder: Recorder,
-        names: Names,
+        is_proxy: bool = False,
         has_goal: bool = True,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
@@ -111,7 +121,7 @@ class ServiceStatus:
         self._shadow = shadow
         self._dispatcher = dispatcher
         self._recorder = recorder
-        self._names = names
+        self._names = PROXY if is_proxy else SERVICE
         self._has_goal = has_goal
         self._clock = clock
         self._wall_clock = wall_clock
@@ -122,14 +132,14 @@ class ServiceStatus:
         epoch_s, slots, name = self._wall_clock(), source.slots(), self._name()
         found = list(self._figures(work, now, epoch_s, draining=draining))
         apis = [self._api(name, *each) for each in found]
-        state = self._state(apis, draining=draining)
+        state, scaling = self._state(apis, draining=draining), source.scaling()
         service = document.Service(
             name=name,
             state=state,
             sentence=overall(state, source.not_ready_reason, slots, apis, self._names),
             restarts=source.restarts,
             utilization=_utilization([figures.recent for figures, *_ in found], work),
-            scaling=source.scaling(),
+            scaling=None if scaling is None else describe_scaling(*scaling),
             shadow=self._shadow() or None,
         )
         return Described(service, describe_slots(name, slots, work.running), apis)

@@ -12,7 +12,6 @@ from uncork_dispatcher import ApiStats, WorkStats
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status.document import Failure, SettingsChange, Status
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.pages.status.names import SERVICE, Names
 from uncork_gateway.pages.status.service_status import ServedApi, ServiceStatus
 from uncork_gateway.pages.status.status_builder import StatusBuilder
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
@@ -38,12 +37,12 @@ class Stage:
     """
 
     def __init__(
-        self, *apis: Figures, slots: Sequence[BackendSlot] | None = None, names: Names = SERVICE
+        self, *apis: Figures, slots: Sequence[BackendSlot] | None = None, is_proxy: bool = False
     ) -> None:
         self._apis = apis
         self._work = apis[0].work if apis else work(1)
         self._slots = slots
-        self._names = names
+        self._is_proxy = is_proxy
         self.draining = False
         self.settings_change: SettingsChange | None = None
         self.ready = asyncio.Event()
@@ -66,7 +65,7 @@ class Stage:
             ready=self.ready,
             dispatcher=self,
             recorder=self,  # type: ignore[arg-type]
-            names=self._names,
+            is_proxy=self._is_proxy,
             clock=self._clock,
             wall_clock=lambda: 1030.0,
             **options,

@@ -6,7 +6,6 @@ from tests.gateway.pages.status.stage import Stage, named
 from tests.gateway.pages.status.staged import RUNNING, figures, recent, stats, work
 from uncork_dispatcher import RunningBatch
 from uncork_gateway.backends.slot import BackendSlot
-from uncork_gateway.pages.status.names import PROXY
 
 FINE = recent(batches=100)
 WORSE = recent(batches=100, errors={500: 50})
@@ -45,7 +44,7 @@ SENTENCES: dict[str, Stage] = {
             BackendSlot(1, "idle", url="http://10.0.0.6:8000"),
             BackendSlot(2, "lost", url=URL, fault="GET /v2/health/ready returned 503"),
         ],
-        names=PROXY,
+        is_proxy=True,
     ),
     "no worker": Stage(named("a", FINE, work=work(0))),
     "draining": draining(),
@@ -56,7 +55,7 @@ SENTENCES: dict[str, Stage] = {
         figures(stats({"name": "slow", "goal_s": 0.030}), recent=SLOW),
         figures(stats({"name": "rank", "max_batch_rows": 4}), recent=FULL),
     ),
-    "limits of a proxy": Stage(named("m", HARD), names=PROXY),
+    "limits of a proxy": Stage(named("m", HARD), is_proxy=True),
 }
 
 ACTIVITIES: dict[str, tuple[BackendSlot, RunningBatch | None]] = {
