@@ -57,6 +57,16 @@ def test_the_view_of_a_queue() -> None:
     assert not view.full
 
 
+@pytest.mark.parametrize(
+    ("size", "full"), [((7, 99), False), ((8, 0), True), ((1, 100), True), ((9, 200), True)]
+)
+def test_full_by_rows_or_by_bytes(size: tuple[int, int], full: bool) -> None:
+    """At the limit, where one more row or byte could not go along."""
+    api = Api(RULES)
+    assert api.view(queue(size), slots(), 5.0).full is full
+    assert api.fills_batch(queue(size)) is full
+
+
 def test_urgency_is_the_oldest_arrival_plus_the_goal() -> None:
     """Or plus twice the time of one row, if that is more."""
     api = Api(RULES)

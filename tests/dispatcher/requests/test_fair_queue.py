@@ -61,6 +61,14 @@ def test_flows_take_turns() -> None:
     assert (len(queue), queue.rows, queue.size_bytes) == (6, 6, 6)
 
 
+def test_turns_go_on_from_batch_to_batch() -> None:
+    queue, add = empty()
+    add("a", 3)
+    add("b", 3)
+
+    assert flows([Fill(size=1, size_bytes=1).take(queue)[0] for _ in range(6)]) == "ababab"
+
+
 def test_rows_are_shared_not_requests() -> None:
     """Four rows of the one for every row of the other are one turn each four rows."""
     queue, add = empty()
@@ -69,6 +77,31 @@ def test_rows_are_shared_not_requests() -> None:
 
     taken = Fill(size=16, size_bytes=100).take(queue)
     assert Counter(flows(taken)) == {"a": 2, "b": 8}
+
+
+def test_who_comes_back_has_saved_nothing_up() -> None:
+    """It was away while the other had ten turns; then they are equal."""
+    queue, add = empty()
+    add("a", 20)
+    add("b", 1)
+    Fill(size=11, size_bytes=100).take(queue)
+    add("b", 10)
+
+    assert Counter(flows(Fill(size=8, size_bytes=100).take(queue))) == {"a": 4, "b": 4}
+
+
+def test_large_requests_one_by_one_get_no_more_than_their_share() -> None:
+    """Each comes when the last is taken, and waits until the other has had as much."""
+    queue, add = empty()
+    add("small", 100)
+    rows: Counter[object] = Counter()
+    for _ in range(8):
+        if "large" not in {entry.flow for entry in queue.by_urgency()}:
+            add("large", rows=5)
+        for entry in Fill(size=5, size_bytes=100).take(queue):
+            rows[entry.flow] += int(entry.rows)
+
+    assert abs(rows["large"] - rows["small"]) <= 5
 
 
 def test_within_a_flow_the_most_urgent_goes_first() -> None:
