@@ -48,7 +48,7 @@ class GatewayStage:
     async def add(self, name: str, **settings: Any) -> ServedService:
         """Serve another service; its workers have a socket of their own."""
         service = self._add(GatewaySettings(**settings), name)
-        await service.listen(self._socket_of(service))
+        await service.pool.listen(self._socket_of(service))
         return service
 
     def _socket_of(self, service: ServedService) -> str:
@@ -58,8 +58,8 @@ class GatewayStage:
 
     async def listen(self) -> None:
         """Accept connections of workers and clients."""
-        await self.service.listen(self.socket_path)
-        await self.service.listen(self.standby_path, standby=True)
+        await self.service.pool.listen(self.socket_path)
+        await self.service.pool.listen(self.standby_path, standby=True)
         config = uvicorn.Config(self.gateway.front_end.app, lifespan="off", log_config=None)
         config.load()
         state = uvicorn.Server(config).server_state

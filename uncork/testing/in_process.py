@@ -115,7 +115,7 @@ class InProcess:
     async def _attach(self) -> None:
         """Connect the thread to the gateway, in place of a worker process."""
         ours, self._worker_end = socket.socketpair()
-        await self._served.attach(ours)
+        await self._served.pool.attach(ours)
         self._worker.serve(self._worker_end)
 
     def _replace_worker(self) -> None:

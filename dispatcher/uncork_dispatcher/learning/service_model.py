@@ -44,16 +44,6 @@ class ServiceModel:
         self._out_of_reach = False
 
     @property
-    def known_rows(self) -> tuple[float, float] | None:
-        """Costs of the smallest and the largest batch behind the estimate; None before the first."""
-        return self.measures.known_rows
-
-    @property
-    def slope_error_s(self) -> float:
-        """The likely error of the slope, in seconds per row; infinite if the slope is unknown."""
-        return self.measures.slope_error_s
-
-    @property
     def smallest_rows(self) -> float:
         """Rows or cost of the smallest request that was answered; infinity before the first."""
         return self._smallest.rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import NamedTuple
@@ -11,7 +10,6 @@ from typing import NamedTuple
 from prometheus_client import Counter, Gauge
 
 from uncork_dispatcher import Batch, OnBatchEnd, Submission
-from uncork_gateway.backends.worker_failures import WorkerStartup
 from uncork_gateway.backends.worker_listener import WorkerListener, WorkerPort
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.backends.worker_replies import Executed
@@ -56,6 +54,9 @@ class ServedService:
         supervisor: the supervisor's methods that it calls.
         name: the name that it is served under; None: that of its class, in lower case. With a name, the
             ids of its APIs begin with it.
+
+    Attributes:
+        pool: its workers.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class ServedService:
             batches=front_end.batches,
             bursts=front_end.listener.bursts,
             traces=settings.traces,
-            index_of=lambda worker: self._pool.index_of(worker),
+            index_of=lambda worker: self.pool.index_of(worker),
         )
         self._apis = Apis(
             self.batching, catalogue, name=name, unready=lambda: front_end.unready_of(self.batching)
@@ -95,20 +96,16 @@ class ServedService:
             readiness_changed=front_end.readiness_changed,
             log=ServiceLog(name or ""),
         )
-        self._pool = WorkerPool(
+        self.pool = WorkerPool(
             self.events,
             kill=supervisor.kill,
             finished_batch=supervisor.finished_batch,
             reserved=settings.workers,
         )
-        self._remote = RemoteWorkers(self._pool, self._apis, self.events)
+        self._remote = RemoteWorkers(self.pool, self._apis, self.events)
         self.events.on_joining_changed = self._remote.reconsider
         self._listener: WorkerListener | None = None
-        self.view.show(self._apis, self._pool, self.events)
-
-    async def listen(self, socket_path: str, *, standby: bool = False) -> None:
-        """Accept workers on a Unix socket; those on a ``standby`` socket wait for :meth:`take_over`."""
-        await self._pool.listen(socket_path, standby=standby)
+        self.view.show(self._apis, self.pool, self.events)
 
     def listen_on_tcp(self, port: WorkerPort) -> None:
         """Accept workers that know the token on a TCP socket."""
@@ -120,21 +117,13 @@ class ServedService:
         )
         self.batching.collectors.append(refused)
         self._listener = WorkerListener(
-            self._pool,
+            self.pool,
             port,
             overrides=self.events.settings.overrides,
             warmup_seconds=self.events.settings.warmup_seconds,
             on_refusal=lambda reason: refused.labels(reason).inc(),
         )
         self._listener.listen()
-
-    def retire(self, launch: int) -> bool:
-        """Let a process of the supervisor finish its batch and exit; return False if it is not connected."""
-        return self._pool.retire_launch(launch)
-
-    def drop(self, launch: int) -> None:
-        """Close the connection of a process of the supervisor that has ended, if it is still open."""
-        self._pool.drop_launch(launch)
 
     def follow_traffic(
         self,
@@ -151,7 +140,7 @@ class ServedService:
         """
 
         def workers() -> Workers:
-            ready = len(self._pool.ready())
+            ready = len(self.pool.ready())
             return Workers(ready, ready if target is None else target())
 
         scaling = Scaling(
@@ -168,10 +157,6 @@ class ServedService:
         wanted.set_function(lambda: scaling.wanted)
         self.batching.collectors.append(wanted)
         return scaling
-
-    async def attach(self, connected: socket.socket) -> None:
-        """Accept a worker on a socket that is connected already."""
-        await self._pool.attach(connected)
 
     def prepare(self, settings: GatewaySettings) -> Change:
         """Return what puts other settings in force, at once and for queued requests too; workers stay.
@@ -192,7 +177,7 @@ class ServedService:
 
     def _changed(self, settings: GatewaySettings) -> None:
         self.events.settings = settings
-        self._pool.reserve(settings.workers)
+        self.pool.reserve(settings.workers)
         if self._listener is not None:
             self._listener.change(settings.overrides, settings.warmup_seconds)
         self._remote.settings_changed()
@@ -204,10 +189,10 @@ class ServedService:
             ValueError: if one of the new workers has gone, they differ in what they serve from each other or
                 from workers that stay, or it cannot be served.
         """
-        first, *rest = self._pool.standbys(launches)
+        first, *rest = self.pool.standbys(launches)
         if any(service != first for service in rest):
             raise ValueError("the new workers describe different services")
-        are_all = not self._pool.any_left_by(launches)
+        are_all = not self.pool.any_left_by(launches)
         if first != self.service and not are_all:
             raise ValueError("the service has changed, so all workers must be reloaded together")
         if not are_all and settings is None:
@@ -239,7 +224,7 @@ class ServedService:
         settings, prepared, _ = change or self.prepare_take_over(launches)
         if prepared is not None:
             self.events.put_in_force(prepared)
-        replaced = self._pool.take_over(launches, renewed=change is not None)
+        replaced = self.pool.take_over(launches, renewed=change is not None)
         if settings is not None:
             self._changed(settings)
         else:
@@ -252,7 +237,7 @@ class ServedService:
         self.events.on_joining_changed = lambda: None
         if self._listener is not None:
             self._listener.close()
-        await self._pool.close()
+        await self.pool.close()
 
     # The dispatcher's runner
 
@@ -277,25 +262,15 @@ class ServedService:
             if outputs is not None:
                 outputs.saw_results(ran.results)
 
-        self._pool.execute(batch.worker, frame, bodies, done, on_piece=on_piece)
+        self.pool.execute(batch.worker, frame, bodies, done, on_piece=on_piece)
         if sink is not None:
-            sink.started(batch.number, partial(self._pool.cancel, batch.number))
+            sink.started(batch.number, partial(self.pool.cancel, batch.number))
 
     def abandon(self, batch: int, worker: int) -> None:
         """Drop the worker, which has run a batch past its timeout."""
-        index = self._pool.abandon(batch)
+        index = self.pool.abandon(batch)
         if index is not None:
             self.events.log.error("dropped worker %d: its batch exceeded the timeout", index)
-
-    # What startup and reload show
-
-    def starts(self) -> dict[int, WorkerStartup]:
-        """Return the startup stage of each worker that has imported its code and is not ready, by index."""
-        return self.events.failures.starts()
-
-    def ready_workers(self) -> set[int]:
-        """Return the indexes of the ready workers."""
-        return self._pool.ready()
 
     @property
     def service(self) -> ServiceDescription | None:
@@ -304,7 +279,7 @@ class ServedService:
 
     @property
     def any_ready(self) -> bool:
-        return bool(self._pool.ready())
+        return bool(self.pool.ready())
 
     @property
     def not_ready_reason(self) -> str:

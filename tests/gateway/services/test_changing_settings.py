@@ -197,16 +197,16 @@ async def test_indexes_of_more_workers_are_taken_from_remote_ones(tmp_path: Path
     async with remote_only(tmp_path, workers=1) as on:
         local = await on.worker(serves=service(json_api("echo"), name="A"))
         remote = await on.remote("a")
-        assert on.service.ready_workers() == {0, 1}
+        assert on.service.pool.ready() == {0, 1}
         asking = [on.post("/echo", 0)]
         running, body = await local.batch()
         asking.append(on.post("/echo", 1))
         batch, payload = await remote.batch()
         change(on, workers=2)
-        assert on.service.ready_workers() == {0}
+        assert on.service.pool.ready() == {0}
         local.answer(running, [body])
         remote.answer(batch, [payload])
         assert {(await one).json() for one in asking} == {0, 1}
         assert await remote.dismissed() == Goodbye("the gateway starts more workers, one with this index")
         await on.remote("a")
-        assert on.service.ready_workers() == {0, 2}
+        assert on.service.pool.ready() == {0, 2}

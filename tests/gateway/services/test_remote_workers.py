@@ -188,7 +188,7 @@ async def test_another_version_takes_over_when_it_is_complete(tmp_path: Path) ->
         old = [await on.remote(name) for name in ("a1", "a2")]
         first = await on.remote("b1", B)
         assert on.in_force == "A"
-        assert on.service.ready_workers() == {0, 1}
+        assert on.service.pool.ready() == {0, 1}
         second = await on.remote("b2", B)
         assert on.in_force == "B"
         for one in old:
@@ -235,7 +235,7 @@ async def test_the_next_version_serves_when_enough_old_workers_leave(tmp_path: P
         busy.send(Leaving())
         assert await idle.dismissed() == TAKEN_OVER
         assert on.in_force == "B"
-        assert on.service.ready_workers() == {2}
+        assert on.service.pool.ready() == {2}
 
 
 async def test_old_code_that_is_started_again_stays_behind(tmp_path: Path) -> None:
@@ -288,9 +288,9 @@ async def test_a_worker_that_goes_in_its_setup_is_forgotten(tmp_path: Path) -> N
     """Nobody starts it again."""
     async with remote_only(tmp_path) as on:
         starting = await on.starting("a")
-        assert on.service.starts().keys() == {0}
+        assert on.service.events.failures.starts().keys() == {0}
         starting.close()
-        await until(lambda: not on.service.starts())
+        await until(lambda: not on.service.events.failures.starts())
         assert on.service.view.slots() == []
 
 
@@ -319,13 +319,13 @@ async def test_remote_workers_follow_the_launched_ones(tmp_path: Path) -> None:
         same = await on.remote("same", A)
         others = [await on.remote(f"other {number}", B) for number in range(2)]
         assert on.in_force == "A"
-        assert on.service.ready_workers() == {0, 1}
+        assert on.service.pool.ready() == {0, 1}
 
         new = await on.standby(9, serves=B)
         on.service.take_over([9])
         assert on.in_force == "B"
         assert await same.dismissed() == TAKEN_OVER
-        assert len(on.service.ready_workers()) == 3
+        assert len(on.service.pool.ready()) == 3
         for one in (new, *others):
             asking = on.post("/echo", 1)
             batch, payload = await one.batch()

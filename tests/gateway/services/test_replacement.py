@@ -228,7 +228,7 @@ async def test_a_gateway_needs_nobody_who_hears_of_standbys(tmp_path: Path) -> N
         actions = SupervisorActions(kill=on.killed.append, restarts=int)
         other = on.gateway.add(GatewaySettings(own_routes=False), actions, name="other")
         path = str(tmp_path / "s3")
-        await other.listen(path, standby=True)
+        await other.pool.listen(path, standby=True)
         new = await FakeWorker.ready(path)
         await turns(50)
 

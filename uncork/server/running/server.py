@@ -59,14 +59,14 @@ class RunningServer:
         return {
             _named(name, index): start
             for name, service in self.services.items()
-            for index, start in service.served.starts().items()
+            for index, start in service.served.events.failures.starts().items()
         }
 
     def ready_workers(self) -> set[str]:
         return {
             _named(name, index)
             for name, service in self.services.items()
-            for index in service.served.ready_workers()
+            for index in service.served.pool.ready()
         }
 
     def replace_files(self) -> None:

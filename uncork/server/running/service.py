@@ -108,8 +108,8 @@ class RunningService:
                 )
                 first_exit: asyncio.Future[str] = asyncio.get_running_loop().create_future()
                 supervisor = _supervisor(options, launcher, served, first_exit)
-                await served.listen(str(folder / WORKERS_SOCKET))
-                await served.listen(str(folder / STANDBYS_SOCKET), standby=True)
+                await served.pool.listen(str(folder / WORKERS_SOCKET))
+                await served.pool.listen(str(folder / STANDBYS_SOCKET), standby=True)
                 if port is not None:
                     _listen_on_tcp(served, port, options, place.listeners)
                 return cls(
@@ -215,8 +215,8 @@ def _supervisor(
         on_exit=exited,
         take_over=served.take_over,
         explain=served.events.failures.why_no_standby,
-        retire=served.retire,
-        drop=served.drop,
+        retire=served.pool.retire_launch,
+        drop=served.pool.drop_launch,
     )
 
 
