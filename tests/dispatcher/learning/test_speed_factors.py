@@ -33,8 +33,9 @@ def after(factors: dict[int, float], *, rounds: int, noise: float = 0.0, seed: i
         ({0: 1.0, 1: 4.0}, 5, {0: 0.5, 1: 2.0}),
         ({0: 2.0, 1: 2.0}, 20, {0: 1.0, 1: 1.0}),
         ({0: 2.0, **dict.fromkeys(range(1, 10), 1.0)}, 10, {0: 2**0.9, 5: 1.0}),
+        ({0: 0.5, **dict.fromkeys(range(1, 10), 1.0)}, 10, {0: 0.5**0.9, 5: 1.0}),
     ],
-    ids=["none seen", "too few batches", "one is slow", "all are slow", "one among many"],
+    ids=["none seen", "too few batches", "one is slow", "all are slow", "a slow one", "a fast one"],
 )
 def test_a_worker_is_compared_with_the_average(
     factors: dict[int, float], rounds: int, slowdowns: dict[int, float]
@@ -93,6 +94,9 @@ def test_workers_that_left_do_not_count() -> None:
     learned.forget(77)
     assert learned.slowdown(0) == 1.0
     assert not learned.differ
+
+    learned.observe(20, seconds=4.0, average_s=1.0, spread=0.0)
+    assert learned.slowdown(20) == 1.0, "a new worker with the number of one that is gone starts anew"
 
 
 def reference(learned: SpeedFactors, batches: list[tuple[int, float]], spread: float) -> dict[int, float]:
