@@ -21,6 +21,8 @@ INSTALL_S = 300
 PATIENT = ("--mb-max-latency", "30000")
 # Short windows. How much they differ says something of this machine, nothing of the server.
 QUICKLY = ("--measurement-interval", "300", "--stability-percentage", "1000")
+# A busy machine may answer one request in a window.
+_FEW = "Pass contained only one request"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,7 +48,8 @@ def measure(server: Server, model: str, *arguments: str, protocol: str = "http")
     address = server.grpc if protocol == "grpc" else server.base.removeprefix("http://")
     command = [*COMMAND, "-m", model, "-i", protocol, "-u", address, *QUICKLY, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    complaints = [line for line in done.stderr.splitlines() if _FEW not in line]
+    assert (done.returncode, complaints) == (0, []), done.stdout
     return done.stdout
 
 
