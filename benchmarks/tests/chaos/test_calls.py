@@ -96,7 +96,7 @@ def fail(call: ScriptedCall, body: bytes) -> None:
 
 def drop(call: ScriptedCall, body: bytes) -> None:
     session: Any = call.stream.connection
-    asyncio.get_running_loop().call_soon(session._fail, frames.protocol_error("no"))
+    asyncio.get_running_loop().call_soon(session.fail, frames.protocol_error("no"))
 
 
 async def asked(answer: Answer, *, outstanding: int = 0) -> Ledger:
