@@ -23,8 +23,6 @@ _SYMBOLS = ("circle", "square", "triangle-up", "triangle-down", "diamond", "cros
 # A goal this many times above the highest latency would squash the panel.
 _FAR = 10.0
 _HEIGHT = 400
-# Ticks of logarithmic axes, in milliseconds: plotly's own omit the power of ten.
-_TICKS = [factor * 10**power for power in range(-2, 6) for factor in (1, 2, 5)]
 _LINES: dict[str, dict[str, str]] = {"line": {}, "dashes": {"dash": "dash"}, "steps": {"shape": "hvh"}}
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -150,8 +148,12 @@ def _y_axis(panel: Panel) -> dict[str, Any]:
         ticks = {"tickvals": [*range(len(panel.rows))], "ticktext": panel.rows}
         return {**ticks, "range": [last, -0.5], "zeroline": False}
     if panel.series and panel.log_up:
-        ticks = {"tickvals": _TICKS, "ticktext": [f"{tick:g}" for tick in _TICKS]}
-        return {"type": "log", **ticks, "range": _log_range(panel)}
+        span = _log_range(panel)
+        # Plotly's own ticks omit the power of ten. An axis of less than a decade needs more of them.
+        factors = (1, 2, 3, 5, 7) if span and span[1] - span[0] < 1 else (1, 2, 5)
+        places = [factor * 10**power for power in range(-2, 6) for factor in factors]
+        texts = [f"{place:g}" for place in places]
+        return {"type": "log", "range": span, "tickvals": places, "ticktext": texts}
     return {"rangemode": "tozero"}
 
 
