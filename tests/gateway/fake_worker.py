@@ -6,7 +6,7 @@ import asyncio
 import fcntl
 import termios
 from collections.abc import AsyncIterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 from tests.loops import until
 from uncork_workers.wire.frames import Frame, FrameDecoder, encode_frame
@@ -23,6 +23,14 @@ def json_api(name: str = "echo", settings: ApiSettings | None = None) -> ApiDesc
     """An API that accepts JSON."""
     settings = settings or ApiSettings()
     return ApiDescription(name=name, route=f"/{name}", input={"kind": "json"}, settings=settings)
+
+
+def array_api(
+    name: str = "echo", *, dtype: str = "float32", shape: Sequence[int | None] = (4,), **settings: Any
+) -> ApiDescription:
+    """An API that accepts arrays, by default of four numbers."""
+    takes = {"kind": "ndarray", "dtype": dtype, "shape": list(shape)}
+    return ApiDescription(name=name, route=f"/{name}", input=takes, settings=ApiSettings(**settings))
 
 
 class FakeWorker:

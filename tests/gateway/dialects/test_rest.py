@@ -89,13 +89,6 @@ def test_columns_are_answered_with_columns_if_they_can_be(results: list[bytes], 
     assert said(TF, b'{"inputs": {"a": [1, 2]}}', *results) == {"outputs": told}
 
 
-def test_rows_of_columns_are_objects() -> None:
-    asked = TF.read(b'{"inputs": {"b": [[3], 4], "a": [1, "x"]}}', ())
-
-    assert asked.rows == 2
-    assert json.loads(b"[%b]" % asked.body) == [{"a": 1, "b": [3]}, {"a": "x", "b": 4}]
-
-
 @given(rows=ROW_LISTS, comma=COMMAS)
 def test_rows_and_results_are_not_touched(rows: list[bytes], comma: bytes) -> None:
     asked = KSERVE.read(b'{"instances":' + listed(rows, comma) + b"}", ())
@@ -145,23 +138,6 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
 
 
 # End to end
-
-
-async def test_the_batch_is_named_in_body_and_headers() -> None:
-    """All answers of a batch carry its id."""
-    stage = Stage(dialect=KSERVE)
-    replies = await asyncio.gather(
-        stage.reply(b'{"instances": [1, 2]}'), stage.reply(b'{"instances": ["a"]}', headers=[])
-    )
-    again = await stage.reply(b'{"instances": [3]}')
-
-    assert stage.runner.batches == [[b"1,2", b'"a"'], [b"3"]]
-    assert [reply.headers["x-batch-id"] for reply in (*replies, again)] == [
-        *("gateway-1", "gateway-1", "gateway-2")
-    ]
-    for reply, rows in zip((*replies, again), ([1, 2], ["a"], [3]), strict=True):
-        batch_id = reply.headers["x-batch-id"]
-        assert json.loads(reply.body) == {"message": "", "batchId": batch_id, "predictions": rows}
 
 
 @pytest.mark.parametrize("status", [400, 500])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.dispatcher.batches import rows_of
 from tests.gateway.client import Reply, Server, request
 from tests.gateway.protocols import v2_bodies
 from tests.gateway.protocols.v2_bodies import Written, ints, mergeable
@@ -80,22 +81,6 @@ def test_json_is_rows(form: str) -> None:
     assert asked.form == ListForm("INT64", (2,))
 
 
-@given(data=st.data(), inner=st.lists(st.integers(1, 3), max_size=3), rows=st.integers(1, 4))
-def test_values_are_dealt_by_shape(data: st.DataObject, inner: list[int], rows: int) -> None:
-    """Values stay in row-major order; numbers keep their text."""
-    size = rows * math.prod(inner)
-    items = data.draw(
-        st.lists(st.sampled_from(["9007199254740993", "-0.0", "1e400", "1.0"]), min_size=size, max_size=size)
-    )
-    form = data.draw(st.sampled_from(["flat", "nested"] if inner else ["flat"]))
-    asked = read(
-        dialect(), v2_bodies.request(Written(name="x", datatype="FP64", inner=inner, form=form, items=items))
-    )
-
-    values = json.loads(b"[%b]" % asked.body, parse_int=str, parse_float=str)
-    assert (asked.rows, values) == (rows, items)
-
-
 @given(requests=mergeable())
 def test_what_is_read_is_what_was_sent(requests: list[list[Written]]) -> None:
     """Values stay as they are."""
@@ -115,16 +100,6 @@ def test_what_is_read_is_what_was_sent(requests: list[list[Written]]) -> None:
             assert (asked.key, asked.form) == (None, TensorForm(first.datatype, tuple(first.inner)))
         else:
             assert len(json.loads(b"[%b]" % asked.body)) == math.prod(first.shape)
-
-
-def test_a_binary_tensor_travels_as_it_is() -> None:
-    content = v2_bodies.request(doubles(1.5, -0.0, math.nan))
-
-    asked = read(dialect(), content)
-
-    assert (asked.rows, asked.key, asked.form) == (3, None, TensorForm("FP64", ()))
-    assert asked.body == struct.pack("<3d", 1.5, -0.0, math.nan)
-    assert asked.cost.total is None
 
 
 def test_a_binary_tensor_costs_as_much_as_its_json() -> None:
@@ -311,23 +286,6 @@ def test_objects_are_a_tensor_for_each_key() -> None:
     assert (label.name, label.datatype, label.form, label.items) == ("label", "BYTES", "flat", ["a", "b"])
 
 
-def test_all_outputs_may_be_wanted_binary() -> None:
-    asked = read(
-        dialect(),
-        v2_bodies.request(
-            ints(1), parameters={"binary_data_output": True}, outputs=outputs(("a", None), ("b", False))
-        ),
-    )
-
-    _, tensors = answer(dialect(), asked, b'{"a": 1, "b": 2}')
-
-    assert [(one.name, one.datatype, one.form) for one in tensors] == [
-        ("a", "INT64", "binary"),
-        ("b", "INT64", "flat"),
-    ]
-    assert tensors[0].items == [struct.pack("<q", 1)]
-
-
 def test_an_output_that_there_is_not_is_refused() -> None:
     asked = read(dialect(), v2_bodies.request(ints(1), outputs=outputs(("score", None))))
 
@@ -363,6 +321,28 @@ class Route(Stage):
         for caller, content in zip(callers, contents, strict=True):
             caller.send(request(content.body, headers=content.headers))
         return [await caller.reply() for caller in callers]
+
+
+async def test_requests_share_a_batch_and_get_their_own() -> None:
+    stage = Route(dialect())
+    flat = v2_bodies.request(ints(1, 2, 3, 4, inner=[2]), id="flat")
+    nested = v2_bodies.request(ints(5, 6, inner=[2], form="nested"))
+    binary = v2_bodies.request(doubles(1, 2), id="binary")
+    answers = {b"1,2,3,4": b"[1,2],[3,4]", b"5,6": b"[5,6]"}
+    stage.runner.reply = lambda body: HandlerResult(200, answers.get(body, b"[7],[8]"))
+    replies = await stage.ask(flat, binary, nested)
+
+    assert stage.runner.batches == [[b"1,2,3,4", struct.pack("<2d", 1, 2), b"5,6"]]
+    assert [rows_of(job) for job in stage.runner.jobs] == [[2, 2, 1]]
+    told = [json.loads(reply.body) for reply in replies]
+    assert [one.get("id") for one in told] == ["flat", "binary", None]
+    assert [(one["outputs"][0]["shape"], one["outputs"][0]["data"]) for one in told] == [
+        ([2, 2], [1, 2, 3, 4]),
+        ([2, 1], [7, 8]),
+        ([1, 2], [5, 6]),
+    ]
+    assert [reply.headers["x-batch-size"] for reply in replies] == ["5", "5", "5"]
+    assert {reply.headers["content-type"] for reply in replies} == {"application/json"}
 
 
 async def test_a_binary_answer_says_where_its_json_ends() -> None:

@@ -140,20 +140,6 @@ async def test_errors(path: str, body: bytes, options: Any, code: grpc.StatusCod
         assert len({call.stream.connection.number for call in server.calls}) == 1
 
 
-async def test_drain_answers_open_calls_and_refuses_new_ones() -> None:
-    async with listening() as (server, address), connected(address) as channel:
-        open_call = channel.unary_unary(HANG)(b"")
-        while not (server.calls and "end" in server.calls[0].events):
-            await turns(1)
-        server.listener.drain()
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await channel.unary_unary(ECHO)(b"")
-        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
-        server.calls[0].stream.reply(b"answer", ())
-        assert await open_call == b"answer"
-        await server.listener.drained()
-
-
 async def test_old_connections_are_replaced_without_an_error() -> None:
     server = Server(limits=GrpcLimits(max_message_bytes=1000, max_connection_age_s=0.2))
     bound = socket.create_server(("127.0.0.1", 0))

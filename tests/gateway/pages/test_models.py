@@ -1,43 +1,19 @@
-"""The APIs of a service as models: paths, metadata, shared batches."""
+"""The APIs of a service as models: paths and metadata."""
 
 from __future__ import annotations
 
-import io
-import json
-import struct
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.examples import at_most
-from tests.gateway.client import Reply, request
-from tests.gateway.fake_worker import FakeWorker, json_api, service
+from tests.gateway.fake_worker import FakeWorker, array_api, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
-from tests.gateway.protocols import v2_bodies
-from tests.gateway.protocols.v2_bodies import Written, ints
-from tests.gateway.proxy_stage import Caller, Front, error
-from tests.gateway.running import turns
+from tests.gateway.proxy_stage import error
 from uncork_gateway.pages.models.metadata import models_of
-from uncork_workers.definition.adapters import NdArray
-from uncork_workers.definition.service import Service, api
-from uncork_workers.process.batches.execution import Executor
-from uncork_workers.wire.frames import split_payload
 from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
-from uncork_workers.wire.schema import JSON, NPY, ApiDescription, ServiceDescription
-
-
-def array_api(
-    name: str, dtype: str = "float32", shape: tuple[int | None, ...] = (2,), **more: Any
-) -> ApiDescription:
-    """An api that takes arrays."""
-    takes = {"kind": "ndarray", "dtype": dtype, "shape": list(shape)}
-    return ApiDescription(name=name, route=f"/{name}", input=takes, **more)
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 
 def one_of_two() -> ServiceDescription:
@@ -160,10 +136,10 @@ async def test_the_state_of_a_model_has_the_members_of_all_protocols(tmp_path: P
     ("api", "datatype", "dtype", "shape"),
     [
         (json_api(), "BYTES", "DT_STRING", [-1]),
-        (array_api("echo"), "FP32", "DT_FLOAT", [-1, 2]),
-        (array_api("echo", "uint8", (None, 3)), "UINT8", "DT_UINT8", [-1, -1, 3]),
-        (array_api("echo", "bool", ()), "BOOL", "DT_BOOL", [-1]),
-        (array_api("echo", "float128", ()), "FP64", "DT_DOUBLE", [-1]),
+        (array_api(), "FP32", "DT_FLOAT", [-1, 4]),
+        (array_api(dtype="uint8", shape=(None, 3)), "UINT8", "DT_UINT8", [-1, -1, 3]),
+        (array_api(dtype="bool", shape=()), "BOOL", "DT_BOOL", [-1]),
+        (array_api(dtype="float128", shape=()), "FP64", "DT_DOUBLE", [-1]),
     ],
 )
 async def test_metadata_says_what_a_model_takes(
@@ -453,132 +429,3 @@ async def test_native_routes_keep_their_own_errors(tmp_path: Path) -> None:
         problem(await on.http.post("/v3/models/fake/infer"), 404)
         problem(await on.http.post("/v1/nothing"), 404)
         problem(await on.http.post("/v2x"), 404)
-
-
-# Shared batches
-
-
-class Asked:
-    """A request of rows of two integers in one of all forms, and its answer."""
-
-    FORMS = (
-        *("native", "lone", "file", "instances", "inputs", "tf", "columns"),
-        *("flat", "nested", "binary", "binary both"),
-    )
-
-    def __init__(self, form: str, rows: list[list[int]], number: int) -> None:
-        self.form = form
-        self.rows = rows[:1] if form == "lone" else rows
-        self.id = f"id {number}"
-
-    def send(self, front: Front) -> Caller:
-        """Send the request."""
-        rows = self.rows
-        match self.form:
-            case "native":
-                return front.ask(json.dumps(rows).encode(), b"/echo")
-            case "lone":
-                return front.ask(json.dumps(rows[0]).encode(), b"/echo")
-            case "file":
-                types = [(name, b"application/x-npy") for name in (b"content-type", b"accept")]
-                caller = Caller(front)
-                caller.send(request(saved(rows), path=b"/echo", headers=types))
-                return caller
-            case "instances" | "inputs":
-                return front.ask(json.dumps({self.form: rows}).encode(), b"/v1/models/fake:predict")
-            case "tf":
-                return front.ask(
-                    json.dumps({"instances": rows}).encode(), b"/v1/models/fake/versions/1:predict"
-                )
-            case "columns":
-                return front.ask(json.dumps({"inputs": rows}).encode(), b"/v1/models/fake/versions/1:predict")
-        tensor = ints(*[value for row in rows for value in row], inner=[2], form=self.form)
-        if self.form.startswith("binary"):
-            items = [struct.pack("<q", value) for row in rows for value in row]
-            tensor = Written(name="x", datatype="INT64", inner=[2], form="binary", items=items)
-        more = {"parameters": {"binary_data_output": True}} if self.form == "binary both" else {}
-        content = v2_bodies.request(tensor, id=self.id, **more)
-        return front.ask(content.body, b"/v2/models/fake/infer", *content.headers)
-
-    def read(self, reply: Reply) -> Any:
-        """Return the values of the answer."""
-        if self.form == "file":
-            return np.load(io.BytesIO(reply.body)).tolist()
-        if self.form != "binary both":
-            return json.loads(reply.body)
-        end = int(reply.headers[v2_bodies.HEADER.decode()])
-        told = json.loads(reply.body[:end])
-        [output] = told["outputs"]
-        assert output.pop("parameters") == {"binary_data_size": len(reply.body) - end}
-        output["data"] = np.frombuffer(reply.body[end:], "<i8").tolist()
-        return told
-
-    def answer(self, batch_id: str) -> Any:
-        """Return the values that an echo model answers."""
-        match self.form:
-            case "native" | "file":
-                return self.rows
-            case "lone":
-                return self.rows[0]
-            case "instances":
-                return {"message": "", "batchId": batch_id, "predictions": self.rows}
-            case "tf":
-                return {"predictions": self.rows}
-            case "inputs" | "columns":
-                return {"outputs": self.rows}
-        data = [value for row in self.rows for value in row]
-        output = {"name": "output-0", "shape": [len(self.rows), 2], "datatype": "INT64", "data": data}
-        return {"model_name": "fake", "model_version": "1", "id": self.id, "outputs": [output]}
-
-
-class Echo(Service):
-    """Return the description of a service."""
-
-    @api(input=NdArray(dtype="int64", shape=(2,)))
-    def echo(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the rows."""
-        return rows
-
-
-def saved(rows: list[list[int]]) -> bytes:
-    """Return rows as an .npy file."""
-    file = io.BytesIO()
-    np.save(file, np.array(rows, "<i8"))
-    return file.getvalue()
-
-
-async def give_back(worker: FakeWorker) -> int:
-    """Echo a batch, raw where requested; return its number of requests."""
-    batch, payload = await worker.batch()
-    bodies = split_payload(payload, batch.lengths)
-    executor = Executor(Echo())
-    reply, answers = executor.run(batch, bodies)
-    executor.close()
-    worker.answer(batch, answers, forms=reply.forms)
-    return len(bodies)
-
-
-@at_most(25)
-@given(forms=st.lists(st.tuples(st.sampled_from(Asked.FORMS), st.integers(1, 3)), min_size=1, max_size=9))
-async def test_callers_of_all_protocols_share_a_batch(forms: list[tuple[str, int]]) -> None:
-    """Clients of every form share batches, and each gets its own rows in its own form."""
-    asked = [
-        Asked(form, [[number * 10 + at, -at] for at in range(count)], number)
-        for number, (form, count) in enumerate(forms)
-    ]
-
-    async def scenario(folder: Path) -> list[Reply]:
-        async with gateway(folder) as on:
-            worker = await on.worker(serves=service(array_api("echo", "int64", offers=(JSON, NPY))))
-            front = Front(on.gateway)
-            callers = [one.send(front) for one in asked]
-            assert await give_back(worker) == len(asked)
-            replies = [await caller.reply() for caller in callers]
-            await turns()
-            return replies
-
-    with tempfile.TemporaryDirectory() as folder:
-        replies = await scenario(Path(folder))
-    for one, reply in zip(asked, replies, strict=True):
-        assert reply.status == 200
-        assert one.read(reply) == one.answer(reply.headers["x-batch-id"])

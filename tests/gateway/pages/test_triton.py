@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.dispatcher.batches import batch_of, submitted
-from tests.gateway.fake_worker import json_api, service
+from tests.gateway.fake_worker import array_api, json_api, service
 from tests.gateway.gateway_stage import client_of, gateway
 from tests.gateway.proxy_stage import error
 from tests.gateway.running import turns
@@ -20,7 +20,6 @@ from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.models.statistics import statistics_of
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
-from uncork_workers.wire.schema import ApiDescription, ApiSettings
 
 
 def told(reply: httpx.Response) -> Any:
@@ -28,12 +27,6 @@ def told(reply: httpx.Response) -> Any:
     assert reply.status_code == 200, reply.text
     assert reply.headers["content-type"] == "application/json"
     return reply.json()
-
-
-def array_api(**settings: Any) -> ApiDescription:
-    """An api called ``echo`` that takes arrays of four numbers."""
-    takes = {"kind": "ndarray", "dtype": "float32", "shape": [4]}
-    return ApiDescription(name="echo", route="/echo", input=takes, settings=ApiSettings(**settings))
 
 
 # Configuration

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.gateway.backends.model_servers.fake_server import Call
-from tests.gateway.backends.model_servers.raw_server import raw_server
+from tests.gateway.backends.model_servers.fake_server import Call, fake_server
 from tests.gateway.proxy_stage import predictions, proxy, rows_body
 from tests.gateway.running import turns
 
@@ -57,7 +56,7 @@ async def test_what_follows_a_response_to_a_merged_call_is_dropped(
     (tmp_path / "ca.pem").write_bytes(authority.cert_pem.bytes())
     context = ssl_context(authority) if tls else None
     async with (
-        raw_server(lambda call: MORE[more](answer(call)), tls=context) as server,
+        fake_server(lambda call: MORE[more](answer(call)), tls=context) as server,
         proxy(server.url, server_ca=tmp_path / "ca.pem" if tls else None) as on,
     ):
         for row in range(4):
@@ -78,7 +77,7 @@ async def test_another_response_in_a_record_of_its_own_is_dropped(tls: bool, tmp
     authority = trustme.CA()
     (tmp_path / "ca.pem").write_bytes(authority.cert_pem.bytes())
     async with (
-        raw_server(
+        fake_server(
             lambda call: [ok(answer(call)), POISON], tls=ssl_context(authority) if tls else None
         ) as server,
         proxy(server.url, server_ca=tmp_path / "ca.pem" if tls else None) as on,
@@ -107,7 +106,7 @@ async def test_what_follows_a_response_that_passes_through_is_dropped(method: st
     def script(call: Call) -> bytes:
         return ok(call.target) if call.target == b"/next" else data
 
-    async with raw_server(script) as server, proxy(server.url) as on:
+    async with fake_server(script) as server, proxy(server.url) as on:
         for _ in range(2):
             await on.http.request(method, "/x")
             reply = await on.http.get("/next")
@@ -126,7 +125,7 @@ async def test_what_follows_a_response_that_passes_through_is_dropped(method: st
 async def test_a_connection_with_one_response_to_each_request_is_used_again(
     write: Callable[[bytes], bytes],
 ) -> None:
-    async with raw_server(lambda call: write(answer(call))) as server, proxy(server.url) as on:
+    async with fake_server(lambda call: write(answer(call))) as server, proxy(server.url) as on:
         for row in range(3):
             assert predictions(await on.ask(rows_body(row)).reply()) == [row]
         assert len({call.connection for call in server.calls}) == 1
@@ -134,7 +133,7 @@ async def test_a_connection_with_one_response_to_each_request_is_used_again(
 
 async def test_a_response_that_comes_unasked_is_dropped() -> None:
     """It arrives while the connection is idle."""
-    async with raw_server(lambda call: ok(answer(call))) as server, proxy(server.url) as on:
+    async with fake_server(lambda call: ok(answer(call))) as server, proxy(server.url) as on:
         assert predictions(await on.ask(rows_body(1)).reply()) == [1]
         server.write(POISON)
         await turns(50)
@@ -144,7 +143,7 @@ async def test_a_response_that_comes_unasked_is_dropped() -> None:
 async def test_a_length_beside_chunks_is_not_passed_on() -> None:
     """The chunks say how long the body is."""
     data = ok(chunked(b"{}"), b"content-length: 9", CHUNKED)
-    async with raw_server(lambda call: data) as server, proxy(server.url) as on:
+    async with fake_server(lambda call: data) as server, proxy(server.url) as on:
         reply = await on.http.get("/x")
 
         assert (reply.status_code, reply.content) == (200, b"{}")

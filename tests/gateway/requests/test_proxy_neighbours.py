@@ -184,30 +184,6 @@ async def test_a_caller_who_leaves_while_its_request_is_sent_whole_is_in_nobodys
         assert outcome(await on.ask(rows_body(4)).reply()) == {"predictions": [4]}
 
 
-# Values that JSON does not have
-
-
-async def test_values_that_json_does_not_have_are_merged_and_split() -> None:
-    """Requests and responses with them share calls, and arrive as sent."""
-
-    def script(call: Call) -> Answer:
-        data = call.body.partition(b'"data":[')[2].partition(b"]")[0]
-        shape = data.count(b",") + 1
-        text = b'{"outputs":[{"name":"y","shape":[%d],"datatype":"FP32","data":[%b]}]}' % (shape, data)
-        return Answer(text, 200, (JSON,))
-
-    def ask(value: bytes) -> bytes:
-        return b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[%b]}]}' % value
-
-    values = [b"NaN", b"1.50", b"-Infinity", b"1e400", b"12345678901234567890123"]
-    async with merging(script) as (on, server):
-        replies = await on.replies([on.ask(ask(value), V2) for value in values])
-
-        assert [reply.status for reply in replies] == [200] * 5
-        assert [reply.body.partition(b'"data":[')[2].partition(b"]")[0] for reply in replies] == values
-        assert len(server.calls) == 1
-
-
 # Failures
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.examples import at_most
 from tests.gateway.backends.model_servers.fake_server import Call
 from tests.gateway.backends.model_servers.fake_server import Reply as Answer
-from tests.gateway.protocols import v2_bodies
 from tests.gateway.proxy_stage import (
     BAD,
     V1,
@@ -42,9 +41,6 @@ async def test_requests_that_come_together_are_one_call() -> None:
         assert {reply.headers["x-batch-size"] for reply in replies} == {"4"}
         assert len({reply.headers["x-batch-id"] for reply in replies}) == 1
         assert {"server-timing", "content-type"} < replies[0].headers.keys()
-
-
-Ask = tuple[bytes, bytes, tuple[Header, ...]]
 
 
 @pytest.mark.parametrize(
@@ -83,17 +79,8 @@ async def test_requests_of_different_keys_are_different_calls(
 @pytest.mark.parametrize(
     ("target", "one", "other"),
     [
-        (V1, rows_body(1), rows_body([1])),
         (V1, rows_body(1), rows_body(1, signature_name="other")),
-        (V1, rows_body(1, parameters={"t": 1}), rows_body(1, parameters={"t": 2})),
-        (V1, rows_body(1), b'{"inputs": [1]}'),
-        (V1, b'{"inputs": {"a": [1]}}', b'{"inputs": {"b": [1]}}'),
         (V2, infer(1), infer(1, parameters={"t": 1})),
-        (V2, infer(1), infer(1, outputs=[{"name": "of x"}])),
-        (V2, infer(1), v2_bodies.request(v2_bodies.ints(1, datatype="INT32")).body),
-        (V2, infer(1), v2_bodies.request(v2_bodies.ints(1, name="y")).body),
-        (V2, infer(1), v2_bodies.request(v2_bodies.ints(1, inner=[1])).body),
-        (V2, infer(1), v2_bodies.request(v2_bodies.ints(1), v2_bodies.ints(1, name="y")).body),
     ],
 )
 async def test_bodies_of_different_keys_are_different_calls(target: bytes, one: bytes, other: bytes) -> None:

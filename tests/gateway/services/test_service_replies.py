@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.gateway.fake_worker import json_api, service
+from tests.gateway.fake_worker import array_api, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import turns
 from uncork_gateway.services.worker_events import ServiceUnusable
@@ -91,12 +91,6 @@ async def test_limits_of_the_gateway_are_in_force(tmp_path: Path) -> None:
         assert [(await one).status_code for one in asking] == [200, 200]
 
 
-def array_api(**settings: Any) -> ApiDescription:
-    """An API that takes arrays."""
-    takes = {"kind": "ndarray", "shape": [2]}
-    return ApiDescription(name="add", route="/add", input=takes, settings=ApiSettings(**settings))
-
-
 @pytest.mark.parametrize(
     ("api", "overrides", "message"),
     [
@@ -121,7 +115,7 @@ def array_api(**settings: Any) -> ApiDescription:
             "API 'echo': timeout must be a positive number of seconds, got 0",
         ),
         (json_api(settings=ApiSettings(cost=0)), {}, "API 'echo': cost must be a number above 0 "),
-        (array_api(cost="n"), {}, "API 'add': cost must be a number or 'bytes' for"),
+        (array_api("add", cost="n"), {}, "API 'add': cost must be a number or 'bytes' for"),
         (ApiDescription(name="see", route="/see", input={"kind": "hologram"}), {}, "there is no codec for "),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
@@ -42,14 +43,17 @@ class Reply(NamedTuple):
         return b"\r\n".join((*lines, b"", self.body))
 
 
-Script = Callable[[Call], Reply | None]
-"""What to answer; None: nothing, until the client hangs up."""
+Script = Callable[[Call], Reply | bytes | list[bytes] | None]
+"""What to answer, or to write as it is; of a list, each piece by itself, which is a record of TLS.
+
+None: nothing, until the client hangs up.
+"""
 
 
 class FakeServer:
     """One server."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, *, tls: ssl.SSLContext | None = None) -> None:
         self.script = script
         self.calls: list[Call] = []
         self.called = asyncio.Event()
@@ -59,19 +63,26 @@ class FakeServer:
         self.url = ""
         self._connections = 0
         self._port = 0
+        self._tls = tls
+        self._writers: list[asyncio.StreamWriter] = []
         self._server: asyncio.Server | None = None
         self._handlers: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Accept connections; after a stop, on the same port."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, ssl=self._tls)
         self._port = self._server.sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{self._port}"
+        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
 
     def refuse(self) -> None:
         """Accept no more connections."""
         assert self._server is not None
         self._server.close()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes that nobody asked for on every connection."""
+        for writer in self._writers:
+            writer.write(data)
 
     async def stop(self) -> None:
         """Break all connections and accept no more."""
@@ -84,6 +95,7 @@ class FakeServer:
         task = asyncio.current_task()
         assert task is not None
         self._handlers.add(task)
+        self._writers.append(writer)
         try:
             with contextlib.suppress(asyncio.CancelledError, OSError):
                 await self._converse(reader, writer)
@@ -102,8 +114,15 @@ class FakeServer:
                 await reader.read()
                 self.hung_up.set()
                 return
-            writer.write(reply.data)
-            if reply.missing:
+            if isinstance(reply, Reply):
+                pieces, ends = [reply.data], bool(reply.missing)
+            else:
+                pieces = [reply] if isinstance(reply, bytes) else reply
+                ends = b"connection: close" in pieces[0]
+            for piece in pieces:
+                writer.write(piece)
+            await writer.drain()
+            if ends:
                 return
 
     def _next_connection(self) -> int:
@@ -126,9 +145,9 @@ async def read_call(reader: asyncio.StreamReader) -> Call | None:
 
 
 @contextlib.asynccontextmanager
-async def fake_server(script: Script) -> AsyncIterator[FakeServer]:
+async def fake_server(script: Script, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[FakeServer]:
     """A running server."""
-    server = FakeServer(script)
+    server = FakeServer(script, tls=tls)
     await server.start()
     try:
         yield server

@@ -107,6 +107,13 @@ def test_groups_have_all_requests_in_order_and_not_too_many_rows(rows: list[int]
         assert sum(rows[at] for at in one) + rows[other.start] > most
 
 
+async def test_what_is_not_idempotent_is_not_searched() -> None:
+    async with stage(idempotent=False) as on:
+        ran = await on.run(sent("a"), sent("500"))
+        assert bodies(ran.results) == [several(500)] * 2
+        assert len(on.asked) == 1
+
+
 async def test_a_search_ends_where_it_is_nobodys_fault() -> None:
     def script(call: Call) -> Reply:
         return Reply(b"slower", 429) if call.body == b"a\n400" else shout(call)

@@ -1,4 +1,4 @@
-"""The services over a socket, called by the clients of other projects."""
+"""The services over a socket, called by a client of grpcio."""
 
 from __future__ import annotations
 
@@ -14,20 +14,16 @@ from typing import Any
 
 import grpc
 import pytest
-from google.protobuf.descriptor_pool import DescriptorPool
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from tests.gateway.grpc.services.services_stage import ServicesStage, services
 from tests.gateway.running import turns
 from tests.markdown_pages import DOCS, blocks
 from uncork_gateway.grpc.http2.limits import GrpcLimits
 from uncork_gateway.grpc.listener import GrpcListener
-from uncork_gateway.grpc.messages import POOL, SERVICES, message
+from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.methods import Methods
 
 PAGE = DOCS / "reference/grpc.md"
-Status = health_pb2.HealthCheckResponse
 
 
 @contextlib.asynccontextmanager
@@ -52,68 +48,6 @@ def channel(address: str, **options: str) -> Iterator[grpc.Channel]:
     named = [(f"grpc.{name}", value) for name, value in options.items()]
     with grpc.insecure_channel(address, named) as opened:
         yield opened
-
-
-async def test_health_is_that_of_grpcio_s_client(tmp_path: Path) -> None:
-    """Check, an unknown name, and a watch that hears of a worker and of its end."""
-    async with services(tmp_path) as on, served(on) as address:
-        watched: asyncio.Queue[int] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
-
-        def check(stub: Any, name: str) -> int:
-            """Return the status of a name."""
-            status: int = stub.Check(health_pb2.HealthCheckRequest(service=name)).status
-            return status
-
-        def watch(stub: Any) -> grpc.StatusCode:
-            """Watch the server until the call ends; return how."""
-            call = stub.Watch(health_pb2.HealthCheckRequest(service="fake"))
-            with contextlib.suppress(grpc.RpcError):
-                for response in call:
-                    loop.call_soon_threadsafe(watched.put_nowait, response.status)
-            code: grpc.StatusCode = call.code()
-            return code
-
-        with channel(address) as opened:
-            stub = health_pb2_grpc.HealthStub(opened)
-            watching = asyncio.create_task(asyncio.to_thread(watch, stub))
-            assert await watched.get() == Status.SERVICE_UNKNOWN
-            assert await asyncio.to_thread(check, stub, "") == Status.NOT_SERVING
-            worker = await on.on.worker()
-            assert await watched.get() == Status.SERVING
-            for name in ("", "fake", "fake.echo", "inference.GRPCInferenceService"):
-                assert await asyncio.to_thread(check, stub, name) == Status.SERVING
-            with pytest.raises(grpc.RpcError) as caught:
-                await asyncio.to_thread(check, stub, "fke")
-            assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-            worker.close()
-            assert await watched.get() == Status.NOT_SERVING
-            on.calls.close()
-            assert await watching is grpc.StatusCode.UNAVAILABLE
-
-
-async def test_reflection_is_that_of_grpcio_s_client(tmp_path: Path) -> None:
-    def explore(address: str) -> None:
-        """Build every service from the files that the server sends."""
-        with channel(address) as opened:
-            database = ProtoReflectionDescriptorDatabase(opened)
-            pool = DescriptorPool(database)
-            assert sorted(database.get_services()) == sorted(SERVICES)
-            for service in SERVICES:
-                methods = pool.FindServiceByName(service).methods_by_name
-                assert methods.keys() == POOL.FindServiceByName(service).methods_by_name.keys()
-            assert pool.FindFileByName("grpc_service.proto").dependencies[0].name == "model_config.proto"
-            response = pool.FindMessageTypeByName("inference.ModelConfigResponse")
-            config = response.fields_by_name["config"].message_type
-            assert config is pool.FindMessageTypeByName("inference.ModelConfig")
-            assert pool.FindMethodByName("inference.GRPCInferenceService.ModelInfer").name == "ModelInfer"
-            assert list(database.FindAllExtensionNumbers("inference.ModelConfig")) == []
-            for unknown in (database.FindFileByName, database.FindFileContainingSymbol):
-                with pytest.raises(KeyError):
-                    unknown("x")
-
-    async with services(tmp_path) as on, served(on) as address:
-        await asyncio.to_thread(explore, address)
 
 
 async def test_a_client_with_a_retry_policy_waits_for_the_first_worker(

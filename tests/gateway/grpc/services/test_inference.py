@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.fake_worker import json_api, service
+from tests.gateway.fake_worker import array_api, json_api, service
 from tests.gateway.grpc.services.services_stage import INFERENCE, ServicesStage, response_of, services
 from tests.gateway.running import turns
 from uncork_gateway.errors import Unavailable
@@ -18,15 +18,9 @@ from uncork_gateway.grpc.statuses import Code, trailers_of
 from uncork_gateway.pages.models.metadata import streaming_models_of
 from uncork_gateway.repository import NoRepository, RepositoryAccess
 from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
-from uncork_workers.wire.schema import ApiDescription, ApiSettings
+from uncork_workers.wire.schema import ApiDescription
 
 OF_MODELS = ("ModelMetadata", "ModelConfig", "ModelStatistics")
-
-
-def array_api(name: str = "echo", **settings: Any) -> ApiDescription:
-    """An API that takes arrays of four numbers."""
-    takes = {"kind": "ndarray", "dtype": "float32", "shape": [4]}
-    return ApiDescription(name=name, route=f"/{name}", input=takes, settings=ApiSettings(**settings))
 
 
 async def arrays(on: ServicesStage) -> None:

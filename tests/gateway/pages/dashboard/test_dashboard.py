@@ -14,7 +14,6 @@ import pytest
 
 from tests.gateway.gateway_stage import GatewayStage, client_of, gateway, problem
 from tests.gateway.proxy_stage import V1, Model, doubles, error, predictions, proxy, rows_body, served
-from tests.gateway.running import turns
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.pages.dashboard.feed import Event
 
@@ -93,21 +92,6 @@ async def test_an_api_without_requests_has_the_command_of_the_home_page(tmp_path
         await stage.echo(worker, "/echo", {"a": 1})
         async with stage.http.stream("GET", EVENTS) as reply:
             assert (await anext(events(reply))).commands == {}
-
-
-async def test_nothing_is_made_after_the_last_viewer_has_left(tmp_path: Path) -> None:
-    """One viewer leaves and the other still gets events; then none is left."""
-    async with gateway(tmp_path) as stage:
-        async with stage.http.stream("GET", EVENTS) as one:
-            seen = events(one)
-            await anext(seen)
-            async with stage.http.stream("GET", EVENTS) as other:
-                await anext(events(other))
-                assert ticking()
-            await anext(seen)
-            assert ticking()
-        while ticking():
-            await turns()
 
 
 async def test_a_look_at_the_head_of_the_events_costs_nothing(tmp_path: Path) -> None:
