@@ -103,7 +103,7 @@ class BatchResult(NamedTuple, Generic[R]):
         try:
             expected, results = len(batch.requests), outcome.results
             fault = results_fault(results, expected)
-            if fault is None and not isinstance(results, list):
+            if fault is None and type(results) is not list:
                 # A collection of the user's may raise while it is read, or have more results than it says.
                 outcome = outcome._replace(results=list(results))
                 fault = results_fault(outcome.results, expected)

@@ -78,7 +78,14 @@ class Lying(Sequence[str]):
         return ["X"][at]
 
 
-@pytest.mark.parametrize("results", [[], ["X"], ["X", "Y", "Z"], Lying()])
+class LyingList(list[str]):
+    """The same as a list."""
+
+    def __len__(self) -> int:
+        return 2
+
+
+@pytest.mark.parametrize("results", [[], ["X"], ["X", "Y", "Z"], Lying(), LyingList(["X"])])
 async def test_a_wrong_number_of_results_is_nobodys_answer(results: Sequence[str]) -> None:
     """Nobody knows whose is missing; the message says how many came."""
     log = Log()
@@ -114,6 +121,19 @@ async def test_an_exit_ends_the_batch_first() -> None:
     with pytest.raises(SystemExit):
         await run
     assert [str(error) for error in ended] == ["the batch function raised SystemExit(3)"]
+
+
+async def test_a_waiter_may_change_the_list_of_results() -> None:
+    """The others get what the runner gave them."""
+    results = ["X", "Y"]
+    shell = dispatcher(Workers(then=lambda job: BatchResult(results)))
+
+    class Greedy(Unlucky):
+        def answered(self, answer: RequestResult[str]) -> None:
+            results.clear()
+
+    shell.submit(Submission(Greedy(), "a", "x"))
+    assert (await shell.call("a", "y")).result == "Y"
 
 
 def test_a_batch_that_has_ended_is_abandoned_without_effect() -> None:
