@@ -55,7 +55,7 @@ def advise(key: str, /, **figures: Any) -> Advice:
 class _Formatter(string.Formatter):
     """Formats a figure by kind: a key of ``_KINDS``, the format of a float, or the noun that it counts.
 
-    A tilde before the noun marks a measured number, which is rounded.
+    A tilde before the noun marks a number that is rounded if it is no integer, because it was measured.
     """
 
     def format_field(self, value: Any, kind: str) -> str:
@@ -64,7 +64,8 @@ class _Formatter(string.Formatter):
         if kind.startswith("."):
             return format(value, kind)
         noun = kind.removeprefix("~")
-        text = number(value) if kind.startswith("~") else exact(value)
+        is_measured = kind.startswith("~") and not isinstance(value, int)
+        text = number(value) if is_measured else exact(value)
         return plural(text, noun, "units of cost" if noun == "unit of cost" else "")
 
 
@@ -98,6 +99,7 @@ _ABOVE_GOAL = (
     "{goal_s:exact_ms}"
 )
 _FULL_BATCH = "a full batch of {cap:{unit}} needs {needs:MiB} ({base:MiB}, plus {each:MiB} each), "
+_RAISE_QUEUE = "raise --max-queue-rows ({queue_rows:exact}) or --max-queue-bytes ({queue_bytes:MiB})"
 _QUEUE = "the queue is limited to {queue:{unit}}, but a batch may have {batch:exact}"
 _WORKERS = "{workers} workers{shares} share {cores:core}, and the gateway needs one too"
 _MEMORY = "the {free:MiB} of free memory have no room for {workers:worker}{shares}"
@@ -144,6 +146,10 @@ TEMPLATES: dict[str, tuple[str, str]] = {
         "add {more:{part}} ({option})",
     ),
     "add_workers/waiting": (f"{_WAITS}, with {{workers:{{part}}}}", "add {more:{part}} ({option})"),
+    "add_workers/refused": (
+        f"the gateway refused {{refused:exact}} of {{answered:request}}: {_LOAD}",
+        "add {more:{part}} ({option})",
+    ),
     "add_workers/bursts": (
         f"the gateway refused {{refused:exact}} of {{answered:request}} although only {_LOAD}, so the "
         "requests came in bursts",
@@ -151,8 +157,12 @@ TEMPLATES: dict[str, tuple[str, str]] = {
     ),
     "raise_queue": (
         f"the queue was full for {{refused:request}}, although only {_LOAD}",
-        "for such bursts, raise --max-queue-rows ({queue_rows:exact}) or --max-queue-bytes "
-        "({queue_bytes:MiB})",
+        f"for such bursts, {_RAISE_QUEUE}",
+    ),
+    "raise_queue/shared": (
+        f"the queue was full for {{refused:request}}: {_LOAD}, but other {{apis}} take {{others:percent}} of "
+        "the time",
+        _RAISE_QUEUE,
     ),
     "shared_workers": (
         f"{_WAITS}, because other {{apis}} take {{others:percent}} of the time, {{other}} the most",
@@ -200,7 +210,7 @@ TEMPLATES: dict[str, tuple[str, str]] = {
         "fix the handler, or set a working example with @api(warmup=...)",
     ),
     "row-beyond-timeout": (
-        "the smallest batch did not finish within timeout={timeout_s:.4g} s",
+        "the smallest batch did not finish within timeout={timeout_s:exact} s",
         "raise timeout, or make the model faster",
     ),
     "not-measured": (
@@ -230,11 +240,11 @@ TEMPLATES: dict[str, tuple[str, str]] = {
     "queue-below-batch/rows": (_QUEUE, "set --max-queue-rows to {to}, or lower mb_max_batch_size"),
     "queue-below-batch/bytes": (_QUEUE, "raise --max-queue-bytes, or lower mb_max_batch_bytes"),
     "timeout-below-goal": (
-        "a batch is aborted after timeout={timeout_s:.4g} s, before the goal of {goal_s:exact_ms}",
-        "set timeout to {to:.4g} s, five times the goal",
+        "a batch is aborted after timeout={timeout_s:exact} s, before the goal of {goal_s:exact_ms}",
+        "set timeout to {to:exact} s, five times the goal",
     ),
     "timeout-below-batch": (
-        "a full batch of {cap:{unit}} takes {full_s:ms}, but timeout is {timeout_s:.4g} s: the batch would "
+        "a full batch of {cap:{unit}} takes {full_s:ms}, but timeout is {timeout_s:exact} s: the batch would "
         "be aborted and its worker replaced",
         "set timeout to {to} s, or mb_max_batch_size to {fitting}",
     ),
@@ -257,7 +267,7 @@ TEMPLATES: dict[str, tuple[str, str]] = {
         "list the batch sizes that the model is built for in allowed_batch_sizes",
     ),
     "drain-below-goal": (
-        "shutdown waits {drain:.4g} s, but requests may take {longest_s:ms}: some get 503",
+        "shutdown waits {drain:exact} s, but requests may take {longest_s:ms}: some get 503",
         "set --drain-timeout to {to}",
     ),
     "cap-above-memory/machine": (

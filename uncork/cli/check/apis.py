@@ -154,4 +154,4 @@ def _within(times: Times, limit_ms: float, api: ApiFigures) -> int:
     line, most = times.line, api.settings.limit_rows - 1
     left_s = (limit_ms - times.overhead_ms) / 1000
     fitting = rows_within(left_s, intercept_s=line.intercept_ms / 1000, slope_s=line.slope_ms / 1000)
-    return int(max(1, min(fitting, most)))
+    return int(max(1, min(fitting + 1e-9, most)))  # rounding must not cost a row

@@ -100,11 +100,14 @@ def _add_workers(figures: Figures, names: Names) -> Iterator[Advice]:
         "apis": names.apis,
         "others": figures.others_share,
     }
+    refused = {"refused": recent.refused, "answered": recent.answered}
     if figures.is_shared:
         yield advise("add_workers/shared", **given)
-    elif is_refused and figures.has_headroom:
-        yield advise("add_workers/bursts", **given, refused=recent.refused, answered=recent.answered)
-    elif figures.waits_for_workers and not is_refused and not figures.is_late:
+    elif is_refused:
+        yield advise(
+            "add_workers/bursts" if figures.has_headroom else "add_workers/refused", **given, **refused
+        )
+    elif figures.waits_for_workers:
         yield advise("add_workers/waiting", **given, queue_s=recent.queue_s, run_s=recent.run_s)
     else:
         yield advise("add_workers", **given)
@@ -152,7 +155,8 @@ def _raise_queue(figures: Figures, names: Names) -> Iterator[Advice]:
     refused, rules = figures.recent.counts.sheds["queue_full"], figures.stats.rules
     if refused and figures.capacity is not None and figures.recent.rate <= figures.capacity:
         limits = {"queue_rows": rules.max_queue_rows, "queue_bytes": rules.max_queue_bytes}
-        yield advise("raise_queue", refused=refused, **load(figures, names), **limits)
+        given = {**load(figures, names), **limits, "apis": names.apis, "others": figures.others_share}
+        yield advise("raise_queue/shared" if figures.is_shared else "raise_queue", refused=refused, **given)
 
 
 def _client_deadline(figures: Figures, names: Names) -> Iterator[Advice]:

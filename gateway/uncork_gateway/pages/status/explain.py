@@ -17,10 +17,13 @@ RefusalCause = ShedReason | Literal["no_room"]
 def sentence(figures: Figures, names: Names) -> str:
     """State how requests fared in the window, and what limits the API."""
     recent = figures.recent
+    # Few failures and few refusals may together be too many.
+    few = 0.0 if figures.state != "ok" else A_FEW
     parts = [
-        f"{_of_requests(figures, recent.failed)} failed." if recent.error_share > A_FEW else "",
-        f"The gateway refused {_of_requests(figures, recent.refused)}."
-        if recent.refused_share > A_FEW
+        f"{_of(recent.failed, recent.answered)} failed." if recent.error_share > few else "",
+        f"The gateway refused {_of(recent.refused, recent.answered)}." if recent.refused_share > few else "",
+        f"{_of(recent.client_errors, recent.requests)} got a 4xx status."
+        if recent.client_errors > A_FEW * recent.requests
         else "",
         _too_few(figures),
         f"The p99 latency was {ms(recent.p99_s)}, above the goal of {exact_ms(figures.goal_s)}."
@@ -31,9 +34,8 @@ def sentence(figures: Figures, names: Names) -> str:
     return " ".join(filter(None, parts))
 
 
-def _of_requests(figures: Figures, number_of: int) -> str:
-    answered = figures.recent.answered
-    return f"{exact(number_of)} of {plural(exact(answered), 'request')} ({percent(number_of / answered)})"
+def _of(number_of: int, requests: int) -> str:
+    return f"{exact(number_of)} of {plural(exact(requests), 'request')} ({percent(number_of / requests)})"
 
 
 def _too_few(figures: Figures) -> str:
@@ -53,6 +55,8 @@ def _limit(figures: Figures, names: Names) -> str:
     is_limited = figures.limited_by != "nothing"
     if not is_limited and (figures.recent.is_few or figures.is_late or figures.state != "ok"):
         return ""
+    if figures.limited_by == "goal" and figures.is_out_of_reach:
+        return f"The goal cannot be met: the smallest batch takes about {ms(figures.needed_s)}."
     limit = _LIMITS[figures.limited_by].format(parts=names.parts)
     if figures.recent.is_few or figures.capacity is None:
         return f"{limit}."
@@ -167,9 +171,10 @@ def why_refused(figures: Figures, names: Names) -> str | None:
     # Bodies without room are refused before they reach the dispatcher.
     if recent.refused > recent.counts.sheds.total():
         reasons["no_room"] = recent.refused - recent.counts.sheds.total()
-    total, refused = sum(reasons.values()), _of_requests(figures, recent.refused)
+    total, refused = sum(reasons.values()), _of(recent.refused, recent.answered)
+    missed = "their client's deadline" if figures.goal_s is None else "the goal or their client's deadline"
     parts = [
-        f"{percent(many / total)} with {_REFUSALS[reason].format(none_ready=names.none_ready)}"
+        f"{percent(many / total)} with {_REFUSALS[reason].format(none_ready=names.none_ready, missed=missed)}"
         for reason, many in sorted(reasons.items(), key=lambda item: -item[1])
     ]
     if len(parts) == 1:
@@ -178,7 +183,7 @@ def why_refused(figures: Figures, names: Names) -> str | None:
 
 
 _REFUSALS: dict[RefusalCause, str] = {
-    "deadline": "503 (deadline), because they would have missed the goal or their client's deadline",
+    "deadline": "503 (deadline), because they would have missed {missed}",
     "client_deadline": "504 (client_deadline), because the time in X-Request-Timeout-Ms passed",
     "queue_full": "503 (queue_full), because the queue was full",
     "no_worker": "503 (no_worker), because {none_ready}",

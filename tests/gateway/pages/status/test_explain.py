@@ -39,9 +39,17 @@ def test_few_requests_say_nothing(window: Recent) -> None:
 
 
 def test_a_single_error_among_many_answers_is_no_news() -> None:
-    made = figures(recent=recent(batches=200, errors={500: 2}, sheds={"deadline": 2}))
+    made = figures(recent=recent(batches=400, errors={500: 2}, sheds={"deadline": 2}))
 
+    assert made.state == "ok"
     assert not re.search("failed|refused", sentence(made, SERVICE))
+
+
+def test_few_errors_and_few_refusals_that_degrade_an_api_together_are_told() -> None:
+    made = figures(recent=recent(batches=984, errors={500: 8}, sheds={"deadline": 8}))
+
+    assert made.state == "degraded"
+    assert re.search("8 of .* failed.*refused 8 of ", sentence(made, SERVICE))
 
 
 @pytest.mark.parametrize(

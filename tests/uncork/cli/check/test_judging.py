@@ -60,7 +60,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str, dict[str, Any]]] = {
     ),
     "goal just below a full batch, above the line": (
         {"seen": times(), "mb_max_latency": 110, "mb_max_batch_size": 1024},
-        "note", "goal-below-batch", {"fitting": 999, "cap": 1024},
+        "note", "goal-below-batch", {"fitting": 1000, "cap": 1024},
     ),
     "goal below a full batch that the policy makes": (
         {"seen": times(10, 1), "policy": "fixed:5"},
