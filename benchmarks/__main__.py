@@ -39,8 +39,12 @@ def main() -> None:
         raise SystemExit(2 if wrong else 0)
     sys.argv = [f"scripts/bench {name}", *arguments]
     run = importlib.import_module(f"benchmarks.{BENCHMARKS[name].module}").main
-    # Some read their arguments themselves.
-    typer.run(run) if inspect.signature(run).parameters else run()
+    if not inspect.signature(run).parameters:  # it reads its arguments itself
+        run()
+        return
+    app = typer.Typer(add_completion=False)
+    app.command()(run)
+    app(prog_name=sys.argv[0])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Print the figures that tell how large the project is: lines, classes, constants, words.
+"""Count the lines, classes, constants and words of the project.
 
 scripts/check --figures
 """

@@ -55,7 +55,7 @@ def main(
     names = choose(services, list(_TARGETS), what="service")
     progress = Console(stderr=True)
     rows, faults = [], []
-    with reporting_failures("fuzz-openapi", progress=progress):
+    with reporting_failures("fuzz openapi", progress=progress):
         for name in names:
             with progress.status(name):
                 trial = _try(name, examples=examples, seed=seed)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import random
 import shutil
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -21,7 +22,8 @@ from playwright.sync_api import Page, sync_playwright
 from uncork_loadtests.servers import serve
 
 FOLDER = Path(__file__).parent
-SERVICE = f"{FOLDER.parent.parent / 'examples' / 'digits' / 'service.py'}:Digits"
+EXAMPLE = FOLDER.parent.parent / "examples" / "digits"
+SERVICE = f"{EXAMPLE / 'service.py'}:Digits"
 COMMAND = [sys.executable, "-m", "uncork", "serve", SERVICE, "--workers", "2", "--host", "127.0.0.1"]
 CLIENTS = 8
 LOADED_MS = 120_000
@@ -47,6 +49,7 @@ def take(page: Page, name: str, scheme: str = "light") -> None:
 def main() -> None:
     """Take the three pictures, which needs two minutes."""
     ended = threading.Event()
+    subprocess.run([sys.executable, str(EXAMPLE / "train.py")], check=True)
     with serve("uncork", command=COMMAND) as server, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 1440, "height": 900})

@@ -13,7 +13,7 @@ from tests.loops import HANG_S
 
 pytestmark = pytest.mark.slow
 
-SIMULATE = ("simulate", "--matrix", "open", "--processes", "2")
+SIMULATE = ("simulate", "--load", "0.2,0.5,0.8", "--requests", "1000000", "--processes", "2")
 # The same command, which is interrupted where it would leave a lock behind.
 INTERRUPTED_IN_WAIT = """
 import signal

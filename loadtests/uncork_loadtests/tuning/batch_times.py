@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import uvloop
 
 from uncork_dispatcher.wording import plural
@@ -207,15 +208,12 @@ def fit(sizes: Sequence[SizeTime]) -> Line:
     Raises:
         ValueError: if there are no sizes.
     """
-    # Imported here: it is slow, and scipy is an extra.
-    from scipy.optimize import nnls  # type: ignore[import-untyped]
-
     if not sizes:
         raise ValueError("a fit needs at least one size")
     rows = np.array([size.rows for size in sizes], dtype=float)
     times = np.maximum([size.median_ms for size in sizes], 1e-6)
     columns = np.column_stack([np.ones_like(rows), rows]) / times[:, None]
-    (intercept, slope), _ = nnls(columns, np.ones_like(rows))
+    intercept, slope = _non_negative(columns)
     deviations = times / (intercept + slope * rows) - 1
     worst = int(np.argmax(np.abs(deviations)))
     return Line(
@@ -230,6 +228,18 @@ def fit(sizes: Sequence[SizeTime]) -> Line:
             if _is_step(size, above, beyond, slope=float(slope))
         ),
     )
+
+
+def _non_negative(columns: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Return the weights of two positive columns whose sum is closest to 1, none of them negative."""
+    intercept, slope = np.linalg.lstsq(columns, np.ones(len(columns)))[0]
+    if len(columns) > 1 and intercept >= 0 and slope >= 0:
+        return float(intercept), float(slope)
+    # Then the best ones have a zero. One size fits both ways; then rows take the time if there are several.
+    alone = columns.sum(axis=0) / (columns**2).sum(axis=0)
+    errors = ((columns * alone - 1) ** 2).sum(axis=0)
+    is_flat = columns[0, 1] <= columns[0, 0] if len(columns) == 1 else errors[0] <= errors[1]
+    return (float(alone[0]), 0.0) if is_flat else (0.0, float(alone[1]))
 
 
 def _noise(sizes: Sequence[SizeTime]) -> float:
