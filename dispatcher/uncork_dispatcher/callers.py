@@ -91,8 +91,7 @@ def settle(batch: Batch[Submission[Any, R]], outcome: BatchResult[R] | Exception
         fail(batch.requests, outcome)
         return
     started = batch.started
-    # A waiter may change the runner's list.
-    for request, result in list(zip(batch.requests, outcome.results, strict=True)):
+    for request, result in zip(batch.requests, outcome.results, strict=True):
         waiter = request.leave()
         if waiter is not None:
             answer = RequestResult(result, batch, started - request.arrival)

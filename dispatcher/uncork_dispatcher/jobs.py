@@ -103,8 +103,9 @@ class BatchResult(NamedTuple, Generic[R]):
         try:
             expected, results = len(batch.requests), outcome.results
             fault = results_fault(results, expected)
-            if fault is None and type(results) is not list:
-                # A collection of the user's may raise while it is read, or have more results than it says.
+            if fault is None:
+                # A collection of the user's may raise while it is read, have more results than it says, or be
+                # changed before all callers have theirs.
                 outcome = outcome._replace(results=list(results))
                 fault = results_fault(outcome.results, expected)
             if not all(0 < cost < math.inf and 0 <= seconds < math.inf for cost, seconds in outcome.chunks):

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.dispatcher.batches import batch_of
-from tests.dispatcher.shell import Log, Workers, calls, dispatcher, outcomes, shout
+from tests.dispatcher.shell import Log, Workers, calls, dispatcher, outcomes, shell_of, shout
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, WrongResultCount
-from uncork_dispatcher.jobs import BatchResult, RequestResult, Submission, payloads_of
+from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, RequestResult, Submission, payloads_of
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import WorkStats
@@ -134,6 +134,28 @@ async def test_a_waiter_may_change_the_list_of_results() -> None:
 
     shell.submit(Submission(Greedy(), "a", "x"))
     assert (await shell.call("a", "y")).result == "Y"
+
+
+async def test_a_runner_may_use_one_list_for_all_batches() -> None:
+    """It clears the list when the next batch starts, which is before the callers of the last have theirs."""
+    results: list[str] = []
+
+    class Reusing:
+        def start(self, batch: Batch[Any], ended: OnBatchEnd[str]) -> None:
+            results.clear()
+            asyncio.get_running_loop().call_soon(self.end, batch, ended)
+
+        def end(self, batch: Batch[Any], ended: OnBatchEnd[str]) -> None:
+            results[:] = payloads_of(batch)
+            ended(BatchResult(results))
+
+        def abandon(self, batch: int, worker: int) -> None:
+            raise AssertionError
+
+    shell: AsyncDispatcher[str, str] = shell_of(Reusing())
+    shell.set_api(ApiRules(name="a", policy="none"))
+    shell.worker_ready(1)
+    assert await outcomes(calls(shell, "x", "y", "z")) == ["x", "y", "z"]
 
 
 def test_a_batch_that_has_ended_is_abandoned_without_effect() -> None:

@@ -235,8 +235,9 @@ class WorkerPool:
         return {old.key for old in replaced if old.is_launched and old.ready is not None}
 
     def _named(self, launches: Iterable[int]) -> list[WorkerConnection]:
-        """Return the workers of these launches that have described themselves."""
-        return [self._by_key[launch] for launch in launches if launch in self._by_key]
+        """Return the workers of these launches that have described themselves and do not leave."""
+        known = [self._by_key[launch] for launch in launches if launch in self._by_key]
+        return [one for one in known if not one.is_retiring]
 
     def _check_code(self, worker: WorkerConnection) -> None:
         """Log that a process brings other code into service than the one before, without a reload."""

@@ -192,7 +192,9 @@ class WorkerEvents:
             self.described.set_result(prepared.offer.service)
 
     def _is_ready(self, worker: WorkerConnection) -> None:
-        """Let the dispatcher use a worker, unless it stands by."""
+        """Let the dispatcher use a worker, unless it stands by or leaves."""
+        if worker.is_retiring:
+            return
         hello, ready = worker.hello, worker.ready
         assert hello is not None
         assert ready is not None

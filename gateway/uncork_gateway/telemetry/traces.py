@@ -62,11 +62,14 @@ class Traces:
         return RequestSpan(span)
 
     def begin_batch(self, batch_id: str, batch: Batch[Any]) -> tuple[str, str]:
-        requests = [request.payload.span.span for request in batch.requests]
-        parent = next((one for one in requests if one.get_span_context().trace_flags.sampled), requests[0])
+        # Copies of requests have no span.
+        spans = [request.payload.span for request in batch.requests]
+        requests: list[Span] = [each.span for each in spans if each is not None]
+        parents = [each for each in requests if each.get_span_context().trace_flags.sampled] or requests
+        context = set_span_in_context(parents[0], Context()) if parents else Context()
         span = self._batches[batch.number] = self._tracer.start_span(
             f"batch {batch.api}",
-            context=set_span_in_context(parent, Context()),
+            context=context,
             kind=SpanKind.CLIENT,
             attributes={
                 "uncork.api": batch.api,

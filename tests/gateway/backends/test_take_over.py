@@ -61,6 +61,21 @@ async def test_a_worker_that_stands_by_gets_nothing(tmp_path: Path) -> None:
             on.pool.standbys([7])
 
 
+async def test_a_worker_that_leaves_cannot_take_over(tmp_path: Path) -> None:
+    """Not even if it says that it is ready in the same breath."""
+    async with stage(tmp_path) as on:
+        await on.ready(launch=1)
+        new = await on.standby(launch=2)
+        connection = on.pool._by_key[2]
+        connection.is_retiring = True  # it has said that it leaves, and its connection has not closed yet
+
+        with pytest.raises(ValueError, match="1 of the new workers cannot take over"):
+            on.pool.standbys([2])
+        assert on.pool.take_over([2]) == set()
+        assert on.pool.ready() == {0}
+        new.close()
+
+
 async def test_the_new_worker_is_ready_before_the_old_one_leaves(tmp_path: Path) -> None:
     """Whatever the order in which they connected; idle workers leave at once."""
     async with stage(tmp_path) as on:

@@ -15,6 +15,7 @@ from tests.gateway.grpc.call_stage import STREAM_INFER, calls, numbers
 from tests.gateway.grpc.fake_stream import FakeConnection
 from tests.gateway.proxy_stage import V1, merging, rows_body
 from tests.gateway.running import turns
+from uncork_gateway.codecs import Marshalled
 from uncork_gateway.telemetry.traces import Traces
 from uncork_workers.wire.messages import Batch
 
@@ -81,6 +82,33 @@ async def test_a_batch_is_linked_to_all_its_requests(tmp_path: Path) -> None:
     asked = dict(requests[0].attributes or {})
     assert (asked["http.response.status_code"], asked["http.route"]) == (200, "/echo")
     assert (asked["uncork.rows"], asked["uncork.batch_id"]) == (1, frame.id)
+
+
+async def test_copies_of_requests_have_no_span(tmp_path: Path) -> None:
+    """A batch of a shadow may have them only, or with requests that have one."""
+    seen = Seen()
+
+    async with gateway(tmp_path, traces=seen.traces) as on:
+        worker = await on.worker()
+        dispatcher = on.service.batching.dispatcher
+        first = on.post("/echo", 0)
+        running, _ = await worker.batch()
+        copy = asyncio.ensure_future(dispatcher.call("echo", Marshalled(b"1", 1)))
+        traced = on.post("/echo", 2)
+        await turns(50)
+        worker.answer(running, [b"0"])
+        mixed, _ = await worker.batch()
+        worker.answer(mixed, [b"1", b"2"])
+        await asyncio.gather(first, copy, traced)
+        copy = asyncio.ensure_future(dispatcher.call("echo", Marshalled(b"1", 1)))
+        alone, _ = await worker.batch()
+        worker.answer(alone, [b"1"])
+        await copy
+
+    _, shared, own = seen.named("batch echo")
+    assert [len(span.links) for span in (shared, own)] == [1, 0]
+    assert shared.parent is not None
+    assert own.parent is None
 
 
 async def test_a_request_is_in_the_trace_of_its_client(tmp_path: Path) -> None:
