@@ -127,6 +127,8 @@ async def _dribble(stage: Stage, random: Random) -> None:
     cuts = sorted(random.randrange(len(question.request)) for _ in range(_DRIBBLES))
     async with _asking(stage, [question], SLOW) as (reader, writer):
         for start, end in zip([0, *cuts], [*cuts, len(question.request)], strict=True):
+            if writer.is_closing():  # the gateway was killed
+                break
             writer.write(question.request[start:end])
             await asyncio.sleep(random.random() * 0.1)
         await _read_answer(stage, question, reader)

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for messages, made from the types of their fields."""
+"""Hypothesis strategies for messages, made from the types of their fields. Numbers are finite."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def _scalars(kind: inspect.Type) -> st.SearchStrategy[Any]:
             return st.integers(0 if least is None else least, 2**63 - 1 if most is None else most)
         case inspect.FloatType(gt=above, ge=least, le=most):
             low = above if least is None else least
-            return st.floats(low, most, exclude_min=above is not None, allow_nan=False)
+            return st.floats(low, most, exclude_min=above is not None, allow_nan=False, allow_infinity=False)
         case inspect.StrType(min_length=least, max_length=most):
             return st.text(min_size=least or 0, max_size=most or 9)
         case inspect.BytesType(min_length=least, max_length=most):

@@ -98,5 +98,5 @@ def _read_struct(kind: type[_T], text: Raw, expected: str, name: str) -> _T:
 
 def _may_be_lenient(error: Malformed) -> bool:
     """Return whether a text is not what msgspec takes for JSON; else it is JSON of another kind."""
-    cause = error.__cause__
+    cause = error.__context__  # mypyc sets no cause
     return isinstance(cause, msgspec.DecodeError) and not isinstance(cause, msgspec.ValidationError)
