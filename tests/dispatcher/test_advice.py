@@ -6,7 +6,7 @@ import pytest
 
 from tests.expected import check_texts
 from uncork_dispatcher.advice import TEMPLATES, advise
-from uncork_dispatcher.wording import exact, mebibytes, ms, number, percent, plural, times
+from uncork_dispatcher.wording import are, exact, mebibytes, ms, number, percent, plural, times
 
 # A value for each figure that templates have.
 FIGURES = {
@@ -157,6 +157,8 @@ def test_a_figure_that_is_missing_is_an_error() -> None:
         (mebibytes(10_000_000), "9.54 MiB"),
         (mebibytes(2**33), "8192 MiB"),
         (plural("1", "row"), "1 row"),
+        (are(1), "is"),
+        (are(2), "are"),
         (plural("1.5", "unit of cost", "units of cost"), "1.5 units of cost"),
     ],
 )

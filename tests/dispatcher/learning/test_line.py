@@ -41,3 +41,8 @@ def test_workers_keep_up_with_batches_that_leave_them_no_time(
         assert rows == math.inf
     elif rows > 1e-6:
         assert rate / rows * line.seconds(rows) == pytest.approx(workers, rel=1e-3)
+
+
+def test_the_batch_with_which_two_workers_keep_up() -> None:
+    """100 rows per second, of which 2 in each batch: 50 batches of 0.04 s keep two workers busy."""
+    assert Estimate(0.02, 0.01, spread=0).keep_up_rows(100.0, workers=2) == pytest.approx(2.0)

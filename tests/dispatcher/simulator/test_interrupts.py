@@ -23,12 +23,14 @@ def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
 
     def block() -> None:
         with _interrupt_later():
+            steps.append("nobody interrupts")
+        with _interrupt_later():
             signal.raise_signal(signal.SIGINT)
             steps.append("block ended")
 
     with pytest.raises(KeyboardInterrupt):
         block()
-    assert steps == ["block ended"]
+    assert steps == ["nobody interrupts", "block ended"]
 
 
 def test_other_threads_change_no_handlers() -> None:

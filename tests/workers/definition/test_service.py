@@ -1,6 +1,7 @@
 """The @api decorator and the service description."""
 
 from collections.abc import AsyncIterator, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,7 @@ NO_EXAMPLE = "warmup must be an example of one row: "
         ),
         ({"input": Requests(), "warmup": b"{"}, f"{NO_EXAMPLE}the body is not valid JSON"),
     ],
+    ids=count(),  # some texts have addresses
 )
 def test_a_wrong_argument_is_refused(arguments: dict[str, Any], says: str) -> None:
     """A wrong example with the message that a client would get."""
