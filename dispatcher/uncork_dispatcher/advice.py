@@ -85,6 +85,8 @@ _KINDS: dict[str, Any] = {
 
 # Clauses that several templates share. The unit is "row" or "unit of cost", the part "worker" or the like.
 _LOAD = "{rate:~{unit}}/s arrived, and {workers:{part}} can answer {about} {capacity:~{unit}}/s"
+_SHARED = f"{_LOAD}, but other {{apis}} take {{others:percent}} of the time"
+_ADD = "add {more:{part}} ({option})"
 _WAITS = "on average, a request waits {queue_s:ms} and runs {run_s:ms}"
 _FAILED = "{failed:exact} of {answered:request} got {status}"
 _TOO_SLOW = (
@@ -140,30 +142,20 @@ TEMPLATES: dict[str, tuple[str, str]] = {
         "{share:percent} of the work is padding, because requests of about {rows:~row} mix different lengths",
         "have clients send rows of similar length together, or one row per request",
     ),
-    "add_workers": (_LOAD, "add {more:{part}} ({option})"),
-    "add_workers/shared": (
-        f"{_LOAD}, but other {{apis}} take {{others:percent}} of the time",
-        "add {more:{part}} ({option})",
-    ),
-    "add_workers/waiting": (f"{_WAITS}, with {{workers:{{part}}}}", "add {more:{part}} ({option})"),
-    "add_workers/refused": (
-        f"the gateway refused {{refused:exact}} of {{answered:request}}: {_LOAD}",
-        "add {more:{part}} ({option})",
-    ),
+    "add_workers": (_LOAD, _ADD),
+    "add_workers/shared": (_SHARED, _ADD),
+    "add_workers/waiting": (f"{_WAITS}, with {{workers:{{part}}}}", _ADD),
+    "add_workers/refused": (f"the gateway refused {{refused:exact}} of {{answered:request}}: {_LOAD}", _ADD),
     "add_workers/bursts": (
         f"the gateway refused {{refused:exact}} of {{answered:request}} although only {_LOAD}, so the "
         "requests came in bursts",
-        "add {more:{part}} ({option})",
+        _ADD,
     ),
     "raise_queue": (
         f"the queue was full for {{refused:request}}, although only {_LOAD}",
         f"for such bursts, {_RAISE_QUEUE}",
     ),
-    "raise_queue/shared": (
-        f"the queue was full for {{refused:request}}: {_LOAD}, but other {{apis}} take {{others:percent}} of "
-        "the time",
-        _RAISE_QUEUE,
-    ),
+    "raise_queue/shared": (f"the queue was full for {{refused:request}}: {_SHARED}", _RAISE_QUEUE),
     "shared_workers": (
         f"{_WAITS}, because other {{apis}} take {{others:percent}} of the time, {{other}} the most",
         "give {other} a gateway of its own, or add {parts} ({option})",

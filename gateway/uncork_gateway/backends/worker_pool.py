@@ -45,7 +45,7 @@ class WorkerPool:
         listener: notified of events of workers.
         kill: kills the process of a launch.
         finished_batch: called when the process of a launch has finished a batch.
-        ping_interval_s: an idle worker that hangs is dropped after one to two times as many seconds.
+        ping_interval_s: the seconds between pings; an idle worker without an answer is dropped at the next.
         reserved: indexes below it belong to workers of the supervisor.
     """
 

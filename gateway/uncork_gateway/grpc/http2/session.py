@@ -216,7 +216,7 @@ class Session:
         stream.end()
 
     def data_received_on(self, number: int, size: int, data: bytes, *, ends: bool) -> None:
-        """Accept a DATA frame; ``size`` is that of its payload, with padding."""
+        """Accept a DATA frame; ``size`` is the size of its payload, with padding."""
         windows = self.windows
         windows.left_bytes -= size
         if windows.left_bytes < windows.low_bytes:
