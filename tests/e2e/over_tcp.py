@@ -4,6 +4,7 @@ This is how workers on other machines connect; see :data:`tests.e2e.server.OVER_
 """
 
 import socket
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -18,16 +19,15 @@ def _patch() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     port = WorkerPort(listener=listener, token=_TOKEN)
 
-    async def listen_on_tcp(service: Any, path: str, *, standby: bool = False) -> None:
-        if not standby:
-            service.listen_on_tcp(port)
+    def open_worker_port(*_: Any, **__: Any) -> AbstractContextManager[WorkerPort]:
+        return nullcontext(port)
 
     def dialing(socket_path: str, standby_path: str) -> Dialing:
         return over_tcp(f"127.0.0.1:{listener.getsockname()[1]}", port.launch_secret)
 
     placement: Any = import_module("uncork.server.workers.placement")
-    services: Any = import_module("uncork_gateway.services.served_service")
-    placement.over_unix, services.ServedService.listen = dialing, listen_on_tcp
+    service: Any = import_module("uncork.server.running.service")
+    placement.over_unix, service.open_worker_port = dialing, open_worker_port
 
 
 if __name__ == "__main__":

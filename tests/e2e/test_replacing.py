@@ -138,9 +138,11 @@ def test_a_worker_that_comes_back_with_other_code_is_reported(
 ) -> None:
     """Once, and not after a reload."""
     with serving(service, *options) as server:
+        first = set(server.workers())
         (tmp_path / "answers.py").write_text("ANSWER = 'b'")
         reload = run_uncork("reload", "--port", port(server))
         assert reload.returncode == 0
+        eventually(lambda: not first & set(server.workers()))
         assert "with other code" not in server.output
         (tmp_path / "answers.py").write_text("ANSWER = 'c'")
         if options:
