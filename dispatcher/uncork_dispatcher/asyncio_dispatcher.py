@@ -167,7 +167,8 @@ class AsyncDispatcher(Generic[P, R]):
             return await future
         finally:
             self.cancel(request)  # does something only if the caller was cancelled
-            del future  # else the traceback of its exception refers to it
+            # Else the traceback of its exception refers to it. Old versions of mypyc reject del here.
+            future = None  # type: ignore[assignment]
 
     async def drain(self) -> None:
         """Shed new requests, release the queued ones, and return when all have been answered."""

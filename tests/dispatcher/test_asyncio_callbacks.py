@@ -190,7 +190,8 @@ class World:
             job, ended = self.running.pop(batch)
             if not self._is_starting:  # else the shell takes note of the end in the next turn
                 self.open.pop(batch, None)
-            shouted = BatchResult([payload.upper() for payload in payloads_of(job)])
+            # Requests of a lost batch that another worker has answered hold no payload.
+            shouted = BatchResult([str(payload).upper() for payload in payloads_of(job)])
             ended(shouted if outcome is None else outcome(job))
 
     def lose(self) -> None:
