@@ -1,6 +1,5 @@
 """Train the forest of the digits example on scikit-learn's bundled data, and save it in model/."""
 
-import argparse
 import os
 from pathlib import Path
 
@@ -37,19 +36,6 @@ def train() -> None:
     unfinished.replace(path)
 
 
-def print_curl(url: str) -> None:
-    """Print a curl command that sends one test image to the URL."""
-    _, images, _, labels = split()
-    row = "[" + ",".join(f"{pixel:g}" for pixel in images[0]) + "]"
-    print(f"When the service is ready, send it an image of a {labels[0]} from another terminal:\n")
-    print(f"curl {url} -H 'content-type: application/json' -d '{row}'\n", flush=True)
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--curl", metavar="URL", help="print a curl command that sends a test image to URL")
-    options = parser.parse_args()
     if not model_path().exists():
         train()
-    if options.curl:
-        print_curl(options.curl)

@@ -2,7 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import Enum
 from typing import Any, get_args
@@ -10,13 +11,17 @@ from typing import Any, get_args
 import typer
 from typer.core import TyperCommand
 
+from uncork.cli.panels import PANELS
 from uncork.cli.usage import given
 from uncork.config.deprecated import current_option
 from uncork.config.option_fields import kind_of, option_parameters, parameter_info
 
 _CONTEXT = "context"
+_HELP_ALL = "--help-all"
 _LARGEST = 1_000_000_000
 """The largest value of a numeric option that sets no other maximum."""
+_MANY = 30
+"""A command with as many options explains only the first ones in ``--help``."""
 
 
 class Command(TyperCommand):
@@ -35,12 +40,55 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line, which may contain deprecated names of options."""
+        if _HELP_ALL in args and len(self.params) >= _MANY:
+            ctx.meta[_HELP_ALL] = True
+            args = ["--help"]
         return super().parse_args(ctx, [current_option(one) for one in args])
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Explain the options that a first user needs, and name the others by group; or explain all."""
+        if len(self.params) < _MANY:
+            super().format_options(ctx, formatter)
+            return
+        records = {str(one.name): (one, one.get_help_record(ctx)) for one in self.get_params(ctx)}
+        in_panels = {name for names in PANELS.values() for name in names}
+        first = [(one, record) for name, (one, record) in records.items() if name not in in_panels and record]
+        for title, kind in ("Arguments", "argument"), ("Options", "option"):
+            with formatter.section(title):
+                formatter.write_dl([record for one, record in first if one.param_type_name == kind])
+        panels = {
+            title: [records[name] for name in names if name in records] for title, names in PANELS.items()
+        }
+        if ctx.meta.get(_HELP_ALL):
+            for title, named in panels.items():
+                if named:
+                    with formatter.section(title):
+                        formatter.write_dl([record for _, record in named if record])
+            return
+        with formatter.section(f"More options, which {ctx.command_path} {_HELP_ALL} explains"):
+            for title, named in panels.items():
+                if named:
+                    _write_names(formatter, title, [one.opts[0] for one, _ in named])
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Return the whole first sentence; the list of commands wraps it."""
         sentence, dot, _ = " ".join((self.help or "").split()).partition(". ")
         return sentence + dot.rstrip()
+
+
+def _write_names(formatter: Any, title: str, names: Sequence[str]) -> None:
+    """Write the options of a group without breaking a name."""
+    indent = " " * formatter.current_indent
+    formatter.write(
+        textwrap.fill(
+            f"{title}: {' '.join(names)}",
+            formatter.width,
+            initial_indent=indent,
+            subsequent_indent=indent + "  ",
+            break_on_hyphens=False,
+        )
+        + "\n"
+    )
 
 
 def _processed(

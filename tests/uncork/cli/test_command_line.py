@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from typer.testing import CliRunner
 
 from uncork.cli.app import app
+from uncork.cli.configurable import CONFIGURABLE
+from uncork.cli.panels import PANELS
+from uncork.config.option_fields import option_parameters
 
 
 @pytest.mark.parametrize("columns", [50, 80, 200])
@@ -18,6 +23,26 @@ def test_summaries_of_commands_are_whole(group: tuple[str, ...], columns: int) -
     summaries = commands.replace("\n  ", "\0").split("\0")[1:]
     sentences = " ".join(commands.split()).count(". ") + 1
     assert sentences == len([one for one in summaries if not one.startswith(" ")])
+
+
+@pytest.mark.parametrize("command", ["serve", "proxy"])
+def test_help_names_every_option_and_help_all_explains_it(command: str) -> None:
+    """Each option is in one group at most, and no name is broken."""
+    options = {
+        text
+        for name in option_parameters(CONFIGURABLE[command])
+        if (text := f"--{name.replace('_', '-')}") not in ("--target", "--urls")
+    }
+    short, full = (CliRunner().invoke(app, [command, flag]).output for flag in ("--help", "--help-all"))
+
+    explained, _, named = short.partition("More options")
+    names = [*re.findall(r"(?m)^  (--[a-z-]+)", explained), *named.split()]
+    assert sorted(options) == sorted(name for name in names if name in options)
+    assert sorted(options) == sorted(set(re.findall(r"(?m)^  (--[a-z-]+)", full)) - {"--help"})
+    assert len(short) < len(full) / 3
+    assert sorted(name for names in PANELS.values() for name in names) == sorted(
+        {name for names in PANELS.values() for name in names}
+    )
 
 
 @pytest.mark.parametrize(
