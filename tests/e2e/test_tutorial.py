@@ -49,7 +49,7 @@ def test_the_server_answers_as_the_page_says(folder: Path) -> None:
             [sys.executable, clients], capture_output=True, text=True, timeout=HANG_S, check=True
         )
 
-    found = re.match(r"(\d+) answers per second, mean batch size (\d+)\n", run.stdout)
+    found = re.match(r"(\d+) requests/s, mean batch size (\d+)\n", run.stdout)
     assert found, run.stdout
     assert int(found[2]) > 1
 
