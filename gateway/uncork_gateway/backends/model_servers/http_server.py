@@ -72,7 +72,9 @@ class HttpServer(Server):
 
     def asked_rest_s(self, response: ServerResponse) -> float:
         """Return the seconds of Retry-After in a 429 or 503, at most 30."""
-        return retry_after_s(response.headers, now=datetime.now(UTC)) if response.status in _OVERLOADED else 0
+        if response.status not in _OVERLOADED:
+            return 0
+        return read_retry_after_s(response.headers, now=datetime.now(UTC))
 
     async def check(self) -> str | None:
         try:
@@ -214,7 +216,7 @@ def reply_headers(reply: httpx.Response) -> tuple[Header, ...]:
     return tuple(header for header in end_to_end(reply.headers.raw) if header[0] != b"date")
 
 
-def retry_after_s(headers: Iterable[Header], *, now: datetime) -> float:
+def read_retry_after_s(headers: Iterable[Header], *, now: datetime) -> float:
     """Return the seconds of Retry-After, from 0 to 30; 0 if it is missing or invalid."""
     value = next((value for name, value in headers if name == RETRY_AFTER), b"").decode("latin-1")
     if value.isdecimal():

@@ -13,7 +13,7 @@ from uncork_gateway.backends.model_servers.http_server import (
     HttpServer,
     end_to_end,
     make_transport,
-    retry_after_s,
+    read_retry_after_s,
 )
 from uncork_gateway.backends.model_servers.server import ConnectionLost
 from uncork_gateway.protocols.wire import Content
@@ -24,7 +24,7 @@ NOW = datetime(2024, 2, 29, 12, 0, tzinfo=UTC)
 
 def retry_after(value: bytes) -> float:
     """Return the seconds that a Retry-After means."""
-    return retry_after_s([(b"date", b"17"), (b"retry-after", value)], now=NOW)
+    return read_retry_after_s([(b"date", b"17"), (b"retry-after", value)], now=NOW)
 
 
 def test_headers_of_a_connection_stay_with_it() -> None:
