@@ -1,6 +1,6 @@
 """Failures of a Ray cluster whose machines are network namespaces. They share neither memory nor Ray's files.
 
-With ``-s``, prints what clients saw during each failure; docs/guides/ray.md has the table.
+With ``-s``, prints what clients saw during each failure.
 """
 
 from __future__ import annotations
