@@ -43,7 +43,6 @@ from uncork.config.file import read_file
 SCRIPTS = [DOCS / "guides/services.md", *sorted((DOCS / "coming-from").glob("*.md"))]
 OTHER_SYSTEMS = {
     "bentoml",
-    "clipper_admin",
     "kserve",
     "litserve",
     "mlserver",
