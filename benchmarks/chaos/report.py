@@ -15,7 +15,7 @@ PAGE = ResultPage(
     introduction="""
         Statuses of all requests to a gateway while its workers were killed, stopped and replaced, and clients
         misbehaved. For the faults and the answers that each allows, see
-        [reliability](../../docs/explanation/reliability.md#tests-under-faults).
+        [faults.py](../chaos/faults.py).
     """,
     script="scripts/chaos",
 )
@@ -24,7 +24,7 @@ HOSTS_PAGE = ResultPage(
     introduction="""
         Statuses of all requests to a gateway while its workers, which connect over TCP from two network
         namespaces, were killed with their hosts and cut off, and clients misbehaved. For the faults and the
-        answers that each allows, see [reliability](../../docs/explanation/reliability.md#tests-under-faults).
+        answers that each allows, see [faults.py](../chaos/faults.py).
     """,
     script="scripts/chaos",
 )
