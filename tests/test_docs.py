@@ -41,16 +41,7 @@ from uncork.config.file import read_file
 
 # Their Python, but for that of other systems, is one script, in order.
 SCRIPTS = [DOCS / "guides/services.md", *sorted((DOCS / "coming-from").glob("*.md"))]
-OTHER_SYSTEMS = {
-    "bentoml",
-    "kserve",
-    "litserve",
-    "mlserver",
-    "mosec",
-    "ray",
-    "tensorflow",
-    "triton_python_backend_utils",
-}
+OTHER_SYSTEMS = {"ray"}
 
 
 def test_links_lead_somewhere() -> None:
