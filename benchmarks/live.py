@@ -37,7 +37,7 @@ _BASE = "fixed:0"
 _WARMUP_S = 6.0
 _GOAL_MS = 10_000.0
 _LIMIT_ROWS = 64
-# Approximate cost of a batch's transport and of a client's round trip; see docs/explanation/performance.md.
+# Approximate time of a batch's transport, and of a client's round trip.
 _TRANSPORT_MS = 0.4
 _ROUND_TRIP_MS = 1.0
 _SEEDS = range(101, 106)

@@ -1,8 +1,9 @@
 """Handles the requests of one turn of the event loop together, and sends the replies of a batch together.
 
-After a system call, handling a request takes half as long again as after another request, because the kernel
-evicts code and data from the processor's caches (docs/explanation/performance.md). So all requests of a turn
-are read before they are handled, and all replies of a batch are prepared before they are sent.
+Handling a request takes 20 µs after a system call and 13 µs after another request, because the kernel evicts
+code and data from the processor's caches. So all requests of a turn are read before they are handled, and all
+replies of a batch are prepared before they are sent. Polling the sockets instead of sleeping was tried, in
+the workers and in the gateway: it made a lone client slower.
 """
 
 from __future__ import annotations

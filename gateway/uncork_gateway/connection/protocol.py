@@ -6,10 +6,9 @@ application and the keep-alive time of ``config``, and ``connections``, ``tasks`
 ``server_state``. Beyond that it needs only helpers of ``uvicorn.protocols``.
 
 A POST to a path of the :class:`RouteTable` takes the fast path, from the parser to the dispatcher without
-an ASGI scope, task, event or router: those would cost several times the rest
-(docs/explanation/performance.md). If the same head has come before, byte by byte, the request is not even
-parsed. All others take the ASGI path. Both kinds of request have one interface, :class:`Request`.
-docs/explanation/reliability.md lists what clients may not do.
+an ASGI scope, task, event or router: those would cost several times the rest. If the same head has come
+before, byte by byte, the request is not even parsed. All others take the ASGI path. Both kinds of request
+have one interface, :class:`Request`. docs/explanation/reliability.md lists what clients may not do.
 """
 
 import asyncio
