@@ -2,7 +2,8 @@
 
 To see where the gateway's time per request goes, serve it, load it with ``wrk``, and sample the gateway:
 
-    PEER_INTERCEPT_MS=1 PEER_SLOPE_MS=0.02 uncork serve benchmarks/services/sleep.py:Sleep --mb-max-batch-size 64
+    export PEER_INTERCEPT_MS=1 PEER_SLOPE_MS=0.02
+    uncork serve benchmarks/services/sleep.py:Sleep --mb-max-batch-size 64
     wrk -t1 -c256 -d20 -s post.lua http://127.0.0.1:3000/predict
     py-spy record -p PID -d 6 -r 400 --native -f raw -o shares.txt
 
