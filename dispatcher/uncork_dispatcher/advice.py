@@ -125,7 +125,7 @@ TEMPLATES: dict[str, tuple[str, str]] = {
     "errors": (f"{_FAILED} from {{handler}}", "see {log}"),
     "goal_out_of_reach": (_TOO_SLOW, "raise {setting}, or make the model faster"),
     "raise_cap": (
-        "{share:percent} of the batches reach the cap of {cap:{unit}}, and larger ones would answer more",
+        "{share:percent} of the batches reach the limit of {cap:{unit}}, and larger ones would answer more",
         "raise {setting}, for example to {to}",
     ),
     "raise_batch_bytes": (
@@ -242,7 +242,7 @@ TEMPLATES: dict[str, tuple[str, str]] = {
     ),
     "goal-below-row": (_TOO_SLOW, "set mb_max_latency to {to}, or make the model faster"),
     "goal-below-batch": (
-        f"{_ABOVE_GOAL}, so the cap is never reached",
+        f"{_ABOVE_GOAL}, so the limit is never reached",
         "set mb_max_batch_size to {fitting}, or raise the goal",
     ),
     "goal-below-batch/ignored": (

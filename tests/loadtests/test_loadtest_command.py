@@ -178,7 +178,7 @@ def test_the_table_has_what_was_found() -> None:
     assert lines["offered"] == ["12.0/s", "24", "requests"]
     assert lines["answered"] == ["11.0/s", "21", "successful", "responses", "(2xx)"]
     assert lines["in"][:2] == ["goal", "83.33"]
-    assert lines["503"] == ["(shed)", "1", "4.17", "%"]
+    assert lines["503"] == ["(refused)", "1", "4.17", "%"]
     assert lines["connection"] == ["lost", "1", "4.17", "%"]
     assert lines["no"] == ["response", "1", "4.17", "%"]
     assert lines["rows/batch"][:1] == ["4.0"]
@@ -242,7 +242,7 @@ def test_the_table_has_what_the_first_error_said() -> None:
     lines = shown(found)
 
     assert lines["400"] == ["1", "4.35", "%;", "first:", "expected", "a", "row"]
-    assert lines["503"] == ["(shed)", "1", "4.35", "%;", "first:", "busy"]
+    assert lines["503"] == ["(refused)", "1", "4.35", "%;", "first:", "busy"]
     assert lines["404"] == ["1", "4.35", "%"]
     figures = json.loads(as_json(found, found.summary(), estimate=None))
     assert figures["first_errors"] == {"400": "expected a row", "503": "busy", "404": ""}

@@ -47,7 +47,8 @@ _VOID_SHARE = 0.1
 
 
 def status_name(status: int) -> str:
-    return {SHED: "503 (shed)", LOST: "connection lost", UNANSWERED: "no response"}.get(status, str(status))
+    names = {SHED: "503 (refused)", LOST: "connection lost", UNANSWERED: "no response"}
+    return names.get(status, str(status))
 
 
 class Recorder:

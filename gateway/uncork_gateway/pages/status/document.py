@@ -18,7 +18,7 @@ State = Literal["starting", "ready", "degraded", "failing", "not_ready", "draini
 """Whether requests are accepted, and if so the worst state of an API; ``ready`` if all are ``ok``."""
 Limit = Literal["nothing", "workers", "goal", "cap"]
 """What keeps an API from answering more, or sooner: too few workers, a goal too short for larger batches, or
-the batch cap."""
+the batch limit."""
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
         streams: whether answers are streamed, so that nothing is batched.
         counts: the unit of estimates, limits and rates: rows, or their cost.
         goal_ms: None if there is none.
-        max_batch_rows: the batch cap, or the policy's if that is lower.
+        max_batch_rows: the batch limit, or the policy's if that is lower.
         sentence: the recent past, in words; ``waits_for``: what the queue waits for now;
             ``why_this_size``: the reason for the size of batches; ``why_refused``: the reasons for recent
             refusals, None if there were none.

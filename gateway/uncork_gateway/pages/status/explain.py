@@ -73,7 +73,7 @@ _LIMITS: dict[Limit, str] = {
     "nothing": "There is no bottleneck",
     "workers": "The bottleneck is the number of {parts}",
     "goal": "The bottleneck is the goal",
-    "cap": "The bottleneck is the batch cap",
+    "cap": "The bottleneck is the batch limit",
 }
 
 

@@ -69,7 +69,7 @@ def _notable(api: document.Api, names: Names) -> str:
     return f"{api.name} is limited by {limit}."
 
 
-_LIMITS: dict[document.Limit, str] = {"goal": "its goal", "cap": "its batch cap"}
+_LIMITS: dict[document.Limit, str] = {"goal": "its goal", "cap": "its batch limit"}
 
 
 def _ready(slots: Sequence[BackendSlot], lost: Sequence[BackendSlot]) -> str:

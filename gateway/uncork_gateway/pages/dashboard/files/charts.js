@@ -58,6 +58,9 @@ export class Charts {
   }
 }
 
+/** The last known value, next to which a line has its label, also when the traffic has ended. */
+const last = (values) => values.findLast((value) => value !== null) ?? NaN;
+
 const CHARTS = { latency, sizes, rates, queue, failures, padding, times };
 
 function latency({ api, series, span, width, height, colors }) {
@@ -69,7 +72,7 @@ function latency({ api, series, span, width, height, colors }) {
   if (!known.length) return { text, empty: `Too few requests in the last ${told(span)}` };
   const yaxis = logAxis(goal === null ? known : [...known, goal], "ms");
   const lines = [["p50", "--p50", "dot"], ["p95", "--p95", "dash"], ["p99", "--p99", "solid"]];
-  const labels = lines.map(([name, color]) => ({ y: Math.log10(series[`${name}_ms`].at(-1) || NaN), text: name, color: colors(color) }));
+  const labels = lines.map(([name, color]) => ({ y: Math.log10(last(series[`${name}_ms`])), text: name, color: colors(color) }));
   if (goal !== null) labels.push({ y: Math.log10(goal), text: "goal", color: colors("--goal") });
   return {
     text,
@@ -112,7 +115,7 @@ function rates({ api, series, span, width, height, colors }) {
   const data = [line(series.ago, series.rate_rows, colors("--rate"), { name: "arrivals", unit, fill: colors("--rate-fill") })];
   if (!isFar) data.push(line(series.ago, series.capacity_rows, colors("--goal"), { name: "capacity", unit, dash: "dash" }));
   const labels = [
-    { y: series.rate_rows.at(-1), text: "arrivals", color: colors("--rate") },
+    { y: last(series.rate_rows), text: "arrivals", color: colors("--rate") },
     { y: isFar ? NaN : capacity ?? NaN, text: "capacity", color: colors("--goal") },
   ];
   return {
@@ -142,7 +145,7 @@ function failures({ api, series, span, width, height, colors }) {
   }
   const yaxis = { ...upTo(Math.max(5, highest), "% of requests"), range: [0, Math.min(105, 1.12 * Math.max(5, highest))] };
   const lines = [["errors", failed, "--bad", "solid"], ["refused", refused, "--warn", "dash"]];
-  const labels = lines.map(([name, values, color]) => ({ y: values.at(-1) ?? NaN, text: name, color: colors(color) }));
+  const labels = lines.map(([name, values, color]) => ({ y: last(values), text: name, color: colors(color) }));
   return {
     text,
     data: lines.map(([name, values, color, dash]) => line(series.ago, values, colors(color), { name, unit: "%", dash })),

@@ -8,6 +8,8 @@ import { CALM, GRAVE, RELEASES, SHEDS, verdict } from "./words.js";
 const CLIENT_GONE = "499";
 // Above this share of the capacity latency rises quickly.
 const NEARLY_FULL = 0.85;
+// Workers that are busy for so much more of their time than the share of the capacity run small batches.
+const SPARE = 0.2;
 
 export class ApiView {
   #fields;
@@ -36,7 +38,7 @@ export class ApiView {
   #heading(api) {
     this.#fields.text("name", api.id);
     const most = api.counts === "cost" ? `a cost of ${count(api.max_batch_rows)}` : counted(api.max_batch_rows, "row");
-    const cap = Number.isFinite(api.max_batch_rows) ? `at most ${most} per batch` : "no batch cap";
+    const cap = Number.isFinite(api.max_batch_rows) ? `at most ${most} per batch` : "no batch limit";
     const chips = [api.route, api.goal_ms === null ? "no goal" : `goal ${msExact(api.goal_ms)}`, cap, `policy ${api.policy}`];
     keep(this.#fields.chips, chips.filter(Boolean), "li", (item, text) => put(item, text));
   }
@@ -90,7 +92,10 @@ export class ApiView {
     this.#tile("refused", [count(api.refused), ""], api.refused ? SHEDS[reason] ?? "no room for their bodies" : "no refused request", api.refused ? "warn" : "muted");
 
     const busy = workers.filter(({ state }) => state === "busy").length;
-    this.#tile("utilization", utilization === null ? null : [percent(utilization), ""], `${busy} of ${workers.length} busy now`);
+    // Workers with time to spare run small batches: they can be busy long before the capacity is reached.
+    const isSpare = api.rate_rows !== null && api.rate_rows / api.capacity_rows < utilization - SPARE;
+    const now = `${busy} of ${workers.length} busy now${isSpare ? ", in small batches" : ""}`;
+    this.#tile("utilization", utilization === null ? null : [percent(utilization), ""], now);
 
     this.#tile("queued", [count(api.queued_rows), unitOf(api)], api.queued_requests ? `${counted(api.queued_requests, "request")}, ${bytes(api.queued_bytes)}` : "empty");
 

@@ -36,7 +36,7 @@ const LIMITS = {
   nothing: ["no bottleneck", "muted"],
   workers: ["limited by the workers", "warn"],
   goal: ["limited by the goal", "warn"],
-  cap: ["limited by the batch cap", "warn"],
+  cap: ["limited by the batch limit", "warn"],
 };
 
 /** The state of an API within that of its service, and what limits it: [state, tone], [limit, tone]. */
