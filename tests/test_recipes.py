@@ -42,7 +42,8 @@ class Tensor(np.ndarray):
         return np.asarray(self)
 
     def argmax(self, dim: int) -> Tensor:  # type: ignore[override]
-        return np.asarray(self).argmax(axis=dim).view(Tensor)
+        found: Tensor = np.asarray(self).argmax(axis=dim).view(Tensor)
+        return found
 
 
 class Model:
