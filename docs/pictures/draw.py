@@ -265,6 +265,28 @@ def dispatcher(picture: Picture) -> None:
         picture.text(x + 12, 257, line, fill=SOFT)
 
 
+def peers() -> None:
+    """From benchmarks/results/all-peers.md: the forest with 256 clients, each peer with its best setting."""
+    rates = {
+        "Uncork": 6844,
+        "Mosec": 6057,
+        "static batcher by hand": 4820,
+        "Triton (PyTriton)": 3259,
+        "MLServer": 1955,
+        "LitServe": 1488,
+        "BentoML": 622,
+        "Ray Serve": 326,
+    }
+    picture = Picture("peers.svg", 760, 286, "Requests per second with 256 clients: Uncork and seven others")
+    picture.text(24, 32, "A forest of 200 trees, one worker, 256 clients: requests/s", bold=True)
+    for at, (name, rate) in enumerate(rates.items()):
+        y = 50 + 28 * at
+        picture.text(170, y + 15, name, anchor="end", bold=at == 0)
+        picture.box(182, y, rate / rates["Uncork"] * 500, 20, ROWS if at == 0 else FIXED)
+        picture.text(182 + rate / rates["Uncork"] * 500 + 8, y + 15, f"{rate:,}")
+    picture.save()
+
+
 if __name__ == "__main__":
-    for draw in (batch_cost, fixed_window, bunching, deadline, architecture):
+    for draw in (batch_cost, fixed_window, bunching, deadline, architecture, peers):
         draw()

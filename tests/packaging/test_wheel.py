@@ -57,8 +57,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return lambda extra: Environment(tmp_path / "environment", extra)
 
 
-def test_the_service_of_the_readme_as_pasted(install: Callable[[str], Environment]) -> None:
-    environment = install("")
+def test_the_service_of_the_readme_as_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    environment = Environment(tmp_path / "environment", "", "scikit-learn")
     (service,) = (block.code for block in blocks(README, "python"))
     (environment.folder / "service.py").write_text(service)
     serve, curl = next(block.code for block in blocks(README, "bash") if "curl" in block.code).splitlines()
