@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from uncork_dispatcher.learning.returns import Returns
 from uncork_dispatcher.policies.base import Release, View, register
-from uncork_dispatcher.policies.cork import NO_WAIT, CorkPolicy, Horizons, Load, Wait
+from uncork_dispatcher.policies.cork import CorkPolicy, Load, Wait
 from uncork_dispatcher.simulator.cells import Cell
 
 FULL = "cork"
@@ -53,47 +54,35 @@ class WithoutEverything(CorkPolicy):
 
 @without("balance", applies=several)
 class WithoutBalance(CorkPolicy):
-    def _for_balance(self, view: View, load: Load, horizons: Horizons) -> Wait:
-        return NO_WAIT
+    """Busy workers are not looked at, except for the share."""
+
+    def _best(self, view: View, load: Load, rows: float) -> Wait:
+        return super()._best(view._replace(busy_until=(), new_client_rate=0.0), load, rows)
 
 
 @without("price", applies=several)
 class WithoutPrice(CorkPolicy):
     """Idle time has no price."""
 
-    def _for_balance(self, view: View, load: Load, horizons: Horizons) -> Wait:
+    def _best(self, view: View, load: Load, rows: float) -> Wait:
         certain = view.estimate._replace(spread=0.0)
-        return super()._for_balance(view._replace(estimate=certain), load, horizons)
-
-
-@without("scarce", applies=several)
-class WithoutScarce(CorkPolicy):
-    """Balance holds as long as there is any capacity left."""
-
-    scarce_rho = 1.0
-
-
-@without("enough", applies=several)
-class WithoutEnough(CorkPolicy):
-    """Balance holds queues of any length."""
-
-    enough = math.inf
+        return super()._best(view._replace(estimate=certain), load, rows)
 
 
 @without("requests", applies=lambda cell: several(cell) and cell.rows is not None)
 class WithoutRequests(CorkPolicy):
-    """Balance compares rows only, however many requests are queued."""
+    """Rows count, however many requests bring them."""
 
-    def _for_balance(self, view: View, load: Load, horizons: Horizons) -> Wait:
-        return super()._for_balance(view._replace(mean_rows=0.0), load, horizons)
+    def _best(self, view: View, load: Load, rows: float) -> Wait:
+        return super()._best(view, load, view.rows)
 
 
 @without("releases", applies=several)
 class WithoutReleases(CorkPolicy):
     """A fast worker counts once until a slow one is free, as any other."""
 
-    def _busy_horizons(self, view: View) -> Horizons:
-        return super()._busy_horizons(view._replace(slowdown=1.0))
+    def _gap(self, view: View, load: Load, own_s: float) -> tuple[float, int]:
+        return super()._gap(view._replace(slowdown=1e300), load, own_s)
 
 
 @without("speeds", applies=several)
@@ -115,62 +104,26 @@ class WithoutTurns(CorkPolicy):
 
 @without("returns", applies=returning)
 class WithoutReturns(CorkPolicy):
-    def _for_returns(self, view: View, load: Load, horizons: Horizons) -> Wait:
-        return NO_WAIT
+    """Nobody is expected back, except for the share."""
 
-
-@without("trickle", applies=lambda cell: returning(cell) and several(cell))
-class WithoutTrickle(CorkPolicy):
-    """Holds for complete groups only, not for clients that trickle in within half of the gap."""
-
-    trickle_rho = 0.0
-
-
-@without("others", applies=lambda cell: returning(cell) and several(cell))
-class WithoutOthers(CorkPolicy):
-    """Holds for returning clients even if the other idle workers could take their share."""
-
-    def _for_returns(self, view: View, load: Load, horizons: Horizons) -> Wait:
-        return super()._for_returns(view._replace(idle_workers=1), load, horizons)
-
-
-@without("hold", applies=returning)
-class WithoutHold(CorkPolicy):
-    """Expects every hold to last to its end."""
-
-    def _mean_hold(self, delay_s: float, expected: float) -> float:
-        return delay_s
+    def _best(self, view: View, load: Load, rows: float) -> Wait:
+        return super()._best(view._replace(returns=Returns().forecast(now=view.now)), load, rows)
 
 
 @without("merge", applies=lambda cell: returning(cell) and one(cell))
 class WithoutMerge(CorkPolicy):
     """Groups of clients that alternate stay apart."""
 
-    def _pays_up_to(
-        self, view: View, load: Load, delay_s: float, gap: float, independent_rate: float
-    ) -> float:
-        never = view.estimate._replace(intercept_s=0.0)
-        return super()._pays_up_to(view._replace(estimate=never), load, delay_s, gap, independent_rate)
-
-
-@without("independent", applies=lambda cell: returning(cell) and one(cell))
-class WithoutIndependent(CorkPolicy):
-    """One worker counts every row expected, as several do."""
-
-    def _independent_rate(self, view: View) -> float:
-        return 0.0
-
-
-@without("variation", applies=lambda cell: returning(cell) and one(cell))
-class WithoutVariation(CorkPolicy):
-    """One worker takes the whole rate for independent, however regularly clients return."""
-
-    def _independent_rate(self, view: View) -> float:
-        return view.load_rate
+    def _best(self, view: View, load: Load, rows: float) -> Wait:
+        in_turns = CorkPolicy(limit_rows=self.limit_rows)
+        in_turns.complete_rows = 1e300
+        return in_turns._best(view, load, rows)
 
 
 @without("share", applies=several)
 class WithoutShare(CorkPolicy):
+    """One worker takes everything."""
+
     def _share(self, view: View, load: Load) -> float:
         return math.inf
 
@@ -181,11 +134,3 @@ class WithoutReturnProbability(CorkPolicy):
 
     def _share(self, view: View, load: Load) -> float:
         return super()._share(view._replace(running_rows=(0.0,) * len(view.running_rows)), load)
-
-
-@without("goal", applies=several)
-class WithoutGoal(CorkPolicy):
-    """A goal that is about to bind is not used to the last moment; deadlines still end holds."""
-
-    def _goal_is_binding(self, view: View, load: Load) -> bool:
-        return False

@@ -17,7 +17,7 @@ TIGHT = replace(SCARCE, workers=8, goal_ms=30)
 MIXED = MixedCell(intercept_ms=5, slope_ms=1, noise_cv=0.1, workers=4, load=0.2)
 UNLIKE = UnlikeCell(intercept_ms=5, slope_ms=0.1, workers=2, load=0.5, speeds=(1.0, 3.0))
 CLOSED = replace(OPEN, load=None, clients=16, think_ms=5, goal_ms=1e6)
-ALONE = Cell(intercept_ms=1, slope_ms=0.02, noise_cv=0.1, clients=4, goal_ms=1e6)
+ALONE = Cell(intercept_ms=1, slope_ms=0.02, noise_cv=0.1, clients=8, goal_ms=1e6)
 POOL = Cell(intercept_ms=5, slope_ms=1, noise_cv=0.1, load=0.5, sources="pool")
 CELLS = (
     OPEN,

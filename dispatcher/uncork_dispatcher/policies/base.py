@@ -113,9 +113,6 @@ class Policy(ABC):
     keeps_goal: ClassVar[bool] = True
     """Whether its batches are small enough to end within the goal, by the estimate."""
 
-    binding: ClassVar[float] = 0.6
-    """The share of the goal that the slowest percent may take before the goal counts as binding."""
-
     most_requests: ClassVar[float] = math.inf
     """The most requests in one batch."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 from hypothesis import given
@@ -109,8 +110,7 @@ def test_bursts_and_scattering_batch_times_need_more() -> None:
     assert workers(load(rate_rows=1e9)) == MOST_WORKERS
 
 
-def test_batches_that_are_held_until_two_deviations_before_their_deadline_may_not_scatter() -> None:
-    """Just above the bound the policy's own holds must be avoided: another, stricter condition."""
+def test_batch_times_that_scatter_need_a_margin() -> None:
     tight = {"rate_rows": 5000.0, "goal_s": 0.2}
     assert workers(load(spread=0.151, **tight)) > workers(load(spread=0.15, **tight)) + 3
 
@@ -177,9 +177,13 @@ def test_a_batch_that_takes_longer_than_another_goal_needs_a_worker_of_its_own()
 
 
 def in_goal(one: Load, count: int) -> float:
-    """Share of the requests that a simulation answers within the goal."""
+    """Share of the requests that simulations answer within the goal."""
+    return fmean(in_goal_with_seed(one, count, seed) for seed in (4, 5, 6))
+
+
+def in_goal_with_seed(one: Load, count: int, seed: int) -> float:
     estimate = one.estimate
-    times = open_loop("poisson", rate=one.rate_rows, count=6000, random_=random.Random(4))
+    times = open_loop("poisson", rate=one.rate_rows, count=6000, random_=random.Random(seed))
     run = simulate(
         Scenario(
             service=ServiceTime(
