@@ -43,14 +43,12 @@ class FakeWorker:
 
     @classmethod
     async def connect(cls, socket_path: str) -> FakeWorker:
-        """Connect to a gateway."""
         return cls(*await asyncio.open_unix_connection(socket_path))
 
     @classmethod
     async def ready(
         cls, socket_path: str, *, index: int = 0, launch: int = 1, serves: ServiceDescription | None = None
     ) -> FakeWorker:
-        """Connect and send Hello and Ready."""
         worker = await cls.connect(socket_path)
         worker.send(Hello(index=index, launch=launch, service=serves or service()))
         worker.send(Ready())
@@ -69,11 +67,9 @@ class FakeWorker:
         return message, payload
 
     async def frame(self) -> Frame:
-        """Return the next frame."""
         return await anext(self._frames)
 
     async def next(self) -> Message:
-        """Return the next message."""
         return (await anext(self._frames)).message
 
     def answer(

@@ -125,7 +125,6 @@ class Caller(Connection):
         self._news.set()
 
     async def reply(self) -> Reply:
-        """Wait for the only reply."""
         while not self.replies():
             self._news.clear()
             await self._news.wait()

@@ -84,13 +84,11 @@ class Stage:
         return asyncio.create_task(client.ask(self.server))
 
     async def reply(self, *pieces: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> Reply:
-        """Return the reply to one request."""
         reply = await self.post(Client(*pieces, headers=[JSON] if headers is None else headers))
         assert reply is not None
         return reply
 
     def counted(self, status: int) -> float | None:
-        """Return how many requests were answered with a status."""
         labels = {"api": "echo", "protocol": "http", "status": str(status)}
         return registry_of(self.metrics).get_sample_value("uncork_requests_total", labels)
 

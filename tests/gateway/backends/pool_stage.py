@@ -98,11 +98,9 @@ class Stage:
         self._workers: list[FakeWorker] = []
 
     async def news(self) -> News:
-        """Return the next notification."""
         return await self.listener.news.get()
 
     async def connect(self) -> FakeWorker:
-        """Connect a worker that has sent nothing yet."""
         worker = await FakeWorker.connect(self.socket_path)
         self._workers.append(worker)
         return worker
@@ -118,7 +116,6 @@ class Stage:
         return worker
 
     async def ready(self, *, index: int = 0, launch: int = 1) -> tuple[FakeWorker, int]:
-        """Connect a worker that accepts batches, and return its key too."""
         worker = await self.connect()
         worker.send(Hello(index=index, launch=launch, service=service()))
         worker.send(Ready())
@@ -136,7 +133,6 @@ class Stage:
         bodies: Sequence[bytes] = BODIES,
         on_piece: OnPiece | None = None,
     ) -> asyncio.Future[Executed]:
-        """Run a batch on a worker."""
         future: asyncio.Future[Executed] = asyncio.get_running_loop().create_future()
 
         def done(executed: Executed) -> None:

@@ -36,11 +36,9 @@ class LocalWorker:
         self._link.send(Ready())
 
     async def batch(self) -> tuple[Batch, list[bytes]]:
-        """Return the next batch and its bodies."""
         return await asyncio.to_thread(next, self._batches)
 
     async def echo(self, batch: Batch, bodies: list[bytes]) -> None:
-        """Reply with the bodies of the requests."""
         await asyncio.to_thread(self._echo, batch, bodies)
 
     def serve_now(self, *replies: list[bytes]) -> None:

@@ -13,8 +13,6 @@ from uncork_gateway.backends.refusal_log import RefusalLog
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """Return the lines since the last call."""
-
     def taken() -> list[str]:
         messages = list(caplog.messages)
         caplog.clear()

@@ -26,7 +26,6 @@ async def standing_by(on: PortStage, instance: str = "x") -> tuple[FakeWorker, W
 
 
 async def in_service(on: PortStage, instance: str = "x") -> tuple[FakeWorker, WorkerConnection]:
-    """Connect a worker that accepts batches."""
     worker, connection = await standing_by(on, instance)
     on.pool.join(connection)
     assert await on.news.news.get() == ("ready", connection.key)
@@ -36,7 +35,6 @@ async def in_service(on: PortStage, instance: str = "x") -> tuple[FakeWorker, Wo
 def execute(
     on: PortStage, connection: WorkerConnection, bodies: list[bytes] = BODIES
 ) -> asyncio.Future[Executed]:
-    """Run a batch."""
     future: asyncio.Future[Executed] = asyncio.get_running_loop().create_future()
     on.news.runs(connection.key, future)
     batch = Batch(5, "echo", 10, [len(body) for body in bodies], [1] * len(bodies))

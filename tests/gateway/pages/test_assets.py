@@ -14,13 +14,11 @@ SCRIPT = "console.log('grüße');\n" * 100
 
 
 def files(folder: Path) -> Assets:
-    """Return one script and its folder."""
     (folder / "a.js").write_text(SCRIPT)
     return Assets("/page", {"script.js": folder / "a.js"})
 
 
 def client(assets: Assets) -> httpx.AsyncClient:
-    """Return a client for the files."""
     app = Starlette(routes=[assets.route()])
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway")
 

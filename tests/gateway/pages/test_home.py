@@ -39,14 +39,12 @@ SERVICE = ServiceDescription(
 
 
 def links(page: httpx.Response) -> list[str]:
-    """Return the links of a page, without its files."""
     assert page.status_code == 200
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     return re.findall(r'<a href="([^"]*)"', page.text)
 
 
 def commands(page: httpx.Response) -> list[str]:
-    """Return the commands on a page."""
     found = re.findall(r"<pre>(.*?)</pre>", page.text, re.DOTALL)
     return [html.unescape(re.sub(r"<[^>]*>", "", one)) for one in found]
 
@@ -180,7 +178,6 @@ async def test_an_api_without_an_example_is_asked_with_a_file(tmp_path: Path) ->
     """Long examples would hide the rest of the command."""
 
     def raw(name: str, *accepts: str, parts: Sequence[str] = ()) -> ApiDescription:
-        """An api whose bodies only the worker reads."""
         takes = {"kind": "raw", "accepts": list(accepts)}
         schema: dict[str, Any] = {"properties": {part: {} for part in parts}}
         return ApiDescription(name=name, route=f"/{name}", input=takes, schema=schema)

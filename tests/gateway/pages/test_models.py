@@ -17,7 +17,6 @@ from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 
 def one_of_two() -> ServiceDescription:
-    """A service of two apis, neither of which is the main one."""
     return service(json_api("one"), json_api("two"), name="Pair")
 
 
@@ -69,7 +68,6 @@ async def test_every_path_leads_to_the_worker_and_back(tmp_path: Path) -> None:
 
 
 def told(reply: httpx.Response, status: int = 200) -> Any:
-    """Return the JSON of a reply with a status."""
     assert reply.status_code == status, reply.text
     assert reply.headers["content-type"] == "application/json"
     return reply.json()
@@ -164,13 +162,11 @@ async def test_metadata_says_what_a_model_takes(
 
 
 async def outputs_told(on: GatewayStage, model: str) -> list[dict[str, Any]]:
-    """Return the outputs in a model's metadata."""
     outputs: list[dict[str, Any]] = told(await on.http.get(f"/v2/models/{model}"))["outputs"]
     return outputs
 
 
 async def infer(on: GatewayStage, worker: FakeWorker, answer: bytes, *, rows: int = 1) -> None:
-    """Send a V2 request to ``fake`` and have the worker answer it."""
     tensor = {"name": "x", "shape": [rows], "datatype": "INT64", "data": [1] * rows}
     asking = on.post("/v2/models/fake/infer", {"inputs": [tensor]})
     batch, _ = await worker.batch()

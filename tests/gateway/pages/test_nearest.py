@@ -13,7 +13,6 @@ SERVES = service(json_api("predict"), json_api("predict_proba"), name="Digits")
 
 
 async def told(on: Any, method: str, path: str) -> str:
-    """Return the detail of a 404 in any form."""
     reply = await on.http.request(method, path)
     assert reply.status_code == 404, reply.text
     document = reply.json()

@@ -16,7 +16,6 @@ INSTALL = install_command("pages")
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
-    """Make packages appear not installed."""
     for package in packages:
         monkeypatch.setitem(sys.modules, package, None)
 

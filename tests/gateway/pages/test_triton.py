@@ -23,7 +23,6 @@ from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
 
 
 def told(reply: httpx.Response) -> Any:
-    """Return the JSON of a 200."""
     assert reply.status_code == 200, reply.text
     assert reply.headers["content-type"] == "application/json"
     return reply.json()
@@ -98,19 +97,16 @@ class Tick:
     now = 1_000_000.0
 
     def __call__(self) -> float:
-        """The time."""
         self.now += 0.25
         return self.now
 
 
 def batch(*requests: int, seconds: float) -> Batch[Any]:
-    """Return a batch of requests with the given rows each, which were queued for 0.125 s."""
     asked = [submitted(rows=rows, arrival=-0.125) for rows in requests]
     return batch_of(*asked, api="echo", rows=sum(requests), seconds=seconds)
 
 
 def model_of(metrics: Metrics) -> Model:
-    """Return a model whose API has these counts."""
     return Model("m", json_api("echo"), None, Outputs(), ModelSource(metrics.api))
 
 
@@ -235,11 +231,9 @@ async def test_the_index_lists_the_models(tmp_path: Path, body: bytes) -> None:
     loading = "no worker is ready: worker 0 is in setup"
 
     async def index(on: Any) -> Any:
-        """Return the index."""
         return told(await on.http.post("/v2/repository/index", content=body))
 
     def models(state: str, reason: str) -> list[dict[str, str]]:
-        """Return the index of two models in one state."""
         return [
             {"name": name, "version": "1", "state": state, "reason": reason} for name in ("fake", "fake.echo")
         ]

@@ -48,7 +48,6 @@ class Streaming:
             self._has_begun = True
 
     def end(self, status: int = 200, body: bytes = b"") -> None:
-        """Reply."""
         self._ended(BatchResult([HandlerResult(status, body)], "failed"))
 
     def fail(self, error: Exception) -> None:
@@ -83,14 +82,12 @@ class StreamStage:
     async def ask(
         self, body: bytes = b"1", *, head: Sequence[tuple[bytes, bytes]] = (), version: bytes = b"1.1"
     ) -> tuple[Connection, Streaming]:
-        """Send a request; return its connection and its run at a worker."""
         connection = Connection(self.server)
         connection.send(request(body, headers=head).replace(b"HTTP/1.1", b"HTTP/" + version, 1))
         await turns()
         return connection, self.running[-1]
 
     def counted(self, status: int) -> float | None:
-        """Return how many requests were answered with a status."""
         labels = {"api": "tell", "protocol": "http", "status": str(status)}
         return registry_of(self.metrics).get_sample_value("uncork_requests_total", labels)
 

@@ -213,7 +213,6 @@ class BrokenTally(ApiTally):
     """A tally that fails."""
 
     def answered(self, *args: Any, **kwargs: Any) -> None:
-        """Fail."""
         raise ZeroDivisionError("a secret of ours")
 
 
@@ -241,7 +240,6 @@ class BrokenCodec:
     limits = DEFAULT_LIMITS
 
     def decode(self, *args: Any) -> Marshalled:
-        """Fail."""
         raise ZeroDivisionError("a secret of ours")
 
     marshal = marshal_tensor = marshal_columns = decode

@@ -21,7 +21,6 @@ KEY, OTHER = "a-key-of-the-tests", "another-key-of-the-tests"
 
 
 def change(on: GatewayStage, *, overrides: dict[str, Any] | None = None, **settings: Any) -> None:
-    """Change some settings of a running gateway."""
     if overrides is not None:
         settings["overrides"] = for_all_apis(overrides)
     others = replace(on.service.events.settings, **settings)

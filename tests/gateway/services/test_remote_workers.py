@@ -131,7 +131,6 @@ class Remote(GatewayStage):
         return worker
 
     async def remote(self, instance: str, serves: ServiceDescription = A) -> FakeWorker:
-        """Connect a ready worker."""
         worker = await self.starting(instance, serves)
         worker.send(Ready())
         await worker.delivered()
@@ -139,7 +138,6 @@ class Remote(GatewayStage):
         return worker
 
     async def answers(self, worker: FakeWorker, path: str = "/echo") -> bool:
-        """Return whether the worker answers requests."""
         _, reply = await self.echo(worker, path, 1)
         return reply.status_code == 200
 

@@ -46,7 +46,6 @@ class Stage:
         self.count = workers
 
     async def run(self, *, seconds: int, rows_per_s: float) -> None:
-        """Let time pass."""
         for _ in range(seconds):
             self.now += 1.0
             self.arrived += rows_per_s

@@ -19,7 +19,6 @@ def weighed(**settings: Any) -> ServiceDescription:
 
 
 def post(on: GatewayStage, *costs: float) -> list[asyncio.Task[Any]]:
-    """Send a request for each cost."""
     return [on.post("/echo", {"n": cost}) for cost in costs]
 
 

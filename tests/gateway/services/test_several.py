@@ -31,7 +31,6 @@ class Two:
         self.a, self.b = on.service, b
 
     async def workers(self) -> tuple[FakeWorker, FakeWorker]:
-        """Connect a worker of each."""
         return await self.on.worker(), await self.on.worker(of=self.b)
 
 
@@ -45,7 +44,6 @@ async def statuses(on: GatewayStage, *paths: str) -> list[int]:
 
 
 def sample(on: GatewayStage, name: str, **labels: str) -> float | None:
-    """Return a figure from the metrics."""
     return on.gateway.front_end.exposition.registry.get_sample_value(name, labels)
 
 

@@ -57,7 +57,6 @@ def read(*collectors: Collector) -> Reading:
 
 
 def value(reading: Reading, name: str, **labels: str) -> float | None:
-    """Return the value of a series; None if it does not exist."""
     return reading.get(Series(name, frozenset(labels.items())))
 
 

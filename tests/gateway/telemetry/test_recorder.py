@@ -34,7 +34,6 @@ class Told:
         self.batches = 0
 
     def recent(self, api: str = "a") -> Recent:
-        """Return the recent counts."""
         return self.recorder.recent(api, self.now)
 
     def queue(self, rows: float) -> None:
@@ -62,7 +61,6 @@ class Told:
         return batch
 
     def end(self, start: Batch[Any], *, after_s: float = 0.005, status: BatchStatus = "worked") -> None:
-        """Finish a batch and answer its requests."""
         self.now += after_s
         start.started, start.seconds = self.now - after_s, after_s
         for observer in (self.recorder, self.metrics):
@@ -71,11 +69,9 @@ class Told:
             self.metrics.api(start.api).answered(200, 0.001 + after_s)
 
     def batch(self, requests: int = 2, *, api: str = "a") -> None:
-        """Release and finish a batch."""
         self.end(self.start(requests, api=api))
 
     def shed(self) -> None:
-        """Shed a request."""
         for observer in (self.recorder, self.metrics):
             observer.request_shed("a", "deadline")
 

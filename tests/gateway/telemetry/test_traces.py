@@ -33,7 +33,6 @@ class Seen:
         self.traces = Traces(provider.get_tracer("test"))
 
     def named(self, name: str) -> list[ReadableSpan]:
-        """Return the spans with a name, in order of their ends."""
         return [span for span in self._exporter.get_finished_spans() if span.name == name]
 
 

@@ -21,7 +21,6 @@ class Call(NamedTuple):
     connection: int
 
     def header(self, name: bytes) -> bytes | None:
-        """Return the only value of a header; None if it is missing."""
         values = [value for key, value in self.headers if key == name]
         assert len(values) < 2, values
         return values[0] if values else None
@@ -37,7 +36,6 @@ class Reply(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        """Return the bytes on the socket."""
         lines = [b"HTTP/1.1 %d X" % self.status, b"content-length: %d" % (len(self.body) + self.missing)]
         lines += [b"%b: %b" % header for header in self.headers]
         return b"\r\n".join((*lines, b"", self.body))
@@ -85,7 +83,6 @@ class FakeServer:
             writer.write(data)
 
     async def stop(self) -> None:
-        """Break all connections and accept no more."""
         self.refuse()
         for handler in self._handlers:
             handler.cancel()

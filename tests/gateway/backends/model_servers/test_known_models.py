@@ -75,7 +75,6 @@ class Stage:
         return asking
 
     def count(self, model: str) -> None:
-        """Count an answer for a model."""
         self.known.tally(model).answered(200, 0.001)
 
     def names(self) -> list[set[str]]:

@@ -20,7 +20,6 @@ from uncork_gateway.protocols.wire import Content
 
 
 def echo(call: Call) -> Reply:
-    """Answer with the request's body."""
     return Reply(call.body)
 
 

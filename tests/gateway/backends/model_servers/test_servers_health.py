@@ -15,7 +15,6 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def ok(host: str, path: str) -> httpx.Response:
-    """Answer with the host."""
     return httpx.Response(200, content=host.encode())
 
 

@@ -19,12 +19,10 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def ok(host: str, path: str) -> httpx.Response:
-    """Answer with the host."""
     return httpx.Response(200, content=host.encode())
 
 
 def least_loaded(on: Stage) -> str | None:
-    """Return the address of the least loaded server."""
     server = on.servers.least_loaded()
     return None if server is None else str(server.url)
 

@@ -23,7 +23,6 @@ EVENTS = "/dashboard/events"
 
 
 async def events(reply: httpx.Response) -> AsyncIterator[Event]:
-    """Return the events of a stream until it ends."""
     async for line in reply.aiter_lines():
         if line:
             name, _, data = line.partition(": ")
@@ -32,7 +31,6 @@ async def events(reply: httpx.Response) -> AsyncIterator[Event]:
 
 
 def ticking() -> bool:
-    """True while the feed creates events."""
     return any("Feed._tick" in repr(task) for task in asyncio.all_tasks())
 
 
@@ -102,7 +100,6 @@ async def test_a_look_at_the_head_of_the_events_costs_nothing(tmp_path: Path) ->
 
 
 async def drained(stage: GatewayStage) -> list[Event]:
-    """Return the events that a viewer gets during a shutdown."""
     async with stage.http.stream("GET", EVENTS) as reply:
         seen = events(reply)
         await anext(seen)

@@ -28,12 +28,10 @@ class Gateway:
         self._batches: list[FinishedBatch] = []
 
     def run(self, count: int, *, api: str = "predict") -> None:
-        """Finish some batches."""
         first = len(self._batches) + 1
         self._batches += [batch(number, api) for number in range(first, first + count)]
 
     def status(self) -> Status:
-        """Return a status."""
         self.asked += 1
         if self.broken:
             raise ZeroDivisionError
@@ -55,12 +53,10 @@ class Gateway:
         )
 
     def batches_after(self, number: int) -> list[FinishedBatch]:
-        """Return the later batches."""
         return [one for one in self._batches if one.number > number]
 
 
 def batch(number: int, api: str) -> FinishedBatch:
-    """Return a batch with a number and an API."""
     return FinishedBatch(
         number=number,
         ended=0.0,
@@ -78,7 +74,6 @@ def batch(number: int, api: str) -> FinishedBatch:
 
 
 def commands(names: Collection[str]) -> dict[str, str]:
-    """Return commands for these APIs."""
     return {name: f"curl http://GATEWAY/{name}" for name in names}
 
 
@@ -95,7 +90,6 @@ def point(queued_rows: float) -> Point:
 
 
 def numbers(frame: bytes) -> list[int]:
-    """Return the numbers of the batches in a frame, which must be one whole event."""
     assert frame.startswith(b"data: {")
     assert frame.endswith(b"}\n\n")
     assert frame.count(b"\n") == 2
@@ -103,12 +97,10 @@ def numbers(frame: bytes) -> list[int]:
 
 
 def has_room(feed: Feed) -> bool:
-    """True if another viewer is admitted."""
     return feed.why_no_more is None
 
 
 async def leave(*viewers: AsyncGenerator[bytes, None]) -> None:
-    """Close streams as disconnecting clients do."""
     for viewer in viewers:
         await viewer.aclose()
 

@@ -150,7 +150,6 @@ def test_a_handler_fails_as_in_a_worker() -> None:
 
 
 async def rejected(on: GatewayStage, name: str) -> httpx.Response:
-    """Provoke the error of an example."""
     match name:
         case "body":
             return await on.http.post("/array", json={"column": 1})

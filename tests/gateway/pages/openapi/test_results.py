@@ -36,7 +36,6 @@ def array_api(name: str = "predict", **more: Any) -> ApiDescription:
 
 
 async def warmed_up(on: GatewayStage, *apis: tuple[ApiDescription, RowResult | None]) -> FakeWorker:
-    """Connect a worker whose APIs had these results in its warm-up."""
     worker = await on.connect()
     worker.send(Hello(index=0, launch=1, service=service(*(api for api, _ in apis))))
     worker.send(Ready(results={api.name: result for api, result in apis if result is not None}))
@@ -46,7 +45,6 @@ async def warmed_up(on: GatewayStage, *apis: tuple[ApiDescription, RowResult | N
 
 
 async def document_of(on: GatewayStage) -> Any:
-    """Return the document; it must be valid."""
     document = (await on.http.get("/openapi.json")).json()
     validate(document)
     return document

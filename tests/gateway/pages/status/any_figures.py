@@ -24,7 +24,6 @@ share = st.floats(0, 1)
 
 @st.composite
 def any_figures(draw: st.DrawFn) -> Figures:
-    """Draw any figures, including inconsistent ones."""
     limit = draw(st.integers(1, 10_000))
     held = draw(st.integers(0, 100))
     workers = draw(st.integers(0, 9))

@@ -55,7 +55,6 @@ class Stage:
         self.asked: list[float] = []
 
     def document(self, **options: Any) -> Status:
-        """Return the document."""
         return self.builder(**options).status()
 
     def builder(self, **options: Any) -> StatusBuilder:

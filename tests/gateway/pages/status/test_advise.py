@@ -21,7 +21,6 @@ CAP_4 = {"max_batch_rows": 4}
 
 
 def codes(made: Figures, names: Names = SERVICE) -> set[str]:
-    """Return the codes of the advice."""
     return {one.code for one in advice_for(made, names)}
 
 

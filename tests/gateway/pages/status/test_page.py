@@ -21,14 +21,12 @@ KEY = "sixteen letters or more"
 
 
 async def status(http: httpx.AsyncClient, **headers: str) -> Any:
-    """Return the document."""
     reply = await http.get("/status", headers=headers)
     assert (reply.status_code, reply.headers["content-type"]) == (200, "application/json")
     return reply.json()
 
 
 async def told(on: GatewayStage) -> list[tuple[int, str, str]]:
-    """Return index, state and activity of each worker."""
     workers = (await status(on.http))["workers"]
     return [
         (one["index"], one["state"], re.sub(r" for [\d.,]+ [mµ]?s$", "", one["doing"])) for one in workers
