@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_dispatcher.simulator.cells import MOST_REQUESTS, Cell, requests_to_measure
-from uncork_dispatcher.simulator.service import ServiceTime
 
 OPEN = Cell(intercept_ms=40, slope_ms=1, workers=4, load=0.5)
 CLOSED = Cell(intercept_ms=40, slope_ms=1, workers=4, clients=16)
@@ -35,15 +34,6 @@ closed_cells = st.builds(
     clients=st.integers(1, 300),
     think_ms=st.floats(0, 10),
 )
-
-
-# The fields of a cell
-
-
-def test_milliseconds_become_seconds() -> None:
-    cell = Cell(intercept_ms=5, slope_ms=0.1, noise_cv=0.3, load=0.5)
-
-    assert cell.service == ServiceTime(intercept_s=0.005, slope_s=0.0001, noise_cv=0.3)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,6 @@ WARM_UP = 1000
 def against_free(
     service: ServiceTime, *, workers: int, load: float, kind: str = "poisson", **others: Any
 ) -> tuple[float, float]:
-    """Mean and 99th percentile of latency of an open loop, relative to release when free."""
     rate = load * service.capacity(workers=workers, limit_rows=64)
     arrivals = open_loop(kind, rate=rate, count=10_000, random_=random.Random(5))
     seen = [
@@ -53,7 +52,6 @@ def latency(run: Run) -> tuple[float, float]:
 def throughput_against_free(
     service: ServiceTime, *, workers: int, clients: int, requests: int = 6000, **others: Any
 ) -> float:
-    """Answers per second of a closed loop, relative to release when free."""
     rates = []
     for policy in ("cork", "fixed:0"):
         run = simulate(

@@ -103,16 +103,21 @@ def test_other_texts_are_refused(text: str) -> None:
 # Capacity
 
 
-def test_without_padding_full_batches_carry_most() -> None:
-    service = dataclasses.replace(PADDED, padding=0.0)
+@pytest.mark.parametrize(
+    ("padding", "lengths", "limit", "carries"),
+    [
+        (0.0, MIXED, 6560, 100 / (0.004 + 20e-6 * 6560)),
+        (1.0, row_lengths("constant:64"), 6400, 100 / (0.004 + 20e-6 * 6400)),
+        (1.0, MIXED, 1, 1 / (0.004 + 20e-6 * MIXED.mean)),
+    ],
+    ids=["no padding", "equal lengths", "at least one row"],
+)
+def test_full_batches_carry_most(padding: float, lengths: RowLengths, limit: int, carries: float) -> None:
+    service = dataclasses.replace(PADDED, padding=padding)
 
-    assert most_in_order(service, MIXED, limit=6560) == pytest.approx(100 / (0.004 + 20e-6 * 6560))
-
-
-def test_equal_lengths_carry_as_much_as_rows() -> None:
-    lengths = row_lengths("constant:64")
-
-    assert most_in_order(PADDED, lengths, limit=6400) == pytest.approx(100 / (0.004 + 20e-6 * 6400))
+    assert most_in_order(service, lengths, limit=limit) == pytest.approx(
+        carries, rel=1e-6 if limit > 1 else 0.05
+    )
 
 
 def test_with_padding_large_batches_may_carry_less() -> None:
@@ -123,10 +128,6 @@ def test_with_padding_large_batches_may_carry_less() -> None:
 
     assert most_in_order(PADDED, lengths, limit=110) == pytest.approx(max(alone, two), rel=0.03)
     assert most_in_order(small, lengths, limit=16_384) == pytest.approx(1 / (20e-6 * 55), rel=0.03)
-
-
-def test_a_batch_holds_at_least_one_row() -> None:
-    assert most_in_order(PADDED, MIXED, limit=1) == pytest.approx(1 / (0.004 + 20e-6 * MIXED.mean), rel=0.05)
 
 
 def test_the_load_of_a_cell_is_a_share_of_it() -> None:

@@ -232,18 +232,11 @@ def test_nobody_answered_is_not_a_number() -> None:
         (ROW_BY_ROW, "magic", 10, "unknown policy 'magic'"),
         (dataclasses.replace(ROW_BY_ROW, arrivals="magic"), "cork", 10, "unknown arrivals 'magic'"),
         (ROW_BY_ROW, "cork", 1, "at least 2 requests must be measured, got 1"),
-        (ROW_BY_ROW, "cork", 0, "at least 2 requests must be measured, got 0"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(cell: Cell, policy: str, requests: int, message: str) -> None:
-    """With a word about why."""
     with pytest.raises(ValueError, match=message):
         measure(cell, policy, 1, requests=requests)
-
-
-def test_a_recording_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"none\.csv"):
-        measure(dataclasses.replace(ROW_BY_ROW, arrivals=f"replay:{tmp_path / 'none.csv'}"), "cork", 1)
 
 
 @pytest.mark.parametrize(

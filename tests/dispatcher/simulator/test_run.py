@@ -72,7 +72,6 @@ def polled(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def end_of(batch: SimulatedBatch) -> float:
-    """When a batch came back."""
     return batch.started + batch.seconds
 
 
@@ -100,11 +99,25 @@ def ends(run: Run) -> list[tuple[float, float]]:
 
 
 @PROPERTY
-@given(arrivals, services, policies, st.integers(1, 4), st.integers(1, 8))
-def test_every_request_is_answered_once(
-    times: list[float], service: ServiceTime, policy: str, workers: int, limit_rows: int
+@given(
+    arrivals,
+    services,
+    policies,
+    st.integers(1, 4),
+    st.integers(1, 8),
+    st.just([])
+    | st.lists(st.tuples(st.integers(0, 2), st.floats(0, 0.3), st.floats(0.001, 0.1)), max_size=6),
+)
+def test_every_request_has_one_end(
+    times: list[float],
+    service: ServiceTime,
+    policy: str,
+    workers: int,
+    limit_rows: int,
+    deaths: list[tuple[int, float, float]],
 ) -> None:
-    """Each arrival ends in one answer, after it, in a batch that a worker had to itself."""
+    """Unless workers die, an answer, from a batch that a worker had to itself. A cut-off one is none."""
+    losses = tuple(Loss(worker % workers, at, at + away) for worker, at, away in deaths)
     scenario = Scenario(
         service=service,
         arrivals=times,
@@ -112,13 +125,19 @@ def test_every_request_is_answered_once(
         limit_rows=limit_rows,
         policy=policy,
         goal_s=FAR,
+        losses=losses,
     )
     run = simulate(scenario)
 
-    assert sorted(one.arrival for one in run.answered) == times
-    assert all(one.finish - one.arrival >= service.mean(1) - 1e-12 for one in run.answered)
-    assert (run.shed, run.lost) == ([], 0)
-    check_batches(run, scenario)
+    assert len(run.answered) + len(run.shed) + run.lost == len(times)
+    assert sum(batch.requests for batch in run.batches) == len(run.answered)
+    for loss, batch in itertools.product(losses, run.batches):
+        cut = batch.started < loss.at < end_of(batch) - ROUNDING
+        assert batch.worker != loss.worker or not cut
+    if not losses:
+        assert sorted(one.arrival for one in run.answered) == times
+        assert all(one.finish - one.arrival >= service.mean(1) - 1e-12 for one in run.answered)
+        check_batches(run, scenario)
 
 
 @PROPERTY
@@ -402,14 +421,15 @@ def test_a_death_in_mid_run_loses_nobody(policy: str) -> None:
     check_batches(run, scenario)
 
 
-def test_a_batch_that_is_cut_off_starts_again_at_once() -> None:
-    """On the worker that is idle: 5 ms in vain, then 11."""
-    run = simulate(
-        Scenario(service=SERVICE, arrivals=[0.0], workers=2, losses=(Loss(0, at=0.005, back_at=1.0),))
-    )
+@pytest.mark.parametrize("at", [0.005, SERVICE.mean(1)])
+def test_a_batch_that_is_cut_off_starts_again_at_once(at: float, polled: list[float]) -> None:
+    """On the worker that is idle, even if it would end now; at that end nobody asks the core."""
+    losses = (Loss(0, at=at, back_at=1.0),)
+    run = simulate(Scenario(service=SERVICE, arrivals=[0.0], workers=2, losses=losses))
 
-    assert [(one.worker, one.started) for one in run.batches] == [(1, 0.005)]
-    assert ends(run) == [(0.0, 0.016)]
+    assert [(one.worker, one.started) for one in run.batches] == [(1, at)]
+    assert ends(run) == [(0.0, round(at + SERVICE.mean(1), 6))]
+    assert [round(time, 6) for time in polled] == [0.0, at, 1.0]
 
 
 def test_a_request_that_is_cut_off_three_times_is_lost() -> None:
@@ -419,38 +439,6 @@ def test_a_request_that_is_cut_off_three_times_is_lost() -> None:
 
     assert run.lost == 1
     assert ends(run) == [(0.0, 0.023), (0.5, 0.511)]
-
-
-@PROPERTY
-@given(
-    arrivals,
-    policies,
-    st.integers(1, 3),
-    st.lists(st.tuples(st.integers(0, 2), st.floats(0, 0.3), st.floats(0.001, 0.1)), max_size=6),
-)
-def test_whatever_dies_everybody_is_accounted_for(
-    times: list[float], policy: str, workers: int, deaths: list[tuple[int, float, float]]
-) -> None:
-    """Answered, shed or lost; a batch that was cut off is not recorded."""
-    losses = tuple(Loss(worker % workers, at, at + away) for worker, at, away in deaths)
-    scenario = Scenario(
-        service=SERVICE,
-        arrivals=times,
-        workers=workers,
-        limit_rows=8,
-        policy=policy,
-        goal_s=FAR,
-        losses=losses,
-    )
-    run = simulate(scenario)
-
-    assert len(run.answered) + len(run.shed) + run.lost == len(times)
-    assert sum(batch.requests for batch in run.batches) == len(run.answered)
-    for loss, batch in itertools.product(losses, run.batches):
-        cut = batch.started < loss.at < end_of(batch) - ROUNDING
-        assert batch.worker != loss.worker or not cut
-    if not losses:
-        assert run.lost == 0
 
 
 def test_without_workers_requests_are_shed() -> None:
@@ -474,32 +462,6 @@ def test_a_batch_that_hangs_is_given_up() -> None:
 
     assert run.lost == 2
     assert ends(run) == [(110.0, 110.061)]
-
-
-def test_a_batch_that_was_cut_off_wakes_nobody(polled: list[float]) -> None:
-    """At 11 ms it would have ended; the core is not asked then, as nobody would in a gateway."""
-    losses = (Loss(0, at=0.005, back_at=1.0),)
-    simulate(Scenario(service=SERVICE, arrivals=[0.0], workers=2, losses=losses))
-
-    assert [round(time, 6) for time in polled] == [0.0, 0.005, 1.0]
-
-
-def test_a_worker_may_be_gone_for_good() -> None:
-    losses = (Loss(0, at=0.005, back_at=math.inf),)
-    run = simulate(
-        Scenario(service=SERVICE, arrivals=[0.0, 0.5, 0.5], workers=2, policy="none", losses=losses)
-    )
-
-    assert [one.worker for one in run.batches] == [1, 1, 1]
-    assert len(run.answered) == 3
-
-
-def test_a_worker_may_die_as_its_batch_ends() -> None:
-    """The batch is run again: the death comes first."""
-    losses = (Loss(0, at=SERVICE.mean(1), back_at=1.0),)
-    run = simulate(Scenario(service=SERVICE, arrivals=[0.0], workers=2, losses=losses))
-
-    assert [(one.worker, one.started) for one in run.batches] == [(1, SERVICE.mean(1))]
 
 
 @pytest.mark.parametrize("speeds", [(1.0, 1.0, 1.0, 3.0), (1.0, 3.0)])

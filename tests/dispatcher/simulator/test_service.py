@@ -15,9 +15,8 @@ from uncork_dispatcher.simulator.service import ServiceTime
 LINE = ServiceTime(intercept_s=0.010, slope_s=0.001)
 
 
-def draw(service: ServiceTime, rows: float = 5, *, worker: int = 0, now: float = 0.0, seed: int = 1) -> float:
-    """One batch."""
-    return service.draw(rows, rows, worker=worker, now=now, random_=random.Random(seed))
+def draw(service: ServiceTime, rows: float = 5, *, worker: int = 0, now: float = 0.0) -> float:
+    return service.draw(rows, rows, worker=worker, now=now, random_=random.Random(1))
 
 
 def test_a_batch_takes_intercept_and_slope() -> None:
@@ -48,13 +47,6 @@ def test_noise_keeps_the_mean_and_has_its_width(cv: float) -> None:
     assert min(drawn) > 0
 
 
-def test_the_same_seed_draws_the_same_noise() -> None:
-    service = ServiceTime(intercept_s=0.010, slope_s=0.001, noise_cv=0.3)
-
-    assert draw(service, seed=7) == draw(service, seed=7)
-    assert draw(service, seed=7) != draw(service, seed=8)
-
-
 @pytest.mark.parametrize(("rows", "padded"), [(1, 1), (2, 4), (3, 4), (4, 4), (5, 16), (16, 16), (17, 17)])
 def test_a_batch_is_padded_to_its_bucket(rows: int, padded: int) -> None:
     """The next larger one; above the largest there is none."""
@@ -69,14 +61,7 @@ def test_workers_have_their_speeds_in_turn() -> None:
     assert [draw(service, worker=worker) / LINE.mean(5) for worker in range(4)] == pytest.approx([1, 3, 1, 3])
 
 
-@pytest.mark.parametrize(("now", "factor"), [(0.0, 1.0), (9.999, 1.0), (10.0, 2.0), (99.0, 2.0)])
-def test_a_change_counts_from_its_time_on(now: float, factor: float) -> None:
-    service = ServiceTime(intercept_s=0.010, slope_s=0.001, changes=((10.0, 2.0),))
-
-    assert draw(service, now=now) == pytest.approx(factor * LINE.mean(5))
-
-
-@pytest.mark.parametrize(("now", "factor"), [(9.0, 1.0), (10.0, 2.0), (20.0, 6.0), (30.0, 3.0)])
+@pytest.mark.parametrize(("now", "factor"), [(9.999, 1.0), (10.0, 2.0), (20.0, 6.0), (30.0, 3.0)])
 def test_the_factors_of_several_changes_multiply(now: float, factor: float) -> None:
     """Each counts from what was before: twice as long, three times that, then half of it."""
     service = ServiceTime(intercept_s=0.010, slope_s=0.001, changes=((10.0, 2.0), (20.0, 3.0), (30.0, 0.5)))
