@@ -14,7 +14,6 @@ class Chart(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The names of the traces."""
         return [trace["name"] for trace in self.traces]
 
 

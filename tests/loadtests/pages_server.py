@@ -13,8 +13,6 @@ from uncork_loadtests.servers import Server
 
 @contextmanager
 def serving_pages(pages: dict[str, bytes]) -> Iterator[Server]:
-    """Serve these pages until the block ends."""
-
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             known = self.path in pages
@@ -34,5 +32,4 @@ def serving_pages(pages: dict[str, bytes]) -> Iterator[Server]:
 
 
 def status(*shown: dict[str, object]) -> bytes:
-    """A status document with these APIs."""
     return json.dumps({"state": "ready", "apis": [{**one, "policy": "cork"} for one in shown]}).encode()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +33,6 @@ from uncork_loadtests.compare import (
 )
 from uncork_loadtests.intervals import median_interval
 from uncork_loadtests.traffic.plan import Payload, Plan
-from uncork_workers.extras import install_command
 
 PLAN = Plan(url="http://service/", payload=Payload(bodies=(b"[1]",)), rate=10.0, seconds=2.0, goal_s=0.1)
 GOOD = Turn(
@@ -89,20 +87,14 @@ def test_policies_of_a_round_get_the_same_bodies_in_the_same_order() -> None:
 
 
 def test_every_round_has_all_policies_and_begins_with_another() -> None:
+    """After loads that warm them up and do not count."""
     script = Script()
     rounds = take_turns(["a", "b", "c"], rounds=2, measure=script)
 
+    assert script.asked[:3] == [(WARM_UP, "a"), (WARM_UP, "b"), (WARM_UP, "c")]
     assert script.asked[3:] == [(0, "a"), (0, "b"), (0, "c"), (1, "b"), (1, "c"), (1, "a")]
     assert [list(one) for one in rounds.whole] == [["a", "b", "c"]] * 2
     assert (rounds.left_out, rounds.interrupted) == ([], False)
-
-
-def test_every_policy_is_warm_before_the_first_round() -> None:
-    """The loads do not count, valid or not."""
-    script = Script()
-    rounds = take_turns(["a", "b"], rounds=1, measure=script)
-    assert script.asked[:2] == [(WARM_UP, "a"), (WARM_UP, "b")]
-    assert len(rounds.whole) == 1
 
 
 @pytest.mark.parametrize(("at", "whole"), [(WARM_UP, 0), (1, 1)])
@@ -189,12 +181,16 @@ ROUNDS = (
 )
 
 
-def test_the_tables_have_medians_and_ratios() -> None:
+def printed(found: Comparison) -> str:
     console = Console(width=300, markup=False)
     with console.capture() as captured:
-        for part in tables(comparison(*ROUNDS)):
+        for part in tables(found):
             console.print(part)
-    lines = captured.get().splitlines()
+    return captured.get()
+
+
+def test_the_tables_have_medians_and_ratios() -> None:
+    lines = printed(comparison(*ROUNDS)).splitlines()
     cells = [re.split(r" {2,}", line.strip()) for line in lines]
 
     assert lines[0].startswith("m:S, poisson arrivals, 10/s on average, 2 rounds of 2 s, goal 100 ms")
@@ -206,11 +202,7 @@ def test_the_tables_have_medians_and_ratios() -> None:
 def test_the_tables_have_lengths_where_some_policy_knows_them() -> None:
     padded = replace(GOOD, long_mean_ms=40.0, padding_share=0.25)
     alone = replace(GOOD, long_mean_ms=80.0)
-    console = Console(width=300, markup=False)
-    with console.capture() as captured:
-        for part in tables(comparison({"cork": padded, "none": alone})):
-            console.print(part)
-    text = captured.get()
+    text = printed(comparison({"cork": padded, "none": alone}))
     lines = [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
 
     assert ["cork", "10.00", "8.00", "20.00", "40.00", "100.0", "100.00", "4.0", "25.0", "150", "50"] in lines
@@ -255,11 +247,3 @@ def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
     assert done.exit_code == 2, done.output
     assert done.stderr.startswith("uncork compare: ")
     assert message in done.stderr
-
-
-def test_a_library_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "scipy", None)
-    done = CliRunner().invoke(app, ["compare", "m:S", "--rate", "5", "--shape", "2"])
-
-    assert done.exit_code == 2
-    assert f"compare requires scipy; run {install_command('loadtest')}" in done.stderr

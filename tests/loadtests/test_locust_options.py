@@ -30,7 +30,6 @@ HOST = "http://127.0.0.1:3000/"
 
 
 def options(*arguments: str) -> Namespace:
-    """Parsed as locust does."""
     parser = configargparse.ArgumentParser()
     add_options(parser)
     parsed: Namespace = parser.parse_args(arguments)
@@ -108,12 +107,8 @@ def test_files_are_sent_as_they_are(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--shape", "2,x"], "--shape takes sizes"),
-        (["--rows", "0"], "--rows must be at least 1, got 0"),
-        (["--range", "2,1"], "--range takes two numbers"),
         (["--data", "a", "--lines", "b"], "--data and --lines cannot be combined"),
-        (["--expected", "a"], "--expected requires --data or --lines"),
         (["--data", "nowhere"], "nowhere: No such file"),
-        (["--arrivals", "poison"], "unknown arrivals 'poison'"),
         (["--arrivals", "replay:nowhere"], "--arrivals: .*nowhere"),
         (["--seconds", "0"], "seconds must be above 0"),
     ],

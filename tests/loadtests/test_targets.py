@@ -112,7 +112,6 @@ def test_without_a_path_the_first_api_is_meant() -> None:
 
 
 def document(**routes: str) -> bytes:
-    """An OpenAPI document with operations of these ids, each with integers for its body."""
     content = {"application/json": {"schema": {"type": "array", "items": {"type": "integer"}}}}
     body = {"requestBody": {"content": content}}
     models: dict[str, object] = {

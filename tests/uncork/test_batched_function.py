@@ -71,11 +71,7 @@ async def test_the_policy_is_that_asked_for() -> None:
         ({"concurrency": 2**64}, "concurrency must be an integer from 1 to 10000, got 18446744073709551616"),
         ({"concurrency": True}, "concurrency must be an integer from 1 to 10000, got True"),
         ({"mb_max_latency": 0}, "mb_max_latency must be"),
-        ({"mb_max_latency": "8"}, "mb_max_latency must be"),
         ({"mb_max_batch_size": 0}, "mb_max_batch_size must be"),
-        ({"mb_max_batch_size": 2.5}, "mb_max_batch_size must be"),
-        ({"mb_max_batch_size": 2**64}, "mb_max_batch_size must be"),
-        ({"timeout": -1}, "timeout must be"),
         ({"timeout": float("nan")}, "timeout must be"),
         ({"idempotent": 1}, "idempotent must be True or False, got 1"),
         ({"policy": "clever"}, "unknown policy 'clever'"),
@@ -356,23 +352,6 @@ async def test_a_returned_exception_is_raised_for_its_caller(kind: type[BaseExce
     expected = kind if issubclass(kind, Exception) else DispatchError
     assert [type(end) for end in ends[1::2]] == [expected] * 2
     assert calls == [[0, 1, 2, 3]]
-
-
-async def test_results_of_gather_can_be_returned_as_they_are() -> None:
-    async def one(item: int) -> float:
-        if item == 5:
-            raise asyncio.CancelledError
-        return 1 / item
-
-    @batched()
-    async def inverse(items: list[int]) -> list[Any]:
-        return await asyncio.gather(*map(one, items), return_exceptions=True)
-
-    first, zero, cancelled = await asyncio.gather(*map(inverse, [2, 0, 5]), return_exceptions=True)
-
-    assert first == 0.5
-    assert isinstance(zero, ZeroDivisionError)
-    assert isinstance(cancelled, DispatchError)
 
 
 async def test_what_is_not_idempotent_runs_once() -> None:

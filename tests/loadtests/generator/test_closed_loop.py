@@ -20,8 +20,6 @@ PLAN = Plan(url="http://replaced/", payload=Payload(bodies=BODIES), clients=1, s
 
 
 def outcome(handler: Handler, *, plan: Plan) -> tuple[Summary, ShareResult, Samples]:
-    """Run `plan` against `handler`; the summary covers the measured time."""
-
     async def run() -> tuple[ShareResult, Samples]:
         async with serving(handler) as url:
             return await run_here(replace(plan, url=url))

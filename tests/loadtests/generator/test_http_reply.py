@@ -13,14 +13,12 @@ from uncork_loadtests.generator.samples import UNKNOWN
 
 
 def parse(fields: str = "", *, version: str = "1.1", status: int = 200) -> Reply:
-    """A reply without a body."""
     found = ReplyParser().feed(f"HTTP/{version} {status} x\r\nContent-Length: 0\r\n{fields}\r\n".encode())
     assert found is not None
     return found
 
 
 def feed_all(parser: ReplyParser, *, pieces: list[bytes]) -> list[Reply]:
-    """Return every reply in the pieces."""
     found = [parser.feed(piece) for piece in pieces]
     return [one for one in found if one is not None]
 

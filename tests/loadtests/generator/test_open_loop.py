@@ -34,8 +34,6 @@ def outcome(
     drain_s: float = DRAIN_S,
     meanwhile: Callable[[list[OpenLoop]], Awaitable[None]] | None = None,
 ) -> tuple[Samples, list[OpenLoop]]:
-    """All samples of all shares of a plan, run to its end in one process."""
-
     async def run() -> tuple[Samples, list[OpenLoop]]:
         async with serving(handler) as url:
             here = replace(plan, url=url, processes=shares)
@@ -64,7 +62,6 @@ def outcome(
 
 
 def append(found: Samples, traffic: Traffic) -> Samples:
-    """The samples of one more share."""
     more = traffic.answers.recorder.samples()
     whole = found.copy()
     whole.resize(len(found) + len(more), refcheck=False)
@@ -73,7 +70,6 @@ def append(found: Samples, traffic: Traffic) -> Samples:
 
 
 async def echo(body: bytes, writer: asyncio.StreamWriter) -> None:
-    """Answer with the body, in a batch of 4."""
     fields = "X-Batch-Size: 4\r\nServer-Timing: queue;dur=1.50, batch;dur=12.25\r\n"
     writer.write(reply(body, fields=fields))
 

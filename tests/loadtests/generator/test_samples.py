@@ -49,7 +49,6 @@ NO_ANSWER = {
 
 
 def samples(*changes: dict[str, Any]) -> Samples:
-    """One sample for each set of changes to a good one."""
     recorder = Recorder()
     for changed in changes:
         recorder.add(*(GOOD | changed).values())
@@ -213,7 +212,6 @@ def test_streams_have_figures_of_their_own() -> None:
 
 
 def late(lag_s: float, latency_s: float, **changes: Any) -> dict[str, Any]:
-    """A sample that was fired late."""
     return {"fired_s": 1.0 + lag_s, "sent_s": 1.0 + lag_s, "done_s": 1.0 + latency_s, **changes}
 
 

@@ -16,8 +16,6 @@ ALARMS = ["file", "loop"] if sys.platform == "linux" else ["loop"]
 
 
 def run(scene: Callable[[Timer, Callable[[], None]], None]) -> None:
-    """Run a scene with a timer until it ends."""
-
     async def play() -> None:
         timer, over = Timer(), asyncio.Event()
         scene(timer, over.set)
@@ -30,7 +28,6 @@ def run(scene: Callable[[Timer, Callable[[], None]], None]) -> None:
 
 @pytest.fixture(params=ALARMS, autouse=True)
 def alarm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test runs with both kinds of alarms."""
     if request.param == "loop":
         monkeypatch.setattr(sys, "platform", "elsewhere")
 

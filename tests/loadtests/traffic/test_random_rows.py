@@ -16,7 +16,6 @@ FLOATS, INTEGERS = Numbers(), Numbers(low=0, high=9, integers=True)
 
 
 def document(schema: Any, **body: Any) -> dict[str, Any]:
-    """An OpenAPI document whose one path takes such a body."""
     content = {"application/json": {"schema": schema, **body}}
     return {
         "paths": {"/x": {"post": {"requestBody": {"content": content}}}},

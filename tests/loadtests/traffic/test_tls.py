@@ -23,7 +23,6 @@ PLAN = Plan(
 
 @pytest.fixture
 def authority() -> trustme.CA:
-    """The authority of server and client."""
     return trustme.CA()
 
 
@@ -36,7 +35,6 @@ def ca(authority: trustme.CA, tmp_path: Path) -> str:
 def outcome(
     authority: trustme.CA, tls: Tls, *, host: str = "127.0.0.1", of_clients: bool = False
 ) -> list[int]:
-    """Load a server with a certificate for a host; it may require client certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(host).configure_cert(context)
     if of_clients:

@@ -23,7 +23,6 @@ PLAN = Plan(url="http://127.0.0.1:1/x", payload=Payload(bodies=(b"[1]",)), clien
 
 
 def seen(milliseconds: Callable[[int], float], *, largest: int = 64) -> list[SizeTime]:
-    """Sizes with the times of a function."""
     times = {rows: milliseconds(rows) for rows in sizes_up_to(largest)}
     return [SizeTime(rows=rows, median_ms=ms, times_ms=(ms, ms)) for rows, ms in times.items()]
 
@@ -82,8 +81,6 @@ def test_noise_is_that_of_batches_of_one_size() -> None:
 
 
 def measured(answer: Callable[[int], bytes], *, largest: int = 4, goal_ms: float = 50.0) -> BatchTimes:
-    """Measure a server whose answers depend on the number of concurrent requests."""
-
     async def run() -> BatchTimes:
         held: list[asyncio.StreamWriter] = []
 
@@ -110,7 +107,6 @@ def measured(answer: Callable[[int], bytes], *, largest: int = 4, goal_ms: float
 
 
 def told(rows: int, milliseconds: float, *, status: str = "200 OK") -> bytes:
-    """An answer with the figures of its batch."""
     fields = f"X-Batch-Size: {rows}\r\nServer-Timing: queue;dur=1.00, batch;dur={milliseconds:.2f}\r\n"
     return reply(b"1", status=status, fields=fields)
 

@@ -31,8 +31,6 @@ BODIES = (b"x" * 10, b"x" * 12, *[b"x" * 40] * 17, b"x" * 100)
 
 
 def measured(answer: Answer, *, bodies: Sequence[bytes] = BODIES, largest: int = 8) -> Lengths | None:
-    """Measure a server that answers all requests that came together."""
-
     async def run() -> Lengths | None:
         held: list[tuple[int, asyncio.StreamWriter]] = []
 

@@ -185,7 +185,6 @@ def test_a_proof_is_judged(changed: dict[str, Any], expected: Findings) -> None:
 
 
 def assert_advice(found: list[Advice], expected: Findings) -> None:
-    """Compare the codes, and some figures of each."""
     assert [one.code for one in found] == [code for code, _ in expected]
     for one, (_, figures) in zip(found, expected, strict=True):
         for name, value in figures.items():
@@ -237,14 +236,7 @@ def test_warnings_say_why(changed: dict[str, Any], expected: Findings) -> None:
     assert_advice(replace(TUNED, **changed).warnings, expected)
 
 
-def test_one_worker_is_spoken_of_as_one() -> None:
-    found = shown(replace(TUNED, proposal=replace(PROPOSAL, workers=1)))
-
-    assert "for 400/s: 1 worker with a capacity of 1600/s in full batches" in found
-
-
 def shown(tuned: Tuned) -> str:
-    """The printed lines."""
     console = Console(width=200, markup=False)
     with console.capture() as captured:
         for part in text(tuned):
@@ -298,11 +290,7 @@ def test_json_has_everything_and_is_json() -> None:
     [
         (["--goal-ms", "0"], "--goal-ms must be above 0, not 0"),
         (["--rate", "-1"], "rate must be positive"),
-        (["--seconds", "0"], "--seconds must be above 0"),
-        (["--arrivals", "poison"], "unknown arrivals 'poison'"),
-        (["--arrivals", "replay:nowhere.csv"], "nowhere.csv"),
         (["--json", "/"], "--json: cannot write '/'; give a file in an existing, writable folder"),
-        (["--expected", "f"], "--expected requires --data or --lines"),
     ],
 )
 def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:

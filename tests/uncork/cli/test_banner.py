@@ -34,13 +34,11 @@ def listeners() -> Iterator[Listeners]:
 def said(
     listeners: Listeners, *apis: ApiDescription, workers: str = "1", gpus: str | None = None, name: str = ""
 ) -> str:
-    """The banner of a service, without the address."""
     service = ServiceDescription(name="S", apis=list(apis))
     return text_of(listeners, banner.Shown(name, service, ServeOptions(workers=workers, gpus=gpus)))
 
 
 def text_of(listeners: Listeners, *services: banner.Shown) -> str:
-    """The banner of services, without the address."""
     lines = banner.of_services(services, listeners=listeners)
     texts = [one.text.plain + "".join(f" | {told}" for told in one.details) for one in lines]
     return "\n".join(texts).replace(listeners.url, "URL")

@@ -70,7 +70,6 @@ def test_help_names_every_option_and_help_all_explains_it(command: str) -> None:
     ],
 )
 def test_a_value_that_cannot_be_read_is_told_with_what_is_accepted(arguments: str, says: str) -> None:
-    """The exit code is 2."""
     result = CliRunner().invoke(app, arguments.split(), env={"COLUMNS": "200"})
 
     assert result.exit_code == 2

@@ -33,7 +33,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def inference_service(**parts: Any) -> dict[str, Any]:
-    """An InferenceService with these parts."""
     return {
         "apiVersion": "serving.kserve.io/v1beta1",
         "kind": "InferenceService",
@@ -43,13 +42,11 @@ def inference_service(**parts: Any) -> dict[str, Any]:
 
 
 def from_service(file: Path, *documents: Any) -> Imported:
-    """What is read from a file of these documents."""
     file.write_text(yaml.safe_dump_all(documents))
     return read_inference_service(file)
 
 
 def from_settings(file: Path, held: Any, environment: Mapping[str, str]) -> Imported:
-    """What is read from a file with these settings of a model."""
     file.write_text(json.dumps(held))
     return read_model_settings(file, environment)
 
@@ -182,7 +179,6 @@ def test_giving_what_is_missing_turns_batching_on(file: Path) -> None:
 
 
 def test_the_file_comes_before_the_environment(file: Path) -> None:
-    """One by one, as in MLServer."""
     environment = {SIZE: "7", TIME: "0.25"}
 
     assert from_settings(file, {}, environment).excluding({}) == {"max_batch_rows": 7, "max_hold_s": 0.25}

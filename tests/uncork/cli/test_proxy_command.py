@@ -46,7 +46,6 @@ async def end_at_once(
     close: Callable[[asyncio.Event], Awaitable[None]],
     reload: Callable[[], None],
 ) -> int:
-    """Announce, and stop as if a signal had come."""
     announced = asyncio.create_task(announcing)
     await asyncio.sleep(0)
     announced.cancel()
@@ -57,12 +56,10 @@ async def end_at_once(
 
 
 def run(*arguments: object) -> Result:
-    """The command with these arguments, on a free port."""
     return CliRunner().invoke(app, ["proxy", "--port", "0", *map(str, arguments)])
 
 
 def banner(*arguments: object) -> str:
-    """What is in force with these arguments."""
     result = run(URL, *arguments)
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -151,7 +148,6 @@ def test_an_inference_service_leaves_the_environment_alone(
         ([], "policy none"),
         (["--policy", "cork"], "policy cork, at most 32 rows per call, hold at most 250 ms"),
         (["--max-batch-size", "8"], "policy cork, at most 8 rows per call, hold at most 250 ms"),
-        (["--max-latency", "20"], "policy none"),
     ],
 )
 def test_options_turn_on_what_is_off(tmp_path: Path, options: list[str], says: str) -> None:
@@ -166,16 +162,12 @@ def test_options_turn_on_what_is_off(tmp_path: Path, options: list[str], says: s
         (["ftp://h"], "'ftp://h' is not a server address"),
         (["http://h:1/path"], "'http://h:1/path' is not a server address"),
         (["http://[::1"], "'http://[::1' is not a server address"),
-        (["http://h:99999"], "'http://h:99999' is not a server address"),
         ([URL, "--health-path", "ready"], "--health-path must begin with /, got 'ready'"),
         ([URL, "--policy", "wait"], "--policy: unknown policy 'wait'; available: cork, cork-classic, fixed,"),
         ([URL, "--goal-ms", "0"], "--goal-ms must be above 0, got 0"),
-        ([URL, "--timeout", "0"], "--timeout must be above 0, got 0"),
         ([URL, "--max-latency", "-1"], "--max-latency"),
         ([URL, "--protocol", "v3"], "--protocol"),
         ([URL, "--key-header", "X Tenant"], "'--key-header': 'X Tenant' is not a header name; give a name"),
-        ([URL, "--pass-header", "a:b"], "'--pass-header': 'a:b' is not a header name; give a name such as"),
-        ([URL, "--fair-by", "X Tenant"], "'--fair-by': 'X Tenant' is not a header name; give a name such"),
         ([URL, "--inference-service", "/nowhere.yaml"], "/nowhere.yaml: No such file or directory"),
         ([URL, "--model-settings", "/"], "/: Is a directory"),
         (
@@ -190,12 +182,8 @@ def test_wrong_usage_is_told(arguments: list[str], says: str) -> None:
 
 
 def test_a_wrong_import_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    service = inference_service(tmp_path, {"batcher": {"maxLatency": "soon"}})
     settings = model_settings(tmp_path, {"max_batch_size": 2.5})
 
-    assert refused(URL, "--inference-service", service) == (
-        f"uncork proxy: {service}: spec.predictor.batcher.maxLatency must be a number, got 'soon'\n"
-    )
     assert refused(URL, "--model-settings", settings) == (
         f"uncork proxy: {settings}: max_batch_size must be a whole number, got 2.5\n"
     )

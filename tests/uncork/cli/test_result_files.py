@@ -1,7 +1,8 @@
-"""A result file that cannot be written does not cost the measurement: its table is printed anyway."""
+"""Result files: one that cannot be written does not cost the measurement, whose table is printed anyway."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.loadtests.test_compare import ROUNDS, comparison
 from tests.loadtests.test_loadtest_command import outcome
 from tests.loadtests.tuning.test_tune import TUNED
 from uncork.cli.app import app
+from uncork_workers.extras import install_command
 
 FULL = Path("/dev/full")
 TRAFFIC = ["--shape", "2", "--rate", "5"]
@@ -49,3 +51,26 @@ def test_figures_are_made_only_for_json(monkeypatch: pytest.MonkeyPatch) -> None
 
     assert "answered" in done.stdout
     assert done.exception is None or isinstance(done.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "says"),
+    [
+        (
+            ["loadtest", "http://127.0.0.1:1/x", *TRAFFIC, "--report", "r.html"],
+            "plotly",
+            "--report requires ",
+        ),
+        (["compare", "m:S", *TRAFFIC], "scipy", "compare requires "),
+        (["simulate", "--plot", "a.html"], "plotly", "--plot requires "),
+    ],
+)
+def test_a_library_that_is_missing_is_told(
+    command: list[str], module: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (module, f"{module}.graph_objects"):
+        monkeypatch.setitem(sys.modules, name, None)
+    done = CliRunner().invoke(app, command)
+
+    assert done.exit_code == 2
+    assert f"{says}{module}; run {install_command('loadtest')}" in done.stderr

@@ -18,8 +18,6 @@ from uncork_gateway.backends.worker_failures import WorkerStartup
 
 
 class Workers:
-    """As a test says."""
-
     def __init__(self, count: int) -> None:
         self.draining = False
         self.names = [f"worker {number}" for number in range(count)]
@@ -37,8 +35,6 @@ class Workers:
 
 
 class Clock:
-    """Advances when asked."""
-
     now = 100.0
 
     def __call__(self) -> float:

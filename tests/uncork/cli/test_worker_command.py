@@ -32,7 +32,6 @@ class Bad(Good):
 
 @pytest.fixture(autouse=True)
 def files(project: Path) -> Path:
-    """A working directory with a service and files for the options."""
     (project / "services.py").write_text(SERVICE)
     (project / "broken.py").write_text("raise KeyError('x')")
     (project / "token").write_text("0123456789abcdef\n")
@@ -48,13 +47,11 @@ def gateway() -> Iterator[FakeTcpGateway]:
 
 
 def run(*more: str, target: str = "services.py:Good", gateway: object = "127.0.0.1:1") -> Result:
-    """Run the command in this process."""
     arguments = ["worker", target, "--gateway", str(gateway), "--token-file", "token", *more]
     return CliRunner().invoke(app, arguments, env={"COLUMNS": "250"})
 
 
 def refusal(result: Result) -> str:
-    """Return the error of a command that was used wrongly."""
     assert result.exit_code == 2
     assert "Traceback (" not in result.output
     return " ".join(result.output.split())

@@ -49,12 +49,10 @@ _app.callback()(lambda: None)
 
 
 def run(*arguments: object, environment: Mapping[str, str] | None = None) -> Result:
-    """A command, in this environment beside our own."""
     return CliRunner().invoke(_app, [str(one) for one in arguments], env=environment)
 
 
 def options_of(*arguments: object, environment: Mapping[str, str] | None = None) -> Any:
-    """The options that are in force with these arguments."""
     _seen.clear()
     result = run(*arguments, environment=environment)
     assert result.exit_code == 0, result.output

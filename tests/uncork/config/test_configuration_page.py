@@ -24,7 +24,6 @@ FENCED = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
 
 def rows() -> Iterator[str]:
-    """The lines of the tables, of settings of both commands once."""
     both = {*option_parameters(ServerOptions), *option_parameters(ListenerOptions)}
     yield from (row(name, one) for name, one in settings_of(CONFIGURABLE["serve"]).items() if name in both)
     for command in CONFIGURABLE:

@@ -20,7 +20,6 @@ def _renamed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def warnings(*arguments: object, environment: Mapping[str, str] | None = None) -> list[str]:
-    """The lines on stderr of a command that succeeds."""
     deprecated._warn.cache_clear()
     done = run("serve", "service.py:S", *arguments, environment=environment)
     assert done.exit_code == 0, done.output

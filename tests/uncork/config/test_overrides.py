@@ -41,7 +41,6 @@ def described(name: str, **more: Any) -> ApiDescription:
 
 
 def value_of(api: ApiDescription, argument: str) -> Any:
-    """What is in force; sizes as a list."""
     value = api.route if argument == "route" else getattr(api.settings, argument)
     return list(value) if isinstance(value, tuple) else value
 

@@ -86,10 +86,6 @@ OF_A_SERVICE = [
         "own_routes = true\nown-routes = true",
         "own-routes is set twice, also as {file}: services.a.own_routes",
     ),
-    ("warmup-seconds = '2'", "warmup-seconds must be a number, got '2'"),
-    ("workers = true", "workers must be a string, got True"),
-    ("own_routes = 1", "own_routes must be true or false, got 1"),
-    ("mb_max_batch_size = 0", "mb_max_batch_size must be a whole number from 1 to 1000000000, got '0'"),
     ("workers = 'two'", "workers must be a number from 0 to 10000 or a range such as 2-16, got 'two'"),
     (
         "python = '/no'",
@@ -101,10 +97,8 @@ OF_A_SERVICE = [
     ("environment = {'1A' = 2}", "environment must be NAME=VALUE, got '1A=2'"),
     ("environment.A = true", "environment.A must be a string or a number, got True"),
     ("environment.A = [1]", "environment.A must be a string or a number, got [1]"),
-    ("api = 1", "api must be a table of settings, got 1"),
     ("api.p = 1", "api.p must be a table with the settings of an API, such as [api.predict], got 1"),
     ("api.p.timout = 1", "api.p.timout: @api has no argument timout; did you mean timeout?"),
-    ("api.p.timeout = 0", "api.p.timeout: timeout must be a positive number of seconds, got 0"),
 ]
 
 

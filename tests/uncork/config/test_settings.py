@@ -61,7 +61,6 @@ def in_environment(value: Any) -> str:
 
 
 def said(options: Any, names: Iterable[str]) -> dict[str, Any]:
-    """What is in force, paths as text."""
     values = {name: getattr(options, name) for name in names}
     return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
 

@@ -28,8 +28,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 class Wishes:
-    """Counts them; each is fulfilled when the gate is open."""
-
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
         self.came = asyncio.Event()
@@ -47,8 +45,6 @@ class Wishes:
 
 
 def reload_with(outcome: Outcome) -> Result:
-    """What `uncork reload` does when the server says this."""
-
     async def scenario() -> Result:
         wishes = Wishes(outcome)
         wishes.gate.set()
@@ -65,7 +61,6 @@ def test_a_reload_is_told() -> None:
 
 @pytest.mark.parametrize("code", [1, 2])
 def test_a_reload_that_fails_is_told(code: int) -> None:
-    """With the reason."""
     result = reload_with(Outcome(code, "failed, the old workers keep running: no weights"))
     assert (result.exit_code, result.stdout) == (code, "")
     assert result.stderr == "uncork reload: failed, the old workers keep running: no weights\n"

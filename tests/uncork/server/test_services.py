@@ -21,7 +21,6 @@ def file(tmp_path: Path) -> Path:
 def services(
     *arguments: object, file: Path | None = None, text: str = "", **environment: str
 ) -> dict[str, ServeOptions]:
-    """The services of a command line, a file and an environment."""
     config: tuple[object, ...] = ()
     if file is not None:
         file.write_text(text)

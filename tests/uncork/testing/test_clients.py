@@ -13,7 +13,6 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-import uvloop
 
 from tests.e2e.server import eventually
 from tests.loops import HANG_S
@@ -23,8 +22,6 @@ from uncork.testing import Client, async_client, client
 
 
 class Digits(Service):
-    """Guesses digits, and does what tests ask for."""
-
     set_up = 0
     torn_down = 0
 
@@ -260,11 +257,6 @@ def test_what_is_raised_has_a_hint() -> None:
     assert caught.value.__notes__ == ["hint: setup() does not set self.threads; self has no attributes"]
 
 
-def test_wrong_results_are_raised_too(digits: Client) -> None:
-    with pytest.raises(Exception, match="the handler returned 0 results for 1 row"):
-        digits.post("/echo", json="short")
-
-
 @pytest.mark.parametrize(("item", "cause"), [("exit", SystemExit), ("stop", StopIteration)])
 def test_what_an_event_loop_cannot_pass_on_is_a_cause(
     digits: Client, item: str, cause: type[BaseException]
@@ -444,16 +436,6 @@ async def test_a_request_that_cannot_be_sent_holds_nobody_up() -> None:
             'uncork_requests_total{api="echo",protocol="http",service="digits",status="200"} 1.0'
             in (await c.get("/metrics")).text
         )
-
-
-def test_uvloop() -> None:
-    """Any loop of asyncio serves."""
-
-    async def scenario() -> list[httpx.Response]:
-        async with async_client(Digits) as c:
-            return await c.post_all("/predict", json=[[1, 2]] * 3)
-
-    assert [reply.json() for reply in uvloop.run(scenario())] == [3, 3, 3]
 
 
 async def test_requests_share_a_batch_however_long_their_bodies_take() -> None:

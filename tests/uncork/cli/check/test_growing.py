@@ -46,7 +46,6 @@ class Model:
         self.sizes: list[int] = []
 
     async def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Executed, float]:
-        """Answer at once."""
         if self.hangs:
             await asyncio.Event().wait()
         rows = len(bodies)
@@ -61,7 +60,6 @@ class Model:
 
 
 def grown(model: Model, **options: Any) -> Times:
-    """The times of a model that does not fail."""
     times, failure = tried(model, **options)
     assert failure is None
     return times
@@ -70,7 +68,6 @@ def grown(model: Model, **options: Any) -> Times:
 def tried(
     model: Model, *, seconds: float = 60.0, free_bytes: int | None = None, **settings: Any
 ) -> tuple[Times, Failure | None]:
-    """What is learned of it."""
     example = Example(api="predict", sample=Sample(b"[1,2]"), settings=ApiSettings(**settings))
     batches = Batches(example, model.run)
     return asyncio.run(grow(batches, seconds=seconds, pid=os.getpid(), free_bytes=free_bytes))
@@ -115,7 +112,6 @@ def test_a_size_that_fails_ends_it() -> None:
 
 
 def test_a_handler_that_raises_has_failed() -> None:
-    """The error names the exception and its place."""
     with pytest.raises(Failed, match=r"^raises IndexError: list index out of range \(service.py:7\)$"):
         tried(Model(can=0))
 

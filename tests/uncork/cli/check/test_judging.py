@@ -17,7 +17,6 @@ GROWING: dict[str, Any] = {"memory_per_row_bytes": MIB}
 
 
 def times(intercept_ms: float = 10, slope_ms: float = 0.1, *, largest: int = 1024, **more: Any) -> Times:
-    """Batches that take so long, measured up to a size."""
     rows = [1 << power for power in range(largest.bit_length())]
     sizes = tuple(
         SizeTime(rows=n, median_ms=took, times_ms=(took,) * 3)
@@ -31,7 +30,6 @@ def found(
     *, seen: Times | None = None, plan: dict[str, Any] | None = None, api: dict[str, Any] | None = None,
     **settings: Any,
 ) -> list[tuple[str, str, dict[str, Any]]]:  # fmt: skip
-    """Severity, code and figures of what is found."""
     figures = ApiFigures(
         name="predict",
         settings=ApiSettings(**settings),
@@ -220,56 +218,58 @@ def test_the_worst_comes_first() -> None:
     assert [severity for severity, _, _ in judged] == ["error", "warning", "warning", "note"]
 
 
-def together(**plans: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
-    """Severity, code and figures of what is found about services together, given their plans."""
+OF_GPUS = {"workers": 2, "gpus": ("0", "1")}
+PUBLIC = {"workers": 1, "host": "0.0.0.0", "has_keys": True}
+TOGETHER: list[tuple[list[dict[str, Any]], list[tuple[str, str, dict[str, Any]]]]] = [
+    ([{"workers": 2}, {"workers": 2}], []),
+    ([{"workers": 4}, OF_GPUS, {"workers": 1, "gpus": ("2",)}], []),
+    # Those with GPUs of their own do not count.
+    (
+        [{"workers": 3}, {"workers": 2}, {"workers": 1, "gpus": ("0",)}],
+        [("warning", "workers-above-cores", {"workers": 5, "shares": " (a: 3, b: 2)", "cores": 4, "to": 4})],
+    ),
+    # A worker without a limit has at least one thread.
+    ([{"workers": 2, "threads": 1}, {"workers": 2}], []),
+    (
+        [{"workers": 1, "threads": 3}, {"workers": 2}],
+        [("warning", "threads-above-cores", {"limits": "3", "workers": 3, "threads": 5, "cores": 4})],
+    ),
+    (
+        [{"workers": 2, "worker_bytes": 400 * MIB}, {"workers": 1, "worker_bytes": 300 * MIB}],
+        [
+            (
+                "error",
+                "workers-above-memory",
+                {"workers": 3, "shares": " (a: 2 of 400 MiB, b: 1 of 300 MiB)", "free": 1000 * MIB},
+            )
+        ],
+    ),
+    # GPUs without a worker do not count.
+    (
+        [{"workers": 1, "gpus": ("0",)}, OF_GPUS, {"workers": 1, "gpus": ("1",)}],
+        [
+            ("warning", "gpu-shared", {"gpu": "0", "services": "a and b"}),
+            ("warning", "gpu-shared", {"gpu": "1", "services": "b and c"}),
+        ],
+    ),
+    ([PUBLIC, PUBLIC], [("warning", "keys-without-tls", {"host": "0.0.0.0"})]),
+]
+
+
+@pytest.mark.parametrize(("plans", "expected"), TOGETHER)
+def test_services_are_judged_together(
+    plans: list[dict[str, Any]], expected: list[tuple[str, str, dict[str, Any]]]
+) -> None:
     machine = {"cores": 4, "free_bytes": 1000 * MIB, "worker_bytes": 100 * MIB}
-    services = {
-        name: Figures(service="S", plan=Plan(**{**machine, **plan}), apis=()) for name, plan in plans.items()
-    }
-    verdict = judge(services)
+    verdict = judge(
+        {
+            name: Figures(service="S", plan=Plan(**{**machine, **plan}), apis=())
+            for name, plan in zip("abc", plans, strict=False)
+        }
+    )
+
     assert not any(verdict.services.values())
-    return [(one.severity, one.advice.code, one.advice.figures) for one in verdict.together]
-
-
-def test_services_that_fit_together() -> None:
-    of_gpus = {"workers": 2, "gpus": ("0", "1")}
-    assert together(a={"workers": 2}, b={"workers": 2}) == []
-    assert together(a={"workers": 4}, b=of_gpus, c={"workers": 1, "gpus": ("2",)}) == []
-
-
-def test_the_workers_of_all_services_share_the_cores() -> None:
-    """Those with GPUs of their own do not count."""
-    assert together(a={"workers": 3}, b={"workers": 2}, c={"workers": 1, "gpus": ("0",)}) == [
-        (
-            "warning",
-            "workers-above-cores",
-            {"workers": 5, "shares": " (a: 3, b: 2)", "cores": 4, "to": 4},
-        )
-    ]
-
-
-def test_threads_of_all_services_share_the_cores() -> None:
-    """A worker without a limit has at least one."""
-    assert together(a={"workers": 2, "threads": 1}, b={"workers": 2}) == []
-    assert together(a={"workers": 1, "threads": 3}, b={"workers": 2}) == [
-        (
-            "warning",
-            "threads-above-cores",
-            {"limits": "3", "workers": 3, "threads": 5, "cores": 4},
-        )
-    ]
-
-
-def test_the_workers_of_all_services_share_the_memory() -> None:
-    assert together(
-        a={"workers": 2, "worker_bytes": 400 * MIB}, b={"workers": 1, "worker_bytes": 300 * MIB}
-    ) == [
-        (
-            "error",
-            "workers-above-memory",
-            {"workers": 3, "shares": " (a: 2 of 400 MiB, b: 1 of 300 MiB)", "free": 1000 * MIB},
-        )
-    ]
+    assert [(one.severity, one.advice.code, one.advice.figures) for one in verdict.together] == expected
 
 
 def test_batches_have_the_memory_that_other_services_leave() -> None:
@@ -284,21 +284,3 @@ def test_batches_have_the_memory_that_other_services_leave() -> None:
     [found] = judge({**alone, "b": other}).services["a"]
     assert (found.severity, found.advice.code, found.api) == ("error", "cap-above-memory", "predict")
     assert found.advice.figures["room"] == 600 * MIB
-
-
-def test_services_on_one_gpu_are_told() -> None:
-    """GPUs without a worker do not count."""
-    found = together(
-        a={"workers": 1, "gpus": ("0",)},
-        b={"workers": 2, "gpus": ("0", "1")},
-        c={"workers": 1, "gpus": ("1",)},
-    )
-    assert found == [
-        ("warning", "gpu-shared", {"gpu": "0", "services": "a and b"}),
-        ("warning", "gpu-shared", {"gpu": "1", "services": "b and c"}),
-    ]
-
-
-def test_listeners_are_judged_once() -> None:
-    public = {"workers": 1, "host": "0.0.0.0", "has_keys": True}
-    assert [code for _, code, _ in together(a=public, b=public)] == ["keys-without-tls"]

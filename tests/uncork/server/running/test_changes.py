@@ -26,14 +26,12 @@ AT_ONCE, NEW_WORKERS, RESTART = Effect
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """An empty configuration file."""
     file = tmp_path / "uncork.toml"
     file.touch()
     return file
 
 
 def changes(file: Path, before: str, after: str, *flags: str, **environment: str) -> list[Change]:
-    """The changes when the content of the file changes."""
     file.write_text(before)
     options = options_of("serve", "--config", file, *flags, environment=environment)
     file.write_text(after)
@@ -144,7 +142,6 @@ timeout = 5
 
 
 def changes_of_several(file: Path, before: str, after: str) -> tuple[list[Change], dict[str, list[Change]]]:
-    """The changes of the server and of each service when the content of the file changes."""
     file.write_text(before)
     options = options_of("serve", "--config", file)
     file.write_text(after)
@@ -200,25 +197,11 @@ def test_some_values_need_a_restart(before: str, after: str, name: str, file: Pa
     assert (change.name, change.effect) == (name, RESTART)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("workrs = 2", "workrs is not a setting of uncork serve; did you mean workers?"),
-        ("workers = 'two'", "workers must be a number from 0 to 10000 or a range such as 2-16, got 'two'"),
-        ("workers = ", "is not valid TOML"),
-        ("max-queue-rows = 0", "max-queue-rows must be a whole number from 1"),
-    ],
-)
-def test_a_wrong_file_is_refused_in_the_words_of_the_start(text: str, says: str, file: Path) -> None:
+def test_a_wrong_file_is_refused_in_the_words_of_the_start(file: Path) -> None:
     options = options_of("serve", "--config", file)
-    file.write_text(text)
-    with pytest.raises(WrongUsage, match=f"{file}.*") as caught:
+    file.write_text("workrs = 2")
+    with pytest.raises(WrongUsage, match=f"^{file}: workrs is not a setting of uncork serve; did you mean"):
         options.reread()
-    assert says in str(caught.value)
-
-
-def test_a_file_that_vanished_is_refused(file: Path) -> None:
-    options = options_of("serve", "--config", file)
     file.unlink()
     with pytest.raises(WrongUsage, match="No such file"):
         options.reread()

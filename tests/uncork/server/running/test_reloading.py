@@ -23,8 +23,6 @@ RESTART = Change("port", "3000", "3001", Effect.RESTART)
 
 
 class Service:
-    """A service of the gateway, as a reload looks at it."""
-
     any_ready = True
 
 
