@@ -90,8 +90,6 @@ def refuse(call: ScriptedCall, body: bytes) -> None:
 
 
 def fuzzed(answer: Answer, *, lots: int = 6) -> Found:
-    """Send calls to a server that answers like this."""
-
     async def run() -> Found:
         async with scripted(answer) as port:
             fuzzer = CallFuzzer("scripted", port, EXAMPLE, seed=1, tell=lambda doing: None, bound_s=0.5)

@@ -33,12 +33,10 @@ def sleeping() -> Service:
 
 
 def work() -> Work:
-    """Rows with different answers."""
     return sleeping().work(clients=CLIENTS)
 
 
 def answer_v2(body: bytes) -> dict[str, object]:
-    """Answer like a server that sums rows."""
     asked = json.loads(body)
     (tensor,) = asked["inputs"]
     (rows, width), data = tensor["shape"], tensor["data"]
@@ -47,7 +45,6 @@ def answer_v2(body: bytes) -> dict[str, object]:
 
 
 def answer_grpc(values: list[float], request_id: str) -> bytes:
-    """Answer like a gRPC server."""
     answer = make(
         "inference.ModelInferResponse",
         id=request_id,
@@ -68,7 +65,6 @@ def saying(dialect: Dialect, values: list[float], request_id: str = "1") -> byte
 
 
 def found(**checked: Checked) -> Finding:
-    """A finding without faults, except for those in `checked`."""
     seen = {way: rounds(requests_per_second=rates) for way, rates in RATES.items()}
     well = Checked(requests=10)
     return finding("theirs", checked={way: checked.get(way, well) for way in RATES}, rounds=seen)
@@ -166,8 +162,6 @@ def test_answers_over_grpc_are_checked_and_errors_told_apart() -> None:
 
 
 def ask(handler: Handler) -> Checked:
-    """Run all clients against a server."""
-
     async def run() -> Checked:
         async with serving(handler) as url:
             seen = await check(url, dialect=V2, work=work(), clients=CLIENTS)

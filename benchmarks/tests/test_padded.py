@@ -34,7 +34,6 @@ def run(rate: float = 100.0, *, slower: float = 1.0, void: str = "", fault: str 
 
 
 def cell(**rounds: list[Run]) -> Cell:
-    """A measurement of `cork` and others."""
     return Cell(runtime="onnx", texts=LOGNORMAL, agreement=AGREEMENT, rounds=rounds, left_out=["why"])
 
 

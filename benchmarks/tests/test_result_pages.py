@@ -20,7 +20,6 @@ PLAN = Plan(url="http://service/", payload=Payload(bodies=(b"[1]",)), clients=4)
 
 
 def turn(rate: float, p99_ms: float | None) -> Turn:
-    """A valid measurement."""
     return Turn(
         mean_ms=10.0,
         p50_ms=8.25,

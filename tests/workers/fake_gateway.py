@@ -129,7 +129,6 @@ class Newcomer:
         return read_greeting(self._receive, Application, most=MAX_WELCOME_BYTES)
 
     def worker(self) -> Connection:
-        """Return the connection after the handshake."""
         return Connection(self._socket)
 
     def gone(self) -> bool:
@@ -165,7 +164,6 @@ class FakeTcpGateway:
         self.address = Address(*listener.getsockname())
 
     def during(self, talk: Callable[[], T]) -> Future[T]:
-        """Run ``talk`` in the thread."""
         return self._pool.submit(talk)
 
     def accept(self) -> Newcomer:
@@ -196,7 +194,6 @@ def worker_port(tls: ssl.SSLContext | None = None) -> Iterator[FakeTcpGateway]:
 
 
 def server_tls(authority: trustme.CA, host: str = "127.0.0.1") -> ssl.SSLContext:
-    """Return the gateway's side of TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(host).configure_cert(context)
     return context

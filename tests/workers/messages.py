@@ -11,7 +11,6 @@ _SMALL_SCALARS = SCALARS.filter(lambda value: not isinstance(value, int) or -(2*
 
 
 def any_of(*kinds: Any) -> st.SearchStrategy[Any]:
-    """Return a strategy for values of these types."""
     return st.one_of(*map(_values, inspect.multi_type_info(kinds)))
 
 

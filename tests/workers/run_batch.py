@@ -28,7 +28,6 @@ class Outlet:
 def batch_of(
     api: str, *bodies: bytes, rows: Sequence[int] = (), limit_rows: int = 1000, **fields: Any
 ) -> Batch:
-    """Return a batch of these bodies, of one row each unless ``rows`` says otherwise."""
     return Batch(
         batch=1,
         api=api,
@@ -42,7 +41,6 @@ def batch_of(
 def run_batch(
     service: Service, api: str, *bodies: bytes, outlet: Outlet | None = None, **fields: Any
 ) -> tuple[Reply, list[bytes]]:
-    """Run a batch of these bodies; return the reply and the body of each response."""
     with closing(Executor(service, outlet)) as executor:
         reply, answers = executor.run(batch_of(api, *bodies, **fields), list(bodies))
     assert reply.batch == 1

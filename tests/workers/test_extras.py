@@ -22,7 +22,6 @@ def test_the_command_installs_what_the_extra_declares(extra: str) -> None:
 
 
 def parts(requirement: str) -> list[str]:
-    """A requirement's name and bounds in a fixed order."""
     bare = requirement.replace(" ", "")
     name = bare[: min(bare.find(sign) for sign in "<>=" if sign in bare)]
     return [name, *sorted(bare.removeprefix(name).split(","))]

@@ -29,7 +29,6 @@ class ScriptedCall(EchoCall):
 
     @property
     def kind(self) -> str:
-        """The method."""
         return self.head.path.decode("latin-1").rpartition("/")[2]
 
     def message_received(self, message: bytes) -> None:
@@ -44,7 +43,6 @@ class ScriptedCall(EchoCall):
             self._answer(self, self.events[-1] if self.events else b"")
 
     def reply(self, body: bytes) -> None:
-        """Answer a message."""
         if self.kind == STREAM_INFER:
             self.stream.send(stream_messages.of_answer(body))
         else:
@@ -55,7 +53,6 @@ Answer = Callable[[ScriptedCall, bytes], object]
 
 
 def answer_rightly(call: ScriptedCall, body: bytes) -> None:
-    """Answer as the service does."""
     try:
         call.reply(right(call.kind, body))
     except GatewayError as error:
@@ -63,7 +60,6 @@ def answer_rightly(call: ScriptedCall, body: bytes) -> None:
 
 
 def right(kind: str, body: bytes) -> bytes:
-    """Return the right answer to a message."""
     if kind == PREDICT:
         request = parse(message("tensorflow.serving.PredictRequest"), body)
         inputs = request.inputs

@@ -100,7 +100,6 @@ def drop(call: ScriptedCall, body: bytes) -> None:
 
 
 async def asked(answer: Answer, *, outstanding: int = 0) -> Ledger:
-    """Ask a server through channels: two unary calls and a stream of three. Close them when some are left."""
     arrived: list[ScriptedCall] = []
 
     def counted(call: ScriptedCall, body: bytes) -> None:
@@ -157,7 +156,6 @@ FAULTS: list[tuple[Injector, Fault]] = [
 
 
 async def struck(injector: Injector, answer: Answer, *, seed: int = 1) -> Ledger:
-    """Let a fault strike a server."""
     ledger = Ledger(timeout_s=2.0)
     async with scripted(answer) as port:
         await injector(stage_of(port, ledger), Random(seed))

@@ -36,7 +36,6 @@ def reply(status: int, body: bytes = b"{}", *, retry_after_s: int | None = None)
 
 
 def whats(book: Ledger) -> list[str]:
-    """The texts of the findings."""
     return [finding.what for finding in book.findings]
 
 

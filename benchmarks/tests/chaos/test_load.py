@@ -31,8 +31,6 @@ def right(body: bytes) -> bytes:
 
 
 def loaded(handler: Handler, *, until: int, poison: int = 0) -> Ledger:
-    """Put load on a server until it has sent `until` requests."""
-
     async def run() -> Ledger:
         ledger = Ledger(timeout_s=HANG_S)
         async with serving(handler) as url, asyncio.timeout(HANG_S):

@@ -61,7 +61,6 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Handler).serve_forever(
 
 
 def entrant(offset: float) -> Entrant:
-    """A server that sums a row and adds `offset`."""
     command = [sys.executable, "-c", SERVER.replace("OFFSET", str(offset))]
     as_mosec = PEERS["mosec"]
     return Entrant(

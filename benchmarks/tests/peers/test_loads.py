@@ -128,7 +128,6 @@ class Scripted(OpenLoop):
 
 
 def contest(*names: str) -> Contest:
-    """A contest of these servers, three rounds."""
     found = Contest(work=sleep_work(LIGHT), settings=SETTINGS, tell=lambda what: None)
     for name in names:
         server = Server(name=name, command=(), port=1, pid=1, last_words=partial(str, f"{name}: good-bye"))
@@ -137,7 +136,6 @@ def contest(*names: str) -> Contest:
 
 
 def scripted(**script: Sequence[Round | BenchError]) -> Event:
-    """An event with scripted rounds."""
     rounds_of: dict[str, Iterator[Round | BenchError]] = {name: iter(each) for name, each in script.items()}
     return Event(load=Scripted(rate=400, goal_s=0.01, seconds=4, script=rounds_of), marks=[])
 

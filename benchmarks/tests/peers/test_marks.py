@@ -26,7 +26,6 @@ FASTER = Mark(figure="requests_per_second", rival=BEST, bound=at_least(1.2))
 
 
 def rates(*found: float) -> list[Round]:
-    """Rounds with these requests per second."""
     return rounds(requests_per_second=found)
 
 

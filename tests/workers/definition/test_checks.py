@@ -30,7 +30,6 @@ def selfless() -> None: ...
 
 
 def refusal(**members: Any) -> str:
-    """Return the error message for a service with these members."""
     with pytest.raises(DefinitionError) as caught:
         describe_service(type("Odd", (Plain,), members))
     return str(caught.value)

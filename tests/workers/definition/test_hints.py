@@ -47,7 +47,6 @@ class Typo(Uses):
 
 
 def noted(service: Service, error: BaseException) -> list[str]:
-    """Return the notes on an error that the service raises twice."""
     for _ in range(2):
         with pytest.raises(type(error)), AddingHints(service):
             raise error

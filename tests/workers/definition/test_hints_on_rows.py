@@ -28,7 +28,6 @@ class Model:
 
 
 def notes(handler: Callable[[Any], Any], rows: Any) -> list[str]:
-    """Return the notes on the exception that a handler raises for some rows."""
     with pytest.raises(Exception, match=r".") as caught, AddingHints(Service(), rows):
         handler(rows)
     return getattr(caught.value, "__notes__", [])

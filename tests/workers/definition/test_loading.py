@@ -33,7 +33,6 @@ def refusal(target: str) -> TargetError:
 
 
 def write(project: Path, name: str, text: str) -> str:
-    """Write a file and return its path as a user would type it."""
     file = project / name
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)

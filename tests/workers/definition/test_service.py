@@ -23,7 +23,6 @@ def refusal(decorate: Any, handler: object) -> str:
 
 
 def predict(self: Service, rows: Any) -> Any:
-    """Predict something."""
     return rows
 
 
@@ -190,12 +189,10 @@ def test_a_method_with_a_reserved_name_needs_a_route() -> None:
 
 
 async def stream(self: Service, rows: Any) -> AsyncIterator[Any]:
-    """A handler that yields, and may await."""
     yield rows
 
 
 def generator(self: Service, rows: Any) -> Iterator[Any]:
-    """A handler that yields."""
     yield rows
 
 

@@ -15,7 +15,6 @@ def console(environment: dict[str, str], *, terminal: bool = True) -> Console:
 
 
 def logged(on: Console, message: str = "it is very [bold]hot[/bold] today") -> str:
-    """Return what the console shows of a warning in a fresh process."""
     root = logging.getLogger()
     level, handlers, root.handlers = root.level, root.handlers, []
     try:

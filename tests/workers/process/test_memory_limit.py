@@ -8,7 +8,6 @@ MIB = 2**20
 
 
 def limit(limit_bytes: int | None, *used_bytes: int) -> MemoryLimit:
-    """A limit of a process that uses so many bytes, one after the other."""
     left = list(used_bytes)
     return MemoryLimit(limit_bytes, used_bytes=lambda: left.pop(0))
 

@@ -25,7 +25,7 @@ from uncork_workers.process.memory_limit import MemoryLimit
 from uncork_workers.process.ready_file import ReadyFile
 from uncork_workers.process.remote_worker import MemoryExceeded, RemoteWorker
 from uncork_workers.wire.dialing import VERSION, Dialer, GatewayRefuses
-from uncork_workers.wire.handshake import Challenge, Refusal
+from uncork_workers.wire.handshake import Challenge
 from uncork_workers.wire.messages import Batch, Failed, Goodbye, Hello, Leaving, Message, Ready, Reply, WarmUp
 from uncork_workers.wire.overrides import for_all_apis
 
@@ -115,7 +115,6 @@ def run(
     sleep: Callable[[float], object] = lambda seconds: None,
     **options: Any,
 ) -> None:
-    """Run a worker until it stops; by default without pauses between dials."""
     dialer = Dialer(addresses=[gateway.address], token=TOKEN, instance="i")
     with contextlib.closing(HostedService(target)) as hosted:
         RemoteWorker(hosted, dialer, node="far", sleep=sleep, **options).run()
@@ -124,7 +123,6 @@ def run(
 def during(
     gateway: FakeTcpGateway, talk: Callable[[], None], target: str = "noting.py:Noting", **options: Any
 ) -> None:
-    """Run a worker while a gateway talks to it."""
     talking = gateway.during(talk)
     try:
         run(gateway, target, **options)
@@ -140,7 +138,6 @@ def stop() -> None:
 
 
 def started(admitted: Admitted) -> list[Message]:
-    """Return what a worker sends until it is ready."""
     said = [admitted.worker.next().message]
     while not isinstance(said[-1], Ready):
         said.append(admitted.worker.next().message)
@@ -148,7 +145,6 @@ def started(admitted: Admitted) -> list[Message]:
 
 
 def ready(gateway: FakeTcpGateway) -> Connection:
-    """Return the connection of the next worker, which is ready."""
     admitted = gateway.admit()
     started(admitted)
     return admitted.worker
@@ -159,7 +155,6 @@ def batch(number: int, api: str, body: bytes, *, timeout_s: float = 60.0) -> tup
 
 
 def leave(worker: Connection) -> None:
-    """Have an idle worker leave."""
     stop()
     assert worker.next().message == Leaving()
     worker.close()
@@ -299,20 +294,6 @@ def test_a_second_signal_ends_the_batch(gateway: FakeTcpGateway) -> None:
 
     during(gateway, talk)
     assert noted() == ["setup0", "teardown"]
-
-
-def test_a_gateway_that_refuses_ends_the_worker(gateway: FakeTcpGateway) -> None:
-    """Its token or protocol will not change."""
-
-    def talk() -> None:
-        newcomer = gateway.accept()
-        newcomer.send(CHALLENGE)
-        newcomer.application()
-        newcomer.send(Refusal(reason="token", message="another token"))
-        newcomer.close()
-
-    with pytest.raises(GatewayRefuses, match="another token"):
-        during(gateway, talk)
 
 
 def test_a_gateway_that_says_goodbye_is_dialed_again(
@@ -491,7 +472,6 @@ with closing(HostedService("noting.py:" + sys.argv[2])) as hosted:
 
 @contextlib.contextmanager
 def process(gateway: FakeTcpGateway, service: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a worker as a process of its own."""
     command = [sys.executable, "-c", COMMAND, str(gateway.address), service]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as made:
         try:

@@ -233,8 +233,6 @@ def frame(rows: int) -> pd.DataFrame:
 
 
 def result_of(adapter: Adapter, warmup: object, handler: Callable[[Any], Any]) -> RowResult | None:
-    """Return what is kept of the results of a handler."""
-
     class Warm(Service):
         @api(input=adapter, warmup=warmup, mb_max_batch_size=2)
         def predict(self, rows: Any) -> Any:

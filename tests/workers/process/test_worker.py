@@ -99,7 +99,6 @@ def place(project: Path, signals: None) -> Path:
 def serve(
     place: Path, target: str, *frames: tuple[Message, Sequence[bytes]], arguments: Sequence[str] = ()
 ) -> tuple[int, list[Frame]]:
-    """Run a worker in this process; the gateway sends frames and closes. Return exit code and messages."""
     socket = place / "s"
     with listening(socket) as gateway:
         said = gateway.say(*frames)
@@ -108,7 +107,6 @@ def serve(
 
 
 def command(target: str, *dialing: str) -> list[str]:
-    """Return the command line of a worker process."""
     where = dialing or ("--socket", "s")
     return [sys.executable, "-m", "uncork_workers", target, *where, "--index", "4", "--launch", "9"]
 

@@ -21,8 +21,6 @@ _FAKE = Path(__file__).with_name("fake_helper.py")
 
 
 class Helper:
-    """The helper's side of the pipes."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
@@ -42,8 +40,6 @@ class Helper:
 
 
 class Stage:
-    """A launcher, its helpers as they start, and its reports of waiting workers."""
-
     def __init__(
         self, folder: Path, *, gpus: float, packer: Packer | None, room_s: float, command: Sequence[str]
     ) -> None:
@@ -70,7 +66,6 @@ class Stage:
         return over_tcp(f"{connected.here}:7000", LAUNCH_SECRET)
 
     async def helper(self) -> Helper:
-        """Return the next helper, which has been asked to connect."""
         helper = await self.helpers.get()
         command = await helper.command()
         assert isinstance(command, Connect)
@@ -78,13 +73,11 @@ class Stage:
         return helper
 
     async def connected(self) -> Helper:
-        """Return the next helper, connected."""
         helper = await self.helper()
         helper.send(Connected("10.0.0.1", []))
         return helper
 
     async def started(self) -> Helper:
-        """Start the launcher; return its helper."""
         starting = asyncio.create_task(self.launcher.start())
         helper = await self.connected()
         await starting

@@ -21,7 +21,6 @@ NEEDS = {"CPU": 1.0, "GPU": 0.0}
 
 
 async def launch_of(helper: Helper) -> Launch:
-    """Return the next command of the launcher, which must be to launch a worker."""
     command = await helper.command()
     assert isinstance(command, Launch)
     return command

@@ -157,7 +157,6 @@ async def crowd(
 
 
 async def goes(worker: Worker) -> None:
-    """Wait until the process has ended."""
     for _ in itertools.takewhile(lambda _: worker.alive(), itertools.count()):
         await asyncio.sleep(0)
 
@@ -172,7 +171,6 @@ async def only_alive(folder: Path, *workers: Worker) -> None:
 
 
 def left_in_peace(folder: Path) -> set[int]:
-    """Return the pids of the processes that were not killed."""
     return {int(file.suffix.removeprefix(".")) for file in folder.glob("echo.py.*")}
 
 

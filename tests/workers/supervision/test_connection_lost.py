@@ -11,8 +11,6 @@ pytestmark = pytest.mark.virtual_time
 
 
 class FarLauncher:
-    """Processes that end when they are killed, or when the test says so."""
-
     def __init__(self) -> None:
         self.running: dict[int, WorkerProcess] = {}
         self.killed: list[int] = []

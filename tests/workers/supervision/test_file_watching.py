@@ -75,7 +75,6 @@ def test_all_python_files_beside_the_services_may_be_taken_for_its_own(tmp_path:
 
 
 async def next_change(changes: AsyncGenerator[list[str]], make: Callable[[], object]) -> list[str]:
-    """Return the changes reported for an action that happens during the wait."""
     waiting = asyncio.create_task(anext(changes))
     while not waiting.done():
         make()

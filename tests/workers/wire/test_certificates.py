@@ -15,7 +15,6 @@ from uncork_workers.wire.certificates import load_authorities, load_certificate
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with good and bad files."""
     folder = tmp_path_factory.mktemp("certificates")
     authority = trustme.CA()
     one, other = (authority.issue_cert("127.0.0.1") for _ in range(2))

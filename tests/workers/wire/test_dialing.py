@@ -45,13 +45,11 @@ def dialer(*addresses: Address, tls: ssl.SSLContext | None = None) -> Dialer:
 
 
 def free_address() -> Address:
-    """An address where nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return Address(*server.getsockname())
 
 
 def after(talk: Callable[[Newcomer], object], says: type[Exception] = GatewayRefuses) -> str:
-    """Dial a gateway that does this; return why the worker is not accepted. It closes the connection."""
     with worker_port() as gateway:
 
         def meet() -> bool:

@@ -123,7 +123,6 @@ TOKEN = b"t" * LEAST_TOKEN_BYTES
 
 
 def applied(token: bytes, challenge: bytes, **fields: Any) -> bytes:
-    """Return the proof of an application."""
     usual: dict[str, Any] = {
         "nonce": bytes(NONCE_BYTES),
         "protocol": PROTOCOL,
@@ -135,7 +134,6 @@ def applied(token: bytes, challenge: bytes, **fields: Any) -> bytes:
 
 
 def welcomed(token: bytes, challenge: bytes, nonce: bytes, **fields: Any) -> bytes:
-    """Return the proof of a welcome."""
     usual: dict[str, Any] = {"index": 0}
     message = Welcome(proof=b"", **{**usual, **fields})
     return with_gateway_proof(token, challenge, nonce, message).proof

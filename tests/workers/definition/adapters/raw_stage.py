@@ -21,8 +21,6 @@ class Sent(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The response to one request."""
-
     status: int
     body: bytes
     content_type: str = ""
@@ -40,7 +38,6 @@ def form(files: Files, data: Mapping[str, Any] | None = None) -> Sent:
 
 
 def merge(adapter: Adapter, *requests: Sent) -> Any:
-    """Return the handler's argument for these requests."""
     return adapter.merge_raw([sent.body for sent in requests], [sent.meta for sent in requests])
 
 
@@ -51,8 +48,6 @@ def run(
     *,
     limit_rows: int = 1000,
 ) -> list[Answered]:
-    """Run a batch with a service whose only API has this input and handler."""
-
     class Served(Service):
         @api(input=adapter)
         def answer(self, rows: Any) -> Any:

@@ -128,18 +128,14 @@ def test_requests_have_all_that_was_sent() -> None:
 
 
 def test_an_adapter_may_let_each_result_be_an_answer() -> None:
+    assert not Json.answers_each
+
     class Answering(Numbers):
         answers_each = True
 
     (answer,) = run(Answering(), lambda rows: ["text"], [raw(b"1")])
 
     assert answer == Answered(200, b"text", "text/plain; charset=utf-8")
-
-
-def test_the_gateway_is_told_what_bodies_are_taken() -> None:
-    assert Points().describe() == {"kind": "raw", "accepts": ["application/x-points"]}
-    assert Numbers().describe() == {"kind": "raw", "accepts": ["application/octet-stream", "*"]}
-    assert not Json.answers_each
 
 
 @pytest.mark.parametrize("wrong", ["text/csv", (), []])

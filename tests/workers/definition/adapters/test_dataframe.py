@@ -216,17 +216,6 @@ def test_numbers_are_floats_and_all_else_is_what_it_is() -> None:
     pd.testing.assert_frame_equal(frame, table)
 
 
-def test_text_stays_as_it_was_sent() -> None:
-    adapter = DataFrame(dtypes={"zip": "str"})
-
-    assert adapter.merge_table([b"01067\n", b"1e3\n", b'" x "\n'], "zip", [1, 1, 1]).zip.tolist() == [
-        "01067",
-        "1e3",
-        " x ",
-    ]
-    assert adapter.merge_table([b",\n"], "zip,b", [1]).zip.dtype == adapter.merge([b'{"zip":null}']).zip.dtype
-
-
 @pytest.mark.parametrize("text", sorted(MISSING - {""}))
 def test_only_an_empty_field_is_missing_in_a_column_of_text(text: str) -> None:
     """The same text is the same value in CSV and JSON, whatever the other columns have."""
@@ -237,6 +226,7 @@ def test_only_an_empty_field_is_missing_in_a_column_of_text(text: str) -> None:
         assert table.c.tolist()[::2] == [text, "DE"]
         assert pd.isna(table.c[1])
         assert pd.isna(table.n[0])
+        assert table.c.dtype == adapter.merge([b'{"c":null}']).c.dtype
     frame = adapter.merge([msgspec.json.encode({"c": text})])
     assert frame.c.tolist() == [text]
 
@@ -379,15 +369,6 @@ def test_without_pandas_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -
         DefinitionError, match=r"^DataFrame requires pandas; run pip install 'pandas>=[\d.]+'$"
     ):
         fresh.DataFrame()
-
-
-def test_it_describes_itself() -> None:
-    for columns in (None, ["b", "a"]):
-        description = DataFrame(columns=columns).describe()
-        assert msgspec.json.decode(msgspec.json.encode(description)) == {
-            "kind": "dataframe",
-            "columns": columns,
-        }
 
 
 def test_the_schema_of_a_row() -> None:

@@ -127,11 +127,6 @@ def test_large_files_are_refused() -> None:
         merge(pair, form({"image": b"1", "mask": b"1234"}))
 
 
-def test_the_gateway_is_told_what_bodies_are_taken() -> None:
-    assert File().describe() == {"kind": "raw", "accepts": ["application/octet-stream", "*"]}
-    assert PAIR.describe() == {"kind": "raw", "accepts": ["multipart/form-data"]}
-
-
 def test_the_schema_names_the_parts() -> None:
     schema = PAIR.schema()
 

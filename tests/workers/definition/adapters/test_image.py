@@ -45,7 +45,6 @@ def png_that_says(width: int, height: int) -> bytes:
 
 
 def decoded(adapter: Image, sent: Sent) -> PIL.Image.Image:
-    """Return the image of a single request."""
     (image,) = merge(adapter, sent)
     assert isinstance(image, PIL.Image.Image)
     return image
@@ -174,7 +173,6 @@ def few_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def widths_by_call(adapter: Image, requests: Sequence[Sent]) -> tuple[list[list[int]], list[Answered]]:
-    """Run a batch; return the widths of the images of each call of the handler, and the responses."""
     calls: list[list[int]] = []
 
     def widths(images: Sequence[PIL.Image.Image]) -> list[int]:
@@ -322,13 +320,6 @@ def test_a_damaged_image_is_decoded_or_refused(at: int, bytes_: bytes, kind: str
     except InvalidInput:
         return
     assert len(merged) == 1
-
-
-def test_the_gateway_is_told_what_bodies_are_taken() -> None:
-    assert Image().describe() == {
-        "kind": "raw",
-        "accepts": ["image/*", "multipart/form-data", "application/octet-stream"],
-    }
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,6 @@ def test_floats_may_be_not_finite(dtype: str) -> None:
 
 @pytest.mark.parametrize(("adapter", "body", "reason"), WRONG.values(), ids=WRONG.keys())
 def test_what_is_not_a_row_is_invalid_input(adapter: NdArray, body: bytes, reason: str) -> None:
-    """Alone and among others."""
     with pytest.raises(InvalidInput, match=f"{reason}.*; a row must have shape .*, each value "):
         adapter.merge([body])
     good: Any = adapter.describe()["dtype"] == "bool" or 1
@@ -168,19 +167,6 @@ def test_the_message_says_what_a_row_must_be(adapter: NdArray, expected: str) ->
         adapter.merge([b'"x"'])
 
     assert str(caught.value).endswith(expected)
-
-
-@pytest.mark.parametrize(
-    ("adapter", "dtype", "shape"),
-    [
-        (NdArray(), "float64", [None]),
-        (NdArray(dtype="f4", shape=(28, 28)), "float32", [28, 28]),
-        (NdArray(dtype="?", shape=()), "bool", []),
-        (NdArray(dtype="int8", shape=(None, 3)), "int8", [None, 3]),
-    ],
-)
-def test_the_gateway_is_told_dtype_and_shape(adapter: NdArray, dtype: str, shape: list[int | None]) -> None:
-    assert adapter.describe() == {"kind": "ndarray", "dtype": dtype, "shape": shape}
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,3 @@ def test_a_handler_must_return_a_list_with_one_result_for_each(wrong: Callable[[
     answers = run(Requests(), wrong, [raw(b"1", "application/json"), raw(b"2", "application/json")])
 
     assert [answer.status for answer in answers] == [500, 500]
-
-
-def test_the_gateway_is_told_that_any_body_is_taken() -> None:
-    assert Requests().describe() == {"kind": "raw", "accepts": ["application/json", "*"]}

@@ -1,5 +1,6 @@
-"""Warm-up examples as the requests that clients would send."""
+"""What the gateway is told of inputs, and warm-up examples as the requests that clients would send."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,42 @@ from uncork_workers.definition.adapters import (
     Text,
 )
 from uncork_workers.definition.adapters.base import Sample
-from uncork_workers.definition.adapters.requests import Request
+from uncork_workers.definition.adapters.requests import Request, RequestAdapter
 from uncork_workers.wire.messages import Meta
+
+
+class Plain(RequestAdapter):
+    def handle_batch_request(self, requests: Sequence[Request]) -> Sequence[Any]:
+        return requests
+
+
+class Points(Plain):
+    accepts = ("application/x-points",)
+
+
+def raw(*accepts: str) -> dict[str, Any]:
+    return {"kind": "raw", "accepts": [*accepts]}
+
+
+@pytest.mark.parametrize(
+    ("adapter", "told"),
+    [
+        (File(), raw("application/octet-stream", "*")),
+        (File(parts=("image", "mask")), raw("multipart/form-data")),
+        (Image(), raw("image/*", "multipart/form-data", "application/octet-stream")),
+        (Requests(), raw("application/json", "*")),
+        (Plain(), raw("application/octet-stream", "*")),
+        (Points(), raw("application/x-points")),
+        (Text(), {"kind": "text"}),
+        (DataFrame(), {"kind": "dataframe", "columns": None}),
+        (DataFrame(columns=["b", "a"]), {"kind": "dataframe", "columns": ["b", "a"]}),
+        (NdArray(), {"kind": "ndarray", "dtype": "float64", "shape": [None]}),
+        (NdArray(dtype="f4", shape=(28, 28)), {"kind": "ndarray", "dtype": "float32", "shape": [28, 28]}),
+        (NdArray(dtype="?", shape=()), {"kind": "ndarray", "dtype": "bool", "shape": []}),
+    ],
+)
+def test_the_gateway_is_told_what_an_input_takes(adapter: Adapter, told: dict[str, Any]) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(adapter.describe())) == told
 
 
 class Struct(msgspec.Struct):

@@ -46,7 +46,6 @@ def tensors_of(datatype: str, array: np.ndarray[Any, Any], rows: list[int]) -> T
 
 
 def texts_to_bytes(array: np.ndarray[Any, Any]) -> bytes:
-    """Encode a tensor of BYTES: each text after its length."""
     texts = [str(text).encode() for text in array.flat]
     return b"".join(struct.pack("<I", len(text)) + text for text in texts)
 
@@ -66,7 +65,6 @@ def tensors(draw: st.DrawFn, datatypes: Sequence[str] = tuple(DTYPES), *, finite
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """Return the result of a call; None if the input is invalid."""
     try:
         return call()
     except InvalidInput:

@@ -55,19 +55,6 @@ def test_what_a_format_has_no_room_for_is_refused() -> None:
             encode([Image.new("RGB", (0, 0))], expected=1, accept=media_type)
 
 
-def test_results_of_other_kinds_stand_beside_images() -> None:
-    results: list[Any] = [RED, 1.5, b"raw", Rejected(422, "too dark"), {"x": "y"}]
-    for order in (results, results[::-1]):
-        encoded = encode(order, expected=5, accept="image/jpeg")
-        by_kind = {type(result): at for at, result in enumerate(order)}
-
-        assert encoded.rows[by_kind[float]] == b"1.5"
-        assert encoded.rows[by_kind[dict]] == b'{"x":"y"}'
-        assert encoded.responses[by_kind[bytes]] == CompleteResponse(200, b"raw", "application/octet-stream")
-        assert encoded.responses[by_kind[Rejected]] == CompleteResponse(422, b"too dark")
-        assert encoded.responses[by_kind[Image.Image]].content_type == "image/jpeg"
-
-
 @pytest.mark.parametrize("make", [bytes, bytearray, memoryview])
 @pytest.mark.parametrize("accept", ["", "application/json", "text/csv", "application/x-npy", "image/png"])
 def test_bytes_are_whole_answers(make: Any, accept: str) -> None:

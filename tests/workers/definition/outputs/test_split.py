@@ -30,12 +30,10 @@ COUNTS = st.lists(st.integers(1, 3), min_size=1, max_size=5)
 
 
 def answers(results: Encoded | Array, counts: Sequence[int]) -> list[bytes | CompleteResponse]:
-    """Return the response of each request, given their numbers of rows."""
     return list(split_results(results, counts).bodies)
 
 
 def alone(results: Any, counts: Sequence[int], accept: str) -> list[bytes | CompleteResponse]:
-    """Return the responses if each request has a batch of its own."""
     given: list[bytes | CompleteResponse] = []
     end = 0
     for count in counts:
@@ -47,7 +45,6 @@ def alone(results: Any, counts: Sequence[int], accept: str) -> list[bytes | Comp
 def together(
     results: Any, counts: Sequence[int], accept: str, cuts: set[int]
 ) -> list[bytes | CompleteResponse]:
-    """Return the responses of one batch, executed in several handler calls."""
     ends = sorted({cut for cut in cuts if 0 < cut < len(results)} | {len(results)})
     starts = [0, *ends[:-1]]
     parts = [

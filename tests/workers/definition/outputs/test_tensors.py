@@ -27,7 +27,6 @@ Tensors = dict[str, tuple[str, tuple[int, ...], bytes]]
 
 
 def split(results: object, counts: list[int], *, cut: int = 0) -> SplitResults:
-    """Return the results of requests that want tensors, which the handler returned in one or two calls."""
     total = sum(counts)
     parts = [results] if not cut else [pick(results, 0, cut), pick(results, cut, total)]
     sizes = [total] if not cut else [cut, total - cut]
@@ -39,14 +38,12 @@ def split(results: object, counts: list[int], *, cut: int = 0) -> SplitResults:
 
 
 def pick(results: Any, start: int, end: int) -> Any:
-    """Return some rows of results."""
     if isinstance(results, dict):
         return {name: column[start:end] for name, column in results.items()}
     return results[start:end]
 
 
 def tensors(results: object, counts: list[int], *, cut: int = 0) -> list[Tensors]:
-    """Return the tensors of each request: datatype, shape of a row, and data, by name."""
     found = []
     for body, form in zip(*split(results, counts, cut=cut), strict=True):
         assert isinstance(body, bytes)
@@ -60,7 +57,6 @@ def tensors(results: object, counts: list[int], *, cut: int = 0) -> list[Tensors
 
 
 def texts(*elements: str) -> bytes:
-    """Return the data of a BYTES tensor."""
     encoded = [element.encode() for element in elements]
     return b"".join(len(element).to_bytes(4, "little") + element for element in encoded)
 

@@ -27,7 +27,6 @@ class Poisoned:
 
 
 def bisect(requests: Sequence[int], run: Callable[[Sequence[int]], list[R] | BaseException]) -> Bisection[R]:
-    """Search to the end."""
     found: Bisection[R] = Bisection(requests)
     while found.part is not None:
         found.ran(run(found.part))

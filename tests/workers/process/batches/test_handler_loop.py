@@ -24,8 +24,6 @@ async def turns(count: int = 20) -> None:
 
 
 class Tasks:
-    """Starts tasks and remembers how they end."""
-
     def __init__(self) -> None:
         self.ends: list[str] = []
         self.kept: set[asyncio.Task[Any]] = set()

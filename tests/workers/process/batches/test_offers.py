@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from tests.workers.run_batch import run_batch
@@ -157,25 +155,6 @@ def test_rejections_alone_are_told_without_types() -> None:
 
     assert (reply.statuses, answers) == ([200, 422], [b"1.5", b"not this"])
     assert (reply.content_types, reply.headers, reply.worked) == (None, None, True)
-
-
-@given(
-    items=st.lists(st.integers(0, 4) | st.just(13), min_size=1, max_size=9),
-    limit_rows=st.integers(1, 9),
-    accept=st.sampled_from(["", CSV]),
-)
-def test_everybody_is_answered_as_if_alone(items: list[int], limit_rows: int, accept: str) -> None:
-    if items.count(13) > 1:
-        items = [item for item in items if item != 13] or [0]
-
-    reply, answers = run("mixed", [[item] for item in items], accept=accept, limit_rows=limit_rows)
-
-    for at, item in enumerate(items):
-        one, (answer,) = run("mixed", [[item]], accept=accept)
-        assert reply.statuses[at] == one.statuses[0]
-        assert answers[at] == answer or item == 13
-        assert (reply.content_types or [""] * 9)[at] == (one.content_types or [""])[0]
-        assert (reply.headers or [[]] * 9)[at] == (one.headers or [[]])[0]
 
 
 def test_the_neighbours_of_a_bad_row_get_what_they_take() -> None:

@@ -15,7 +15,6 @@ LINES = "application/x-ndjson"
 
 
 def encoded(*pieces: Any) -> tuple[AnswerHead, list[bytes]]:
-    """Return the head, which only the first piece has, and the bytes of each piece."""
     encoder = PieceEncoder()
     made = [encoder.encode(piece) for piece in pieces]
     head = made[0][0]
