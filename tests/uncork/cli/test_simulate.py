@@ -208,6 +208,7 @@ def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None
         (["--think-ms", "4"], "to use --think-ms, set --clients"),
         (["--request-ms", "0.1"], "to use --request-ms, set --clients"),
         (["--padding", "1"], "to use --padding, set --lengths"),
+        (["--lengths", "lognormal:64"], "--lengths must be one of lognormal:MEAN:CV, bimodal:"),
         (
             ["--lengths", "normal:64:1", "--max-batch-size", "9"],
             "a share between 0 and 1; got 'normal:64:1'",

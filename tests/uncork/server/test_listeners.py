@@ -191,6 +191,7 @@ def test_an_address_of_no_use_is_told(options: dict[str, Any], says: str) -> Non
         ({"tls_key": Path("key.pem")}, "require --tls-cert"),
         ({"tls_cert": Path("missing.pem")}, "--tls-cert: missing.pem: No such file or directory"),
         ({"tls_cert": Path("RIGHT"), "tls_client_ca": Path(__file__)}, "has no certificate in PEM format"),
+        ({"api_key_file": Path("missing.txt")}, "--api-key-file: missing.txt: No such file"),
         ({"api_key_file": Path("/dev/null")}, "--api-key-file: /dev/null contains no keys"),
     ],
 )
