@@ -107,6 +107,8 @@ def test_files_are_sent_as_they_are(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--shape", "2,x"], "--shape takes sizes"),
+        (["--rows", "0"], "--rows must be at least 1, got 0"),
+        (["--expected", "a"], "--expected requires --data or --lines"),
         (["--data", "a", "--lines", "b"], "--data and --lines cannot be combined"),
         (["--data", "nowhere"], "nowhere: No such file"),
         (["--arrivals", "replay:nowhere"], "--arrivals: .*nowhere"),
