@@ -1,4 +1,4 @@
-"""What the gateway is told of inputs, and warm-up examples as the requests that clients would send."""
+"""Descriptions of inputs for the gateway, and warm-up examples as the requests that clients would send."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
