@@ -19,13 +19,16 @@ def bodies(count: int) -> list[str]:
     return ["[" + ",".join(f"{pixel:g}" for pixel in image) + "]" for image in images[:count]]
 
 
-def explain(base: str) -> None:
-    """Wait until the service is ready, and print two commands to try; give up if the parent process ends."""
-    parent, python = os.getppid(), os.path.relpath(sys.executable)
-    while os.getppid() == parent:
+def explain(base: str, server: int) -> None:
+    """Wait until the service is ready, and print two commands to try; give up if its process ends."""
+    python = os.path.relpath(sys.executable)
+    while True:
         time.sleep(0.2)
         try:
+            os.kill(server, 0)
             urlopen(f"{base}/readyz", timeout=5).close()
+        except ProcessLookupError:
+            return
         except (URLError, OSError):
             continue
         print(
@@ -77,10 +80,15 @@ if __name__ == "__main__":
     parser.add_argument(
         "base", metavar="URL", help="address of the service, for example http://127.0.0.1:3000"
     )
-    parser.add_argument("--explain", action="store_true", help="wait for the service and print what to try")
+    parser.add_argument(
+        "--explain", metavar="PID", type=int, help="wait for this server and print what to try"
+    )
     options = parser.parse_args()
     try:
-        (explain if options.explain else compare)(options.base)
+        if options.explain:
+            explain(options.base, options.explain)
+        else:
+            compare(options.base)
     except URLError as error:
         sys.exit(f"{options.base}: {error}. Is the service ready?")
     except KeyboardInterrupt:
