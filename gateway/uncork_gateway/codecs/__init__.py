@@ -1,4 +1,4 @@
-"""Codecs: the gateway's half of each kind of input, one file each."""
+"""Codecs: the gateway's side of each kind of input, one module each."""
 
 from typing import Any
 
@@ -17,10 +17,15 @@ __all__ = ["AcceptKey", "Codec", "Marshalled", "Sink", "make_codec"]
 def make_codec(
     description: dict[str, Any], cost: float | str | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> Codec:
-    """Build the codec for an adapter's description, for the ``cost`` of ``@api`` and the limits on requests.
+    """Build the codec that matches an adapter's description.
+
+    Args:
+        description: the adapter, as the worker describes it.
+        cost: the ``cost`` of ``@api``.
+        limits: limits on each request.
 
     Raises:
-        ValueError: if there is no codec of that kind.
+        ValueError: if no codec exists for the adapter's kind.
     """
     weigh = make_weigh(cost)
     match description:

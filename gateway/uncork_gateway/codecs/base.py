@@ -1,4 +1,4 @@
-"""The interface of codecs, the gateway's half of one kind of input.
+"""The interface of codecs, the gateway's side of a kind of input.
 
 A codec checks the structure of a request, counts its rows, computes their cost, and converts the body to the
 form that the worker's adapter of the same kind reads. It runs on the event loop once per request, so it must
@@ -40,13 +40,13 @@ R = TypeVar("R")
 
 
 class Sink(Protocol):
-    """Receives a streamed answer. It must not raise."""
+    """Receives a streamed response. Its methods must not raise."""
 
     def started(self, batch: int, cancel: Callable[[], None]) -> None:
-        """Note that a worker runs the request, as a batch of its own; ``cancel`` stops it."""
+        """Note that a worker has started the request, as batch number ``batch``; ``cancel`` stops it."""
 
     def piece(self, head: AnswerHead | None, data: bytes) -> None:
-        """Receive the next bytes of the answer; the first come with a head."""
+        """Receive the next bytes of the response; ``head`` is None except with the first bytes."""
 
 
 # The most bytes of a header in a frame, apart from its name and value.
@@ -54,20 +54,20 @@ _BYTES_PER_HEADER = 8
 
 
 class Marshalled(msgspec.Struct, frozen=True):
-    """A request ready for the dispatcher.
+    """A request whose body has been read and whose rows have been counted, ready to submit.
 
     Attributes:
-        body: the rows, written as ``form`` says.
-        rows: how many there are.
+        body: the rows, in the format that ``form`` names.
+        rows: the number of rows.
         key: the batch key; requests with different keys do not share a batch.
-        single: whether the client sent one row without the leading axis, and gets its answer so.
-        cost: of the rows.
-        raw: how the worker writes the results.
-        note: state of the client's dialect, needed to write the answer.
-        meta: headers and query, for a body that travels as the client sent it.
-        sink: receives the answer if it is streamed.
+        single: True if the client sent one row without the leading axis; the response then has none either.
+        cost: the cost of the rows.
+        raw: the format in which the worker writes the results.
+        note: the dialect's own data, which it needs to write the response.
+        meta: headers and query, for a body that reaches the worker unchanged.
+        sink: receives the response if it is streamed.
         span: the request's span if it is traced.
-        locate: returns the path in the client's body of a place in the rows; None if the body is the rows.
+        locate: converts a row's path to a path in the client's body; None if the body is the rows.
     """
 
     body: bytes
@@ -85,7 +85,7 @@ class Marshalled(msgspec.Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of the request in a batch: its body, and the headers that travel with it."""
+        """The size of the request in a batch: its body, and the headers sent with it."""
         if self.meta is None:
             return len(self.body)
         headers = sum([len(name) + len(value) + _BYTES_PER_HEADER for name, value in self.meta.headers])
@@ -100,7 +100,7 @@ class Marshalled(msgspec.Struct, frozen=True):
         source: Hashable = None,
         flow: Hashable = None,
     ) -> Submission[Marshalled, R]:
-        """Return the request as the dispatcher takes it."""
+        """Return the dispatcher's form of the request; ``waiter`` receives its result."""
         return Submission(
             waiter,
             api,
@@ -116,14 +116,14 @@ class Marshalled(msgspec.Struct, frozen=True):
         )
 
     def path_to(self, place: RowPath) -> str:
-        """Return the path in the client's body of a place in the rows."""
+        """Return the path in the client's body of a value in the rows, for error messages."""
         if self.locate is not None:
             with suppress(LookupError, ValueError):  # there is no such place
                 return self.locate(self, place)
         return json_path(*place.path) if self.single else str(place)
 
     def json_answer(self, rows: bytes) -> bytes:
-        """Return the JSON body of an answer whose rows are joined by commas: one value, or a list."""
+        """Return a JSON body for results that are joined by commas: the value itself, or a list."""
         return rows if self.single else b"[%b]" % rows
 
 
@@ -135,12 +135,12 @@ class AcceptKey(NamedTuple):
 
 
 class Codec(Protocol):
-    """One kind of input.
+    """Reads one kind of input for one API.
 
     Attributes:
         summary: one or two sentences about the body, for the OpenAPI document.
-        one_or_many: whether JSON may be one row, or many with a leading axis.
-        limits: on the rows and values of a request.
+        one_or_many: True if JSON may be one row, or many rows with a leading axis.
+        limits: limits on the rows and values of a request.
     """
 
     summary: str
@@ -149,31 +149,31 @@ class Codec(Protocol):
 
     @property
     def accepts(self) -> tuple[str, ...]:
-        """Accepted media types, ``*`` for any; the first applies to bodies without a content type."""
+        """Accepted media types; ``*`` accepts any. The first is assumed for bodies without a content type."""
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
-        """Read a body.
+        """Check a body's structure and count its rows.
 
         Raises:
-            BadRequest: if it is malformed, or its cost cannot be computed.
+            BadRequest: if the body is malformed, or its cost cannot be computed.
         """
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
-        """Read rows that are known to be valid JSON, at least one.
+        """Combine rows into a request; there is at least one row, and each is valid JSON.
 
         Raises:
-            BadRequest: if their cost cannot be computed, or they cannot be rows of this input.
+            BadRequest: if the rows do not fit this input, or their cost cannot be computed.
         """
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
-        """Read the rows of a tensor, which is JSON or binary. The worker checks its values.
+        """Convert a tensor, JSON or binary, to a request with a row per entry of its first axis.
 
         Raises:
-            BadRequest: as :meth:`marshal`.
+            BadRequest: as :meth:`marshal`. The worker checks the values.
         """
 
     def marshal_columns(self, tensors: Sequence[Tensor]) -> Marshalled:
-        """Read rows that are objects, with a value from each tensor of a name.
+        """Convert named tensors to a request whose rows are objects with a value from each tensor.
 
         Raises:
             BadRequest: as :meth:`marshal`.
@@ -181,7 +181,7 @@ class Codec(Protocol):
 
 
 def of_tensor(tensor: Tensor, weigh: Weigh, *, key: Hashable = None) -> Marshalled:
-    """Marshal a tensor as it is; the cost of its rows is computed from their JSON."""
+    """Convert a tensor to a request without re-encoding it; ``weigh`` gets its rows as JSON."""
     cost = NO_COST if weigh is unweighed else weigh(json_rows(tensor))
     return Marshalled(
         values_of(tensor), rows=tensor.shape[0], key=key, single=False, cost=cost, form=_form(tensor)
@@ -189,7 +189,7 @@ def of_tensor(tensor: Tensor, weigh: Weigh, *, key: Hashable = None) -> Marshall
 
 
 def of_columns(tensors: Sequence[Tensor], weigh: Weigh, *, key: Hashable = None) -> Marshalled:
-    """Marshal tensors as they are; the cost of their rows is computed from their JSON."""
+    """Convert named tensors to a request without re-encoding them; ``weigh`` gets the rows as JSON."""
     cost = NO_COST if weigh is unweighed else weigh(json_objects(tensors))
     return Marshalled(
         join_columns(map(values_of, tensors)),

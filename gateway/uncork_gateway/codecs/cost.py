@@ -12,7 +12,7 @@ Row = bytes | msgspec.Raw
 
 
 class Cost(NamedTuple):
-    """The cost of some rows: in total, of the largest, and of each; unknown if the API defines no cost."""
+    """The cost of a request: the sum, the largest row, and each row. Empty if the API defines no cost."""
 
     total: float | None = None
     longest: float | None = None
@@ -24,10 +24,9 @@ Weigh = Callable[[Sequence[Row]], Cost]
 
 
 def make_weigh(cost: float | str | None) -> Weigh:
-    """Return the cost function for a setting.
+    """Return the function that computes the cost of rows, for the ``cost`` of ``@api``.
 
-    A cost, in the setting or in a field, is rounded to a multiple of ``1 / 2**16``, about 0.000015, and is at
-    least that.
+    It rounds each cost to a multiple of ``1 / 2**16``, about 0.000015, and never returns less than that.
     """
     match cost:
         case None:
@@ -42,7 +41,7 @@ def make_weigh(cost: float | str | None) -> Weigh:
 
 
 def unweighed(rows: Sequence[Row]) -> Cost:
-    """Return no cost: rows are counted."""
+    """Return no cost, for APIs that count rows."""
     return NO_COST
 
 

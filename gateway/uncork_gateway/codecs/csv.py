@@ -19,7 +19,7 @@ csv.field_size_limit(sys.maxsize)
 
 
 class Table(NamedTuple):
-    """Column names and rows as text. Each row has as many fields as there are names.
+    """A table as text: column names, and rows with a field for each name.
 
     Every row ends in a line feed, and no line is blank, so rows of several tables can be concatenated.
     """
@@ -30,13 +30,13 @@ class Table(NamedTuple):
 
 
 def read_table(body: bytes, limits: Limits = DEFAULT_LIMITS) -> Table:
-    """Check the structure of a body that is valid UTF-8, and count its rows. Blank lines are ignored.
+    """Check the structure of a CSV body in UTF-8, and count its rows. Blank lines are ignored.
 
     Rows without quotes stay unchanged; otherwise all fields are quoted.
 
     Raises:
-        BadRequest: if it is not CSV, a column name is missing or repeated, a row has not as many fields as
-            the header, or there are no rows, or more rows or values than the limits.
+        BadRequest: if the body is not CSV, a column name is missing or repeated, a row and the header differ
+            in length, there are no rows, or the rows or values exceed the limits.
     """
     body = body.removeprefix(codecs.BOM_UTF8)
     if b"\0" in body:
@@ -57,12 +57,12 @@ def read_table(body: bytes, limits: Limits = DEFAULT_LIMITS) -> Table:
 
 
 def write_header(names: Iterable[str]) -> str:
-    """Write a header in one canonical spelling."""
+    """Write a header line whose spelling depends only on the names."""
     return ",".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
 def read_lines(lines: bytes) -> list[list[str]]:
-    """Return the fields of checked rows."""
+    """Return the fields of each row of a :class:`Table`."""
     return _read(lines.decode())
 
 
@@ -76,7 +76,7 @@ def first_repeated(names: Sequence[str]) -> str | None:
 def _count_plain(lines: bytes, width: int) -> int:
     """Return the number of rows if every line has ``width`` unquoted fields; else 0.
 
-    It is 0 for a single column too, where blank lines cannot be distinguished from empty fields.
+    The result is 0 for a single column too, where blank lines cannot be distinguished from empty fields.
     """
     marks = lines.translate(None, _CONTENT)
     rows = len(marks) // width
@@ -84,7 +84,7 @@ def _count_plain(lines: bytes, width: int) -> int:
 
 
 def _rewrite(body: bytes, limits: Limits) -> Table:
-    """Read all fields and write them again: slower, but correct with quotes, and it reports errors."""
+    """Parse all fields and write them again: slower, but correct with quotes, and it reports errors."""
     rows = _read(body.decode())
     names = _read_names(rows)
     del rows[0]
@@ -100,7 +100,7 @@ def _rewrite(body: bytes, limits: Limits) -> Table:
 
 
 def _read(text: str) -> list[list[str]]:
-    """Return the fields of all lines that are not blank; a quoted line end is part of its field."""
+    """Return the fields of each non-blank line. A quoted field may contain line ends."""
     # Without newline="" quoted line ends would be changed.
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:

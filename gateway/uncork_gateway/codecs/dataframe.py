@@ -37,14 +37,14 @@ _split_decoder = msgspec.json.Decoder(_Split)
 
 
 class DataFrameCodec:
-    """Counts the rows of tables, and converts every form of JSON to rows that are objects.
+    """Reads tables as CSV, or as JSON in any of these forms, which become one object per row.
 
     JSON is a list of objects, one per row (records); an object of ``columns`` and ``data`` (split; an
     ``index`` is ignored); an object of columns, each a list or an object of values by row; or a single row,
-    an object of other values, whose answer is a single result.
+    an object of other values, which gets a single result.
 
     Args:
-        columns: required of every request, in any order. None accepts any; requests with the same columns in
+        columns: required in every request, in any order. None accepts any; requests with the same columns in
             the same order then share batches.
     """
 
@@ -63,7 +63,7 @@ class DataFrameCodec:
         self._columns = None if columns is None else frozenset(columns)
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
-        """Check structure and column names, in JSON those of the first row. The worker checks values."""
+        """Check structure and column names (in JSON, those of the first row); the worker checks values."""
         _check_utf8(body)
         if media_type in _CSV:
             return self._from_csv(read_table(body, self.limits))
@@ -87,7 +87,7 @@ class DataFrameCodec:
         return self._from_rows(b",".join(rows), rows)
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
-        """Read the only column."""
+        """Use the tensor as the only column."""
         return self.marshal_columns([tensor])
 
     def marshal_columns(self, tensors: Sequence[Tensor]) -> Marshalled:
@@ -108,7 +108,7 @@ class DataFrameCodec:
         return Marshalled(body, rows=len(rows), key=key, single=False, cost=self._weigh(rows))
 
     def _from_csv(self, table: Table) -> Marshalled:
-        """Keep the rows as lines; their cost is computed from their JSON."""
+        """Keep the rows as lines. If the API defines a cost, it is computed from their JSON."""
         self._check_names(table.names)
         if self._weigh is not unweighed:
             self.limits.check_values(table.rows * len(table.names))
@@ -141,7 +141,7 @@ def _check_utf8(body: bytes) -> None:
 
 
 def _first_row(text: bytes | Raw) -> dict[str, Raw]:
-    """Return the columns of the first row. Errors give no byte offset: the row may be part of a body."""
+    """Return the first row's values by column. Errors give no byte offset: ``text`` may be part of a body."""
     try:
         return _object_decoder.decode(text)
     except msgspec.ValidationError as error:
@@ -174,7 +174,7 @@ def _in_split(names: list[str], asked: Marshalled, place: RowPath) -> str:
 
 
 def _rows_of_columns(columns: dict[str, Raw]) -> tuple[Sequence[int | str], list[bytes]]:
-    """Return the key of each row within the columns, and the rows.
+    """Return the keys of the rows, and each row as an object.
 
     All columns are lists, or all are objects, of which the first determines the order of rows.
     """
@@ -204,7 +204,7 @@ def _in_columns(index: Sequence[int | str], asked: Marshalled, place: RowPath) -
 
 
 def _json_rows(table: Table) -> list[bytes]:
-    """Return each row as an object; a field that JSON would read as a number is one."""
+    """Return each row as a JSON object; fields that read as JSON numbers become numbers."""
     lines = read_lines(table.lines)
     return objects(table.names, [[msgspec.json.encode(_value(field)) for field in row] for row in lines])
 

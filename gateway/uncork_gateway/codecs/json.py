@@ -1,4 +1,4 @@
-"""Any JSON value, one row each."""
+"""Input of any JSON value, one row per request."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -21,10 +21,10 @@ ANY_JSON = msgspec.json.Decoder(msgspec.Raw)
 
 
 class JsonCodec:
-    """Takes one JSON value as one row, unchanged. The worker checks its content.
+    """Accepts one JSON value as one row, unchanged. The worker checks its content.
 
-    The worker also checks the syntax of large values without a cost. That would take a quarter of the
-    gateway's time for them.
+    For large values without a cost, the worker also checks the syntax, which would take the gateway a quarter
+    of the time it spends on them.
     """
 
     accepts: ClassVar[tuple[str, ...]] = (JSON,)

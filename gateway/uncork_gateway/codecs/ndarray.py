@@ -26,7 +26,7 @@ _rows_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class NdArrayCodec:
-    """Tells one row from many by the depth of nesting, and counts rows. The worker checks values."""
+    """Counts rows; the depth of nesting separates one row from many. The worker checks values."""
 
     accepts = (JSON, NPY)
     summary = "One row, or a list of rows, as JSON or as a NumPy file (`.npy`)."
@@ -40,7 +40,7 @@ class NdArrayCodec:
         self._shape = tuple(shape)
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
-        """Count rows. The lengths of open axes become the batch key."""
+        """Count rows. The batch key is their lengths along the axes that the API leaves open."""
         if media_type == NPY:
             tensor, single = decode_npy(body, row_axes=len(self._shape))
             return replace(self.marshal_tensor(tensor), single=single)
@@ -65,7 +65,7 @@ class NdArrayCodec:
         return Marshalled(body, len(rows), self._key(rows[0]), single=False, cost=self._weigh(rows))
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
-        """Check the shape; the lengths of open axes become the batch key."""
+        """Check the shape. The batch key is the rows' lengths along the axes that the API leaves open."""
         wanted, got = self._shape, tensor.shape[1:]
         if len(got) != len(wanted) or any(
             length not in (None, given) for length, given in zip(wanted, got, strict=True)
@@ -79,7 +79,7 @@ class NdArrayCodec:
         raise BadRequest(f"a row must be {_row(self._shape)}, got an object")
 
     def _key(self, row: bytes | msgspec.Raw) -> tuple[int, ...] | None:
-        """Return the lengths of a row along open axes; rows that differ there cannot share a batch."""
+        """Return a row's lengths along open axes, as the batch key; None if the API has no open axes."""
         if None not in self._shape:
             return None
         self.limits.check_all_values(row)
@@ -102,7 +102,7 @@ def _shown(shape: Sequence[int | None]) -> str:
 
 
 def _row(shape: Sequence[int | None]) -> str:
-    """Describe one row."""
+    """Describe the expected row in an error message."""
     if not shape:
         return "a number"
     if len(shape) > 1:
@@ -111,13 +111,13 @@ def _row(shape: Sequence[int | None]) -> str:
 
 
 def _kind(body: bytes, depth: int) -> str:
-    """Describe valid JSON that begins with ``depth`` lists."""
+    """Describe a JSON body that begins with ``depth`` lists, for an error message."""
     if depth:
         return "a list" if depth == 1 else f"lists nested {depth} deep"
     return _KINDS.get(body.strip(SPACE)[:1], "a number")
 
 
 def _depth(body: bytes, most: int) -> int:
-    """Return how many lists open before anything else; not more than one above ``most``."""
+    """Return the number of lists that open before the first value; at most ``most + 1``."""
     found = re.match(rb"(?:[ \t\r\n]*\[){0,%d}" % (most + 1), body)
     return found[0].count(b"[") if found else 0

@@ -1,4 +1,4 @@
-"""NumPy's file format ``.npy``: one array, with its dtype and shape in front."""
+"""NumPy's file format ``.npy``: one array, preceded by its dtype and shape."""
 
 import io
 import math
@@ -18,10 +18,10 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def decode_npy(body: bytes, *, row_axes: int) -> tuple[Tensor, bool]:
-    """Return the rows as a binary tensor, and whether it was a single row without the leading axis.
+    """Return the rows as a binary tensor, and True if the body was one row without the leading axis.
 
     Raises:
-        BadRequest: if the body is no .npy file, holds objects or text, or has the wrong number of axes.
+        BadRequest: if the body is not a .npy file, holds objects or text, or has the wrong number of axes.
     """
     array = _read(body)
     array = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
@@ -42,7 +42,7 @@ def decode_npy(body: bytes, *, row_axes: int) -> tuple[Tensor, bool]:
 
 
 def _read(body: bytes) -> np.ndarray[Any, Any]:
-    """Return the array over the body. NumPy's reader trusts the size in the header and allocates it."""
+    """Return a view of the body as an array; NumPy's own reader allocates any size the header claims."""
     file = io.BytesIO(body)
     try:
         version = np.lib.format.read_magic(file)
@@ -63,7 +63,7 @@ def _read(body: bytes) -> np.ndarray[Any, Any]:
 
 
 def encode_npy(rows: bytes, *, datatype: str, shape: Sequence[int], single: bool) -> bytes:
-    """Write raw rows of a ``shape`` in all as a file; a ``single`` row without the leading axis."""
+    """Write binary rows as a .npy file. ``shape`` includes the leading axis, which ``single`` removes."""
     array = np.frombuffer(rows, LAYOUTS[datatype]).reshape(shape)
     file = io.BytesIO()
     np.save(file, array[0] if single else array, allow_pickle=False)

@@ -1,4 +1,4 @@
-"""Bodies that only the worker can read; they travel unchanged, with content type and headers."""
+"""Bodies that only the worker can read; it receives them unchanged, with content type and headers."""
 
 from collections.abc import Sequence
 from typing import NoReturn
@@ -17,12 +17,12 @@ _OCTETS = "application/octet-stream"
 
 
 class RawCodec:
-    """Takes any body as one row.
+    """Accepts any body as one row.
 
     Args:
-        weigh: the cost of a body; an empty one costs as much as one byte.
-        accepts: media types, with ``image/*`` for all of a kind and ``*`` for all. The first applies to
-            bodies without a content type.
+        weigh: computes the cost of a body; an empty body costs as much as one byte.
+        accepts: media types; ``image/*`` accepts all images, ``*`` any. The first is assumed for bodies
+            without a content type.
     """
 
     summary = ""
@@ -38,7 +38,7 @@ class RawCodec:
         self.accepts = (*(one for one in accepts if one != _ANY), _ANY)
 
     def decode(self, body: bytes, media_type: str = _OCTETS) -> Marshalled:
-        """Check the media type only.
+        """Check only the media type.
 
         Raises:
             UnsupportedMediaType: if the API does not accept it.
@@ -52,7 +52,7 @@ class RawCodec:
         return Marshalled(body, rows=1, cost=cost, form=RawForm(), meta=meta)
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> NoReturn:
-        """Reject the rows of other protocols."""
+        """Reject rows from other protocols, which have no body of this kind."""
         raise BadRequest(
             f"this API accepts {' or '.join(map(_name, self._takes))}, and only at its own route"
         )

@@ -1,4 +1,4 @@
-"""Text, which travels as a JSON string."""
+"""Text input, which workers receive as a JSON string."""
 
 from typing import ClassVar
 
@@ -20,13 +20,13 @@ _string_decoder = msgspec.json.Decoder(str)
 
 
 class TextCodec(JsonCodec):
-    """Takes one text, plain or as a JSON string, and passes it on as a JSON string."""
+    """Accepts one text, plain or as a JSON string."""
 
     accepts: ClassVar[tuple[str, ...]] = (PLAIN, JSON)
     summary = "One text."
 
     def decode(self, body: bytes, media_type: str = PLAIN) -> Marshalled:
-        """Check that the body is a text, and drop a byte order mark."""
+        """Check that the body is valid text, and drop a byte order mark."""
         if media_type == JSON:
             row = body.strip(SPACE)
             decode_json(_string_decoder, row, "a JSON string")

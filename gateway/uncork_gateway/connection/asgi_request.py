@@ -1,4 +1,4 @@
-"""A request to the ASGI application: the bridge between a connection and Starlette."""
+"""Bridges requests from an HTTP connection to the ASGI application, Starlette."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ _WITHOUT_BODY = (204, 304)
 
 
 class AsgiRequest:
-    """One request to the application, which runs in a task of its own."""
+    """One request to the ASGI application, which runs in a task of its own."""
 
     def __init__(
         self, connection: ConnectionOfParts, app: ASGIApp, scope: Scope, *, keep_alive: bool
@@ -78,7 +78,7 @@ class AsgiRequest:
         self._changed.set()
 
     def reject(self, error: GatewayError) -> None:
-        """Reply with an error unless a reply has begun; the application receives a disconnect."""
+        """Reply with an error if no response has begun; the application sees a disconnect."""
         self.disconnect()
         if self._reply_begun:
             self._connection.hang_up()
@@ -89,7 +89,7 @@ class AsgiRequest:
             self._error = error
 
     def disconnect(self) -> None:
-        """Let the application receive a disconnect."""
+        """Make :meth:`receive` return a disconnect."""
         self._closed = True
         self._changed.set()
 
@@ -112,7 +112,7 @@ class AsgiRequest:
         return {"type": "http.request", "body": body, "more_body": not self._is_whole}
 
     async def send(self, message: Message) -> None:
-        """Send the next part of the reply; without effect once it cannot be sent any more."""
+        """Send the next part of the response; ignore it if the response has ended or the client has gone."""
         await self._connection.flow.drain()
         if self._closed or self._connection.transport.is_closing():
             return
@@ -137,9 +137,9 @@ class AsgiRequest:
         self._log()
 
     def _give_up(self) -> None:
-        """Abort the connection: the client has gone, or the application takes it for gone.
+        """Abort the connection: the client has gone, or the application failed in the middle of a response.
 
-        Closing would wait until the client has read the rest.
+        Closing it would wait until the client has read the rest.
         """
         if not self._closed:
             self._status = CLIENT_GONE
@@ -209,7 +209,7 @@ class AsgiRequest:
 
 
 def connection_scope(transport: asyncio.Transport, app_state: dict[str, Any]) -> Scope:
-    """Return the part of a scope that all requests of a connection share."""
+    """Return the part of the ASGI scope that all requests of a connection share."""
     return {
         "server": get_local_addr(transport),
         "client": get_remote_addr(transport),
@@ -219,10 +219,10 @@ def connection_scope(transport: asyncio.Transport, app_state: dict[str, Any]) ->
 
 
 def request_scope(connection: Scope, parser: RequestParser) -> Scope:
-    """Return the scope of a request.
+    """Return the ASGI scope of the request that was parsed last.
 
     Raises:
-        BadRequest: the target has no path.
+        BadRequest: if the target has no path.
     """
     try:
         url = httptools.parse_url(parser.target)

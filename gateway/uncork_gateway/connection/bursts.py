@@ -1,9 +1,9 @@
-"""Handles the requests of one turn of the event loop together, and sends the replies of a batch together.
+"""Handles the requests of one turn of the event loop together, and sends the responses of a batch together.
 
 Handling a request takes 20 µs after a system call and 13 µs after another request, because the kernel evicts
-code and data from the processor's caches. So all requests of a turn are read before they are handled, and all
-replies of a batch are prepared before they are sent. Polling the sockets instead of sleeping was tried, in
-the workers and in the gateway: it made a lone client slower.
+code and data from the CPU caches. So connections read all requests of a turn before handling them, and
+prepare all responses of a batch before sending them. Polling the sockets instead of sleeping made a lone
+client slower.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_REPLIES = 64
 
 
 class Bursts:
-    """The requests that wait for the end of a turn, and the replies that wait for the others of their batch.
+    """Requests queued until the end of a turn of the event loop, and responses until that of a batch.
 
     Inside ``with bursts:``, replies wait for its end.
     """
@@ -34,7 +34,7 @@ class Bursts:
         self._holds_replies = False
 
     def arrived(self, connection: ConnectionOfParts, known: Known, body: bytes) -> None:
-        """Handle the first request of a turn at once, because most are alone, and others at its end."""
+        """Handle the first request of a turn at once, because most come alone, and queue the others."""
         if self._in_turn:
             connection.is_waiting = True
             self._waiting.append((connection, known, body))
@@ -44,7 +44,7 @@ class Bursts:
             connection.begin(known, body)
 
     def submit_waiting(self) -> None:
-        """Handle the requests that wait. A fault closes its connection."""
+        """Handle the queued requests. An exception closes the connection of its request."""
         waiting, self._waiting = self._waiting, []
         for connection, known, body in waiting:
             try:
@@ -58,7 +58,7 @@ class Bursts:
         self.submit_waiting()
 
     def send(self, transport: asyncio.Transport, reply: bytes) -> None:
-        """Send a reply, at once or with the others of its batch. Until then its connection must not write."""
+        """Send a response, or queue it inside ``with``; its connection must not write until then."""
         if self._holds_replies and len(reply) <= SMALL_BYTES:
             self._replies.append((transport, reply))
             if len(self._replies) == _MOST_REPLIES:

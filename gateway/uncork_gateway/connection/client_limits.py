@@ -19,15 +19,16 @@ _TARGET = re.compile(rb"(?:/|[Hh][Tt][Tt][Pp][Ss]?://" + _AUTHORITY + rb"[/?])[!
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientLimits:
-    """Limits that the operator sets.
+    """The limits that the operator sets for clients.
 
     Attributes:
-        head_timeout_s: time for the first byte of a new connection, and for each head once it has begun.
-        body_timeout_s: a body must grow by 500 bytes per second, averaged over each such interval.
-        max_connections: open at a time; further ones are refused with 503.
-        max_header_fields: of one request; requests with more are refused with 431.
-        allowed_hosts: the names, in lower case, that requests may have in Host, besides addresses and
-            localhost; others are refused with 421. Empty: all names.
+        head_timeout_s: the longest time for the first byte of a connection, and for each head once it has
+            begun.
+        body_timeout_s: the interval over which a body must average 500 bytes per second.
+        max_connections: the most open connections; further ones get 503.
+        max_header_fields: the most header fields of a request; requests with more get 431.
+        allowed_hosts: accepted values of Host, in lower case, besides IP addresses and localhost; others get
+            421. If empty, all are accepted.
     """
 
     head_timeout_s: float = 10.0
@@ -38,10 +39,10 @@ class ClientLimits:
 
 
 def check_header(name: bytes, value: bytes) -> None:
-    """Check one header.
+    """Check the syntax and size of one header.
 
     Raises:
-        GatewayError: the request cannot be read.
+        GatewayError: if the header breaks a rule or a limit.
     """
     if len(value) > _MAX_LENGTH_DIGITS and name.lower() == b"content-length":
         raise BadRequest(f"Content-Length must have at most {_MAX_LENGTH_DIGITS} digits")
@@ -53,10 +54,10 @@ def check_header(name: bytes, value: bytes) -> None:
 def check_head(
     method: bytes, target: bytes, headers: Sequence[Header], *, version: str, allowed_hosts: Collection[str]
 ) -> None:
-    """Check a complete head.
+    """Check a request's method, target and headers together.
 
     Raises:
-        GatewayError: the request cannot be read.
+        GatewayError: if they break a rule of HTTP/1.1, or the host is not allowed.
     """
     check_size(sum([len(name) + len(value) for name, value in headers]), target)
     if len(target) > _MAX_TARGET_BYTES:
@@ -84,7 +85,7 @@ def _check_target(method: bytes, target: bytes) -> None:
 
 
 def _check_host(hosts: Sequence[bytes], version: str) -> None:
-    """Check the headers Host (RFC 9112, 3.2); only HTTP/1.0 may omit it."""
+    """Check the values of Host (RFC 9112, 3.2), which only HTTP/1.0 may omit."""
     if not hosts and version != "1.0":
         raise BadRequest("a request needs the header Host")
     if len(hosts) > 1:
@@ -96,17 +97,17 @@ def _check_host(hosts: Sequence[bytes], version: str) -> None:
 
 
 def check_size(size: int, target: bytes) -> None:
-    """Check the bytes of a head, or of input that has not completed a head or a piece of a body.
+    """Limit the bytes of a head, or of other input that completes neither a head nor a piece of a body.
 
     Raises:
-        Unreadable: they are too many.
+        Unreadable: if ``size`` is over the limit.
     """
     if size > _MAX_HEAD_BYTES:
         raise too_long(target)
 
 
 def too_long(target: bytes) -> GatewayError:
-    """Return the error for a head over a limit: its target is too long, or else its headers."""
+    """Return the error for a head over the size limit: it blames the target if that alone is too long."""
     if len(target) > _MAX_TARGET_BYTES:
         return Unreadable(f"the request target exceeds {_MAX_TARGET_BYTES} bytes", 414)
     return Unreadable(f"the request headers exceed {_MAX_HEAD_BYTES} bytes", 431)

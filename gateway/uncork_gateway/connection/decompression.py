@@ -1,4 +1,4 @@
-"""Compressed bodies of requests (``Content-Encoding``)."""
+"""Decompresses request bodies (``Content-Encoding``)."""
 
 import zlib
 from collections.abc import Iterator
@@ -34,13 +34,13 @@ def inflate(body: bytes, encoding: bytes, *, max_bytes: int, step_bytes: int) ->
     """Inflate a body in steps, each of at most 16 KiB of input and one gzip member.
 
     Args:
-        encoding: one of :data:`ENCODINGS`.
-        max_bytes: limit of the inflated body, and of the memory used.
-        step_bytes: limit of what one step inflates.
+        encoding: a key of :data:`ENCODINGS`.
+        max_bytes: the most bytes of the inflated body, and of the memory used.
+        step_bytes: the most bytes that one step yields.
 
     Raises:
-        BadRequest: the data is broken, incomplete or followed by other data.
-        BodyTooLarge: the inflated body is over the limit, or over 8 MiB and 100 times as large as the body.
+        BadRequest: if the data is broken, incomplete or followed by other data.
+        BodyTooLarge: over the limit, or over 8 MiB and 100 times the size of ``body``.
     """
     wbits = _GZIP_FORMAT if encoding in GZIP else _deflate_format(body)
     inflater = zlib.decompressobj(wbits)
@@ -83,6 +83,6 @@ def _check_next_member(wbits: int, members: int) -> None:
 
 
 def _deflate_format(body: bytes) -> int:
-    """Detect zlib's header, which the standard requires and some clients omit."""
+    """Return the format of a deflated body: with zlib's header, as the standard requires, or without."""
     is_zlib = len(body) >= 2 and body[0] & 0x0F == _ZLIB_METHOD and int.from_bytes(body[:2]) % 31 == 0
     return _ZLIB_FORMAT if is_zlib else _RAW_FORMAT

@@ -1,4 +1,4 @@
-"""Decompresses bodies and messages, in a thread if that takes long."""
+"""Decompresses bodies and messages, in a thread if it takes long."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,16 +16,16 @@ _inflaters = ThreadPoolExecutor(max_workers=2, thread_name_prefix="inflate")
 
 
 class Inflating:
-    """One compressed body or message. Creating it makes the first steps.
+    """Inflates one compressed body or message; the constructor makes the first steps.
 
     Args:
-        body, encoding, max_bytes: as for :func:`~uncork_gateway.connection.decompression.inflate`, with its
-            errors.
-        at_once: how many steps to make.
+        body, encoding, max_bytes: as for :func:`~uncork_gateway.connection.decompression.inflate`, which also
+            lists the errors.
+        at_once: the number of steps that the constructor may make.
 
     Attributes:
-        steps: how many have been made.
-        inflated: the whole, if fewer steps than ``at_once`` were enough; else None.
+        steps: the number of steps made.
+        inflated: the result if those steps completed it, else None.
     """
 
     def __init__(self, body: bytes, encoding: bytes, *, max_bytes: int, at_once: int) -> None:
@@ -37,9 +37,9 @@ class Inflating:
         self._size = len(body) + sum([len(piece) for piece in begun])
 
     def finish_in_thread(self, pool: BodyPool, done: Callable[[asyncio.Future[bytes]], object]) -> None:
-        """Make the other steps in a thread, and call ``done`` with the result or the error.
+        """Make the remaining steps in a thread; ``done`` receives a future with the result or the error.
 
-        Until then, ``pool`` counts the compressed body and the first steps.
+        Until then, ``pool`` counts the memory of the compressed body and of the steps made.
         """
         pool.used_bytes += self._size
 

@@ -26,18 +26,17 @@ class ListenerContext:
     """The limits, memory, keys and observers of a listener's connections.
 
     Attributes:
-        limits: limits on what one client may use.
+        limits: the limits for each client.
         pool: the memory of incomplete bodies.
-        keys: the accepted API keys, if any is required; requests without one go to the ASGI app, which
-            rejects them.
+        keys: the accepted API keys, if required; requests without one go to the ASGI app, which rejects them.
         access_log: logs every request, if given.
         traces: creates a span per request on the fast path, if given.
-        retiring: whether each connection closes after its pending responses; new ones are still accepted.
-        closing: whether new requests are refused, besides.
-        bursts: handles requests together, and sends replies together.
-        turn: bounds the work of small pieces of input.
-        open: counts the connections, also those of other listeners that share it.
-        reserve: how many connections this listener may have in addition to the maximum.
+        retiring: True if connections close after their pending responses, while new ones are still accepted.
+        closing: True if the listener also refuses new requests.
+        bursts: handles requests, and sends responses, in groups.
+        turn: limits the work that small pieces of input cause.
+        open: counts the connections of all listeners that share it.
+        reserve: the number of connections that this listener accepts beyond the maximum.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class ListenerContext:
         self._starts: dict[int, bytes] = {}
 
     def reply_start(self, status: int, headers: list[Header]) -> bytes:
-        """Return the status line and the server's own headers; uvicorn replaces that list every second."""
+        """Return the status line and the server's own headers, which uvicorn updates every second."""
         if headers is not self._headers:
             self._headers = headers
             self._starts.clear()

@@ -1,4 +1,4 @@
-"""The client connections of a process, on all of its ports: they share its open files."""
+"""Counts the client connections of a process on all its ports, which share its limit of open files."""
 
 import logging
 import time
@@ -11,10 +11,10 @@ _LOG_AGAIN_S = 60.0
 
 
 class OpenConnections:
-    """Counts connections, and logs once a minute that further ones are refused.
+    """Counts connections, and logs at most once a minute that some were refused.
 
     Attributes:
-        count: the open connections.
+        count: the number of open connections.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class OpenConnections:
         self._logged_at = -_LOG_AGAIN_S
 
     def opened(self, most: int) -> bool:
-        """Count a connection; return False if it must be refused because more than ``most`` are open."""
+        """Count a new connection; return False if more than ``most`` are open, so that it must be refused."""
         self.count += 1
         if self.count <= most:
             return True
@@ -37,7 +37,7 @@ class OpenConnections:
         return False
 
     def is_flooded(self, most: int) -> bool:
-        """Return True if there is no file left for a refusal; the connection must be closed without one."""
+        """Return True if no file is left even for refusals; close the connection without a response."""
         return self.count > most + _MOST_REFUSED
 
     def closed(self) -> None:

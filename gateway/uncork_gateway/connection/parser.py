@@ -1,4 +1,4 @@
-"""Parses the requests of one connection with httptools, within limits of our own."""
+"""Parses the requests of a connection with httptools, and limits them."""
 
 import httptools
 
@@ -17,20 +17,20 @@ from uncork_gateway.headers import Header, header_lines
 
 
 class StopParsing(Exception):
-    """Raised by the receiver to ignore the rest of the input."""
+    """Raised by a receiver to skip the rest of the input."""
 
 
 class RequestParser:
-    """The parser of one connection.
+    """Parses the requests of one connection.
 
-    ``receiver`` gets the parsed requests; :meth:`feed` passes on GatewayErrors that it raises. ``limits``
-    limits the client; heads and pieces of bodies are charged to the ``turn``.
+    ``receiver`` gets each request; :meth:`feed` passes on GatewayErrors that it raises. ``limits`` are those
+    for the client; the parser charges heads and pieces of bodies to ``turn``.
 
     Attributes:
-        method: of the current or last request, like all others.
+        method: the method of the current or latest request, as are all attributes.
         target: path and query as the client wrote them.
-        headers: with names as the client wrote them.
-        body_left: bytes of its body that are still to come, if their number is declared; else 0.
+        headers: the headers, with names as the client wrote them.
+        body_left: bytes of the body not received yet, by its declared length; else 0.
     """
 
     def __init__(self, receiver: ConnectionOfParts, limits: ClientLimits, turn: Turn) -> None:
@@ -55,19 +55,19 @@ class RequestParser:
 
     @property
     def keep_alive(self) -> bool:
-        """Whether the client wants to send more requests; a client of HTTP/1.0 has to ask for that."""
+        """True if the client may send more requests on the connection; HTTP/1.0 clients must ask for that."""
         return bool(self._parser.should_keep_alive())
 
     @property
     def content_length(self) -> int:
-        """The declared length of the body, else 0."""
+        """The declared length of the body; 0 if the client declares none."""
         return next((int(value) for name, value in self.headers if name.lower() == b"content-length"), 0)
 
     def feed(self, data: bytes) -> None:
-        """Parse input; offers of another protocol such as ``h2c`` are ignored.
+        """Parse input. Offers of another protocol, such as ``h2c``, are ignored.
 
         Raises:
-            GatewayError: the input cannot be read, or the receiver rejects it.
+            GatewayError: if the input cannot be read, or the receiver rejects it.
         """
         self._unused_bytes += len(data)
         try:
@@ -87,7 +87,7 @@ class RequestParser:
         check_size(self._unused_bytes, self.target)
 
     def _head_without_offer(self) -> bytes:
-        """Return the head that was parsed; the parser takes all that follows for the other protocol."""
+        """Return the parsed head without the offer of another protocol, after which the parser would stop."""
         kept = [header for header in self.headers if header[0].lower() != b"upgrade"]
         version = self.http_version.encode()
         return b"%b %b HTTP/%b\r\n%b\r\n" % (self.method, self.target, version, header_lines(kept))
@@ -103,7 +103,7 @@ class RequestParser:
         self.target += piece
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Collect a header without the space that httptools leaves behind it (RFC 9110, 5.5)."""
+        """Collect a header, without the space that httptools leaves after it (RFC 9110, 5.5)."""
         if self._receiver.state is not HEAD:
             return  # A trailer must not pass for a header.
         value = value.rstrip(b" \t")
@@ -139,7 +139,7 @@ class RequestParser:
 
 
 def _cause_of(error: httptools.HttpParserCallbackError) -> GatewayError:
-    """Return the error of a callback. A variable of a frame in its traceback would be a reference cycle."""
+    """Return the error that a callback raised, without its traceback, which would be a reference cycle."""
     cause = error.__context__
     return cause if isinstance(cause, GatewayError) else unexpected(cause or error)
 

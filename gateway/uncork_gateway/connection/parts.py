@@ -1,4 +1,4 @@
-"""The interface of a connection for its parts, which it makes."""
+"""The interface that a connection offers to its own parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from uncork_gateway.interfaces import Connection
 
 
 class ConnectionOfParts(Connection, Protocol):
-    """A connection as its parser, timeouts and requests see it; ``HttpProtocol`` explains the attributes."""
+    """A connection as its parser, timeouts and requests see it; see :class:`HttpProtocol`."""
 
     state: State
     flow: FlowControl
@@ -27,7 +27,7 @@ class ConnectionOfParts(Connection, Protocol):
     def is_answering(self) -> bool: ...
 
     def begin(self, known: Known, body: bytes) -> None:
-        """Handle a request that has arrived as a whole."""
+        """Open a request that has arrived completely."""
 
     def message_begins(self) -> None: ...
     def head_complete(self) -> None: ...

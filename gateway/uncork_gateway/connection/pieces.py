@@ -7,10 +7,10 @@ _CHUNK_BYTES = 16 * 1024
 
 
 class Pieces:
-    """What has arrived. Small pieces are joined at once: each object takes 50 bytes besides its content.
+    """The received part of a body. It joins small pieces, because each object takes 50 bytes of overhead.
 
     Attributes:
-        size: bytes of all pieces.
+        size: the total bytes of all pieces.
     """
 
     __slots__ = ("_chunks", "_tail", "size")
@@ -37,7 +37,7 @@ class Pieces:
         self._chunks.appendleft(piece)
 
     def take_first(self) -> bytes:
-        """Remove a part from the beginning, and return it."""
+        """Remove and return some bytes from the beginning."""
         if not self._chunks:
             self._end_tail()
         piece = self._chunks.popleft()
@@ -45,7 +45,7 @@ class Pieces:
         return piece
 
     def take(self) -> bytes:
-        """Remove everything, and return it."""
+        """Remove and return all bytes."""
         self._end_tail()
         whole = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self.clear()

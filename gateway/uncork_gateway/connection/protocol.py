@@ -1,14 +1,14 @@
-"""HTTP/1.1 between a client and the handlers of its requests, without ASGI on the fast path.
+"""The HTTP/1.1 connection: passes requests to their handlers, on the fast path without ASGI.
 
 uvicorn owns the sockets, TLS, signals and the shutdown. With :class:`HttpProtocol` as its ``http=`` option it
 creates one per connection, and calls ``shutdown`` when it stops. As every such class does, this one uses the
 application and the keep-alive time of ``config``, and ``connections``, ``tasks`` and ``default_headers`` of
 ``server_state``. Beyond that it needs only helpers of ``uvicorn.protocols``.
 
-A POST to a path of the :class:`RouteTable` takes the fast path, from the parser to the dispatcher without
-an ASGI scope, task, event or router: those would cost several times the rest. If the same head has come
-before, byte by byte, the request is not even parsed. All others take the ASGI path. Both kinds of request
-have one interface, :class:`Request`. docs/explanation/reliability.md lists what clients may not do.
+A POST to a path of the :class:`RouteTable` takes the fast path, from the parser to the dispatcher without an
+ASGI scope, task, event or router: those would cost several times the rest. A request whose head is identical
+to an earlier one is not even parsed. All other requests take the ASGI path. Both paths share the interface
+:class:`Request`. docs/explanation/reliability.md lists what clients may not do.
 """
 
 import asyncio
@@ -57,14 +57,14 @@ _FIRST_PING_S = 0.01
 
 # An asyncio.Protocol in all but its base: below an interpreted one, mypyc would make attributes slow.
 class HttpProtocol:
-    """One connection.
+    """One client's connection.
 
     Attributes:
-        flow: whether either side has stopped reading.
-        begun: number of requests that have begun to arrive, except those that are not parsed.
-        answered: number of replies sent.
-        body_bytes: size of all bodies received.
-        is_waiting: whether a request has been read that :meth:`begin` is still to handle.
+        flow: tells whether either side has stopped reading.
+        begun: the number of requests that have begun to arrive and are parsed.
+        answered: the number of responses sent.
+        body_bytes: the total size of the bodies received.
+        is_waiting: True if :meth:`begin` has not handled a complete request yet.
     """
 
     __deletable__ = ("_parser", "_timeouts")  # Compiled classes refuse to delete others.
@@ -150,7 +150,7 @@ class HttpProtocol:
     # Input
 
     def data_received(self, data: bytes) -> None:
-        """Take the fast path for a request whose head is known, and for the rest of its body; else parse."""
+        """Read a request with a known head, or more of its body, on the fast path; parse all other input."""
         if self.is_waiting:
             self._bursts.submit_waiting()
         if self._unparsed.add(data):
@@ -176,7 +176,7 @@ class HttpProtocol:
             self._learn_head(data, self.body_bytes - body_bytes)
 
     def _learn_head(self, chunk: bytes, received: int) -> None:
-        """Remember the head of the only request in ``chunk``, with ``received`` bytes of its body."""
+        """Remember the head of the only request in ``chunk``, which has ``received`` bytes of its body."""
         incoming = self._incoming
         if (
             self._parsed is not None
@@ -188,14 +188,14 @@ class HttpProtocol:
             self._routes.learn(chunk, received, Known(handler, head, self._parser.content_length))
 
     def begin(self, known: Known, body: bytes) -> None:
-        """Open a request that has arrived as a whole, unless the connection has closed since."""
+        """Open a request that has arrived completely, unless the connection has closed since."""
         self.is_waiting = False
         if self.state is IDLE:
             self._replies.current = request = known.handler.open(self, known.head, keep_alive=True)
             request.execute(body)
 
     def _known_begins(self, known: Known, data: bytes) -> None:
-        """Open a request, given its body as far as it has arrived."""
+        """Open a request whose head is known; ``data`` is its body as far as it has arrived."""
         if len(data) == known.length:
             self.begin(known, data)
             return
@@ -208,7 +208,7 @@ class HttpProtocol:
         self._known_body_received(data)
 
     def _known_body_received(self, data: bytes) -> bytes:
-        """Pass on a piece of the body of such a request; return what follows it."""
+        """Pass on a piece of the body of a request with a known head; return the bytes after the body."""
         piece, rest = data[: self._body_left], data[self._body_left :]
         self._body_left -= len(piece)
         self.body_received(piece)
@@ -304,7 +304,7 @@ class HttpProtocol:
         task.add_done_callback(self._server_state.tasks.discard)
 
     def resume_writing(self) -> None:
-        """Start queued requests: the client reads its replies again."""
+        """Start queued requests, because the client reads its responses again."""
         self.flow.resume_writing()
         self._replies.advance()
         self._unparsed.feed_rest()
@@ -336,7 +336,7 @@ class HttpProtocol:
         return self.is_answering
 
     def shutdown(self) -> None:
-        """Close when all requests are answered; uvicorn calls this when it stops."""
+        """Close when all requests have responses; uvicorn calls this when it stops."""
         self._bursts.submit_waiting()
         newest = self._replies.newest
         if newest is None:
@@ -361,7 +361,7 @@ class HttpProtocol:
             self._timeouts.linger(_LINGER_S, self.transport.abort)
 
     def give_up(self, error: GatewayError, event: Transitions = READING_STOPS) -> None:
-        """Stop reading, and answer the request that is being read with ``error`` when it has started."""
+        """Stop reading, and respond with ``error`` to the request that is being read once it has started."""
         before = self.state
         if before not in READING:
             return
@@ -372,7 +372,7 @@ class HttpProtocol:
             self._incoming.reject(error)
 
     def _ping(self, again_s: float) -> None:
-        """Send to a client that has ended; if it has gone, the second ping or a later one fails."""
+        """Send an interim response to a client that stopped sending; a later ping fails if it has gone."""
         if self.is_answering and not self._reply_begun and not self.transport.is_closing():
             self.send_continue()
             self._loop.call_later(again_s, self._ping, 2 * again_s)

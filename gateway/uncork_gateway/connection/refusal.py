@@ -1,4 +1,4 @@
-"""Replies to input that could not be read as a request."""
+"""Error responses to input that could not be read as a request."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from uncork_gateway.interfaces import Connection, QueuedRequest
 
 @dataclass(slots=True, eq=False)
 class Refusal:
-    """Stands in the queue for the request, so that the requests before it are answered first."""
+    """Queued in place of the unreadable request, so that earlier requests get their responses first."""
 
     connection: Connection
     error: GatewayError
@@ -26,7 +26,7 @@ class Refusal:
 
 
 def reply_problem(connection: Connection, request: QueuedRequest, error: GatewayError) -> None:
-    """Answer a request that has started with a problem document, and close."""
+    """Respond to a started request with a problem document, and close the connection."""
     request.keep_alive = False
     head = header_lines([*error.headers(), (b"content-type", b"application/problem+json")])
     connection.reply(request, error.status, head, problem(error.status, str(error), error.reason))

@@ -1,4 +1,4 @@
-"""The requests of one connection that have no reply yet."""
+"""The requests of one connection that have no response yet."""
 
 import asyncio
 from collections import deque
@@ -10,13 +10,13 @@ from uncork_gateway.interfaces import QueuedRequest
 
 
 class ReplyQueue:
-    """Starts one request after the other, while the client reads its replies.
+    """Starts one request after the other, while the client reads its responses.
 
     Reading is paused while requests are queued, so that pipelined requests do not pile up.
 
     Attributes:
-        current: the request that may reply, if any.
-        queued: those behind it.
+        current: the request that may respond, if any.
+        queued: the requests after it.
     """
 
     def __init__(self, transport: asyncio.Transport, flow: FlowControl) -> None:
@@ -28,7 +28,7 @@ class ReplyQueue:
 
     @property
     def is_free(self) -> bool:
-        """Whether a request can start at once."""
+        """True if a new request can start at once."""
         return self.current is None and not self.queued and not self._flow.write_paused
 
     @property
@@ -36,7 +36,7 @@ class ReplyQueue:
         return self.queued[-1] if self.queued else self.current
 
     def add(self, request: QueuedRequest) -> None:
-        """Start a request, or queue it behind those before."""
+        """Start a request, or queue it after earlier ones."""
         if self.is_free:
             self.current = request
             request.start()
@@ -45,9 +45,9 @@ class ReplyQueue:
             self.queued.append(request)
 
     def advance(self) -> None:
-        """Start queued requests unless one is to reply first. A fault closes the connection.
+        """Start queued requests until one does not respond at once. An exception closes the connection.
 
-        The loop starts requests that reply at once, thousands if they are pipelined, without recursion.
+        A loop, because recursion would overflow with thousands of pipelined requests.
         """
         if self._is_advancing or not (self.queued or self._flow.read_paused):
             return

@@ -1,4 +1,4 @@
-"""The handlers of POST requests by path, and the heads that clients send repeatedly."""
+"""The handlers of POST requests by path, and the heads that clients have sent before."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ _LONGEST_KNOWN_BYTES = 4096
 
 
 class Known(NamedTuple):
-    """The result of parsing a head."""
+    """A parsed head, with the handler of its path."""
 
     handler: Handler[Any]
     head: Any
@@ -22,10 +22,10 @@ class Known(NamedTuple):
 class RouteTable:
     """The handlers of POST requests by path, and the heads already parsed.
 
-    Heads are compared byte by byte, so that parsing one again would have the same result.
+    Heads are compared byte by byte, so an identical head has the same result.
 
     Args:
-        resolve: finds the handler of a target whose path has none.
+        resolve: finds the handler of a target whose path is not in the table.
     """
 
     def __init__(self, resolve: Callable[[bytes], Handler[Any] | None] | None = None) -> None:
@@ -34,26 +34,26 @@ class RouteTable:
         self._resolve = resolve
 
     def replace(self, handlers: Mapping[bytes, Handler[Any]]) -> None:
-        """Replace the handlers; requests that were opened keep theirs."""
+        """Replace the handlers; open requests keep theirs."""
         self.handlers = dict(handlers)
         self.forget_heads()
 
     def forget_heads(self) -> None:
-        """Parse the next head of every client again."""
+        """Forget the parsed heads, so that the next ones are parsed with the current settings."""
         self.known = {}
 
     def find(self, target: bytes) -> Handler[Any] | None:
-        """Return the handler of the target's path, else the one that ``resolve`` finds for the target."""
+        """Return the handler of the target's path, or else the result of ``resolve``."""
         handler = self.handlers.get(target) or self.handlers.get(path_of(target))
         if handler is None and self._resolve is not None:
             handler = self._resolve(target)
         return handler
 
     def learn(self, chunk: bytes, received: int, known: Known) -> None:
-        """Remember the head of a request if ``chunk`` is that head, not very long, and part of the body.
+        """Remember ``chunk`` as a head if it holds exactly one head, not very long, and part of the body.
 
-        ``received`` is how many bytes of the body the parser found in it. The head need not end at the first
-        empty line: there may be empty lines before it, or other line breaks in it.
+        ``received`` is the number of body bytes that the parser found in it. The head need not end at the
+        first empty line: there may be empty lines before it, or other line breaks in it.
         """
         end = chunk.find(b"\r\n\r\n") + 4
         if known.length and len(chunk) == end + received and end <= _LONGEST_KNOWN_BYTES:

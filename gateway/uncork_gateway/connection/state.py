@@ -21,7 +21,7 @@ from enum import IntEnum, auto
 
 
 class State(IntEnum):
-    """The input that a connection expects next. An IntEnum, because its hash is computed in C."""
+    """The input that a connection expects next. An IntEnum, whose hash is computed in C."""
 
     IDLE = auto()
     """The first byte of a request."""

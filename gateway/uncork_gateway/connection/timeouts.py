@@ -1,4 +1,4 @@
-"""How long a client may take to send, and how long its connection may stay idle."""
+"""Limits on the time that a client may take to send, and that its connection may stay idle."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,9 +14,9 @@ MIN_BODY_BYTES_PER_S = 500
 
 
 class Timeouts:
-    """The only timer of a connection: it compares the connection's progress at regular intervals.
+    """The only timer of a connection. It checks the connection's progress at regular intervals.
 
-    So requests cost nothing, and a timeout takes effect late by up to half of the shortest one.
+    Requests therefore need no timers, and a timeout may be late by half of the shortest one.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Timeouts:
         self._timer.cancel()
 
     def linger(self, seconds: float, abort: Callable[[], None]) -> None:
-        """Replace all checks by one call of ``abort``."""
+        """Stop all checks, and call ``abort`` after some seconds."""
         self._timer.cancel()
         self._timer = self._loop.call_later(seconds, abort)
 
@@ -76,7 +76,7 @@ class Timeouts:
 
 
 def slow_body(grown_bytes: int, waited_s: float) -> Unreadable:
-    """Return the error for a body that grew by too few bytes."""
+    """Return the error for a body that arrives too slowly."""
     return Unreadable(
         f"the request body is too slow: {plural(grown_bytes, 'byte')} in {waited_s:.0f} s; send "
         f"at least {MIN_BODY_BYTES_PER_S} bytes per second",

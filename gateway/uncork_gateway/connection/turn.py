@@ -1,4 +1,4 @@
-"""The work that clients may cause in one turn of the event loop, besides their requests."""
+"""Limits the work that clients cause in one turn of the event loop, besides their requests."""
 
 import asyncio
 from collections import deque
@@ -22,23 +22,22 @@ _FIRST_WORK = 250
 
 
 class WaitingConnection(Protocol):
-    """A connection with input that it has not read."""
+    """A connection with unread input."""
 
     transport: asyncio.Transport
 
     def go_on(self) -> None:
-        """Read more, and wait again if that is not all."""
+        """Read more input; call :meth:`Turn.wait` again if some is left."""
 
 
 class Turn:
-    """The work of all connections of a listener in one turn of the loop.
+    """The work of all connections of a listener in one turn of the event loop.
 
-    Small pieces of input cost more than their bytes. Connections subtract that work, and leave the rest of
-    their input for later turns when the work of this one is used up. Then they continue in order, each with
-    a share.
+    Small pieces of input cost more than their bytes. Connections subtract that work from ``left``; at zero
+    they leave the rest of their input for later turns, in which they continue in order, each with a share.
 
     Attributes:
-        left: work that may still be done in this turn.
+        left: the work that remains for this turn.
     """
 
     def __init__(self) -> None:
@@ -47,15 +46,15 @@ class Turn:
         self._is_scheduled = False
 
     def admit(self) -> None:
-        """Allow some work for a connection that has received input: small requests need not wait.
+        """Allow some work for a connection that has received input, so that small requests need not wait.
 
-        Not if more than twice the work of a turn has been done: many connections may send at the same time.
+        Allow none if the turn's work is more than twice used up, because many connections may send at once.
         """
         if self.left > -TURN_WORK:
             self.left = max(self.left, _FIRST_WORK)
 
     def wait(self, connection: WaitingConnection) -> None:
-        """Let a connection, which must not be waiting, continue in a later turn."""
+        """Let a connection continue in a later turn; it must not be waiting already."""
         self._waiting.append(connection)
         self._schedule()
 
@@ -65,7 +64,7 @@ class Turn:
             asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin(self) -> None:
-        """Begin another turn with the connections that wait. A fault closes its connection."""
+        """Begin a turn with the connections that wait. An exception closes its connection."""
         left = TURN_WORK
         while self._waiting and left > 0:
             connection = self._waiting.popleft()

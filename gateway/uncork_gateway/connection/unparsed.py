@@ -1,4 +1,4 @@
-"""Input of an HTTP connection on its way to the parser."""
+"""The input of an HTTP connection that has not been parsed yet."""
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
@@ -13,10 +13,10 @@ _STEP_BYTES = 1024
 
 
 class ReadingFlow(FlowControl):
-    """Flow control that does not resume reading while input waits.
+    """Flow control that does not resume reading while unparsed input is queued.
 
     Attributes:
-        is_behind: whether input waits.
+        is_behind: True while unparsed input is queued.
     """
 
     is_behind = False
@@ -27,9 +27,9 @@ class ReadingFlow(FlowControl):
 
 
 class Unparsed:
-    """Parses input in small steps, until a request has to wait for its turn, or the loop's turn is over.
+    """Parses input in small steps, until a request is queued or the turn of the event loop is used up.
 
-    The rest waits as it came: requests take far more memory than their bytes.
+    The rest is kept unparsed: requests take far more memory than their bytes.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class Unparsed:
         self._is_feeding = self._waits_for_turn = False
 
     def add(self, data: bytes) -> bool:
-        """Keep input if other input waits; return whether it does."""
+        """Queue input after earlier input; return False if there is none and the caller must parse it."""
         if not (self._data and self._connection.state in READING):
             return False
         self._keep(self._data + data)
         return True
 
     def feed(self, data: bytes) -> None:
-        """Parse input. The first step is always made: small requests do not wait for another turn."""
+        """Parse input. The first step is always made, so that small requests do not wait for another turn."""
         at, self._is_feeding, turn = 0, True, self._turn
         connection, parser, replies = self._connection, self._parser, self._replies
         while at < len(data) and connection.state in READING:
@@ -76,12 +76,12 @@ class Unparsed:
         self._is_feeding = False
 
     def go_on(self) -> None:
-        """Parse in another turn of the loop."""
+        """Continue parsing in another turn of the event loop."""
         self._waits_for_turn = False
         self.feed_rest()
 
     def feed_rest(self) -> None:
-        """Parse what waits, unless it has to wait longer."""
+        """Parse the queued input, unless a request or the turn still holds it up."""
         if not self._data or self._waits_for_turn or self._is_feeding or self._replies.queued:
             return
         if self._connection.state in READING:
@@ -90,18 +90,18 @@ class Unparsed:
             self.feed(data)
 
     def end(self) -> None:
-        """Parse all that waits: the requests that were sent get their replies."""
+        """Parse all queued input at once, so that requests sent before the end get their responses."""
         if self._data and self._connection.state in READING:
             self._step(self.take())
 
     def take(self) -> bytes:
-        """Remove what waits, and return it."""
+        """Remove and return the queued input."""
         data, self._data = self._data, b""
         self._flow.is_behind = False
         return data
 
     def close(self) -> None:
-        """Drop what waits, and the reference cycle with the connection."""
+        """Drop the queued input, and the reference cycle with the connection."""
         self._data = b""
         del self._connection, self._parser
 

@@ -1,4 +1,4 @@
-"""Dialects: the protocols in which clients call our own services, one file each."""
+"""Dialects: the protocols in which clients call our own services, one module each."""
 
 from uncork_gateway.dialects.base import Dialect
 from uncork_gateway.dialects.native import Native

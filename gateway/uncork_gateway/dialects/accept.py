@@ -1,4 +1,4 @@
-"""Content negotiation: the media type of an answer."""
+"""Content negotiation: chooses the media type of a response."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 
 def choose(accept: Sequence[bytes], offers: Sequence[str]) -> str:
-    """Return the offer that the values of ``Accept`` prefer.
+    """Return the offered media type that the values of ``Accept`` prefer.
 
-    The client's weights decide, the most specific one for each offer (RFC 9110, 12.5.1); then its order, then
-    the order of offers. A client that accepts no offer gets the first one rather than 406.
+    The client's weights decide, the most specific for each offer (RFC 9110, 12.5.1); then its order, then the
+    order of offers. A client that accepts no offer gets the first rather than 406.
     """
     if not accept:
         return offers[0]
@@ -30,7 +30,7 @@ _UNWANTED = (0.0, 1)
 
 
 def _wanted(accept: str) -> Iterator[tuple[str, tuple[float, int]]]:
-    """Yield each media range with its weight and its rank; earlier ranges rank higher."""
+    """Yield each media range with its weight and its rank; earlier ranges have the higher rank."""
     for place, one in enumerate(accept.split(",")):
         media_range, *parameters = (part.strip().lower() for part in one.split(";"))
         weight = next((_weight(each[2:]) for each in parameters if each.startswith("q=")), 1.0)

@@ -1,4 +1,4 @@
-"""The interface of dialects, which read requests and write answers in one protocol.
+"""The interface of dialects, which read requests and write responses in one protocol.
 
 All dialects use the codec of the API's input, so clients of several protocols share batches.
 """
@@ -20,7 +20,7 @@ JSON = b"content-type: application/json\r\n"
 class HandlerResult(msgspec.Struct, frozen=True):
     """A worker's result for one request: rows, or the reason for a status other than 200.
 
-    ``form`` says how rows are written. If ``content_type`` is set, the body is the complete answer, of any
+    ``form`` is the format of the rows. If ``content_type`` is set, the body is the complete response, of any
     status, and is sent with ``headers``.
     """
 
@@ -36,7 +36,7 @@ Reply = tuple[bytes, bytes]
 
 
 class Dialect(Protocol):
-    """One protocol, for one API. The client receives its exceptions as :meth:`error` writes them."""
+    """Reads requests and writes responses in one protocol; :meth:`error` writes its exceptions."""
 
     def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
         """Return the headers and the target that :meth:`read` needs, with names in lower case.
@@ -49,26 +49,26 @@ class Dialect(Protocol):
         """Read a request.
 
         Raises:
-            BadRequest: if it is malformed.
+            BadRequest: if the request is malformed.
         """
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
-        """Write the answer to a request.
+        """Return the response to a request.
 
         Raises:
             GatewayError: if the protocol cannot express the handler's result.
         """
 
     def error(self, error: GatewayError) -> Reply:
-        """Write an error as the protocol has it."""
+        """Return an error response in the protocol's format."""
 
 
 def require_rows(reply: HandlerResult) -> None:
-    """Raise an error if a result is not rows: only the native dialect can express others.
+    """Raise an error unless a result is rows; only the native dialect can express others.
 
     Raises:
         Refused: with the handler's status and text, if that is an error.
-        HandlerFailed: for any other complete answer.
+        HandlerFailed: for any other complete response.
     """
     if reply.content_type and reply.status >= HTTPStatus.BAD_REQUEST:
         raise Refused(_text_of(reply), reply.status)
@@ -80,7 +80,7 @@ def require_rows(reply: HandlerResult) -> None:
 
 
 def _text_of(reply: HandlerResult) -> str:
-    """Return the body of an error as text, or its media type if it is no text."""
+    """Return an error's body as text; if it is not text, its media type."""
     if (
         reply.content_type.startswith(("text/", "application/json", "application/problem+json"))
         and reply.body

@@ -1,4 +1,4 @@
-"""What a row of an API is, for requests whose rows are tensors or have names."""
+"""The named inputs of an API, for requests whose rows are tensors or named values."""
 
 import base64
 from collections.abc import Collection, Sequence
@@ -22,9 +22,10 @@ class Inputs(NamedTuple):
     """The inputs of an API.
 
     Attributes:
-        rows: whether a row is an object with a value for each input, the value of the only input, or either.
-        single: the inputs whose values are single numbers, booleans or texts; of rows that are values, "".
-        all_single: whether the values of other inputs are single too.
+        rows: "objects" if a row is an object with a value for each input, "values" if it is the only input's
+            value, "any" if either.
+        single: the inputs whose values are single numbers, booleans or texts; "" names the only input.
+        all_single: True if the values of all other inputs are single too.
         texts: the inputs whose values are texts.
     """
 
@@ -34,7 +35,7 @@ class Inputs(NamedTuple):
     texts: Collection[str] = ()
 
     def marshal(self, tensors: Sequence[Tensor], codec: Codec) -> Marshalled:
-        """Read the rows of checked tensors of equal length.
+        """Convert checked tensors of equal length to a request.
 
         Raises:
             BadRequest: if the API does not accept the tensors.
@@ -50,7 +51,7 @@ class Inputs(NamedTuple):
         return codec.marshal_tensor(self._fitted(tensors[0], ""))
 
     def read_row(self, row: bytes) -> bytes:
-        """Return a row of JSON as the API takes it, without the name of its only input or lists of one."""
+        """Return a JSON row without the name of its only input, and without lists around single values."""
         if self.rows == "any":
             return row
         if self.rows == "objects":
@@ -78,7 +79,7 @@ class Inputs(NamedTuple):
         return self.all_single or name in self.single
 
     def _fitted(self, tensor: Tensor, name: str) -> Tensor:
-        """Drop axes of length 1 around single values."""
+        """Drop inner axes of length 1 if the input's values are single."""
         rows, *inner = tensor.shape
         if not inner or set(inner) != {1} or not self._is_single(name):
             return tensor
@@ -91,7 +92,7 @@ ANY_INPUTS = Inputs()
 
 
 def _decoded(value: Raw) -> bytes:
-    """Return a text that TensorFlow Serving's clients send as base64, as JSON; anything else unchanged."""
+    """Decode TensorFlow Serving's ``{"b64": …}`` to a JSON text; return any other value unchanged."""
     fields = members(value)
     if fields.keys() != {_BASE64}:
         return bytes(value)

@@ -1,4 +1,4 @@
-"""The dialect of our own routes: bodies as the API's input defines them, errors in the API's format."""
+"""The dialect of our own routes: bodies in the form of the API's input, errors in the API's format."""
 
 from collections.abc import Sequence
 
@@ -25,8 +25,8 @@ class Native:
 
     Args:
         codec: reads the API's input.
-        offers: media types of answers; the first is the default.
-        errors: the format of errors.
+        offers: media types of responses; the first is the default.
+        errors: the format of error bodies.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Native:
         self._error_head = header_lines([(_CONTENT_TYPE, media_type.encode())])
 
     def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
-        """Keep nothing of a request in the default form; else everything, with the target."""
+        """Keep nothing if the request has the default form; else keep the target and all headers."""
         lower = [(name.lower(), value) for name, value in headers]
         media_type = _media_type(lower)
         accepts = self._codec.accepts
@@ -69,7 +69,7 @@ class Native:
         return replace(asked, key=AcceptKey(accept, asked.key)) if accept else asked
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
-        """Write a complete answer as it is, an array as .npy, and other rows as JSON."""
+        """Write a complete response unchanged, an array as .npy, and other rows as JSON."""
         if reply.content_type:
             own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
             head = header_lines([*own, (_CONTENT_TYPE, reply.content_type.encode("latin-1"))])
@@ -97,13 +97,13 @@ def _content_type(headers: Sequence[Header]) -> str:
 
 
 def _charset(headers: Sequence[Header]) -> bool:
-    """True if the body is text and names its charset; JSON is always UTF-8."""
+    """True if the body is text and names its charset; false for JSON, which is always UTF-8."""
     content_type = _content_type(headers).lower()
     return content_type.startswith("text/") and "charset" in content_type
 
 
 def _meta(headers: Sequence[Header], assumed: str) -> Meta:
-    """Return the headers and query that the handler may read."""
+    """Return the headers and query that the handler may read; ``assumed`` is the default content type."""
     target = next(value for name, value in headers if name == _TARGET)
     return Meta(
         content_type=_content_type(headers) or assumed,

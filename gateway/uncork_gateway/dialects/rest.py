@@ -1,4 +1,4 @@
-"""The dialect of KServe V1 and TensorFlow Serving REST."""
+"""The dialect of KServe V1 and TensorFlow Serving's REST API."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -24,7 +24,7 @@ _name_decoder = msgspec.json.Decoder(str | None)
 
 
 def check_signature(name: str | None) -> None:
-    """Raise BadRequest if a client names a signature that a model does not have."""
+    """Raise BadRequest if a client names a signature other than the default."""
     if name not in (SIGNATURE, "", None):
         raise BadRequest(
             f"unknown signature {name!r}; this model has only {SIGNATURE!r}: send that, or no signature_name"
@@ -32,13 +32,14 @@ def check_signature(name: str | None) -> None:
 
 
 class Rest:
-    """Rows in ``instances`` or ``inputs``, answered by a list with a result for each.
+    """Reads rows from ``instances`` or ``inputs``, and writes a list with a result for each.
 
     Args:
         codec: reads the API's input.
-        inputs: what a row is.
-        results: the name of that list, ``predictions`` or ``explanations``.
-        kserve: whether an answer to ``instances`` carries message and batch id, as from KServe's batcher.
+        inputs: the inputs of the API.
+        results: the list's name, ``predictions`` or ``explanations``.
+        kserve: True if a response to ``instances`` has ``message`` and ``batchId``, as KServe's batcher
+            writes.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Rest:
         return ()
 
     def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
-        """Read rows; columns become rows that are objects."""
+        """Read rows from ``instances``, or columns from ``inputs``, which become rows that are objects."""
         try:
             request = parse_rows(body, self._codec.limits)
         except Unmergeable as error:
@@ -68,7 +69,7 @@ class Rest:
         return replace(self._codec.marshal(rows), note=request.member, locate=locate)
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
-        """Answer ``inputs`` with columns if all results are objects with the same names."""
+        """Write a result per row; for ``inputs``, columns if all results are objects of the same names."""
         require_rows(reply)
         results = b"[%b]" % reply.body
         if asked.note == "inputs":

@@ -15,13 +15,13 @@ from uncork_workers.wire.messages import RowPath, json_path
 
 
 class TensorDialect:
-    """A dialect whose rows are tensors.
+    """The common part of dialects whose rows are tensors.
 
     Args:
         codec: reads the API's input.
-        model: the API's name for clients, and ``version`` its version.
-        inputs: what a row is.
-        saw: called with all output tensors of each answer.
+        model: the model name that clients see; ``version`` is its version.
+        inputs: the inputs of the API.
+        saw: receives the output tensors of each response.
     """
 
     def __init__(
@@ -41,17 +41,17 @@ class TensorDialect:
 
 
 def without_values(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return tensors without their data, for what must be remembered of a request."""
+    """Return tensors without their data, to remember only the inputs' names, types and shapes."""
     return [msgspec.structs.replace(tensor, data=b"") for tensor in tensors]
 
 
 def output_tensors(result: HandlerResult, *, rows: int, binary: Callable[[str], bool]) -> list[Tensor]:
-    """Return the output tensors of a handler's result.
+    """Return a handler's result as output tensors.
 
     Args:
-        result: of a request.
-        rows: of the request.
-        binary: whether the client wants the tensor of a name in binary.
+        result: the result of one request.
+        rows: the number of rows in the request.
+        binary: returns True if the client wants the named tensor in binary.
 
     Raises:
         HandlerFailed: if the result is not rows.
@@ -61,10 +61,10 @@ def output_tensors(result: HandlerResult, *, rows: int, binary: Callable[[str], 
 
 
 def chosen(outputs: list[Tensor], wanted: Collection[str]) -> list[Tensor]:
-    """Return the outputs that the client wants, in its order; all if it names none.
+    """Return the outputs that the client names, in its order; all if it names none.
 
     Raises:
-        BadRequest: if there is no output of a name.
+        BadRequest: if no output has a given name.
     """
     if not wanted:
         return outputs
@@ -76,7 +76,7 @@ def chosen(outputs: list[Tensor], wanted: Collection[str]) -> list[Tensor]:
 
 
 def refuse_classification(outputs: Sequence[str]) -> None:
-    """Raise BadRequest if the client wants the top classes of outputs."""
+    """Raise BadRequest if the client asks for the top classes of outputs."""
     if outputs:
         raise BadRequest(
             f"output {outputs[0]!r}: classification is not supported; request the output "
@@ -87,11 +87,11 @@ def refuse_classification(outputs: Sequence[str]) -> None:
 def path_in_inputs(
     inputs: Sequence[Tensor], place: RowPath, *, values: Callable[[Tensor], Sequence[str]]
 ) -> str:
-    """Return the path of a value in an input, or of its row if values have no path.
+    """Return the path of a value in an input, or of its row if values have no path of their own.
 
     Args:
-        inputs: of the request.
-        place: of the value, in the rows.
+        inputs: the inputs of the request.
+        place: the value's place in the rows.
         values: returns the path from an input to the list of its values; empty if they are bytes.
     """
     number, path = 0, place.path

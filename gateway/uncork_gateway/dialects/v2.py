@@ -25,13 +25,13 @@ from uncork_workers.wire.messages import RowPath, Wanted
 
 
 class V2(TensorDialect):
-    """Rows as tensors, one input tensor or one for each field of a row."""
+    """Reads rows from one input tensor, or from one tensor for each field of a row."""
 
     def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
         return tuple((JSON_LENGTH, value) for name, value in headers if name.lower() == JSON_LENGTH)
 
     def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
-        """Read rows from the only input, or rows that are objects with a value from each input."""
+        """Read rows from the only input, or one object per row with a value from each input."""
         try:
             request = parse_request(Content(body, headers), self._codec.limits)
         except Unmergeable as error:
@@ -42,7 +42,7 @@ class V2(TensorDialect):
         return replace(marshalled, note=request, raw=raw, locate=_in_inputs)
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
-        """Write results as output tensors; only the requested ones, if the request names any."""
+        """Write results as output tensors; only the outputs that the request names, if any."""
         request: InferRequest = asked.note
         outputs = output_tensors(reply, rows=asked.rows, binary=request.wants_binary)
         self._saw(outputs)

@@ -1,4 +1,4 @@
-"""Requests in the dispatcher that came over gRPC: their codes in the access log and in spans."""
+"""The common part of requests that came over gRPC: their codes in the access log and in spans."""
 
 from uncork_gateway.errors import CLIENT_GONE
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
@@ -8,7 +8,7 @@ from uncork_gateway.requests.answered_request import AnsweredRequest
 
 
 class AnsweredCall(AnsweredRequest):
-    """A request over gRPC."""
+    """A request that came over gRPC."""
 
     protocol = "grpc"
     timeout_header = "grpc-timeout"

@@ -1,4 +1,4 @@
-"""Requests to APIs over gRPC: what the only request of a unary call and those of a stream have in common."""
+"""The common part of unary calls to APIs and of the requests in a stream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from uncork_gateway.telemetry.metrics import ApiTally
 
 
 class ApiCall(AnsweredCall):
-    """One request message; the dispatcher calls ``answered`` or ``failed``.
+    """One request message. The dispatcher calls ``answered`` or ``failed`` when it ends.
 
     Attributes:
         place: a number that no other open request of the stream has.

@@ -8,7 +8,7 @@ from uncork_gateway.grpc.unary_request import UnaryRequest
 
 
 class InferCall(UnaryRequest, ApiCall):
-    """One call: a message, and its answer."""
+    """A unary call: one request message, one response."""
 
     def _dispatch(self, message: bytes) -> None:
         asked = self._method.ask(message)

@@ -1,4 +1,4 @@
-"""The gRPC methods that execute APIs: which API a request message is for, and its rows."""
+"""The gRPC methods that execute APIs: find the API and the rows of a request message."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from uncork_gateway.versions import FIRST
 
 
 class MessageRoute(ApiTarget):
-    """An API as one method serves it.
+    """The route of one gRPC method to one API.
 
     Attributes:
-        model: its name there, and ``version`` its version.
-        has_siblings: whether requests for the model without a version may have another route.
-        streams: whether the API streams its answers.
+        model: the API's model name in this method; ``version`` is its version.
+        has_siblings: True if requests without a version may go to another version.
+        streams: True if the API streams its responses.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Asked(NamedTuple):
     """A request message whose API is known.
 
     Attributes:
-        message: as the client sent it.
-        id: that the client has given it, if the method has ids.
-        request: the message parsed; None if ``payload`` is known without that.
-        payload: its rows, if they are known.
+        message: the message in the form received.
+        id: the client's id for the request, if the method has ids.
+        request: the parsed message; None if ``payload`` is known without parsing.
+        payload: the rows, if known already.
     """
 
     route: MessageRoute
@@ -61,14 +61,14 @@ class Asked(NamedTuple):
 
 
 class InferMethod:
-    """A method whose requests name the API that they are for.
+    """A gRPC method whose request messages name an API.
 
     Attributes:
-        fair_by: the metadata, in lower case, whose value names the flow of a request.
+        fair_by: the metadata key, in lower case, whose value names a request's flow.
 
     Args:
-        request: the class of its request messages.
-        route_of: returns the route of a request; raises GatewayError if there is none.
+        request: the class of the request messages.
+        route_of: returns the route of a request; raises GatewayError if none matches.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class InferMethod:
         """Find the API of a request message.
 
         Raises:
-            GatewayError: if the message is malformed, or there is no such API.
+            GatewayError: if the message is malformed, or the API does not exist.
         """
         known = self._known.find(message)
         if known is not None:
@@ -98,7 +98,7 @@ class InferMethod:
         """Read the rows of a request.
 
         Raises:
-            BadRequest: if the API does not accept them.
+            BadRequest: if the API does not accept the rows.
         """
         if asked.payload is not None:
             return asked.payload
@@ -113,5 +113,5 @@ class InferMethod:
         return route, route.dialect.read(request)
 
     def routes_changed(self) -> None:
-        """Look for the API of every message again."""
+        """Forget cached messages, because the routes have changed."""
         self._known.clear()

@@ -1,7 +1,7 @@
-"""ModelStreamInfer: every message of the stream is a request of its own.
+"""ModelStreamInfer: every message of the stream is a separate request.
 
-Answers of ordinary APIs come in the order of their requests, as from Triton. Those of an API that streams
-come piece by piece when the handler yields them.
+Responses come in the order of their requests, as from Triton, except those of APIs that stream, which come
+piece by piece when the handler yields them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class InferStream:
     # Called by the stream
 
     def message_received(self, message: bytes) -> None:
-        """Begin a request. An error in it becomes its answer, and the stream continues."""
+        """Begin a request. If the message is invalid, its response is an error, and the stream continues."""
         try:
             asked = self._method.ask(message)
         except GatewayError as error:
@@ -76,7 +76,7 @@ class InferStream:
         self._finish_if_done()
 
     def reject(self, error: GatewayError) -> None:
-        """End the stream with an error. The answers of its other requests are lost."""
+        """End the stream with an error. The responses to its other requests are lost."""
         self._leave()
         self.stream.finish(code_of(error), str(error), trailers_of(error))
 
@@ -86,7 +86,7 @@ class InferStream:
     # Called by the requests
 
     def done(self, request: StreamedRequest) -> None:
-        """Send the answers that are next, and end the stream after the last one."""
+        """Send the responses that are due in order, and end the stream after the last one."""
         del self._open[request]
         heappush(self._free_places, request.place)
         self._count_waiting(request.waiting_bytes)
@@ -119,10 +119,10 @@ class InferStream:
 
 
 class StreamedRequest(ApiCall):
-    """One message of a stream, to an API that answers at once.
+    """One message of a stream, to an API that does not stream.
 
     Attributes:
-        response: the message to send, once the request is answered.
+        response: the response message, once it is complete.
     """
 
     response: bytes | None = None
@@ -130,7 +130,7 @@ class StreamedRequest(ApiCall):
 
     @property
     def waiting_bytes(self) -> int:
-        """What the answer takes while it waits for an earlier one."""
+        """The bytes of a response that waits for earlier ones."""
         return 0 if self.response is None else len(self.response) + _ANSWER_BYTES
 
     def __init__(self, call: InferStream, head: CallHead, method: InferMethod, *, size_bytes: int) -> None:
@@ -169,9 +169,9 @@ class StreamedRequest(ApiCall):
 
 
 class DecoupledRequest(StreamedRequest):
-    """One message of a stream, to an API that streams; the sink of its batch's output.
+    """One message of a stream, to an API that streams; receives the pieces from the worker.
 
-    An error after the first piece is a message with the error, after the pieces so far.
+    After the first piece, an error is sent as a message after the pieces so far.
     """
 
     waiting_bytes = 0
@@ -189,7 +189,7 @@ class DecoupledRequest(StreamedRequest):
         self._cancel = cancel
 
     def piece(self, head: AnswerHead | None, data: bytes) -> None:
-        """Send a piece of the answer."""
+        """Send a piece of the response."""
         if self._is_answered:
             return  # The worker has not received the cancellation yet.
         if head is not None and head.status >= _FIRST_ERROR:

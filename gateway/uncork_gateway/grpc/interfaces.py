@@ -1,4 +1,4 @@
-"""The interfaces between gRPC connections and the calls on them, neither of which imports the other."""
+"""The interfaces between gRPC connections and their calls, so that neither imports the other."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class CallHead(NamedTuple):
-    """The head of a call.
+    """The head of a gRPC call.
 
     It is cached by the bytes of the header block, so every field must follow from the headers alone, never
     from the time of arrival.
 
     Attributes:
-        path: of the method, such as ``/inference.GRPCInferenceService/ModelInfer``.
-        timeout_s: the time that the client waits; infinite if it does not say.
-        encoding: of compressed messages, in lower case; empty if there are none.
-        metadata: the client's, in lower case, without pseudo-headers and gRPC's own.
+        path: the path of the method, such as ``/inference.GRPCInferenceService/ModelInfer``.
+        timeout_s: the client's timeout; infinite if it sends none.
+        encoding: the encoding of compressed messages, in lower case; empty if messages are not compressed.
+        metadata: the client's metadata, names in lower case, without pseudo-headers and gRPC's own headers.
         rejection: the error to end the call with, if the head is wrong.
     """
 
@@ -37,7 +37,7 @@ class CallHead(NamedTuple):
 
 
 class CallConnection(Observers, Protocol):
-    """A client's connection, as calls see it."""
+    """A client's connection, with the parts that calls use."""
 
     number: int
     """Identifies the connection; never used twice, not even by an HTTP connection."""
@@ -46,15 +46,15 @@ class CallConnection(Observers, Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """The size of the messages of all calls that the client has not let the server send yet."""
+        """The bytes of all calls' messages that the client's windows do not admit yet."""
         ...
 
 
 class CallStream(Protocol):
-    """The HTTP/2 stream of one call, as the call sees it.
+    """The HTTP/2 stream of one call, with the methods that the call uses.
 
-    A call is finished once, by :meth:`reply` or :meth:`finish`. After that, and after
-    :meth:`Call.cancelled`, all methods do nothing.
+    A call is finished once, by :meth:`reply` or :meth:`finish`. After that, and after :meth:`Call.cancelled`,
+    all methods do nothing.
     """
 
     @property
@@ -62,62 +62,62 @@ class CallStream(Protocol):
 
     @property
     def lane(self) -> int:
-        """The lowest number that no other open stream of the connection has: one caller after the other."""
+        """The lowest number that no other open stream of the connection has; names a sequential caller."""
         ...
 
     @property
     def unsent_bytes(self) -> int:
-        """The size of the messages that the client has not let the server send yet."""
+        """The bytes of the call's messages that the client's windows do not admit yet."""
         ...
 
     def begin(self, metadata: Sequence[Header]) -> None:
-        """Send initial metadata, before any message; for calls that have some."""
+        """Send initial metadata, before any message; optional."""
 
     def reply(self, message: bytes, trailers: Sequence[Header], *, values: bytes = b"") -> None:
-        """Answer a unary call: headers, the message, and status OK, in one write.
+        """Respond to a unary call with headers, the message, and status OK, in one write.
 
-        ``values`` is the end of the message; a large one is not copied.
+        ``values`` is the end of the message; large values are not copied.
         """
 
     def send(self, message: bytes) -> None:
-        """Send one of several messages."""
+        """Send one message of a streaming response."""
 
     async def sent(self) -> None:
-        """Wait until the messages sent so far are with the client; for ever if the call is cancelled."""
+        """Wait until the client's windows admit all messages sent so far; forever once cancelled."""
 
     def pause(self) -> None:
-        """Let the client send no more messages than fit into its window, until :meth:`resume`."""
+        """Stop accepting messages beyond the client's current window, until :meth:`resume`."""
 
     def resume(self) -> None:
-        """Let the client send again, if it was paused."""
+        """Accept messages again after :meth:`pause`."""
 
     def finish(self, code: Code, text: str = "", trailers: Sequence[Header] = ()) -> None:
-        """End the call, after the messages sent so far."""
+        """End the call with a status, after the messages sent so far."""
 
 
 class Call(Protocol):
     """One call. No method may raise.
 
     Attributes:
-        takes_one: whether the client must send exactly one message. The stream then passes the message on
-            with the end of the client's side, and rejects the call if there is none, another, or no end.
-        max_message_bytes: size limit of each message, besides the listener's.
+        takes_one: True if the client must send exactly one message. The stream then passes it on when the
+            client ends its side, and rejects the call if there is no message, a second one, or no end.
+        max_message_bytes: the size limit of a message, in addition to the listener's.
     """
 
     takes_one: bool
     max_message_bytes: int
 
     def message_received(self, message: bytes) -> None:
-        """Accept a complete message, decompressed."""
+        """Handle a complete, decompressed message."""
 
     def end_received(self) -> None:
-        """Accept the end of the client's messages."""
+        """Handle the end of the client's messages."""
 
     def reject(self, error: GatewayError) -> None:
-        """Finish with an error: the client broke a rule of gRPC or a limit. Nothing follows."""
+        """Finish with an error, as the client broke a rule or a limit. No other method is called later."""
 
     def cancelled(self) -> None:
-        """Note that the client has cancelled the call or has gone. Nothing follows."""
+        """Stop, because the client has cancelled or gone. No other call of a method follows."""
 
 
 OpenCall = Callable[[CallStream, CallHead], Call]
@@ -129,8 +129,8 @@ class UnaryMethod(NamedTuple):
 
     Attributes:
         request: the class of the client's message.
-        answer: returns the response, or what it becomes; it may raise :class:`GatewayError`.
-        free: whether the method needs no API key, because its answers reveal nothing about the server.
+        answer: returns the response, or its fields as a dictionary; may raise :class:`GatewayError`.
+        free: True if the method needs no API key, because its responses reveal nothing about the server.
     """
 
     request: type[Message]
@@ -139,7 +139,7 @@ class UnaryMethod(NamedTuple):
 
 
 class StreamingMethod(NamedTuple):
-    """A method with more than one message on either side; ``free`` as in :class:`UnaryMethod`."""
+    """A method that streams in at least one direction; ``free`` as in :class:`UnaryMethod`."""
 
     open: OpenCall
     free: bool = False

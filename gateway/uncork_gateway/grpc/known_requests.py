@@ -1,8 +1,7 @@
-"""Requests that differ from an earlier one in nothing but the values of their tensor.
+"""Skips parsing requests that differ from an earlier one only in the values of their tensor.
 
-A client writes the same bytes before the values again and again: model, name, datatype and shape. For a
-message that begins like an earlier one and has its length, everything but the values is known without
-parsing it.
+A client repeats the bytes before the values: model, name, datatype and shape. A message that has the same
+beginning and length as an earlier one therefore needs no parsing.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ _FLIPPED = bytes(range(255, -1, -1))
 
 
 class KnownRequests(Generic[RouteT]):
-    """Remembers the heads of the requests of one method.
+    """Remembers the bytes before the values in the requests of one method.
 
     Args:
-        read: reads a message in full; raises GatewayError if it is malformed.
+        read: reads a message in full; raises GatewayError if malformed.
     """
 
     def __init__(self, read: Callable[[bytes], tuple[RouteT, Marshalled]]) -> None:
@@ -40,14 +39,14 @@ class KnownRequests(Generic[RouteT]):
         """Sizes and heads that have come, and whether they came again and are known or never will be."""
 
     def find(self, message: bytes) -> tuple[RouteT, Marshalled] | None:
-        """Return the route and the rows of a message; None if it must be read."""
+        """Return the route and the rows of a message; None if it must be parsed."""
         for head, route, payload in self._known.get(len(message), ()):
             if message.startswith(head):
                 return route, replace(payload, body=message[len(head) :])
         return None
 
     def note(self, message: bytes, route: RouteT, payload: Marshalled) -> None:
-        """Remember the head of a message that has been read, when it comes for the second time."""
+        """Remember the head of a parsed message when it comes for the second time."""
         head = _head(message, payload)
         if head is None:
             return
@@ -62,7 +61,7 @@ class KnownRequests(Generic[RouteT]):
             self._known.setdefault(len(message), []).append((head, route, replace(payload, body=b"")))
 
     def _differs_by_values_only(self, head: bytes, route: RouteT, payload: Marshalled) -> bool:
-        """Read the head with other values: the values may be in the message twice, or mean something else."""
+        """Return whether the head fixes all but the values: parse it with other values to find out."""
         values = payload.body.translate(_FLIPPED)
         try:
             return self._read(head + values) == (route, replace(payload, body=values))
@@ -70,13 +69,13 @@ class KnownRequests(Generic[RouteT]):
             return False
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all heads."""
         self._known.clear()
         self._is_decided.clear()
 
 
 def _head(message: bytes, payload: Marshalled) -> bytes | None:
-    """Return what precedes the values, if these are numbers at the end and go to the worker as they are."""
+    """Return the bytes before the values, if the values are numbers at the end and are sent unchanged."""
     values, form = payload.body, payload.form
     if not isinstance(form, TensorForm) or form.datatype == "BYTES" or payload.cost is not NO_COST:
         return None

@@ -1,4 +1,4 @@
-"""The port for gRPC."""
+"""The gRPC listener."""
 
 import asyncio
 import socket
@@ -21,10 +21,10 @@ class GrpcListener:
 
     Args:
         open_call: creates the calls.
-        context: what the listener shares with the HTTP listener; while it is ``closing``, new connections
-            and streams are refused.
-        limits: on clients.
-        http_text: the answer to clients of HTTP/1.1; it should say where HTTP is served.
+        context: the state shared with the HTTP listener; while ``closing``, new connections and streams are
+            refused.
+        limits: the limits on clients.
+        http_text: the response text for HTTP/1.1 clients, which should name the HTTP port.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class GrpcListener:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """The number of open connections."""
         return len(self._connections)
 
     def protocol(self) -> GrpcConnection:
-        """Create a connection, for asyncio."""
+        """Create a connection; the protocol factory for asyncio."""
         return GrpcConnection(
             self._open_call,
             self._context,
@@ -62,13 +62,13 @@ class GrpcListener:
         )
 
     async def start(self, listener: socket.socket, *, tls: ssl.SSLContext | None = None) -> None:
-        """Accept connections on a bound socket; with TLS, if a context is given."""
+        """Accept connections on a bound socket, with TLS if ``tls`` is given."""
         if tls is not None:
             offer_http2(tls)
         self._server = await self._loop.create_server(self.protocol, sock=listener, ssl=tls, backlog=_BACKLOG)
 
     def retire(self) -> None:
-        """Refuse new streams on the connections that are open; each closes when its calls are answered."""
+        """Refuse new streams on the open connections; each closes when its calls have ended."""
         for connection in list(self._connections):
             connection.drain()
 
@@ -91,7 +91,7 @@ class GrpcListener:
 
 
 class _Connections(set[GrpcConnection]):
-    """The open connections; ``ended`` is set while there are none."""
+    """The open connections; ``ended`` is set while the set is empty."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,5 +109,5 @@ class _Connections(set[GrpcConnection]):
 
 
 def offer_http2(context: ssl.SSLContext) -> None:
-    """Let a server's TLS agree on HTTP/2, which gRPC requires."""
+    """Let a TLS context offer HTTP/2, which gRPC requires."""
     context.set_alpn_protocols(["h2"])

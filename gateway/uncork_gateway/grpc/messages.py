@@ -1,8 +1,9 @@
 """The classes of gRPC messages, in a descriptor pool of their own.
 
 In protobuf's default pool, packages that register the same names, such as the clients of Triton, KServe and
-MLServer, could not be imported beside the gateway. Generated code would tie the gateway to one major version
-of protobuf, so ``messages.binpb`` has the definitions in ``protos``; ``scripts/build messages`` writes it.
+MLServer, could not be imported together with the gateway. Generated code would tie the gateway to one major
+version of protobuf, so ``messages.binpb`` has the definitions in ``protos``; ``scripts/build messages``
+writes it.
 """
 
 from functools import cache
@@ -46,10 +47,10 @@ def message(name: str) -> Any:
 
 
 def parse(kind: Any, data: bytes) -> Any:
-    """Return a message of a class from its bytes.
+    """Parse a message of a class.
 
     Raises:
-        BadRequest: if they are not one.
+        BadRequest: if the bytes are not such a message.
     """
     try:
         return kind.FromString(data)
@@ -59,6 +60,6 @@ def parse(kind: Any, data: bytes) -> Any:
 
 
 def make(name: str, /, **fields: Any) -> Message:
-    """Return a message by its full name; fields may be dictionaries in place of messages, names of enums."""
+    """Create a message by its full name; dictionaries stand for messages, names for enum values."""
     made: Message = message(name)(**fields)
     return made

@@ -1,4 +1,4 @@
-"""The methods of a gRPC port: which call each path opens, and who may."""
+"""The methods of a gRPC port: opens the call for each path, and checks API keys."""
 
 import asyncio
 import time
@@ -23,10 +23,10 @@ class Methods:
     """Opens the call of each stream.
 
     Args:
-        methods: by path.
-        not_supported: why methods that clients may know are missing, by path.
+        methods: the methods by path.
+        not_supported: the reasons why methods that clients may know are missing, by path.
         keys: returns the accepted API keys.
-        otherwise: opens the calls of all other methods; None if there are no others.
+        otherwise: opens the calls of all other methods; None if they are unknown.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Methods:
         self._otherwise = None if otherwise is None else StreamingMethod(otherwise)
 
     def open_call(self, stream: CallStream, head: CallHead) -> Call:
-        """Open the call of a stream; a call that nothing takes fails at once."""
+        """Open the call of a stream; without a method for its path, or a key, it fails at once."""
         method = self._methods.get(head.path, self._otherwise)
         if head.rejection is not None:
             return _failed(stream, head, head.rejection)
@@ -74,7 +74,7 @@ def _failed(stream: CallStream, head: CallHead, error: GatewayError) -> Call:
 
 
 class PlainCall:
-    """A call without a request in the dispatcher; it is logged when it ends."""
+    """A call without a request in the dispatcher; the access log gets it when it ends."""
 
     takes_one = False
     max_message_bytes = SMALL_MESSAGE_BYTES
@@ -90,7 +90,7 @@ class PlainCall:
         self._size += len(message)
 
     def end_received(self) -> None:
-        """Do nothing: the call has failed, or its only message has been answered."""
+        """Do nothing: the call has failed, or its only message has a response."""
 
     def reject(self, error: GatewayError) -> None:
         if not self._is_finished:
@@ -111,7 +111,7 @@ class PlainCall:
 
 
 class UnaryCall(PlainCall):
-    """A call of a method that needs no dispatcher. If the client leaves, the method still completes."""
+    """A call of a method that needs no dispatcher. The method completes even if the client leaves."""
 
     takes_one = True
 

@@ -1,4 +1,4 @@
-"""The gRPC side of a gateway: all methods of its port."""
+"""The gRPC side of a gateway: opens the calls of all methods."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def model_methods(
 
     Args:
         repository: loads and unloads services for clients.
-        calls: gets the calls that only watch.
-        unready: returns why requests cannot be answered now; empty if they can.
+        calls: collects the calls that only watch.
+        unready: returns why requests fail now; empty if they succeed.
         readiness: notifies of changes.
-        statistics: whether clients may read statistics.
+        statistics: True if clients may read statistics.
     """
     return {
         **Inference(models, repository, unready=unready, statistics=statistics).methods(),
@@ -61,7 +61,7 @@ def model_methods(
 
 
 class ServedModel(NamedTuple):
-    """A model, and the routes of its requests by method."""
+    """A model, and the routes for its requests by gRPC method."""
 
     model: Model
     infer: MessageRoute
@@ -74,16 +74,16 @@ class GrpcService:
     Args:
         repository: loads and unloads services for clients.
         missing: returns why some models are not known yet; empty once each service is described.
-        unready: returns why requests cannot be answered now; empty if they can.
+        unready: returns why requests fail now; empty if they succeed.
         readiness: notifies of changes.
         keys: returns the accepted API keys.
-        statistics: whether clients may read statistics.
-        fair_by: the header that names the flow of a request, in lower case.
+        statistics: True if clients may read statistics.
+        fair_by: the header, in lower case, that names a request's flow.
 
     Attributes:
-        models: of all services; those of HTTP, and APIs that stream.
+        models: the models of all services, including APIs that stream.
         open_call: opens a call.
-        close: ends the calls that only watch: a server that drains does not wait for them.
+        close: ends the calls that only watch, so that draining need not wait for them.
     """
 
     def __init__(
@@ -148,16 +148,16 @@ class GrpcService:
         source: ModelSource,
         batching: Batching,
     ) -> dict[str, ServedModel]:
-        """Return the models of a service that is about to be in force, given those of HTTP.
+        """Return the gRPC models of a service that will be served, given its HTTP models.
 
         Raises:
-            ValueError: if there is no codec for the input of one.
+            ValueError: if no codec exists for a model's input.
         """
         streaming = streaming_models_of(name.name, service, source, version=name.version)
         return {each: _served(model, batching) for each, model in {**models, **streaming}.items()}
 
     def put_in_force(self, served: Mapping[str, Sequence[tuple[Candidate, ServedModel]]]) -> None:
-        """Serve the models of all services from now on, by name, in these versions, the lowest first."""
+        """Serve these models of all services from now on: by name, the versions from lowest to highest."""
         self._in_force = {
             name: {each.model.version: each for _, each in versions} for name, versions in served.items()
         }
@@ -173,7 +173,7 @@ class GrpcService:
         self._predict.routes_changed()
 
     def change(self, *, fair_by: bytes | None) -> None:
-        """Put another header in force that names the flow of a request."""
+        """Change the header that names a request's flow."""
         self._infer.fair_by = self._predict.fair_by = fair_by
 
 

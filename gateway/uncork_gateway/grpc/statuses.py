@@ -1,4 +1,4 @@
-"""The status codes of gRPC, and which of them each error becomes."""
+"""The status codes of gRPC, and the code for each error."""
 
 from enum import IntEnum
 from http import HTTPStatus
@@ -69,11 +69,11 @@ _STATUSES: dict[int, int] = {
 
 
 class CallFailed(GatewayError):
-    """An error that has a code of its own, because no HTTP status stands for it.
+    """An error with a gRPC code of its own, because no HTTP status corresponds to it.
 
     Attributes:
-        code: the code for the client.
-        trailers: further trailers for the client.
+        code: the gRPC status code.
+        trailers: additional trailers.
     """
 
     def __init__(self, message: str, code: Code, trailers: tuple[Header, ...] = ()) -> None:
@@ -84,19 +84,19 @@ class CallFailed(GatewayError):
 
 
 def code_of(error: GatewayError) -> Code:
-    """Return the code that an error becomes."""
+    """Return the gRPC code for an error."""
     if isinstance(error, CallFailed):
         return error.code
     return _CODES.get(error.status, Code.UNKNOWN)
 
 
 def status_of(code: int) -> int:
-    """Return the HTTP status that stands for a code in metrics and in the access log."""
+    """Return the HTTP status for a code, for metrics and the access log."""
     return int(_STATUSES.get(code, HTTPStatus.INTERNAL_SERVER_ERROR))
 
 
 def trailers_of(error: GatewayError) -> tuple[Header, ...]:
-    """Return the trailers of an error, in addition to code and text."""
+    """Return an error's trailers, other than code and text."""
     if isinstance(error, Unavailable):
         return ((PUSHBACK, b"%d" % round(error.retry_after_s * 1000)),)
     return error.trailers if isinstance(error, CallFailed) else ()

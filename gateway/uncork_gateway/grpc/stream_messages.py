@@ -15,13 +15,13 @@ _INFER_RESPONSE = b"\x12"
 
 
 def of_answer(response: bytes, values: bytes = b"") -> bytes:
-    """Return the message with a serialized ModelInferResponse, which may be in two parts."""
+    """Return the message with a serialized ModelInferResponse; ``values`` is its second part, if any."""
     # Parsing and writing it again would copy its tensors twice.
     return b"%b%b%b%b" % (_INFER_RESPONSE, varint(len(response) + len(values)), response, values)
 
 
 def of_piece(data: bytes | None, *, model: str, version: str, request_id: str) -> bytes:
-    """Return the message with a piece of a streamed answer, as one element of BYTES; None: the end of it."""
+    """Return the message with a piece of a streamed response, as a BYTES element; None marks the end."""
     response = _Response(model_name=model, model_version=version, id=request_id)
     response.parameters[FINAL].bool_param = data is None
     if data is not None:
@@ -31,7 +31,7 @@ def of_piece(data: bytes | None, *, model: str, version: str, request_id: str) -
 
 
 def of_error(text: str, *, request_id: str) -> bytes:
-    """Return the message with an error in place of an answer."""
+    """Return the message with an error instead of a response."""
     failed = _StreamResponse(error_message=text)
     failed.infer_response.id = request_id
     written: bytes = failed.SerializeToString()

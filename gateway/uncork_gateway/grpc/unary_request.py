@@ -1,4 +1,4 @@
-"""Unary calls whose only message is a request in the dispatcher."""
+"""Unary calls whose message becomes a request in the dispatcher."""
 
 import sys
 from abc import abstractmethod
@@ -9,14 +9,14 @@ from uncork_gateway.grpc.statuses import code_of, trailers_of
 
 
 class UnaryRequest(AnsweredCall):
-    """Submits the message of a call."""
+    """Submits the message of a call to the dispatcher."""
 
     takes_one = True
     max_message_bytes = sys.maxsize
 
     @abstractmethod
     def _dispatch(self, message: bytes) -> None:
-        """Submit the request. The client gets exceptions as the end of the call."""
+        """Submit the request. An exception ends the call with an error."""
 
     # Called by the stream
 
@@ -28,7 +28,7 @@ class UnaryRequest(AnsweredCall):
             self.failed(error)
 
     def end_received(self) -> None:
-        """Do nothing: the message has been submitted."""
+        """Do nothing: the message is already submitted."""
 
     def reject(self, error: GatewayError) -> None:
         self._withdraw()

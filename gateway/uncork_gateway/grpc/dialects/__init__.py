@@ -1,1 +1,1 @@
-"""The dialects of gRPC: ModelInfer of V2, and Predict of TensorFlow Serving."""
+"""gRPC dialects: ModelInfer of V2, and Predict of TensorFlow Serving."""

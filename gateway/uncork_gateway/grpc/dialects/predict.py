@@ -22,17 +22,17 @@ from uncork_workers.wire.messages import RowPath, json_path
 
 
 class Predict(TensorDialect):
-    """Rows as tensors by name, in the same batches as those of other protocols.
+    """Reads rows from named tensors, and shares batches with all other protocols.
 
-    Answers have numbers in fields of their type, as TensorFlow Serving's have: clients read ``float_val``,
-    whether they send that or ``tensor_content``.
+    Responses have numbers in the fields of their type, as TensorFlow Serving's do: clients read
+    ``float_val``, even those that send ``tensor_content``.
     """
 
     def read(self, request: Any) -> Marshalled:
         """Read a PredictRequest.
 
         Raises:
-            BadRequest: if it is malformed, or needs what Uncork does not have.
+            BadRequest: if the request is malformed, or needs an unsupported feature.
         """
         check_signature(request.model_spec.signature_name)
         try:
@@ -44,10 +44,10 @@ class Predict(TensorDialect):
         return replace(marshalled, note=asked, raw="tensors", locate=_in_inputs)
 
     def write(self, result: HandlerResult, asked: Marshalled) -> tuple[bytes, bytes]:
-        """Return a serialized PredictResponse, and nothing; only the requested outputs, if there are any.
+        """Return a serialized PredictResponse and empty bytes; only the requested outputs, if any are named.
 
         Raises:
-            GatewayError: if tensors cannot express the result, or there is no output of a requested name.
+            GatewayError: if tensors cannot express the result, or a requested output does not exist.
         """
         request: PredictRequest = asked.note
         outputs = output_tensors(result, rows=asked.rows, binary=lambda output: True)
@@ -61,7 +61,7 @@ class Predict(TensorDialect):
 
 
 def _in_inputs(asked: Marshalled, place: RowPath) -> str:
-    """Return the path of a row; a map's path names its key."""
+    """Return the path of a row or value in the ``inputs`` map."""
     inputs: list[Tensor] = asked.note.inputs
     names = [tensor.name for tensor in inputs]
     name = names[0] if len(names) == 1 else next(iter(place.path), None)

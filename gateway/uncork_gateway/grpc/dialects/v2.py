@@ -34,9 +34,9 @@ _MOST_DESCRIBED = 256
 
 
 class V2Grpc(TensorDialect):
-    """Rows as tensors, as :class:`~uncork_gateway.dialects.v2.V2` has them; batches are shared with it.
+    """Reads rows from tensors like :class:`~uncork_gateway.dialects.v2.V2`, and shares batches with it.
 
-    Raw requests get raw answers, others typed ones.
+    Requests with raw data get raw responses, others typed ones.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class V2Grpc(TensorDialect):
         """Read a ModelInferRequest.
 
         Raises:
-            BadRequest: if it is malformed, or needs what Uncork does not have.
+            BadRequest: if the request is malformed, or needs an unsupported feature.
         """
         try:
             asked = read_request(request, self._codec.limits)
@@ -69,12 +69,12 @@ class V2Grpc(TensorDialect):
         return replace(marshalled, note=asked, raw="tensors", locate=_in_inputs)
 
     def write(self, result: HandlerResult, asked: Marshalled) -> tuple[bytes, bytes]:
-        """Return a serialized ModelInferResponse in two parts, the second of which may be the worker's bytes.
+        """Return a serialized ModelInferResponse in two parts; the second may be the worker's bytes.
 
         It has only the requested outputs, if the request names any.
 
         Raises:
-            GatewayError: if tensors cannot express the result, or there is no output of a requested name.
+            GatewayError: if tensors cannot express the result, or a requested output does not exist.
         """
         require_rows(result)
         request: InferRequest = asked.note
@@ -91,7 +91,7 @@ class V2Grpc(TensorDialect):
         return serialized, b""
 
     def _raw(self, body: bytes, form: TensorForm, rows: int, request_id: str) -> tuple[bytes, bytes]:
-        """Return a response around the worker's bytes; most responses differ only in these."""
+        """Return a response whose data is the worker's bytes. The rest is cached: most responses share it."""
         described = self._described.get((form, rows)) or self._describe(form, rows, len(body))
         start = self._start
         if request_id:

@@ -1,6 +1,6 @@
 """A client's HTTP/2 connection: the server's side of RFC 9113, as far as gRPC needs it.
 
-No task and no timer belongs to a call. docs/reference/grpc.md lists what clients may not do.
+Calls need neither a task nor a timer. docs/reference/grpc.md lists what clients may not do.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ _HTTP_1 = re.compile(rb"(?!PRI \*)[A-Z]{1,16}(?: (?:[/*h]|$)|$)")
 
 
 class GrpcConnection(asyncio.Protocol):
-    """One connection, from the transport's point of view.
+    """One client's connection, as an asyncio protocol.
 
     Args:
-        connections: those of the listener, with this one while it is open.
-        http_text: the answer to clients of HTTP/1.1.
+        connections: the listener's open connections, to which this one adds itself.
+        http_text: the response text for HTTP/1.1 clients.
     """
 
     transport: asyncio.Transport
@@ -131,14 +131,14 @@ class GrpcConnection(asyncio.Protocol):
             self.drain()
 
     def _wait(self) -> None:
-        """Leave the rest of the input for another turn of the loop."""
+        """Stop reading until a later turn of the event loop."""
         if self._is_reading and not self._is_behind:
             self._is_behind = True
             self.transport.pause_reading()
             self._context.turn.wait(self)
 
     def go_on(self) -> None:
-        """Read what was left for another turn of the loop."""
+        """Read the input that was left for a later turn of the event loop."""
         self._is_behind = False
         self._read(b"")
         if not (self._is_behind or self.transport.is_closing()):
@@ -155,7 +155,7 @@ class GrpcConnection(asyncio.Protocol):
     # The end of the connection
 
     def drain(self, why: str = "the server is shutting down") -> None:
-        """Refuse new streams, and close when all calls are answered."""
+        """Refuse new streams, and close when all calls have ended."""
         if self._is_reading and not self.session.is_draining:
             self.session.drain(why)
             self._streams_ended()
@@ -165,21 +165,21 @@ class GrpcConnection(asyncio.Protocol):
             self._loop.call_soon(self._end)
 
     def _end(self) -> None:
-        """Close when all answers are written."""
+        """Close when all responses are written."""
         if self._is_reading and not self.session.streams:
             self.outbox.flush()
             if not self.outbox.frames:
                 self._hang_up()
 
     def fail(self, fault: ConnectionFault) -> None:
-        """End the connection because of what the client did; all calls are cancelled."""
+        """End the connection with the client's fault, and cancel all calls."""
         if self._is_reading:
             self.outbox.add(frames.goaway(self.session.last_number, fault.code, str(fault)))
             self.session.cancel_all()
             self._hang_up()
 
     def _answer_http_1(self, data: bytes) -> None:
-        """Explain to a client of HTTP/1.1 what this port is."""
+        """Explain to an HTTP/1.1 client that this port serves gRPC."""
         if _HTTP_1.match(data) is None:
             self.fail(protocol_error("the connection must begin with the preface of HTTP/2"))
             return
@@ -191,7 +191,7 @@ class GrpcConnection(asyncio.Protocol):
         self._hang_up()
 
     def _hang_up(self) -> None:
-        """Close, and give the client time to read: a reset would discard what it has not read."""
+        """Close, but let the client read first: a reset would discard data that it has not read."""
         self._is_reading = False
         self.outbox.flush()
         if self.transport.is_closing():
@@ -207,7 +207,7 @@ class GrpcConnection(asyncio.Protocol):
         self.transport.abort()
 
     def close(self) -> None:
-        """Close after what has been written; all calls are cancelled."""
+        """Close after pending data is written, and cancel all calls."""
         self._is_reading = False
         self.session.cancel_all()
         self.outbox.flush()

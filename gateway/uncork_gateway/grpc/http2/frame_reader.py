@@ -1,4 +1,4 @@
-"""Splits a client's bytes into frames, and makes the checks that need only the frame itself."""
+"""Splits a client's bytes into frames, and checks each frame by itself."""
 
 from uncork_gateway.connection.turn import FRAME_WORK, Turn
 from uncork_gateway.grpc.http2.frames import (
@@ -53,17 +53,17 @@ _MIN_GOAWAY_BYTES = 8
 
 
 class NotHttp2(Exception):
-    """The connection does not begin with the preface of HTTP/2."""
+    """Raised if a connection does not begin with HTTP/2's preface."""
 
 
 class FrameReader:
-    """Reads from one client.
+    """Reads the frames of one client.
 
     Attributes:
-        has_begun: whether the client has sent the preface, and the head of its first SETTINGS.
-        is_behind: whether complete frames wait for the next :meth:`feed`, because the loop's turn is over.
-        progress: grows with every complete frame, or several.
-        blocks: how many header blocks have come in several frames.
+        has_begun: True if the client has sent the preface and the head of its first SETTINGS frame.
+        is_behind: True if complete frames wait for the next :meth:`feed`, because the loop's turn is used up.
+        progress: a counter that grows as frames complete.
+        blocks: the number of header blocks that arrived in several frames.
     """
 
     def __init__(self, session: Session, turn: Turn) -> None:
@@ -85,11 +85,11 @@ class FrameReader:
         return bool(self._unread)
 
     def feed(self, data: bytes) -> None:
-        """Read the frames in some bytes, and keep the beginning of the next one.
+        """Read the complete frames, and keep an incomplete one for the next call.
 
         Raises:
-            ConnectionFault: the client broke a rule or a limit; the connection must end.
-            NotHttp2: it speaks something else.
+            ConnectionFault: if the client broke a rule or a limit; the connection must end.
+            NotHttp2: if the client does not speak HTTP/2.
         """
         at = 0
         if self.is_behind:
@@ -104,7 +104,7 @@ class FrameReader:
             self._read_frames(data, at)
 
     def _missing_bytes(self, data: bytes) -> int:
-        """Return how many of the next bytes complete the frame that has begun, or all of them."""
+        """Return how many of the next bytes belong to the incomplete frame."""
         unread = self._unread
         head = unread + data[: max(0, FRAME_HEAD_BYTES - len(unread))]
         if not self.has_begun or len(head) < FRAME_HEAD_BYTES:
@@ -148,7 +148,7 @@ class FrameReader:
         self.progress += at > begun_at
 
     def _begin(self, data: bytes) -> int:
-        """Read the preface; return where the first frame begins, -1 if that has not been received yet."""
+        """Read the preface; return the offset of the first frame, or -1 if the preface is incomplete."""
         if not self._has_preface:
             if not data.startswith(PREFACE):
                 if PREFACE.startswith(data):

@@ -31,7 +31,7 @@ _SETTING = struct.Struct(">HI")
 
 
 class ErrorCode(IntEnum):
-    """Why a stream or a connection ends."""
+    """HTTP/2's error codes: why a stream or a connection ends."""
 
     NO_ERROR = 0
     PROTOCOL_ERROR = 1
@@ -50,7 +50,7 @@ class ErrorCode(IntEnum):
 
 
 class ConnectionFault(Exception):
-    """The client broke a rule or a limit, and the connection ends with GOAWAY; the message is sent in it."""
+    """The client broke a rule or a limit. The connection ends with GOAWAY, which contains the message."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ class ConnectionFault(Exception):
 
 
 class StreamFault(Exception):
-    """The client broke a rule or a limit on one stream, which ends with RST_STREAM."""
+    """The client broke a rule or a limit on one stream. The stream ends with RST_STREAM."""
 
     def __init__(self, stream_id: int, code: ErrorCode) -> None:
         super().__init__(f"stream {stream_id}: {code.name}")
@@ -67,7 +67,7 @@ class StreamFault(Exception):
 
 
 def protocol_error(message: str) -> ConnectionFault:
-    """Return the fault for a frame that is not allowed, or not allowed at this point."""
+    """Return the fault for a frame that is never allowed, or not in the current state."""
     return ConnectionFault(ErrorCode.PROTOCOL_ERROR, message)
 
 
@@ -78,7 +78,7 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
 
 
 def data_frames(stream_id: int, data: bytes | memoryview) -> list[bytes | memoryview]:
-    """Return DATA frames in pieces, each head before its payload, which is not copied."""
+    """Return DATA frames as pieces: each frame's head, then its payload, which is not copied."""
     left = len(data) % MAX_FRAME_BYTES
     last = [FRAME_HEAD.pack(left >> 8, left & 0xFF, DATA, 0, stream_id), data]
     if left == len(data):
@@ -94,7 +94,7 @@ def data_frames(stream_id: int, data: bytes | memoryview) -> list[bytes | memory
 
 
 def headers(stream_id: int, block: bytes, *, ends: bool) -> bytes:
-    """Write a header block, in as many frames as its size takes."""
+    """Write a header block, in several frames if it is large."""
     flags = END_STREAM if ends else 0
     if len(block) <= MAX_FRAME_BYTES:
         return frame(HEADERS, flags | END_HEADERS, stream_id, block)
@@ -129,7 +129,7 @@ def read_settings(payload: bytes) -> Iterator[tuple[int, int]]:
     """Read and check a SETTINGS frame.
 
     Raises:
-        ConnectionFault: the frame or a value is wrong.
+        ConnectionFault: if the frame or a value is invalid.
     """
     if len(payload) % _SETTING.size:
         raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS are six bytes each")
@@ -152,7 +152,7 @@ def without_padding(flags: int, payload: bytes) -> bytes:
     """Return the payload of a DATA or HEADERS frame without padding and priority.
 
     Raises:
-        ConnectionFault: there is more padding than payload, or the frame is too short.
+        ConnectionFault: if the padding is longer than the payload, or the frame is too short.
     """
     start, end = 0, len(payload)
     if flags & PADDED:

@@ -1,4 +1,4 @@
-"""The heads of calls: header blocks, HPACK, and what gRPC reads in them."""
+"""The heads of calls: decodes header blocks (HPACK), and reads the headers that gRPC defines."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -38,16 +38,16 @@ _UNITS_S = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1
 
 
 class MalformedHead(Exception):
-    """The fields break a rule of RFC 9113, section 8."""
+    """The header fields break a rule of RFC 9113, section 8."""
 
 
 class Head(NamedTuple):
-    """The head of a stream.
+    """The decoded head of a stream.
 
     Attributes:
-        call: the head as calls see it.
-        http_status: the answer to a stream that is no call of gRPC; 0 if it is one.
-        length: declared length of all DATA; -1 if it is not declared.
+        call: the part that calls use.
+        http_status: the status to respond with if the stream is not a gRPC call; else 0.
+        length: the declared length of all DATA in bytes; -1 if the client declares none.
     """
 
     call: CallHead
@@ -56,19 +56,19 @@ class Head(NamedTuple):
 
 
 class HeadReader:
-    """Decodes the header blocks of a connection, and remembers those that come again.
+    """Decodes the header blocks of a connection, and caches repeated ones.
 
-    Clients send the same block for the same kind of call again and again. The meaning of a block depends on
-    the dynamic table of HPACK, and a block of which nothing is inserted into the table means the same until
-    another block changes the table. So most blocks are not decoded at all. A block is remembered if its call
-    was admitted, and when it comes the second time: those with a trace id would only displace others.
+    Clients send the same block for each call of a kind. A block's meaning depends on HPACK's dynamic table; a
+    block that inserts nothing into the table keeps its meaning until another block changes the table. Most
+    blocks are therefore never decoded. A block is cached when it comes for the second time, if its call was
+    admitted: blocks with a trace id would only displace others.
 
-    ``max_fields`` is the limit of fields of one call.
+    ``max_fields`` is the most fields of one call.
 
     Attributes:
-        known: the heads that are remembered, by their blocks.
-        decoded: how many fields the last block had; 0 if it was not decoded.
-        decoded_bytes: the size of that block; 0 if it was not decoded.
+        known: the cached heads by their blocks.
+        decoded: the number of fields of the last block; 0 if it was cached.
+        decoded_bytes: the size of the last block; 0 if it was cached.
     """
 
     def __init__(self, *, max_fields: int) -> None:
@@ -87,8 +87,8 @@ class HeadReader:
         """Read the head of a new stream.
 
         Raises:
-            ConnectionFault: the block is broken or too large.
-            MalformedHead: the fields break a rule.
+            ConnectionFault: if the block is broken or too large.
+            MalformedHead: if the fields break a rule.
         """
         head = self.known.get(block)
         if head is not None:
@@ -104,10 +104,10 @@ class HeadReader:
         return head
 
     def decode(self, block: bytes) -> list[Header]:
-        """Decode a block; every block must be, because it may change the table.
+        """Decode a block. Call this for every block that is not cached, because it may change the table.
 
         Raises:
-            ConnectionFault: the block is broken or too large.
+            ConnectionFault: if the block is broken or too large.
         """
         before, self.decoded, self.decoded_bytes, self._fresh = self._table(), 0, len(block), None
         try:
@@ -127,13 +127,13 @@ class HeadReader:
         return fields
 
     def _table(self) -> tuple[object, int, int]:
-        """Return what differs after every change of the dynamic table: an insertion has a new first entry."""
+        """Return a value that differs after every change of the dynamic table."""
         table = self._decoder.header_table
         entries = table.dynamic_entries
         return (entries[0] if entries else None, len(entries), table.maxsize)
 
     def admitted(self) -> None:
-        """Remember the head that was read last, if its block has come before."""
+        """Cache the head that was read last, if its block has come before."""
         if self._fresh is None:
             return
         (block, head, size), self._fresh = self._fresh, None
@@ -158,10 +158,10 @@ def _too_many(fields: Sequence[Header], max_fields: int) -> Head:
 
 
 def read_head(fields: Iterable[Header]) -> Head:
-    """Check the fields of a request, and read those that gRPC has a meaning for.
+    """Check the fields of a request, and read the fields that gRPC defines.
 
     Raises:
-        MalformedHead: the fields break a rule.
+        MalformedHead: if the fields break a rule.
     """
     pseudo: dict[bytes, bytes] = {}
     own: dict[bytes, bytes] = {}
@@ -192,10 +192,10 @@ def read_head(fields: Iterable[Header]) -> Head:
 
 
 def check_trailers(fields: Iterable[Header]) -> None:
-    """Check the fields that a client sends after its messages, and that mean nothing in gRPC.
+    """Check a client's trailers, which gRPC ignores.
 
     Raises:
-        MalformedHead: the fields break a rule.
+        MalformedHead: if the fields break a rule.
     """
     for name, value in fields:
         _check_field(name, value)

@@ -18,18 +18,18 @@ _LEAST_UNSENT_BYTES = 64 * 2**20
 
 @dataclass(kw_only=True, slots=True)
 class GrpcLimits:
-    """Limits that follow from the settings, which may change them at any time.
+    """The limits that follow from the settings and may change at any time.
 
-    Open connections keep their age and the times; their next message has the new sizes.
+    Open connections keep their age limit and timeouts; new message sizes apply from the next message on.
 
     Attributes:
-        max_message_bytes: of a message that a client sends, compressed and decompressed.
-        max_streams: open at a time on one connection; further ones are refused with REFUSED_STREAM.
-        max_unsent_bytes: if a client leaves more than this of earlier answers of a connection unread, its
-            next answer is replaced by a reset.
-        unread_timeout_s: a client that reads nothing of an answer for this time loses it.
-        max_connection_age_s: after this time, ±10 %, a connection is drained.
-        max_connection_age_grace_s: for calls on such a connection; then they are cancelled.
+        max_message_bytes: the largest message that a client may send, compressed or decompressed.
+        max_streams: the most open streams per connection; further ones get REFUSED_STREAM.
+        max_unsent_bytes: the most unread response bytes per connection; beyond, further responses become
+            resets.
+        unread_timeout_s: the time after which a client loses a response of which it reads nothing.
+        max_connection_age_s: the age, ±10 %, at which a connection is drained.
+        max_connection_age_grace_s: the time that calls on a drained connection get before they are cancelled.
     """
 
     max_message_bytes: int
@@ -40,21 +40,21 @@ class GrpcLimits:
     max_connection_age_grace_s: float = math.inf
 
     def limit_messages(self, max_bytes: int) -> None:
-        """Set the largest message, and what may be unsent with it."""
+        """Set the largest message, and adapt the limit of unsent bytes."""
         self.max_message_bytes = max_bytes
         self.max_unsent_bytes = max(max_bytes, _LEAST_UNSENT_BYTES)
 
 
 class Allowance:
-    """A token bucket for actions of a client, with a rate that no real client reaches.
+    """A token bucket that limits one kind of action of a client, at a rate that no real client reaches.
 
     Attributes:
-        tokens: what is left; calls add to it.
+        tokens: the tokens left; calls add some.
 
     Args:
-        per_s: tokens that come back every second.
-        burst: most tokens.
-        clock: returns seconds.
+        per_s: the tokens added per second.
+        burst: the most tokens.
+        clock: returns the time in seconds.
     """
 
     __slots__ = ("_at", "_burst", "_clock", "_per_s", "tokens")
@@ -67,7 +67,7 @@ class Allowance:
         self._at = clock()
 
     def spend(self) -> bool:
-        """Take a token; returns False if there is none."""
+        """Take a token; return False if none is left."""
         now = self._clock()
         self.tokens = min(self._burst, self.tokens + (now - self._at) * self._per_s) - 1
         self._at = now

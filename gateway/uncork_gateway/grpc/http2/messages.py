@@ -1,4 +1,4 @@
-"""The messages in the DATA of one stream: length prefixes, limits, compression."""
+"""Reads the messages in the DATA of one stream: length prefixes, size limits, compression."""
 
 import asyncio
 import struct
@@ -20,16 +20,16 @@ _OVERFULL = 2
 
 
 class Receiver(Protocol):
-    """The stream, as its :class:`MessageReader` sees it."""
+    """The stream that receives the messages of a :class:`MessageReader`."""
 
     @property
     def must_wait(self) -> bool:
-        """Whether messages have to wait."""
+        """True if messages must wait."""
         ...
 
     @property
     def inflate_steps(self) -> int:
-        """How many steps may be inflated at once."""
+        """The number of steps that may be inflated at once."""
         ...
 
     def use_inflate_steps(self, steps: int) -> None: ...
@@ -38,20 +38,20 @@ class Receiver(Protocol):
     def messages_end(self) -> None: ...
     def give_up(self, error: GatewayError) -> None: ...
     def has_progressed(self) -> None:
-        """Note that messages behind one that took a while are read again."""
+        """Note that the reader continues after a message that took a while."""
 
 
 class MessageReader:
-    """Cuts the DATA of a stream into messages, and decompresses them in order.
+    """Splits the DATA of a stream into messages, and decompresses them in order.
 
-    Later DATA waits unread, as the client sent it, while a message is inflated or the receiver has to wait.
+    While a message is inflated, or the receiver must wait, later DATA stays unread in the form received.
 
     Args:
-        takes_one: whether there must be exactly one message. It stays as the client sent it until the stream
-            ends, so that a call that never ends costs no more than its bytes.
+        takes_one: True if the call takes exactly one message, which stays undecoded until the stream ends, so
+            that a call that never ends costs no more than its bytes.
 
     Attributes:
-        is_inflating: whether a thread inflates a message.
+        is_inflating: True while a thread inflates a message.
     """
 
     __slots__ = (
@@ -92,11 +92,11 @@ class MessageReader:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether a message has begun and the client has to send the rest."""
+        """True if the client has sent only the beginning of a message."""
         return (self._pieces.size > 0 or self._flag != _IN_PREFIX) and not self.is_inflating
 
     def close(self) -> None:
-        """Drop everything."""
+        """Drop all data."""
         self._is_closed = True
         self._take()
         self._pool.used_bytes -= self._waiting.size
@@ -114,7 +114,7 @@ class MessageReader:
             self._read(data)
 
     def end(self) -> None:
-        """Accept the end of the stream."""
+        """Handle the end of the client's stream."""
         self._has_ended = True
         if self._must_wait or self._is_closed:
             return
@@ -155,7 +155,7 @@ class MessageReader:
             self._give_up(no_room())
 
     def _complete(self) -> None:
-        """Read a complete prefix, or pass on a complete message."""
+        """Read a complete prefix, or pass a complete message on."""
         if self._flag == _IN_PREFIX:
             flag, length = PREFIX.unpack(self._take())
             error = self._wrong_prefix(flag, length)
@@ -186,7 +186,7 @@ class MessageReader:
         return None
 
     def _take(self) -> bytes:
-        """Return what has been received of the prefix or message, and expect the next prefix."""
+        """Return the received prefix or message, and expect the next prefix."""
         self._pool.used_bytes -= self._pieces.size
         self._need, self._flag = PREFIX_BYTES, _IN_PREFIX
         return self._pieces.take()
@@ -226,7 +226,7 @@ class MessageReader:
             self.go_on()
 
     def go_on(self) -> None:
-        """Read what waits, unless it has to wait longer."""
+        """Read the waiting DATA, unless it must wait longer."""
         while self._waiting.size and not self._must_wait:
             data = self._waiting.take_first()
             self._pool.used_bytes -= len(data)

@@ -1,4 +1,4 @@
-"""What a connection sends: frames in order, and DATA as the client's windows and its reading allow."""
+"""The output of a connection: frames in order, and DATA as fast as the client accepts it."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,16 +19,17 @@ Write = Callable[[int], int]
 class Outbox:
     """The frames of a connection that are not written yet.
 
-    All that a turn of the loop has brought is written at once, and nothing while the transport is paused.
+    It writes everything that a turn of the event loop adds at once, and nothing while the transport is
+    paused.
 
     Attributes:
-        frames: to write, in order.
-        window: how many bytes of DATA the client accepts on the connection.
-        blocked: writes more DATA of streams, by their numbers.
-        sent_bytes: of all DATA.
-        unsent_bytes: of all messages that the client has not let the server send yet.
-        is_paused: whether the transport has enough to write.
-        is_scheduled: whether :meth:`flush` will be called in this turn of the loop.
+        frames: the frames to write, in order.
+        window: the bytes of DATA that the client accepts on the connection.
+        blocked: the functions that write more DATA of a stream, by stream number.
+        sent_bytes: the total bytes of DATA sent.
+        unsent_bytes: the bytes of all messages that the client's windows do not admit yet.
+        is_paused: True while the transport's buffer is full.
+        is_scheduled: True if :meth:`flush` runs later in this turn of the event loop.
     """
 
     __slots__ = (
@@ -60,7 +61,7 @@ class Outbox:
         self.is_paused = self.is_scheduled = False
 
     def add(self, written: bytes) -> None:
-        """Send frames other than DATA."""
+        """Queue frames other than DATA."""
         self.frames.append(written)
         if not self.is_scheduled:
             self.schedule()
@@ -70,13 +71,13 @@ class Outbox:
         self._loop.call_soon(self.flush)
 
     def block(self, number: int, write: Write) -> None:
-        """Send the DATA of a stream as soon as the client accepts it."""
+        """Queue a stream, whose ``write`` is called as soon as the client accepts DATA."""
         self.blocked[number] = self._ready[number] = write
         if not self.is_scheduled:
             self.schedule()
 
     def window_opened(self, number: int) -> None:
-        """Try a stream again, if it has more DATA."""
+        """Retry a stream whose window has grown, if it has more DATA."""
         write = self.blocked.get(number)
         if write is not None:
             self.block(number, write)
@@ -86,7 +87,7 @@ class Outbox:
         self.blocked.pop(number, None)
 
     def flush(self) -> None:
-        """Write what the transport accepts."""
+        """Write as much as the transport accepts."""
         self.is_scheduled = False
         if self.is_paused:
             if len(self.frames) > _MAX_UNREAD_FRAMES:
@@ -103,7 +104,7 @@ class Outbox:
                 self._transport.writelines(frames)
 
     def _round(self) -> None:
-        """Let each stream send something; if the window is too small for all, the others are next."""
+        """Let each stream send some DATA; streams that the window leaves out go first in the next round."""
         ready = self._ready
         for number, write in list(ready.items()):
             if self.window <= 0:

@@ -1,4 +1,4 @@
-"""What a server sends on the stream of one call."""
+"""The outgoing half of a call's stream."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ _START_BYTES = len(replies.START)
 
 
 class StreamConnection(CallConnection, Protocol):
-    """The connection, as its streams see it."""
+    """The connection, with the parts that its streams use."""
 
     outbox: Outbox
     control: Allowance
@@ -53,10 +53,10 @@ class Outgoing(ABC):
 
     Attributes:
         number: the stream identifier.
-        window: how many bytes of DATA the client accepts.
-        sent_bytes: of the DATA that had to wait.
-        unsent_bytes: of messages that the client has not let the server send yet.
-        is_open: whether the call is neither finished nor cancelled.
+        window: the bytes of DATA that the client accepts on the stream.
+        sent_bytes: the bytes sent of DATA that did not fit at once.
+        unsent_bytes: the bytes of messages that the client's windows do not admit yet.
+        is_open: True until the call is finished or cancelled.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class Outgoing(ABC):
 
     @abstractmethod
     def _stop_reading(self) -> None:
-        """Note that the call is finished."""
+        """Stop passing messages to the call, which is finished."""
 
     def begin(self, metadata: Sequence[Header]) -> None:
         if self.is_open and not self._has_head:
@@ -183,7 +183,7 @@ class Outgoing(ABC):
         self._finish_with(headers(self.number, self.connection.block_prefix + block, ends=True))
 
     def answer_http(self, status: int) -> None:
-        """Answer a request that is no call of gRPC."""
+        """Respond with an HTTP status to a request that is not a gRPC call."""
         self.is_open = False
         head, text = replies.http_answer(status)
         connection = self.connection
@@ -201,7 +201,7 @@ class Outgoing(ABC):
             self.connection.stream_ended(self.number)
 
     def write(self, max_bytes: int) -> int:
-        """Append DATA frames to the outbox, and the trailers to the last one; returns the bytes of DATA."""
+        """Queue up to ``max_bytes`` of DATA, and the trailers after the last; return the bytes of DATA."""
         outbox, unsent = self.connection.outbox, self._unsent
         assert unsent is not None
         size = left = max(0, min(max_bytes, self.window, self.unsent_bytes))
@@ -226,7 +226,7 @@ class Outgoing(ABC):
         return size
 
     def _drop(self) -> None:
-        """Send nothing more."""
+        """Drop all unsent data."""
         outbox = self.connection.outbox
         outbox.unblock(self.number)
         outbox.unsent_bytes -= self.unsent_bytes

@@ -1,6 +1,6 @@
-"""The header blocks of answers.
+"""The header blocks of responses.
 
-They are literals that are never indexed: so they depend on nothing, and most are constants.
+They contain only literals that are never indexed, so they need no HPACK state, and most are constants.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,7 +44,7 @@ _STATUSES = {code: block([(b"grpc-status", b"%d" % code)]) for code in Code}
 
 
 def trailers(code: Code, text: str, more: Sequence[Header]) -> bytes:
-    """Write the end of an answer; a long text is cut."""
+    """Write the trailers that end a response; a long text is truncated."""
     written = _STATUSES[code]
     if text:
         # Cut first: the text may quote a message of many megabytes.
@@ -62,7 +62,7 @@ _HTTP = {
 
 
 def http_answer(status: int) -> tuple[bytes, bytes]:
-    """Write header block and body of the answer to a request that is no call of gRPC."""
+    """Return the header block and body of the response to a request that is not a gRPC call."""
     text, more = _HTTP[status]
     fields = [
         (b":status", b"%d" % status),

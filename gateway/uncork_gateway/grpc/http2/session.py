@@ -1,4 +1,4 @@
-"""The streams of a connection, and what a client's frames mean for them."""
+"""The streams of a connection: acts on each frame of the client."""
 
 import asyncio
 from collections.abc import Callable
@@ -37,23 +37,23 @@ _BYTES_PER_CONTROL = 1024
 
 
 class Session:
-    """One connection, as its frames and calls see it; it knows no transport.
+    """One connection's streams and flow control, without its transport.
 
     The methods that accept frames may raise ConnectionFault and StreamFault.
 
     Attributes:
-        number: of the connection.
-        streams: the open ones, by number.
-        last_number: of the last stream that the client has opened.
-        is_draining: whether new streams are refused.
+        number: the number of the connection.
+        streams: the open streams by number.
+        last_number: the number of the last stream that the client has opened.
+        is_draining: True if new streams are refused.
         block_prefix: begins every header block, if the client allows less than the standard's dynamic table.
-        limits: on clients.
+        limits: the limits on the client.
         fail: ends the connection.
-        inflate_steps: how many steps of messages may be inflated before the next input.
+        inflate_steps: the number of steps of messages that may be inflated before the next input.
 
     Args:
         ended: called whenever the last stream has ended.
-        wait: has :meth:`catch_up` called in another turn of the loop.
+        wait: schedules :meth:`catch_up` for a later turn of the event loop.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Session:
         return self.outbox.unsent_bytes
 
     def begin(self) -> None:
-        """Accept the client's preface: send the server's."""
+        """Respond to the client's preface with the server's."""
         if self._has_begun:
             return
         self._has_begun = True
@@ -133,7 +133,7 @@ class Session:
     # Streams
 
     def block_received(self, number: int, block: bytes, *, ends: bool) -> None:
-        """Open a stream, or end the client's side of one."""
+        """Open a stream, or end the client's side of it."""
         if not number & 1:
             raise protocol_error(f"clients open streams of odd numbers, got {number}")
         if number <= self.last_number:
@@ -153,7 +153,7 @@ class Session:
             heads.admitted()
 
     def _charge_block(self) -> None:
-        """Charge the last header block: decoding takes time for its fields, and for Huffman codes."""
+        """Charge the last header block to the turn and the client, for its fields and its Huffman codes."""
         fields = self._heads.decoded
         self.turn.left -= fields * FIELD_WORK + self._heads.decoded_bytes // BLOCK_BYTES_PER_WORK
         if fields > FREE_FIELDS:
@@ -162,18 +162,18 @@ class Session:
                 raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many header fields")
 
     def postpone(self, number: int) -> None:
-        """Read the other messages of a stream in another turn of the loop."""
+        """Read the remaining messages of a stream in a later turn of the event loop."""
         self._behind[number] = self.streams[number]
         self._wait()
 
     def catch_up(self) -> None:
-        """Read messages that were left for another turn of the loop."""
+        """Read the messages that were left for this turn of the event loop."""
         self.inflate_steps = STEPS_AT_ONCE
         while self._behind and self.turn.left > 0:
             self._behind.pop(next(iter(self._behind))).catch_up()
 
     def _open(self, number: int, head: Head, *, ends: bool) -> bool:
-        """Open the call of a stream; return False if it fails at once."""
+        """Open the call of a stream; return False if the call fails at once."""
         streams, free = self.streams, self._free_lanes
         lane = heappop(free) if free else len(streams)
         stream = Stream(self, number, lane, head, window=self._stream_window)
@@ -192,7 +192,7 @@ class Session:
         return is_admitted
 
     def _refuse(self, number: int) -> None:
-        """Refuse a new stream. Before the client has seen the SETTINGS, it could not know better."""
+        """Refuse a new stream, at no charge if the client may not have seen the limit in SETTINGS yet."""
         self._reset(number, ErrorCode.REFUSED_STREAM)
         if self._has_acknowledged and not (self.is_draining or self._context.closing):
             self._charge_reset()
@@ -216,7 +216,7 @@ class Session:
         stream.end()
 
     def data_received_on(self, number: int, size: int, data: bytes, *, ends: bool) -> None:
-        """Accept a DATA frame; ``size`` is the size of its payload, with padding."""
+        """Handle a DATA frame; ``size`` is the size of its payload with padding."""
         windows = self.windows
         windows.left_bytes -= size
         if windows.left_bytes < windows.low_bytes:
@@ -239,7 +239,7 @@ class Session:
             raise StreamFault(number, ErrorCode.STREAM_CLOSED)
 
     def widen(self, number: int) -> None:
-        """Let the client send more of a stream, unless its call has just been answered."""
+        """Let the client send more on a stream, unless the stream has ended."""
         stream = self.streams.get(number)
         if stream is not None:
             self.windows.widen_stream(stream)
@@ -258,11 +258,11 @@ class Session:
 
     @property
     def is_shared(self) -> bool:
-        """Whether several streams are open, so that more may be sent in this turn of the loop."""
+        """True if several streams are open, so that others may send in this turn of the event loop."""
         return len(self.streams) > 1
 
     def stream_ended(self, number: int) -> None:
-        """Forget a stream whose call has been answered."""
+        """Remove a stream whose call has its complete response."""
         stream = self.streams[number]
         self._remove(stream)
         self._resets.tokens += 1
@@ -274,7 +274,7 @@ class Session:
         self._charge_reset()
 
     def reset_stream(self, number: int, code: ErrorCode) -> None:
-        """Cancel a call; for calls and timers, which must not get exceptions."""
+        """Cancel a call, without raising; for use by calls and timers."""
         self._reset(number, code)
         if not self._resets.spend():
             self._loop.call_soon(self.fail, _too_many_resets())
@@ -296,7 +296,7 @@ class Session:
             self._ended()
 
     def cancel_all(self) -> None:
-        """Cancel all calls; the connection has ended."""
+        """Cancel all calls, because the connection has ended."""
         self.windows.forget()
         streams = list(self.streams.values())
         self.streams.clear()
@@ -332,7 +332,7 @@ class Session:
         self.outbox.add(frames.frame(frames.PING, frames.ACK, 0, payload))
 
     def window_received(self, number: int, increment: int) -> None:
-        """Let the client receive more."""
+        """Grow the window of a stream or, with number 0, of the connection."""
         if not number:
             if not increment:
                 raise protocol_error("WINDOW_UPDATE of 0 bytes")
@@ -352,7 +352,7 @@ class Session:
             self.outbox.window_opened(number)
 
     def charge(self) -> None:
-        """Charge a frame that advances no call; DATA that was sent pays for window updates."""
+        """Charge a frame that advances no call. Sent DATA pays for window updates."""
         sent_bytes = self.outbox.sent_bytes
         if sent_bytes > self._earned_bytes:
             self.control.tokens += (sent_bytes - self._earned_bytes) / _BYTES_PER_CONTROL

@@ -1,4 +1,4 @@
-"""The stream of one call."""
+"""The stream of one call, with its incoming half."""
 
 from uncork_gateway.connection.turn import MESSAGE_WORK
 from uncork_gateway.errors import GatewayError
@@ -14,7 +14,7 @@ _LOW_WINDOW_BYTES = WINDOW_BYTES // 2
 
 
 class _Nobody:
-    """Stands for the call of a stream whose call has ended: a reference cycle would keep both in memory."""
+    """Replaces the call of a stream whose call has ended, to break the reference cycle between them."""
 
     takes_one = False
     max_message_bytes = 0
@@ -32,12 +32,12 @@ class Stream(Outgoing):
     """One HTTP/2 stream: a :class:`CallStream` for its call.
 
     Attributes:
-        call: gets the messages, until it has ended.
-        receive_window: how many bytes of DATA the client may send.
-        reader: has begun to read messages; None while each has come in a frame of its own.
-        received_bytes: of all DATA.
-        is_half_closed: whether the client has ended its side.
-        is_paused: whether messages wait until the call can take more.
+        call: receives the messages, until the call has ended.
+        receive_window: the bytes of DATA that the client may send.
+        reader: reads messages; None while each message has come in a frame of its own.
+        received_bytes: the total bytes of DATA received.
+        is_half_closed: True if the client has ended its side.
+        is_paused: True while the call accepts no messages.
     """
 
     __slots__ = (
@@ -67,10 +67,10 @@ class Stream(Outgoing):
         self._is_rejected = self.is_paused = self._is_behind = False
 
     def data_received(self, data: bytes, *, ends: bool) -> None:
-        """Accept DATA.
+        """Handle DATA.
 
         Raises:
-            StreamFault: the client sends more or less than it has declared.
+            StreamFault: if the client sends more or less than it has declared.
         """
         size = len(data)
         self.received_bytes += size
@@ -96,10 +96,10 @@ class Stream(Outgoing):
         self._read(data, ends=ends)
 
     def end(self) -> None:
-        """Accept the end of the client's side, in a frame without DATA.
+        """Handle the end of the client's side, in a frame without DATA.
 
         Raises:
-            StreamFault: the client has sent less than it has declared.
+            StreamFault: if the client has sent less than it has declared.
         """
         self.data_received(b"", ends=True)
 
@@ -132,7 +132,7 @@ class Stream(Outgoing):
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether the client has to send the rest of a message, or the end of a call that takes one."""
+        """True if the client must send the rest of a message, or the end of a call that takes one message."""
         if self.is_paused:
             return False
         if self.call.takes_one:
@@ -145,7 +145,7 @@ class Stream(Outgoing):
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the client needs a larger window to go on."""
+        """True if the client needs a larger window to continue."""
         is_low = self.receive_window < _LOW_WINDOW_BYTES and not self.is_half_closed
         return is_low and not (self.is_inflating or self.is_paused)
 
@@ -155,7 +155,7 @@ class Stream(Outgoing):
             self.call.message_received(message)
 
     def _charge_message(self) -> None:
-        """Leave the messages behind one for another turn of the loop, if this one is over."""
+        """Charge a message to the turn; leave later messages for another turn if this one is used up."""
         if self.call.takes_one:
             return
         turn = self.connection.turn
@@ -165,7 +165,7 @@ class Stream(Outgoing):
             self.connection.postpone(self.number)
 
     def catch_up(self) -> None:
-        """Read messages that were left for another turn of the loop."""
+        """Read the messages that were left for this turn of the event loop."""
         self._is_behind = False
         if self.reader is not None:
             self.reader.go_on()
@@ -179,7 +179,7 @@ class Stream(Outgoing):
             self.call.end_received()
 
     def give_up(self, error: GatewayError) -> None:
-        """End the call with an error, because of what the client sends or does not send."""
+        """End the call with an error that the client caused."""
         if self.is_open and not self._is_rejected:
             self._is_rejected = True
             if self.reader is not None:
@@ -218,7 +218,7 @@ class Stream(Outgoing):
             self.reader = None
 
     def cancel(self) -> None:
-        """Drop everything; the client or the connection has gone, or the stream is reset."""
+        """Drop all data, and notify the call: the client has gone, or the stream is reset."""
         self._drop()
         if not self.is_open:
             self._close_reader()

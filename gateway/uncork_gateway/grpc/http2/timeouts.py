@@ -1,4 +1,4 @@
-"""How long a client may take to send and to read, and how old its connection may be."""
+"""Limits on the time that a client may take to send and to read, and on a connection's age."""
 
 import asyncio
 import math
@@ -16,12 +16,12 @@ _AGE_JITTER = 0.1
 
 
 class Timeouts:
-    """The only timer of a connection: it compares the connection's progress at regular intervals.
+    """The only timer of a connection. It checks the connection's progress at regular intervals.
 
-    So calls cost nothing, and a timeout takes effect late by up to half of the shortest one.
+    Calls therefore need no timers, and a timeout may be late by half of the shortest one.
 
     Args:
-        drain: refuses new streams for a reason, and closes when all calls are answered.
+        drain: refuses new streams with a reason, and closes when all calls have ended.
         close: cancels all calls.
     """
 
@@ -68,7 +68,7 @@ class Timeouts:
         self._timer.cancel()
 
     def linger(self, seconds: float, abort: Callable[[], None]) -> None:
-        """Replace all checks by one call of ``abort``."""
+        """Stop all checks, and call ``abort`` after some seconds."""
         self._timer.cancel()
         self._timer = self._loop.call_later(seconds, abort)
 
@@ -89,7 +89,7 @@ class Timeouts:
             self._drain("the connection has reached its age limit")
 
     def _check_frames(self, now: float) -> None:
-        """Check that the preface comes, and that heads and frames are completed."""
+        """Check that the preface arrives, and that heads and frames complete in time."""
         reader = self._reader
         if not reader.has_begun:
             if now - self._made_at >= self._clients.head_timeout_s:
@@ -109,7 +109,7 @@ class Timeouts:
                 return
 
     def _check_reading(self, now: float) -> None:
-        """Check that a client with much to read reads something."""
+        """Check that a client with much to read reads some of it."""
         if not self._session.outbox.is_paused:
             self._unread = None
             return
@@ -120,7 +120,7 @@ class Timeouts:
             self._transport.abort()
 
     def _check_answers(self, now: float) -> None:
-        """Check that the client opens its windows for answers; those that wait for the transport do not."""
+        """Check that the client opens its windows for responses, except those queued in the transport."""
         before, self._answers = self._answers, {}
         outbox = self._session.outbox
         for number in [] if outbox.is_paused else list(outbox.blocked):
@@ -134,7 +134,7 @@ class Timeouts:
             self._answers[number] = mark
 
     def _check_bodies(self, now: float) -> None:
-        """Check that messages grow; those that come at the same time share the least speed."""
+        """Check that messages grow; concurrent messages share the minimum speed."""
         before, self._bodies = self._bodies, {}
         incomplete = [stream for stream in self._session.streams.values() if stream.is_incomplete]
         for stream in incomplete:
@@ -151,7 +151,7 @@ class Timeouts:
 
 
 class _Mark(NamedTuple):
-    """What a value was, and since when."""
+    """A value, and the time since when it has not changed."""
 
     since: float
     value: int

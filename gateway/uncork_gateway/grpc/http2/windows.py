@@ -1,4 +1,4 @@
-"""How much a client may send: the windows of its connection and streams."""
+"""Limits how much a client may send: the windows of its connection and streams."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ _LOOK_EVERY_S = 0.02
 
 
 class ReceiveWindows:
-    """The windows of one connection; they are opened again when half is used, if the pool has space.
+    """The windows of one connection. They reopen when half is used, if the pool has space.
 
     A connection begins with the standard's small window, and gets a large one with its first large message.
 
     Attributes:
-        left_bytes: what the client may send on the connection.
-        low_bytes: when less is left, :meth:`widen` must be called.
+        left_bytes: the bytes that the client may send on the connection.
+        low_bytes: the threshold of ``left_bytes`` below which :meth:`widen` must be called.
     """
 
     __slots__ = ("_outbox", "_starved", "_streams", "left_bytes", "low_bytes")
@@ -37,7 +37,7 @@ class ReceiveWindows:
         """Let the client send more on the connection.
 
         Raises:
-            ConnectionFault: it has sent too much.
+            ConnectionFault: if the client has exceeded its window.
         """
         if self.left_bytes < 0:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the connection's window")
@@ -45,12 +45,12 @@ class ReceiveWindows:
             self._open()
 
     def widen_stream(self, stream: Stream) -> None:
-        """Let the client send more of a stream."""
+        """Let the client send more on a stream."""
         if stream.is_narrow and not self._starved.must_wait(self):
             self._open_stream(stream)
 
     def widen_all(self) -> None:
-        """Give the client all windows that it waits for."""
+        """Open all windows that the client needs."""
         for stream in self._streams.values():
             if stream.is_narrow:
                 self._open_stream(stream)
@@ -72,19 +72,19 @@ class ReceiveWindows:
 
     @property
     def must_wait(self) -> bool:
-        """Whether the client cannot send because of the pool."""
+        """True if the client cannot send because the pool is full."""
         return self._starved.waits(self)
 
     def forget(self) -> None:
-        """Stop opening windows; the connection has ended."""
+        """Stop opening windows, because the connection has ended."""
         self._starved.forget(self)
 
 
 class Starved:
-    """The connections whose clients wait for windows, in the order in which they began.
+    """The connections whose clients wait for windows because the pool is full, in order of arrival.
 
-    They get windows when the pool has space. The first one gets them anyway, until its messages are complete:
-    else the pool could be full of messages of which none will ever be complete.
+    They get windows when the pool has space. The first gets them anyway until its messages are complete;
+    otherwise incomplete messages could fill the pool forever.
     """
 
     def __init__(self, pool: BodyPool, loop: asyncio.AbstractEventLoop) -> None:
@@ -94,14 +94,14 @@ class Starved:
         self._timer: asyncio.TimerHandle | None = None
 
     def waits(self, windows: ReceiveWindows) -> bool:
-        """Return whether a client cannot send because of the pool."""
+        """Return whether a client cannot send because the pool is full."""
         return windows in self._waiting and not self._is_first(windows)
 
     def _is_first(self, windows: ReceiveWindows) -> bool:
         return next(iter(self._waiting)) is windows
 
     def must_wait(self, windows: ReceiveWindows) -> bool:
-        """Return whether a connection gets no window now; it then gets one later."""
+        """Return whether a connection must wait for its windows; if so, queue it."""
         if self._pool.used_bytes < self._pool.max_bytes:
             return False
         self._waiting[windows] = None

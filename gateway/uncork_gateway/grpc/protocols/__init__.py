@@ -1,1 +1,1 @@
-"""Conversion between messages of gRPC and tensors, and the merging and splitting of them."""
+"""Converts between gRPC messages and tensors, and merges and splits the messages."""

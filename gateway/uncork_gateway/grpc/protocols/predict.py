@@ -1,4 +1,4 @@
-"""TensorFlow Serving's Predict: its messages, and the tensors in them."""
+"""TensorFlow Serving's Predict: reads and writes its messages."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,12 +51,12 @@ _MOST_REPEATED_BYTES = 2**20
 
 
 class PredictRequest(NamedTuple):
-    """A request.
+    """A PredictRequest, read.
 
     Attributes:
-        inputs: all in binary, by name.
+        inputs: the input tensors by name, all binary.
         rows: the length of the first axis of every input.
-        wanted: names of requested outputs, if the client names any.
+        wanted: the names of requested outputs; empty for all.
     """
 
     inputs: list[Tensor]
@@ -68,10 +68,10 @@ def read_request(request: Any, limits: Limits = DEFAULT_LIMITS) -> PredictReques
     """Read a PredictRequest.
 
     Raises:
-        Malformed: if it contradicts itself.
-        Unmergeable: if it has no rows, its inputs have different numbers of rows, or a tensor is of a kind
-            that has no rows of bytes.
-        TooMany: if it has more rows or values than the limits.
+        Malformed: if the request contradicts itself.
+        Unmergeable: if there are no rows, the inputs differ in their number of rows, or the type or encoding
+            of a tensor is not supported.
+        TooMany: if the rows or values exceed the limits.
     """
     limits.check_rows(len(request.inputs))
     inputs = read_tensors(request.inputs, limits)
@@ -79,12 +79,12 @@ def read_request(request: Any, limits: Limits = DEFAULT_LIMITS) -> PredictReques
 
 
 def read_tensors(tensors: Mapping[str, Any], limits: Limits = DEFAULT_LIMITS) -> list[Tensor]:
-    """Read the tensors of a request or a response, all into binary, by name.
+    """Read the named tensors of a request or a response, and convert them to binary.
 
     Raises:
         Malformed: if a tensor is invalid, or its data does not match it.
-        Unmergeable: if a tensor is of a kind that has no rows of bytes.
-        TooMany: if there are too many values in fields of their type.
+        Unmergeable: if the type or encoding of a tensor is not supported.
+        TooMany: if the values in typed fields exceed the limits.
     """
     left_bytes = _MOST_REPEATED_BYTES
     read = []
@@ -100,9 +100,9 @@ def add_tensors(added: Any, tensors: Iterable[Tensor], *, typed: bool) -> None:
     """Write binary tensors into the map of a request or a response.
 
     Args:
-        added: the map.
+        added: the message's map of tensors.
         tensors: the tensors.
-        typed: whether to write numbers into fields of their type, not as bytes.
+        typed: True to write numbers into typed fields, False to write bytes.
     """
     for tensor in tensors:
         proto = added[tensor.name]
@@ -124,7 +124,7 @@ def _count_values(proto: Any) -> int:
 
 
 def _read_tensor(name: str, proto: Any, left_bytes: int) -> tuple[Tensor, int]:
-    """Return a tensor, and how many bytes of it are repetitions of its last value."""
+    """Return a tensor, and the number of its bytes that repeat the last value."""
     datatype = _datatype(name, proto)
     if proto.tensor_shape.unknown_rank:
         raise malformed(name, "its shape must be known, got unknown_rank")

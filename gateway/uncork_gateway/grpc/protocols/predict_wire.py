@@ -1,4 +1,4 @@
-"""TensorFlow Serving's Predict: calls that share one call to a model server."""
+"""Merges Predict requests for one call to a TensorFlow Serving server, and splits the reply."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from uncork_gateway.protocols.tensors import Tensor
 
 
 class PredictWire(TensorWire):
-    """Merged requests have ``tensor_content``, whatever the clients sent; answers stay as they come."""
+    """Merged requests have ``tensor_content`` even if clients sent typed fields; replies stay unchanged."""
 
     method = METHOD
     request = message("tensorflow.serving.PredictRequest")

@@ -1,4 +1,4 @@
-"""Messages with tensors whose requests can share a call, whichever protocol they belong to."""
+"""Merges and splits gRPC messages with tensors, for all protocols."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
@@ -17,14 +17,14 @@ from uncork_gateway.protocols.wire import Content, Unmergeable, WrongReply, if_c
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of a request or a reply.
+    """A request or a reply, parsed.
 
     Attributes:
-        id: of the request; empty if there is none.
+        id: the id of the request; empty if it has none.
         rest: everything but id and tensors, serialized.
-        tensors: inputs or outputs, all in binary. Their only parameter is what else the message says of them,
-            serialized.
-        typed: whether values are in fields of their own type.
+        tensors: inputs or outputs, all in binary. Their only parameter is the message's other fields for that
+            tensor, serialized.
+        typed: True if values are in typed fields.
     """
 
     id: str = ""
@@ -37,10 +37,10 @@ class TensorRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request, or a part of one.
 
     Attributes:
-        message: as the client sent it; None for a part.
+        message: the message in the form received; None for a part.
         rows: the length of the first axis of every input.
-        key: requests with the same key share calls.
-        size_bytes: of the message, or of the inputs of a part.
+        key: the batch key; requests with the same key share calls.
+        size_bytes: the size of the message, or of a part's inputs.
     """
 
     message: bytes | None
@@ -54,8 +54,8 @@ class TensorReply(msgspec.Struct, frozen=True, kw_only=True):
     """The share of a reply for one request, or for a part of one.
 
     Attributes:
-        parsed: the share; or the message as it came, if the call had only this request.
-        rows: of the request.
+        parsed: the share; or the serialized message, if the call had only this request.
+        rows: the number of rows of the request.
     """
 
     parsed: Parsed | bytes
@@ -65,9 +65,9 @@ class TensorReply(msgspec.Struct, frozen=True, kw_only=True):
 class TensorWire(ABC):
     """Merges and splits along the first axis of tensors; see :class:`~uncork_gateway.protocols.wire.Wire`.
 
-    Content is a serialized message, without headers. A request that does not share its call is passed on as
-    it came, and so is the reply. Requests with different parameters do not share calls: a parameter of gRPC
-    cannot be a list with a value for each request.
+    Content is a serialized message, without headers. A request alone in its call, and its reply, pass
+    unchanged. Requests with different parameters do not share calls: a parameter of gRPC cannot be a list
+    with a value for each request.
 
     Attributes:
         method: the path of the method.
@@ -81,19 +81,19 @@ class TensorWire(ABC):
 
     @abstractmethod
     def read_request(self, message: Any) -> Parsed:
-        """Read a request, and take from the message what is not the rest.
+        """Parse a request; the message keeps only the fields for ``rest``.
 
         Raises:
-            BadRequest: if it is malformed.
-            Unmergeable: if it must be passed on unchanged, alone.
+            BadRequest: if the request is malformed.
+            Unmergeable: if the request must be passed on unchanged, alone.
         """
 
     @abstractmethod
     def read_reply(self, message: Any) -> Parsed:
-        """Read a reply, and take from the message what is not the rest.
+        """Parse a reply; the message keeps only the fields for ``rest``.
 
         Raises:
-            BadRequest, Unmergeable: if its tensors cannot be split.
+            BadRequest, Unmergeable: if the tensors cannot be split.
         """
 
     @abstractmethod
@@ -106,25 +106,25 @@ class TensorWire(ABC):
 
     @abstractmethod
     def model_of(self, message: Any) -> str:
-        """Return the name of the model that a request is for."""
+        """Return the model name in a request."""
 
     def parse(self, content: Content) -> TensorRequest:
         return self.request_of(self.read(content.body), content.body)
 
     def read(self, message: bytes) -> Any:
-        """Return a request message.
+        """Parse a request message.
 
         Raises:
-            BadRequest: if it is none.
+            BadRequest: if the bytes are not such a message.
         """
         return parse(self.request, message)
 
     def request_of(self, message: Any, serialized: bytes) -> TensorRequest:
-        """Return the request in a message, which is not a message to use after that.
+        """Convert a message, which must not be used afterwards, to a request.
 
         Raises:
-            BadRequest: if it is malformed.
-            Unmergeable: if it must be passed on unchanged, alone.
+            BadRequest: if the request is malformed.
+            Unmergeable: if the request must be passed on unchanged, alone.
         """
         with passing_on():
             parsed = self.read_request(message)
@@ -154,7 +154,7 @@ class TensorWire(ABC):
         ]
 
     def merge(self, requests: Sequence[TensorRequest]) -> Content:
-        """Merge requests with one key, with a new id if there are several."""
+        """Merge requests with the same key into one call, which gets a new id if there are several."""
         first = requests[0]
         if len(requests) == 1:
             return Content(first.message or self.write_request(first.parsed))
@@ -188,7 +188,7 @@ class TensorWire(ABC):
         return if_certain(TensorReply(parsed=replace(opened[0], tensors=outputs), rows=sum(rows)), certain)
 
     def render(self, reply: TensorReply, request: TensorRequest, *, batch_id: str) -> Content:
-        """Write the answer to one request, with its own id. The batch id is in the metadata of the call."""
+        """Write the response to one request, with its own id. The batch id goes into the call's metadata."""
         if isinstance(reply.parsed, bytes):
             return Content(reply.parsed)
         return Content(self.write_reply(replace(reply.parsed, id=request.parsed.id)))
@@ -208,7 +208,7 @@ def _besides_values(reply: Parsed) -> tuple[bytes, list[dict[str, bytes]]]:
 
 
 def rest_of(message: Any, *fields: str) -> bytes:
-    """Return a message without these fields, serialized: the same bytes for equal messages."""
+    """Serialize a message without some fields: equal messages give equal bytes."""
     for field in fields:
         message.ClearField(field)
     rest: bytes = message.SerializeToString(deterministic=True)
@@ -216,5 +216,5 @@ def rest_of(message: Any, *fields: str) -> bytes:
 
 
 def with_rest(tensor: Tensor, rest: bytes) -> Tensor:
-    """Return a tensor with what else a message says of it."""
+    """Return a tensor with the message's other fields for it, serialized, as its parameter."""
     return replace(tensor, parameters={REST: rest}) if rest else tensor

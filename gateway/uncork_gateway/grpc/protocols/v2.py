@@ -1,4 +1,4 @@
-"""ModelInfer of the Open Inference Protocol V2: its messages, and the tensors in them."""
+"""ModelInfer of the Open Inference Protocol V2: reads and writes its messages."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -26,14 +26,14 @@ CONTENTS = {
 
 
 class InferRequest(NamedTuple):
-    """A request.
+    """A ModelInferRequest, read.
 
     Attributes:
-        inputs: all in binary.
+        inputs: the input tensors, all binary.
         rows: the length of the first axis of every input.
-        typed: whether values are in fields of their own type, not raw.
-        wanted: names of requested outputs, if the client names any.
-        classified: those whose top classes the client wants (Triton's classification).
+        typed: True if values are in typed fields instead of raw bytes.
+        wanted: the names of requested outputs; empty for all.
+        classified: the outputs whose top classes the client wants (Triton's classification).
     """
 
     id: str
@@ -48,10 +48,10 @@ def read_request(request: Any, limits: Limits = DEFAULT_LIMITS) -> InferRequest:
     """Read a ModelInferRequest.
 
     Raises:
-        Malformed: if it contradicts itself.
-        Unmergeable: if it belongs to a sequence, uses shared memory, has no rows, or its inputs have
-            different numbers of rows.
-        TooMany: if it has more rows or values than the limits.
+        Malformed: if the request contradicts itself.
+        Unmergeable: if the request belongs to a sequence, uses shared memory, has no rows, or its inputs
+            differ in their number of rows.
+        TooMany: if the rows or values exceed the limits.
     """
     limits.check_rows(max(len(request.inputs), len(request.outputs)))
     refuse_sequence(request.parameters)
@@ -67,17 +67,17 @@ def read_request(request: Any, limits: Limits = DEFAULT_LIMITS) -> InferRequest:
 def read_tensors(
     described: Sequence[Any], raw: Sequence[bytes], raw_name: str, limits: Limits = DEFAULT_LIMITS
 ) -> list[Tensor]:
-    """Read the tensors of a request or a response, all into binary.
+    """Read the tensors of a request or a response, and convert them to binary.
 
     Args:
-        described: the tensors.
-        raw: their data, if it is not with them.
-        raw_name: the field of ``raw``.
-        limits: on values.
+        described: the message's tensors.
+        raw: the raw data of the tensors, if it is separate.
+        raw_name: the name of the field that ``raw`` comes from, for errors.
+        limits: the limits on values.
 
     Raises:
         Malformed: if a tensor is invalid, or its data does not match it.
-        TooMany: if there are too many values in fields of their type.
+        TooMany: if the values in typed fields exceed the limits.
     """
     if raw and len(raw) != len(described):
         names = ", ".join(repr(each.name) for each in described) or "none"
@@ -98,7 +98,7 @@ def read_tensors(
 def add_tensors(described: Any, raw: Any, tensors: Iterable[Tensor], *, typed: bool) -> None:
     """Write binary tensors into the fields of a request or a response.
 
-    Raw data is all or nothing, so typed tensors become raw if one is of a datatype without a field.
+    A message is all raw or all typed, so all become raw if a tensor's datatype has no typed field.
     """
     tensors = list(tensors)
     typed = typed and all(tensor.datatype in CONTENTS for tensor in tensors)

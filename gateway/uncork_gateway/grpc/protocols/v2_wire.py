@@ -1,4 +1,4 @@
-"""ModelInfer of the Open Inference Protocol V2: calls of gRPC that share one call to a model server."""
+"""Merges ModelInfer requests for one call to a model server, and splits the reply."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _TENSOR = ("name", "datatype", "shape", "contents")
 
 
 class V2GrpcWire(TensorWire):
-    """Raw and typed requests do not share calls, because model servers answer them in kind."""
+    """Raw and typed requests do not share calls, because model servers reply in the request's form."""
 
     method = METHOD
     request = message("inference.ModelInferRequest")

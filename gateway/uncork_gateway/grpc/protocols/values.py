@@ -1,4 +1,4 @@
-"""Values of binary tensors in repeated fields of messages."""
+"""Converts between binary tensors and repeated fields of messages."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -52,7 +52,7 @@ def add_values(message: Any, field: str, tensor: Tensor) -> None:
 
 
 def add_rest(message: Any, tensor: Tensor) -> None:
-    """Add the fields other than those of the tensor itself."""
+    """Add a message's other fields for a tensor, which :func:`with_rest` has attached."""
     if tensor.parameters:
         message.MergeFromString(tensor.parameters[REST])
 
@@ -63,7 +63,7 @@ def _packed(number: int, data: bytes) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    """Return a number of 0 or more as messages have it: 7 bits a byte, the lowest first."""
+    """Return a non-negative number as a protobuf varint."""
     written = bytearray()
     while number > 0x7F:
         written.append(number & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""Unary gRPC calls through the batching proxy: parse, submit in parts, and answer."""
+"""Unary gRPC calls through the batching proxy: parse, submit in parts, and respond."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from uncork_gateway.telemetry.metrics import ApiTally
 
 
 class MergedMethod(NamedTuple):
-    """A method whose calls share calls to the servers behind the proxy.
+    """A gRPC method whose calls are merged into fewer calls to the servers behind the proxy.
 
     Attributes:
-        wire: reads and writes its messages.
-        merging: how requests become calls.
+        wire: reads and writes the method's messages.
+        merging: batches requests into calls.
         pass_through: relays the calls that cannot be merged.
     """
 
@@ -107,7 +107,7 @@ class ProxyCall(RequestInParts, UnaryRequest):
         self._withdraw()
 
     def _answer_with(self, response: ServerResponse, trailers: tuple[Header, ...] = ()) -> None:
-        """Give the client the answer of a server as it came."""
+        """Pass a server's response on unchanged."""
         call = response.call
         assert call is not None
         self._is_answered = True

@@ -1,4 +1,4 @@
-"""``grpc.health.v1.Health`` of the proxy: its own state by the empty name, and the servers' by all others."""
+"""``grpc.health.v1.Health`` of the proxy: the empty name is the proxy itself, all others its servers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Request: Any = message("grpc.health.v1.HealthCheckRequest")
 def health_by_name(own: Mapping[bytes, Method], relay: OpenCall) -> dict[bytes, Method]:
     """Return Check and Watch by their paths.
 
-    They need no API key, unless they name something: then they reach the servers.
+    They need no API key if the name is empty; other names reach the servers.
 
     Args:
         own: the same methods of the proxy.
@@ -37,7 +37,7 @@ def health_by_name(own: Mapping[bytes, Method], relay: OpenCall) -> dict[bytes, 
 
 
 class _CallByName:
-    """A call that the first message gives to one of two others."""
+    """A call that its first message assigns to the proxy or to a server."""
 
     max_message_bytes = SMALL_MESSAGE_BYTES
 

@@ -1,4 +1,4 @@
-"""Metadata of gRPC calls: as headers, and as grpcio has it, where names that end in ``-bin`` have bytes."""
+"""Converts call metadata between headers and grpcio's form, in which ``-bin`` names have bytes."""
 
 import binascii
 import re
@@ -23,7 +23,7 @@ _TEXT = re.compile(rb"[ -~]*")
 
 
 def to_metadata(headers: Iterable[Header]) -> Metadata:
-    """Return the metadata to send on: of ``headers``, names in lower case, without those of a connection.
+    """Convert headers to the metadata to send on, without headers that concern only the connection.
 
     Raises:
         BadRequest: if a name or a value cannot be sent.

@@ -1,4 +1,4 @@
-"""The gRPC port of the batching proxy: some calls merge, and all others pass through."""
+"""The proxy's gRPC port: merges the calls of one protocol, and passes all others through."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def proxied_calls(
     readiness: Readiness,
     keys: AcceptedKeys,
 ) -> tuple[OpenCall, Callable[[], None]]:
-    """Return the opener of calls, and what ends those that watch the proxy's health.
+    """Return the function that opens calls, and the function that ends the calls that watch health.
 
     Args:
-        protocol: whose calls merge.
-        merging: how requests become calls.
-        pass_through: relays all others.
-        unready: returns why no server can be used now; empty if one can.
+        protocol: the protocol whose calls merge.
+        merging: batches requests into calls.
+        pass_through: relays all other calls.
+        unready: returns why no server is usable; empty if one is.
         readiness: notifies of changes.
         keys: returns the accepted API keys.
 
     Raises:
-        ValueError: if the protocol has no gRPC.
+        ValueError: if the protocol has no gRPC methods.
     """
     if protocol not in _WIRES:
         raise SettingError(

@@ -1,4 +1,4 @@
-"""gRPC calls that the proxy relays one to one, message by message, without batches or slots."""
+"""gRPC calls that the proxy relays one to one, message by message, without batching."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class GrpcPassThrough:
     async def relay(
         self, path: bytes, metadata: tuple[Header, ...], message: bytes, *, time_left_s: float
     ) -> ServerResponse:
-        """Relay a unary call whose message is complete; return the complete answer.
+        """Relay a unary call whose message is complete; return the complete response.
 
         Raises:
-            GatewayError: the server gave no answer, or too many large messages are being relayed.
+            GatewayError: if the server did not respond, or too many large messages are being relayed.
         """
         server, content, pool = self._server(), Content(message, metadata), self._listener.pool
         if pool.is_full and len(message) > SMALL_BODY_BYTES:
@@ -79,7 +79,7 @@ class GrpcPassThrough:
             pool.used_bytes -= len(message)
 
     async def close(self) -> None:
-        """End all calls: the connections to the servers are about to close."""
+        """End all calls, before the connections to the servers close."""
         calls = list(self._calls)
         for call in calls:
             call.reject(draining())
@@ -92,7 +92,7 @@ class GrpcPassThrough:
 
 
 class PassThroughCall(PlainCall):
-    """One call. Each side is read only as fast as the other takes its messages."""
+    """One relayed call. Each side is read only as fast as the other accepts messages."""
 
     max_message_bytes = sys.maxsize
 
@@ -106,12 +106,12 @@ class PassThroughCall(PlainCall):
         self._arrived_more = asyncio.Event()
 
     def start(self, server: ServerStream) -> None:
-        """Relay to a call of a server until either side ends it."""
+        """Relay messages to and from a server's call until either side ends it."""
         self._calls.add(self)
         self._task = asyncio.create_task(self._relay(server))
 
     async def ended(self) -> None:
-        """Wait until nothing of the call is left."""
+        """Wait until the call and its tasks have ended."""
         if self._task is not None:
             await asyncio.wait([self._task])
 

@@ -81,7 +81,7 @@ class GrpcServer(Server):
     """One gRPC server and its state.
 
     Attributes:
-        channel: carries the calls, and connects again by itself.
+        channel: carries the calls, and reconnects by itself.
     """
 
     channel: aio.Channel
@@ -126,9 +126,9 @@ class GrpcServer(Server):
         return ServerStream(method(metadata=to_metadata(headers), timeout=timeout))
 
     def is_lost(self, status: CallStatus) -> bool:
-        """Return whether a call that has just ended did so because the connection did.
+        """Return True if the connection, and not the server, ended the call.
 
-        The code is the same if the server itself says that it is unavailable; the connection then stays.
+        The code is the same if the server reports that it is unavailable, but then the connection stays.
         """
         if status.code != Code.UNAVAILABLE:
             return False
@@ -137,7 +137,7 @@ class GrpcServer(Server):
         return not is_connected or _LOST.match(status.text) is not None
 
     def asked_rest_s(self, response: ServerResponse) -> float:
-        """Return the seconds of the push-back of UNAVAILABLE or RESOURCE_EXHAUSTED, at most 30."""
+        """Return the pause that a server asks for with UNAVAILABLE or RESOURCE_EXHAUSTED; at most 30 s."""
         call = response.call
         if call is None or call.code not in _OVERLOADED:
             return 0.0
@@ -145,10 +145,10 @@ class GrpcServer(Server):
         return limited_rest_s(float(pushback) / 1000) if pushback.isdigit() else 0.0
 
     async def check(self) -> str | None:
-        """Return why the server is unhealthy, by the first check that it offers.
+        """Return why the server is unhealthy, or None; ask by the first health check that the server offers.
 
-        These are gRPC's health service, and ServerReady of the Open Inference Protocol. A server without
-        them is healthy if it answers.
+        The checks are gRPC's health service, then the Open Inference Protocol's ServerReady. A server without
+        either is healthy if it responds.
         """
         try:
             for path in _CHECKS:
@@ -172,15 +172,15 @@ class GrpcServer(Server):
 
 
 def grpc_servers(addresses: Sequence[httpx.URL], *, ca: Path | None = None) -> list[GrpcServer]:
-    """Return the servers at addresses of ``grpc://`` and, with TLS, ``grpcs://``.
+    """Return the servers at ``grpc://`` and, with TLS, ``grpcs://`` addresses.
 
-    Their certificates must be signed by ``ca`` (PEM), by default by an authority that grpcio trusts.
+    The servers' certificates must be signed by ``ca`` (PEM), by default by an authority that grpcio trusts.
     """
     return [GrpcServer(url=str(address), channel=_channel(address, ca)) for address in addresses]
 
 
 def status_from(error: aio.AioRpcError) -> CallStatus:
-    """Return how a call ended that did not end with code OK."""
+    """Return the status of a call that did not end with code OK."""
     number: int = error.code().value[0]
     return CallStatus(number, error.details() or "", from_metadata(error.trailing_metadata()))
 

@@ -1,4 +1,4 @@
-"""A call to a gRPC server, message by message: on the wire, a unary call is a stream of one."""
+"""A call to a gRPC server, message by message; a unary call is a stream of one message."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _ENDED = (aio.AioRpcError, asyncio.InvalidStateError)
 
 
 class ServerStream:
-    """A call whose end is only in its status: sending to a call that has ended does nothing."""
+    """A call to a server. Sending to a call that has ended does nothing; :meth:`status` reports the error."""
 
     def __init__(self, call: aio.StreamStreamCall[bytes, bytes]) -> None:
         self._call = call
 
     async def send(self, message: bytes) -> None:
-        """Send a message; return when the server's flow control lets it pass."""
+        """Send a message; return when the server's flow control has accepted it."""
         with contextlib.suppress(*_ENDED):
             await self._call.write(message)
 
@@ -32,7 +32,7 @@ class ServerStream:
             await self._call.done_writing()
 
     async def initial_metadata(self) -> tuple[Header, ...]:
-        """Wait for the server's initial metadata, which is empty if the call ends without."""
+        """Wait for the server's initial metadata; empty if the call ends without any."""
         return from_metadata(await self._call.initial_metadata())
 
     async def receive(self) -> bytes | None:
@@ -44,7 +44,7 @@ class ServerStream:
         return message if isinstance(message, bytes) else None
 
     async def status(self) -> CallStatus:
-        """Wait for the end of the call."""
+        """Wait for the end of the call, and return its status."""
         code: int = (await self._call.code()).value[0]
         trailers = from_metadata(await self._call.trailing_metadata())
         return CallStatus(code, await self._call.details() or "", trailers)

@@ -1,1 +1,1 @@
-"""The gRPC services that answer from what the gateway knows, without a batch."""
+"""The gRPC services that need no batch: health, metadata, reflection."""

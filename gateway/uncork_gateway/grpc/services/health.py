@@ -24,13 +24,13 @@ _Request: Any = message("grpc.health.v1.HealthCheckRequest")
 class Health:
     """Answers health checks, and notifies the clients that watch.
 
-    The calls need no API key, so their answers name nothing that the client has not named.
+    The calls need no API key, so responses contain no names that the client did not send.
 
     Args:
         models: the models, each of which can be checked by its name.
-        calls: gets the calls of Watch.
-        services: full names of the gRPC services that can be checked.
-        unready: returns why requests cannot be answered now; empty if they can.
+        calls: collects the Watch calls.
+        services: the full names of the gRPC services that can be checked.
+        unready: returns why requests fail now; empty if they succeed.
         readiness: notifies of changes.
     """
 
@@ -84,7 +84,7 @@ class Health:
 
 
 class _Watch(StreamingCall):
-    """Sends a status at once, and each other status after it."""
+    """A Watch call: sends the current status, then each change."""
 
     def __init__(
         self,

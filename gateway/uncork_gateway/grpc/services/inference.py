@@ -1,4 +1,4 @@
-"""The calls of ``inference.GRPCInferenceService`` about the server and its models."""
+"""The methods of ``inference.GRPCInferenceService`` about the server and its models."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -36,12 +36,12 @@ NOT_SUPPORTED: Mapping[bytes, str] = {
 
 
 class Inference:
-    """Answers from the same values as the HTTP pages of V2 and of Triton's extensions.
+    """Responds with the same values as the HTTP pages of V2 and of Triton's extensions.
 
     Args:
         repository: loads and unloads services.
-        unready: returns why requests cannot be answered now; empty if they can.
-        statistics: whether clients may read statistics.
+        unready: returns why requests fail now; empty if they succeed.
+        statistics: True if clients may read statistics.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Inference:
         return make("inference.ServerReadyResponse", ready=not self._unready())
 
     def _model_ready(self, request: Any) -> Message:
-        """Answer false for a model that is not there: clients poll this while they load and unload it."""
+        """Return false for an unknown model: clients poll this method while they load and unload models."""
         try:
             ready = not self._models.find(request.name, request.version).unready
         except (UnknownModel, Unavailable):

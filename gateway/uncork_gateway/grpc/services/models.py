@@ -1,4 +1,4 @@
-"""The models that calls ask for, and the error if there is none."""
+"""Looks up the models that calls name."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,8 +11,8 @@ class Models:
     """The models of all services.
 
     Args:
-        models: returns them by name.
-        missing: returns why some are not known yet; empty once each service is described.
+        models: returns the models by name.
+        missing: returns why some models are not known yet; empty once every service is described.
     """
 
     def __init__(self, models: Callable[[], ModelVersions], missing: Callable[[], str]) -> None:
@@ -21,19 +21,19 @@ class Models:
 
     @property
     def present(self) -> ModelVersions:
-        """The models that are known."""
+        """The models known so far."""
         return self._models()
 
     @property
     def known(self) -> bool:
-        """Whether all models are known."""
+        """True if all models are known."""
         return not self._missing()
 
     def require(self) -> ModelVersions:
-        """Return the models.
+        """Return the models known so far.
 
         Raises:
-            Unavailable: if none is known yet.
+            Unavailable: if no model is known yet.
         """
         models = self._models()
         if not models and (missing := self._missing()):
@@ -41,11 +41,11 @@ class Models:
         return models
 
     def find(self, name: str, version: str = "") -> Model:
-        """Return the model of a name; without a version, the one that would answer a request.
+        """Return a model by name; without a version, the version that would get a request.
 
         Raises:
-            Unavailable: if it is unknown, and not all models are known yet.
-            UnknownModel: if there is no such model, or it has no such version.
+            Unavailable: if the name is unknown, and not all models are known yet.
+            UnknownModel: if the model or the version does not exist.
         """
         models = self._models()
         if name not in models and (missing := self._missing()):
@@ -54,7 +54,7 @@ class Models:
         return find_model(name, models, version=version)
 
     def versions(self, name: str, version: str = "") -> Sequence[Model]:
-        """Return one version of a model, or all, the lowest first; raises as :meth:`find`."""
+        """Return one version of a model, or all, from lowest to highest; raises as :meth:`find`."""
         model = self.find(name, version)
         return [model] if version else list(self._models()[name].values())
 

@@ -1,4 +1,4 @@
-"""Server reflection (v1 and v1alpha): the definitions of services and messages, for clients without them."""
+"""Server reflection (v1 and v1alpha): sends the definitions of services and messages to clients."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from uncork_gateway.grpc.statuses import CallFailed, Code, code_of
 
 
 def reflection_methods(calls: OpenCalls) -> dict[bytes, StreamingMethod]:
-    """Return the method of both versions by path; ``calls`` gets its calls."""
+    """Return the reflection method of both versions by path; ``calls`` collects its calls."""
 
     def opener(package: str) -> OpenCall:
         return lambda stream, head: _Reflecting(stream, head, calls, package)
@@ -26,7 +26,7 @@ def reflection_methods(calls: OpenCalls) -> dict[bytes, StreamingMethod]:
 
 
 class _Reflecting(StreamingCall):
-    """Answers each message by one; a question without an answer does not end the call."""
+    """Sends a response to each message; a question without an answer does not end the call."""
 
     def __init__(self, stream: CallStream, head: CallHead, calls: OpenCalls, package: str) -> None:
         self._response: Any = message(f"{package}.ServerReflectionResponse")
@@ -89,14 +89,14 @@ def _require_message(name: str) -> None:
 
 
 def _files(file: FileDescriptor) -> dict[str, Any]:
-    """Return a file and all that it imports, so that clients need not ask for those; imports come last."""
+    """Return a file and all its imports, imports last, so that clients need not ask for them."""
     found: dict[str, bytes] = {}
     _add(file, found)
     return {"file_descriptor_response": {"file_descriptor_proto": [*reversed(found.values())]}}
 
 
 def _add(file: FileDescriptor, found: dict[str, bytes]) -> None:
-    """Add a file by its name, after all that it imports."""
+    """Add a file by its name, after all its imports."""
     if file.name not in found:
         for imported in file.dependencies:
             _add(imported, found)

@@ -1,4 +1,4 @@
-"""What the streaming calls of services have in common: bad messages, cancellation, the end at a drain."""
+"""The common part of services' streaming calls: bad messages, cancellation, the end at a drain."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _MOST_UNSENT_OF_ALL_BYTES = 2**20
 
 
 class OpenCalls:
-    """The streaming calls that are open. Clients keep them open for as long as they like."""
+    """The open streaming calls, which clients may keep open indefinitely."""
 
     def __init__(self) -> None:
         self._calls: set[StreamingCall] = set()
         self._is_closed = False
 
     def add(self, call: StreamingCall) -> None:
-        """Add a call. It ends at once if the others have been ended."""
+        """Add a call. It ends at once after :meth:`close`."""
         self._calls.add(call)
         if self._is_closed:
             call.reject(draining())
@@ -50,7 +50,7 @@ class StreamingCall(PlainCall, ABC):
 
     Args:
         request: the class of the client's messages.
-        calls: the open calls, of which this is one until it ends.
+        calls: the open calls; contains this call until it ends.
     """
 
     def __init__(self, stream: CallStream, head: CallHead, request: type[Message], calls: OpenCalls) -> None:
@@ -64,15 +64,15 @@ class StreamingCall(PlainCall, ABC):
 
     @abstractmethod
     def asked(self, request: Any) -> None:
-        """Answer a message; it may raise :class:`GatewayError`, which ends the call."""
+        """Respond to a message; may raise :class:`GatewayError`, which ends the call."""
 
     def complete(self) -> None:
-        """Accept the end of the client's messages; it may raise :class:`GatewayError`."""
+        """Handle the end of the client's messages; may raise :class:`GatewayError`."""
         self._stream.finish(Code.OK)
         self._finished(HTTPStatus.OK)
 
     def send(self, message: Message) -> None:
-        """Send an answer, or end the call if the client leaves too much on this connection unread."""
+        """Send a response, or end the call if the client leaves too much on this connection unread."""
         if self._stream.connection.unsent_bytes > _MOST_UNSENT_OF_ALL_BYTES:
             self.reject(_unread())
             return

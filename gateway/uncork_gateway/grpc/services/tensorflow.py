@@ -1,4 +1,4 @@
-"""The calls of TensorFlow Serving's services about models."""
+"""TensorFlow Serving's methods for model status and metadata."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -33,7 +33,7 @@ NOT_SUPPORTED: Mapping[bytes, str] = {
 
 
 def tensorflow_methods(models: Models) -> dict[bytes, UnaryMethod]:
-    """Return the methods by path; they answer from the same values as the HTTP pages."""
+    """Return the methods by path; they respond with the same values as the HTTP pages."""
     metadata = message(f"{_PACKAGE}.GetModelMetadataRequest")
     status = message(f"{_PACKAGE}.GetModelStatusRequest")
     return {
