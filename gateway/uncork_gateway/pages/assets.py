@@ -1,4 +1,4 @@
-"""Scripts, styles and pictures of our pages, our own and those of installed packages.
+"""Serves the scripts, styles and pictures of our pages, also those from installed packages.
 
 Pages load nothing from elsewhere, so they work without a network.
 """
@@ -39,7 +39,7 @@ INSTALL_PAGES = install_command("pages")
 
 
 class _Packed(NamedTuple):
-    """A compressed file. ``version`` changes with its content."""
+    """A compressed file. ``version`` is a hash of its content."""
 
     body: bytes
     version: str
@@ -103,7 +103,7 @@ class Assets:
 
 
 def package_folder(package: str) -> Path | None:
-    """Return the folder of a package, if it is installed. Importing it instead could take a second."""
+    """Return the folder of an installed package, else None. Importing the package could take a second."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -111,7 +111,7 @@ def package_folder(package: str) -> Path | None:
 
 
 async def not_installed(request: Request) -> Response:
-    """Say how to install the package of a page."""
+    """Return the 404 that says how to install the package that a page needs."""
     detail = f"This page is not installed. On the server, run: {INSTALL_PAGES}"
     accept = [value for name, value in request.scope["headers"] if name == b"accept"]
     if choose(accept, [_PROBLEM, _HTML]) == _HTML:

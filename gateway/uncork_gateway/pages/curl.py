@@ -16,9 +16,9 @@ _TYPES = {"*": "application/octet-stream", "image/*": "image/png"}
 
 
 def curl(api: ApiDescription, base_url: str, *, wants_key: bool) -> str:
-    """Return a command that sends the example of an API, or a ``FILE`` if it has no short one.
+    """Return a curl command that sends an API's example, or ``FILE`` if it has no short example.
 
-    With ``wants_key`` it also sends the API key ``KEY``.
+    With ``wants_key``, the command also sends the API key ``KEY``.
     """
     words = ["curl", *(["--no-buffer"] if api.streams else []), base_url + api.route]
     content_type, body = _content(api)
@@ -30,12 +30,12 @@ def curl(api: ApiDescription, base_url: str, *, wants_key: bool) -> str:
 
 
 def has_short_example(api: ApiDescription) -> bool:
-    """Return True if the command for an API needs no file."""
+    """Return True if an API's command needs no file."""
     return 0 < len(api.example) <= _MOST_EXAMPLE_CHARACTERS
 
 
 def _content(api: ApiDescription) -> tuple[str, list[str]]:
-    """Return the content type of the body, if it must be set, and the arguments with the body."""
+    """Return the content type, if the command must set it, and the curl arguments for the body."""
     if has_short_example(api):
         return api.example_type, ["-d", _example(api)]
     if api.input["kind"] != "raw":

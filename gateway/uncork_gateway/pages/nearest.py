@@ -1,4 +1,4 @@
-"""Errors for an unknown path or method, which name the nearest route."""
+"""Errors for unknown paths and methods; they name the nearest route."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -29,7 +29,7 @@ _MOST_CHARACTERS = 300
 
 
 def methods_of(routes: Iterable[BaseRoute], models: Iterable[str] = ()) -> dict[str, str]:
-    """Return the methods of plain routes, and of routes of models for each model."""
+    """Return the methods by path, with a path for each of ``models`` where the route has a model."""
     names = list(models)
     return {
         path: ", ".join(sorted(route.methods or ()))
@@ -61,7 +61,7 @@ def not_served(method: str, path: str, methods: Methods, *, otherwise: str = "")
 def options(request: Request, refusal: Response) -> Response:
     """Return the response to OPTIONS: the methods of the path, or of the server (``*``).
 
-    For other methods, and for paths that have none, it is the refusal, whose header Allow has the methods.
+    For other requests, and for unknown paths, return ``refusal``, whose Allow header lists the methods.
     """
     if request.method != "OPTIONS":
         return refusal
@@ -78,7 +78,7 @@ def nearest(one: str, others: Iterable[str]) -> str | None:
 
 
 def _common_ends(one: str, other: str) -> int:
-    """Return how many characters two paths share at their beginnings and ends."""
+    """Return the number of characters that two paths share at their beginnings and ends."""
     begin = takewhile(bool, map(eq, one, other))
     end = takewhile(bool, map(eq, reversed(one), reversed(other)))
     common: int = sum(begin) + sum(end)

@@ -29,39 +29,39 @@ OnHttpError = Callable[[Request, Exception], Any]
 
 
 class Front(Protocol):
-    """A front end, as its pages see it; the settings may be replaced at any time."""
+    """A front end, with the parts that its pages use. Its settings may be replaced at any time."""
 
     settings: ServerSettings
     status_builder: StatusBuilder
 
     def server(self) -> str | None:
-        """Return the name of what is served; None until it is known."""
+        """Return the name of the service; None until it is known."""
 
     def unready(self, service: str | None = None, *, in_full: bool = True) -> str:
-        """Return why requests cannot be answered now, by any service or by one; empty if they can.
+        """Return why all services, or the named one, are not ready; empty if they are.
 
         Raises:
-            KeyError: if there is no such service.
+            KeyError: if the named service does not exist.
         """
 
     def render_metrics(self) -> bytes: ...
 
 
 class Pages:
-    """The plain routes of a front end.
+    """The routes of a front end that execute no batches.
 
     Args:
         commands: returns commands that call APIs, for the dashboard.
-        for_clients: more routes for clients.
-        operating: more routes for operators.
-        free: more routes for clients that need no key; their answers reveal nothing about the server.
-        on_http_error: answers requests without a route; None if only ``*`` has none.
+        for_clients: additional routes for clients.
+        operating: additional routes for operators.
+        free: additional routes for clients without an API key; they reveal nothing about the server.
+        on_http_error: handles requests without a route; None if every path except ``*`` has a route.
 
     Attributes:
-        app: for clients; ``routes`` are its routes.
-        admin_app: for operators, who need no key; None if ``app`` serves everything.
-        start: begins the history of the dashboard; call it inside a running event loop.
-        close: ends the history, and the streams of events.
+        app: the app for clients; ``routes`` are its routes.
+        admin_app: the app for operators, who need no key; None if ``app`` serves all routes.
+        start: starts recording the dashboard's history; call it inside a running event loop.
+        close: ends the recording, and the event streams.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Pages:
         return self._front.settings.keys
 
     def _health_routes(self, keys: AcceptedKeys) -> list[BaseRoute]:
-        """Return the routes for load balancers; if there are keys, only requests with one get the reason."""
+        """Return the routes for load balancers. If keys exist, only requests with a key get the reason."""
         ready = partial(self._readyz, keys)
         paths = ("/readyz", "/healthz", "/readyz/{service}")
         return [Route("/livez", self._livez), *[Route(path, ready) for path in paths]]

@@ -1,4 +1,4 @@
-"""The response with the dashboard's events."""
+"""The streaming response that carries the dashboard's events."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -15,10 +15,10 @@ MEDIA_TYPE = "text/event-stream"
 
 
 class EventStream(StreamingResponse):
-    """Frames of server-sent events, until they end, the client disconnects, or it stops reading.
+    """Sends server-sent events until they end, or the client disconnects or stops reading.
 
-    A client that has stopped reading blocks the next frame, perhaps for hours: its system still confirms that
-    it is alive. After ten seconds the connection is aborted.
+    A client that has stopped reading blocks the next frame, perhaps for hours: its operating system still
+    acknowledges packets. After ten seconds the connection is aborted.
     """
 
     def __init__(self, frames: AsyncGenerator[bytes, None]) -> None:

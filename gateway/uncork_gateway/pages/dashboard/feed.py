@@ -1,4 +1,4 @@
-"""The dashboard's events: encoded once for all viewers, and not at all without one."""
+"""The dashboard's events, encoded once for all viewers and only while there are viewers."""
 
 import asyncio
 import logging
@@ -32,10 +32,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """An event of the dashboard, about once a second.
 
     Attributes:
-        batches: finished since the event before; in a viewer's first event, all recent ones.
+        batches: the batches finished since the previous event; in a viewer's first event, all recent ones.
         history: the latest point of each API; in a viewer's first event, all points.
         commands: shell commands that call the APIs without recent requests, by API.
-        is_first: whether this is the viewer's first event.
+        is_first: True in a viewer's first event.
     """
 
     status: Status
@@ -46,7 +46,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(Protocol):
-    """The status and the batches that the feed sends."""
+    """Provides the status and the batches that the feed sends."""
 
     def status(self) -> Status: ...
 
@@ -71,7 +71,7 @@ class Feed:
 
     @property
     def why_no_more(self) -> str | None:
-        """Why another viewer is not admitted; None if one is."""
+        """Return why another viewer cannot connect; None if one can."""
         if self._closed:
             return "the server is shutting down"
         if len(self._viewers) >= _MOST_VIEWERS:
@@ -121,7 +121,7 @@ class Feed:
         return self._frame(_thinned(batches, _MOST_PAST_BATCHES), is_first=True)
 
     def _send(self) -> None:
-        """Send an event to all viewers. After an error, the next event has its batches too."""
+        """Send an event to all viewers. If that fails, the next event includes its batches."""
         try:
             batches = self._source.batches_after(self._number)
             frame = self._frame(_thinned(batches, _MOST_BATCHES), is_first=False)

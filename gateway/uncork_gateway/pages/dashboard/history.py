@@ -1,4 +1,4 @@
-"""The recent past of each API for the charts, in bounded memory. No clock, no I/O."""
+"""The recent past of each API for the charts, in bounded memory, without a clock or I/O."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -14,14 +14,14 @@ MOST_APIS = 32
 
 
 class Point(NamedTuple):
-    """The figures of an API at one time; NaN if unknown.
+    """One point on an API's charts; unknown values are NaN.
 
     Attributes:
-        p50_ms, p95_ms, p99_ms: recent latency.
+        p50_ms, p95_ms, p99_ms: percentiles of recent latency.
         rate_rows, capacity_rows: rows per second.
-        error_share, refused_share: of the recent answers.
-        queued_rows: at that time.
-        padding_share: of the work of the last batches; 0 if they were not padded.
+        error_share, refused_share: shares of the recent responses.
+        queued_rows: rows queued at that time.
+        padding_share: the share of padding in the work of the last batches; 0 without padding.
     """
 
     p50_ms: float
@@ -42,7 +42,7 @@ _NAMES = ("age_s", *Point._fields)
 
 
 class History:
-    """The points of the last ``span_s`` seconds of each API. APIs beyond ``most_apis`` have none."""
+    """The points of each API for the last ``span_s`` seconds. APIs beyond ``most_apis`` have none."""
 
     def __init__(self, *, span_s: float = SPAN_S, step_s: float = STEP_S, most_apis: int = MOST_APIS) -> None:
         self._span_s = span_s
@@ -51,7 +51,7 @@ class History:
         self._rings: dict[str, _Ring] = {}
 
     def add(self, now: float, points: Mapping[str, Point]) -> None:
-        """Add the points of all APIs at ``now``. An API without one is dropped."""
+        """Add the APIs' points at ``now``. Drop the history of any API without a point."""
         self._rings = {name: ring for name, ring in self._rings.items() if name in points}
         for name, point in points.items():
             if name not in self._rings and len(self._rings) < self._most_apis:
@@ -60,7 +60,7 @@ class History:
                 self._rings[name].add(now, point)
 
     def columns(self, now: float, *, most: int | None = None) -> dict[str, Columns]:
-        """Return the points of each API, at most the last ``most``; ages are relative to ``now``."""
+        """Return each API's points, at most the latest ``most``; ages are relative to ``now``."""
         return {
             name: ring.columns(now, span_s=self._span_s, most=self._size if most is None else most)
             for name, ring in self._rings.items()
@@ -68,7 +68,7 @@ class History:
 
 
 class _Ring:
-    """The last points of one API. A new one replaces the oldest."""
+    """The latest points of one API, in a ring buffer."""
 
     def __init__(self, size: int) -> None:
         self._rows = np.full((size, len(_NAMES)), np.nan)

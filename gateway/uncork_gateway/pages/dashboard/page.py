@@ -30,13 +30,13 @@ ORIGIN = "http://GATEWAY"
 class Dashboard:
     """The page, its files and its events.
 
-    A browser that opens a page sends no API key, so the page and its files require none. Only the events
+    The page and its files require no API key, because browsers send none when opening a page. Only the events
     reveal anything about the server.
 
     Args:
         commands: returns commands that call APIs at :data:`ORIGIN`.
         error: writes an error from path, status, detail and headers.
-        apart: whether the page is on another port than the APIs.
+        apart: True if the page and the APIs are on different ports.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class Dashboard:
             self._assets = Assets(f"{PREFIX}/files", files)
 
     def start(self) -> None:
-        """Begin the history, unless the page is not installed. Call it inside a running event loop."""
+        """Start recording the history, if the page is installed. Call it inside a running event loop."""
         if self._assets is not None:
             self._sampler.start()
 
     def close(self) -> None:
-        """End the history, and the streams of events after a last one."""
+        """Stop recording the history, and send all viewers a last event."""
         self._sampler.stop()
         self._feed.close()
 

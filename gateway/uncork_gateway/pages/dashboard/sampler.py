@@ -1,4 +1,4 @@
-"""Samples the APIs for the history of the dashboard, whether or not somebody watches."""
+"""Samples the APIs for the dashboard's history, with or without viewers."""
 
 import asyncio
 import math
@@ -10,9 +10,9 @@ from uncork_gateway.telemetry.recent import WINDOW_S
 
 
 class Sampler:
-    """Adds a point of each API to a history every ``step_s`` seconds, between start and stop.
+    """Adds a point per API to a history every ``step_s`` seconds, from start to stop.
 
-    ``figures`` returns the figures of so many APIs, the first, by id.
+    ``figures`` returns the measurements of at most a given number of APIs, by id.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Sampler:
             self._timer.cancel()
 
     def sample(self) -> None:
-        """Add a point of each API."""
+        """Add a point for each API."""
         points = {key: point_of(one) for key, one in self._figures(MOST_APIS).items()}
         self._history.add(asyncio.get_running_loop().time(), points)
 
@@ -42,7 +42,7 @@ class Sampler:
 
 
 def point_of(figures: Figures) -> Point:
-    """Return the point of an API: the same figures as in its status, where those are known."""
+    """Return an API's point for the charts; its values are those of ``/status``, NaN if unknown."""
     recent = figures.recent
     duration = recent.counts.duration
     p50, p95, p99 = (

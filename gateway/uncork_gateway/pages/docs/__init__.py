@@ -18,10 +18,10 @@ _OURS = Path(__file__).parent
 
 
 def docs_routes() -> list[Route]:
-    """Return the routes of Swagger UI over ``/openapi.json`` and its files, the same for every service.
+    """Return the routes of Swagger UI, which shows ``/openapi.json``, and of its files.
 
-    A browser that opens a page sends no API key. So the page itself requires none; it asks for the key and
-    sends it with the request for the document.
+    The page requires no API key, because browsers send none when opening a page; it asks for the key and
+    sends it when it requests the document.
     """
     package = package_folder(PACKAGE)
     if package is None:

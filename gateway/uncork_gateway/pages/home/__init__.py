@@ -39,7 +39,7 @@ _LOCKED = (
 
 
 class Home(NamedTuple):
-    """The content of the page; ``not_ready_reason`` is empty if requests can be answered."""
+    """The content of the page; ``not_ready_reason`` is empty if the service is ready."""
 
     name: str | None
     text: str = ""
@@ -52,9 +52,9 @@ class HomePage:
     """The page and its files.
 
     Args:
-        home: returns the current content.
+        home: returns the page's current content.
         links: paths of the pages that the reader can open, by title.
-        keys: returns the API keys, one of which the full page requires; None if it requires none.
+        keys: returns the API keys that open the full page; None if it needs no key.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class HomePage:
         self._assets = Assets(_PREFIX, shared | theme.FILES | own)
 
     def routes(self) -> list[Route]:
-        """Return the routes of the page and its files; none of them requires a key."""
+        """Return the routes of the page and its files; they require no API key."""
         return [Route("/", self._answer), self._assets.route()]
 
     async def _answer(self, request: Request) -> Response:
@@ -146,6 +146,6 @@ def _first_line(text: str) -> str:
 
 
 def _base_url(request: Request) -> str:
-    """Return the server's URL from the Host header; a script replaces it with the browser's."""
+    """Return the server's URL by the Host header. In a browser, a script replaces it with the page's own."""
     host = request.headers.get("host", "")
     return f"{request.url.scheme}://{host if _HOST.fullmatch(host) else 'GATEWAY'}"

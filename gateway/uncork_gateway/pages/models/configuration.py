@@ -1,4 +1,4 @@
-"""Triton's configuration of a model, which its HTTP and gRPC interfaces share."""
+"""Triton's configuration of a model, for HTTP and gRPC."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from uncork_workers.wire.schema import ApiSettings
 def config_of(model: Model) -> dict[str, Any]:
     """Return Triton's ``ModelConfig``, with shapes of one row and the outputs known so far.
 
-    APIs that stream are decoupled: they may answer a request with any number of messages.
+    APIs that stream are "decoupled": they may send any number of messages per request.
     """
     settings = model.api.settings
     batching = _dynamic_batching(settings)
@@ -38,16 +38,16 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
 
 
 def _most_rows(settings: ApiSettings) -> int:
-    """Return the most rows in a batch; where each row has a cost of its own, of rows that cost 1."""
+    """Return the most rows in a batch; where rows have costs, the most rows of cost 1."""
     cost = settings.cost if isinstance(settings.cost, int | float) else 1
     most = max(1, int(settings.limit_rows // cost))
     return min(most, *(settings.allowed_batch_sizes or (most,))[-1:])
 
 
 def _dynamic_batching(settings: ApiSettings) -> dict[str, Any] | None:
-    """Describe how batches are formed; None if each request is one.
+    """Return Triton's description of batching; None if requests are not batched.
 
-    Only the policy ``fixed`` has a preferred size and a delay of its own; others hold at most until the goal.
+    Only the policy ``fixed`` sets a preferred size and a delay; other policies hold at most until the goal.
     """
     policy = make_policy(settings.policy, limit_rows=settings.limit_rows)
     if isinstance(policy, NonePolicy):

@@ -29,9 +29,9 @@ _SAYS_NOTHING = {"title", "description", "default", "examples"}
 
 
 def inputs_of(api: ApiDescription) -> list[TensorSpec]:
-    """Return the inputs of a request, one for each field where rows are objects.
+    """Return the input tensors of an API, one for each field if rows are objects.
 
-    Empty if tensors cannot express a row, or the API accepts none.
+    Empty if tensors cannot express a row, or the API accepts no tensors.
     """
     kind, schema = api.input["kind"], api.schema
     if kind == "raw":
@@ -45,7 +45,7 @@ def inputs_of(api: ApiDescription) -> list[TensorSpec]:
 
 
 def row_inputs(api: ApiDescription) -> Inputs:
-    """Return what a row is, for protocols whose rows are tensors or have names."""
+    """Return the form of a row, for protocols whose rows are tensors or named values."""
     definitions = api.schema.get("$defs", {})
     fields = _fields(api)
     types = {name: _types(field, definitions) for name, field in (fields or {"": api.schema}).items()}
@@ -61,7 +61,7 @@ def row_inputs(api: ApiDescription) -> Inputs:
 
 
 def _fields(api: ApiDescription) -> dict[str, Schema] | None:
-    """Return the schemas of the fields of rows that are objects; None for other rows."""
+    """Return the schemas of a row's fields if rows are objects; else None."""
     row = _plain(api.schema, api.schema.get("$defs", {}))
     if api.input["kind"] not in KINDS_WITH_FIELDS or _type(row) != "object":
         return None
@@ -69,7 +69,7 @@ def _fields(api: ApiDescription) -> dict[str, Schema] | None:
 
 
 def _spec(name: str, schema: Schema, definitions: Mapping[str, Schema]) -> TensorSpec | None:
-    """Describe a value, or nested lists of values, as a tensor; None for anything else."""
+    """Describe a value, or nested lists of values, as a tensor; return None for anything else."""
     shape: list[int] = []
     schema = _plain(schema, definitions)
     while _type(schema) == "array" and "items" in schema:
@@ -83,7 +83,7 @@ def _spec(name: str, schema: Schema, definitions: Mapping[str, Schema]) -> Tenso
 
 
 def _plain(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """Resolve a reference, and a choice between one schema and null."""
+    """Resolve a reference, and reduce a choice between one schema and null to that schema."""
     choices = [one for one in schema.get("anyOf", []) if one != {"type": "null"}]
     if len(choices) == 1:
         [schema] = choices
@@ -98,7 +98,7 @@ def _type(schema: Schema) -> str:
 
 
 def _types(schema: Schema, definitions: Mapping[str, Schema]) -> set[str]:
-    """Return all types that a value may have, but for null."""
+    """Return all types that a value may have, except null."""
     schema = _plain(schema, definitions)
     if "anyOf" in schema:
         return set().union(*[_types(one, definitions) for one in schema["anyOf"]]) - {"null"}

@@ -1,4 +1,4 @@
-"""The APIs of a service as models of other protocols: names, paths and metadata."""
+"""A service's APIs as models of other protocols: names, paths and metadata."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -56,7 +56,7 @@ class ModelSource(NamedTuple):
 
     Attributes:
         tally: returns the counts of an API.
-        unready: returns why it cannot be used now; empty if it can.
+        unready: returns why the model is not ready; empty if it is.
     """
 
     tally: Callable[[str], ApiTally] = lambda api: ApiTally()
@@ -73,7 +73,7 @@ NO_SOURCE = ModelSource()
 class Model(NamedTuple):
     """An API under its name in other protocols.
 
-    ``explainer`` answers ``:explain``. The models of one API share its ``outputs``. ``limits`` are those of
+    ``explainer`` serves ``:explain``. The models of one API share its ``outputs``. ``limits`` apply to
     requests.
     """
 
@@ -87,12 +87,12 @@ class Model(NamedTuple):
 
     @property
     def tally(self) -> ApiTally:
-        """The counts of its API."""
+        """The request counts of the model's API."""
         return self.source.tally(self.api.name)
 
     @property
     def unready(self) -> str:
-        """Why it cannot be used now; empty if it can."""
+        """The reason why the model is not ready; empty if it is."""
         return self.source.unready()
 
 
@@ -105,10 +105,10 @@ def models_of(
     outputs: Mapping[str, Outputs] = MappingProxyType({}),
     limits: Limits = DEFAULT_LIMITS,
 ) -> dict[str, Model]:
-    """Return the models of a version of a service; its name means ``predict``, or its only API.
+    """Return the models of a service version; the service's name means ``predict``, or its only API.
 
-    APIs that stream are left out: other protocols cannot express it. ``outputs`` is what is known already, by
-    API.
+    It omits APIs that stream, which other protocols cannot express. ``outputs`` has the outputs known
+    already, by API.
     """
     apis = {api.name: api for api in service.apis if not api.streams}
     models = {
@@ -126,9 +126,9 @@ def models_of(
 def streaming_models_of(
     name: str, service: ServiceDescription, source: ModelSource = NO_SOURCE, *, version: str = FIRST
 ) -> dict[str, Model]:
-    """Return the APIs that stream as models, which only gRPC can express.
+    """Return the streaming APIs of a service version as models, which only gRPC can express.
 
-    The service's name means such an API only if there is no other.
+    The service's name means such an API only if the service has no other.
     """
     apis = [api for api in service.apis if api.streams]
     models = {
@@ -167,7 +167,7 @@ def dialects_of(model: Model) -> Iterator[tuple[str, ApiDescription, Dialect]]:
 
 
 class ModelPages:
-    """The GET routes of models: lists, states, metadata."""
+    """The GET routes of models: their lists, states and metadata."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class ModelPages:
         return model_asked(request, self._models())
 
     def _versions(self, request: Request) -> list[Model]:
-        """Return the versions that a request asks for, the lowest first."""
+        """Return the versions that a request asks for, from lowest to highest."""
         model = self._model(request)
         return [model] if "version" in request.path_params else list(self._models()[model.name].values())
 
@@ -251,10 +251,10 @@ class ModelPages:
 
 
 def model_asked(request: Request, models: ModelVersions) -> Model:
-    """Return the model in the path of a request, in the version that it names.
+    """Return the model, in the version, that a request's path names.
 
     Raises:
-        HTTPException: 404 if there is none of that name or version.
+        HTTPException: 404 if the model or version does not exist.
     """
     try:
         return find_model(
@@ -265,10 +265,10 @@ def model_asked(request: Request, models: ModelVersions) -> Model:
 
 
 def find_model(name: str, models: ModelVersions, *, version: str = "") -> Model:
-    """Return the model of a name; without a version, the one that would answer a request.
+    """Return a model by name; without a version, the version that would get a request.
 
     Raises:
-        UnknownModel: if there is none; the message has the available models or versions.
+        UnknownModel: if it does not exist; the message lists the available models or versions.
     """
     if name not in models:
         known = ", ".join(sorted(models)) or "none yet"
@@ -284,26 +284,26 @@ def find_model(name: str, models: ModelVersions, *, version: str = "") -> Model:
 
 
 def default_of(versions: Mapping[str, Model]) -> Model:
-    """Return the version of a model that pages describe when none is named: the highest that is ready."""
+    """Return the version that pages describe when a request names none: the highest that is ready."""
     ordered = sorted(versions.values(), key=lambda model: int(model.version), reverse=True)
     return next((model for model in ordered if not model.unready), ordered[0])
 
 
 def server_of(*, statistics: bool) -> dict[str, Any]:
-    """Return the metadata of the server as V2 has it; ``statistics`` says whether clients can read those."""
+    """Return V2's metadata of the server; with ``statistics``, it lists that extension."""
     extensions = [*_EXTENSIONS, *(["statistics"] if statistics else [])]
     return {"name": "uncork", "version": SERVER_VERSION, "extensions": extensions}
 
 
 def status_of(model: Model, versions: Sequence[Model]) -> dict[str, Any]:
-    """Return the status of a model for KServe, TensorFlow Serving and OpenAI, which use the same path."""
+    """Return a model's status for KServe, TensorFlow Serving and OpenAI, which share the path."""
     statuses = [{**version_status_of(one), "version": one.version} for one in versions]
     ready = not model.unready
     return {"name": model.name, "ready": ready, "model_version_status": statuses, **_openai_model(model.name)}
 
 
 def _openai_model(name: str) -> dict[str, Any]:
-    """Describe a model as OpenAI's API does, whose clients use the same paths."""
+    """Describe a model in the form of OpenAI's API, whose clients use the same paths."""
     return {"id": name, "object": "model", "created": 0, "owned_by": PLATFORM}
 
 
@@ -318,7 +318,7 @@ def version_status_of(model: Model) -> dict[str, Any]:
 
 
 def metadata_of(model: Model, versions: Sequence[Model]) -> dict[str, Any]:
-    """Return the metadata of a model as V2 has it; its outputs are those known so far."""
+    """Return V2's metadata of a model, with the outputs known so far."""
     numbers = [one.version for one in versions]
     named: dict[str, Any] = {"name": model.name, "versions": numbers, "platform": PLATFORM}
     inputs, outputs = inputs_of(model.api), model.outputs.known()
@@ -330,7 +330,7 @@ def _described(spec: TensorSpec) -> dict[str, Any]:
 
 
 def signature_of(model: Model) -> dict[str, Any]:
-    """Return TensorFlow's SignatureDef of a model; its outputs are those known so far."""
+    """Return TensorFlow's SignatureDef of a model, with the outputs known so far."""
     return {
         "inputs": {spec.name: _tensor_info(spec) for spec in inputs_of(model.api)},
         "outputs": {spec.name: _tensor_info(spec) for spec in model.outputs.known()},

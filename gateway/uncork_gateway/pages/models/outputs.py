@@ -1,4 +1,4 @@
-"""The output tensors of an API, learned from its results, because handlers do not declare them."""
+"""The output tensors of an API, learned from its results, as handlers do not declare them."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,11 +15,11 @@ _MOST_BYTES = 2**20
 
 
 class Outputs:
-    """The outputs that V2 clients of an API get.
+    """The output tensors that V2 clients of an API receive.
 
-    They describe the warm-up or the first answer, and every V2 answer since. An axis whose length differs
-    between answers is -1. An output is dropped for good once an answer lacks it or has it with another
-    datatype or number of axes, which the protocols cannot describe.
+    They describe the warm-up or the first response, and every V2 response since. An axis of varying length is
+    -1. An output is dropped for good once a response lacks it, or has another datatype or number of axes for
+    it, which the protocols cannot describe.
 
     Attributes:
         warm_up: the result for the author's example, as one row; None if there is none. Results of clients
@@ -31,23 +31,23 @@ class Outputs:
         self.warm_up: HandlerResult | None = None
 
     def known(self) -> tuple[TensorSpec, ...]:
-        """Return the outputs; none before the first answer."""
+        """Return the output tensors; empty before the first response."""
         return self._known or ()
 
     def saw(self, tensors: Sequence[Tensor]) -> None:
-        """Learn from the output tensors of an answer."""
+        """Learn from a response's output tensors."""
         seen = tuple([TensorSpec(tensor.name, tensor.datatype, tensor.shape[1:]) for tensor in tensors])
         if seen != self._known:
             self._learn(seen)
 
     def saw_warm_up(self, result: HandlerResult) -> None:
-        """Learn from the result of a worker's warm-up; keep the first one."""
+        """Learn from the result of a worker's warm-up; keep the first such result."""
         if self.warm_up is None:
             self.warm_up = result
         self.saw_results([result])
 
     def saw_results(self, replies: Sequence[HandlerResult]) -> None:
-        """Learn from the first successful result, if nothing is known yet."""
+        """Learn from the first successful result, if no outputs are known yet."""
         if self._known is not None:
             return
         rows = (reply for reply in replies if reply.status == _OK and not reply.content_type)

@@ -1,4 +1,4 @@
-"""Triton's statistics of a model, which its HTTP and gRPC interfaces share."""
+"""Triton's statistics of a model, for HTTP and gRPC."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ _NS = 10**9
 def statistics_of(model: Model) -> dict[str, Any]:
     """Return the statistics of a model since the gateway started, from its API's counts.
 
-    The gateway only knows a worker's total time, reported as ``compute_infer``. Clients expect the same count
-    in all three ``compute`` fields.
+    The gateway knows only a batch's total time in the worker, reported as ``compute_infer``. Clients expect
+    the same count in all three ``compute`` fields.
     """
     tally = model.tally
     inference = tally.inference

@@ -1,4 +1,4 @@
-"""Triton's extensions of V2: model configuration, statistics, and the index of the repository."""
+"""Triton's extensions of V2: model configuration, statistics, and the repository index."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
@@ -34,7 +34,7 @@ _Body = TypeVar("_Body", _IndexRequest, _ChangeRequest)
 
 
 class TritonPages:
-    """The routes of the extensions.
+    """The routes of Triton's extensions.
 
     Args:
         models: returns the models by name.
@@ -52,12 +52,12 @@ class TritonPages:
         ]
 
     def statistics_routes(self) -> list[Route]:
-        """Return the routes for clients that may read metrics."""
+        """Return the statistics routes, for clients that may read metrics."""
         one = [Route(f"{path}/stats", self._statistics) for path in _PATHS]
         return [Route("/v2/models/stats", self._all_statistics), *one]
 
     def moved_statistics_routes(self) -> list[Route]:
-        """Return routes that stand in for those of statistics where operators have a port of their own."""
+        """Return routes that say where the statistics are, if operators have a port of their own."""
         return [Route(route.path, _on_admin_port) for route in self.statistics_routes()]
 
     async def _config(self, request: Request) -> Response:
@@ -82,7 +82,7 @@ class TritonPages:
 
 
 def loading_routes(access: RepositoryAccess) -> list[Route]:
-    """Return the routes by which clients load and unload services."""
+    """Return the routes that load and unload services."""
     path = "/v2/repository/models/{model}"
     return [
         Route(f"{path}/load", partial(_change, access.load), methods=["POST"]),
@@ -100,7 +100,7 @@ async def _change(change: Callable[[str, Iterable[str]], Awaitable[None]], reque
 
 
 def index_of(models: ModelVersions, unloaded: Iterable[str], *, only_ready: bool) -> list[dict[str, Any]]:
-    """Return the entries of the repository's index, with the reason for each model that is not ready."""
+    """Return the entries of the repository index, with the reason for each model that is not ready."""
     found = [(model.name, model.version, model.unready) for model in every_version(models)]
     found += [(*ServiceName.read(text), "unloaded") for text in sorted(unloaded)]
     return [
@@ -116,7 +116,7 @@ def index_of(models: ModelVersions, unloaded: Iterable[str], *, only_ready: bool
 
 
 def every_version(models: ModelVersions) -> list[Model]:
-    """Return all versions of all models, by name."""
+    """Return all versions of all models, sorted by model name."""
     return [model for _, versions in sorted(models.items()) for model in versions.values()]
 
 
@@ -128,7 +128,7 @@ async def _on_admin_port(request: Request) -> Response:
 
 
 async def _read(request: Request, kind: type[_Body], accepted: str) -> _Body:
-    """Read the body of a request about the repository, which may be empty."""
+    """Read the body, possibly empty, of a request about the repository."""
     body = b""
     try:
         async for piece in request.stream():

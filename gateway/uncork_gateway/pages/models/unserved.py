@@ -1,4 +1,4 @@
-"""Why a path of a model protocol is not served."""
+"""Explains why a path of a model protocol is not served."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _EXTENSIONS = (
 
 
 def why_unserved(path: str, models: ModelVersions) -> str | None:
-    """Return why there is no route for a path; None if it is not one of the protocols' paths."""
+    """Return why a path has no route; None if it is not a path of a model protocol."""
     for pattern, reason in _EXTENSIONS:
         if pattern.fullmatch(path):
             return reason

@@ -1,4 +1,4 @@
-"""Request bodies in the OpenAPI document, with examples that work as they are."""
+"""Request bodies in the OpenAPI document, with examples that can be sent unchanged."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ def body_of(api: ApiDescription, row: Schema) -> Schema:
 
 
 def media_content(media_type: str, *, schema: Schema) -> Schema:
-    """Describe the content of a media type: by ``schema`` for JSON, else as text or bytes."""
+    """Describe the content of a media type: for JSON by ``schema``, else as text or bytes."""
     if media_type == JSON:
         return {"schema": schema}
     if media_type.startswith("text/") or media_type == "application/csv":
@@ -41,7 +41,7 @@ def media_content(media_type: str, *, schema: Schema) -> Schema:
 
 
 def example_of(api: ApiDescription) -> Any:
-    """Return the example, a row; :data:`msgspec.UNSET` if the API has none."""
+    """Return an API's example row; :data:`msgspec.UNSET` if it has none."""
     return msgspec.json.decode(api.example) if api.example else msgspec.UNSET
 
 
@@ -68,7 +68,7 @@ def _describe_rows(api: ApiDescription, media_type: str, row: Schema) -> Schema:
 
 
 def _describe_raw(api: ApiDescription, media_type: str, row: Schema) -> Schema:
-    """Describe a body that the worker reads: a form, or any file."""
+    """Describe a body that only the worker reads: a form, or any file."""
     if media_type == MULTIPART:
         names = form_fields(row)
         form = {"type": "object", "properties": dict.fromkeys(names, _BINARY), "required": names}
@@ -80,7 +80,7 @@ def _describe_raw(api: ApiDescription, media_type: str, row: Schema) -> Schema:
 
 
 def csv_text(names: Iterable[Any], rows: Iterable[Iterable[Any]], *, line_end: str = "\n") -> str:
-    """Write a header, and a line for each row."""
+    """Return CSV text: a header, and a line for each row."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator=line_end)
     writer.writerow(names)

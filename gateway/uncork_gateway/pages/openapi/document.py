@@ -1,4 +1,4 @@
-"""The document: APIs at their own routes, and as models of other protocols."""
+"""The OpenAPI document: APIs at their own routes, and as models of other protocols."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -37,7 +37,7 @@ _SERVER = f"Served by Uncork {VERSION}."
 def make_openapi(
     services: Mapping[str, ServiceDescription], models: ModelVersions, settings: ServerSettings
 ) -> Schema:
-    """Return the document of services, by name, and their models, behind a gateway with these settings."""
+    """Return the OpenAPI document of named services and their models, for a gateway with these settings."""
     of_models = paths_of_models(models, settings)
     schemas: Schema = {"Problem": PROBLEM, **({"Error": ERROR} if of_models else {})}
     apis = [api for service in services.values() for api in service.apis]
@@ -92,7 +92,7 @@ def _operation(
     outputs: Outputs | None,
     settings: ServerSettings,
 ) -> Schema:
-    """Describe an API; its id, and the names of its schemas, begin with ``prefix``."""
+    """Describe an API. Its operation id, and the names of its schemas, begin with ``prefix``."""
     row = _hoisted(prefix + api.name, api.schema, schemas)
     summary, _, text = api.doc.partition("\n")
     dialect = Native(make_codec(api.input, api.settings.cost), offers=api.offers, errors=api.errors)
@@ -114,7 +114,7 @@ def _operation(
 
 
 def _hoisted(api: str, schema: Schema, schemas: Schema) -> Schema:
-    """Move a schema's definitions to the components, prefixed by the API's name, and return the rest."""
+    """Move a schema's definitions to ``schemas``, prefixed by the API's name; return the rest."""
     definitions = schema.get("$defs", {})
     names = {f"#/$defs/{name}": f"#/components/schemas/{api}.{name}" for name in definitions}
     for name, definition in definitions.items():

@@ -1,4 +1,4 @@
-"""Errors in the OpenAPI document, each with the text that the gateway sends."""
+"""Errors in the OpenAPI document, with the texts that the gateway sends."""
 
 from collections.abc import Iterator, Mapping
 from typing import get_args
@@ -110,7 +110,7 @@ _LONG_TARGET = b"/" * 2**15
 
 
 def errors_of(api: str, dialect: Dialect, settings: ServerSettings) -> Schema:
-    """Return the errors that clients of an API can get at a route with this dialect, by status."""
+    """Return the errors that a route of an API can send in this dialect, by status."""
     by_status: dict[int, dict[str, GatewayError]] = {}
     for name, error in _errors(api, dialect, settings):
         by_status.setdefault(error.status, {})[name] = error
@@ -127,12 +127,12 @@ def other_errors(dialect: Dialect) -> Schema:
 
 
 def key_error(dialect: Dialect, settings: ServerSettings) -> Schema:
-    """Return the answer without an accepted key, by status; empty if no key is required."""
+    """Return the 401 response by status; empty if no key is required."""
     return {} if settings.keys is None else {"401": _response(401, {"key": _NO_KEY}, dialect)}
 
 
 def _errors(api: str, dialect: Dialect, settings: ServerSettings) -> Iterator[tuple[str, GatewayError]]:
-    """Yield examples of all errors, each with a name that is unique for its status."""
+    """Yield an example of each error, with a name that is unique for its status."""
     most = settings.max_body_bytes
     yield from _of_input(dialect)
     if rejection := read_head(_WRONG_TIMEOUT, b"/", max_body_bytes=most).rejection:
@@ -154,7 +154,7 @@ def _errors(api: str, dialect: Dialect, settings: ServerSettings) -> Iterator[tu
 
 
 def _of_input(dialect: Dialect) -> Iterator[tuple[str, GatewayError]]:
-    """Read malformed requests for the errors of the API's own input; a worker alone reads some inputs."""
+    """Yield the errors that malformed requests cause; none for inputs that only the worker reads."""
     rejections = (_rejection(dialect, body) for body in _WRONG_BODIES)
     wrong = next((rejection for rejection in rejections if rejection is not None), None)
     if wrong is not None:

@@ -33,7 +33,7 @@ _OBJECT: Schema = {"type": "object"}
 
 
 class _Call(NamedTuple):
-    """An API behind a path of a model; ``result`` is an example of its results."""
+    """An API behind a path of a model; ``result`` is an example of its result."""
 
     api: ApiDescription
     dialect: Dialect
@@ -41,7 +41,7 @@ class _Call(NamedTuple):
 
 
 class _Operation(NamedTuple):
-    """What is said of an operation beside its bodies."""
+    """The texts of an operation, without its bodies."""
 
     tag: str
     name: str
@@ -53,7 +53,7 @@ _Write = Callable[[ApiDescription, Any], Schema | None]
 
 
 def paths_of_models(models: ModelVersions, settings: ServerSettings) -> Schema:
-    """Describe the paths of models; empty if only workers can read the bodies of every API."""
+    """Describe the paths of models; empty if all APIs have bodies that only workers can read."""
     described = {name: default_of(versions) for name, versions in sorted(models.items())}
     known = {name: model for name, model in described.items() if model.api.input["kind"] != "raw"}
     if not known:
@@ -83,7 +83,7 @@ def _calls(model: Model, outputs: Mapping[tuple[str, str], Outputs]) -> Iterator
 
 
 def _key(model: Model, api: ApiDescription) -> tuple[str, str]:
-    """Return what tells the APIs of all services apart; the name of a model begins with its service's."""
+    """Return a key that is unique among the APIs of all services."""
     return model.name.partition(".")[0], api.name
 
 
@@ -159,7 +159,7 @@ def _instances(api: ApiDescription, row: Any) -> Schema:
 
 
 def _tensors(api: ApiDescription, row: Any) -> Schema | None:
-    """Write one row as tensors: an array, a value, or the fields of an object; None if that is impossible."""
+    """Write one row as tensors: an array, a value, or an object's fields; None if tensors cannot."""
     if api.input["kind"] == "ndarray":
         [(name, datatype, _)] = inputs_of(api)
         shape = [1, *_lengths(row)]

@@ -1,4 +1,4 @@
-"""Successful answers in the OpenAPI document."""
+"""Successful responses in the OpenAPI document."""
 
 from uncork_gateway.pages.openapi.bodies import Schema, media_content
 from uncork_gateway.pages.openapi.results import ExampleResult, examples_of
@@ -14,7 +14,7 @@ _ANY = "*/*"
 
 
 def header(kind: str, description: str = "", *, required: bool = True, **limits: int) -> Schema:
-    """Describe a header of an answer; a ``required`` one is always sent."""
+    """Describe a response header; a ``required`` header is always sent."""
     return {
         **({"description": description} if description else {}),
         **({"required": True} if required else {}),
@@ -30,7 +30,7 @@ REPLY_HEADERS = {
 
 
 def result_of(api: ApiDescription, example: ExampleResult | None) -> Schema:
-    """Describe the successful answer at the route of an API."""
+    """Describe the successful response at an API's own route."""
     own_type = example.content_type if example is not None else ""
     if api.streams:
         text, media_types = _STREAM, [_ANY]
@@ -44,7 +44,7 @@ def result_of(api: ApiDescription, example: ExampleResult | None) -> Schema:
 
 
 def any_other() -> Schema:
-    """Describe an answer with a status that the handler chooses."""
+    """Describe a response whose status the handler chooses."""
     return {"description": "Another status, chosen by the handler.", "content": {_ANY: {}}}
 
 

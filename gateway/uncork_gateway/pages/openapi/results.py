@@ -1,6 +1,6 @@
-"""Example results: that of the warm-up, or made-up values with the type and shape of earlier results.
+"""Example results: the warm-up's, or made-up values with the type and shape of earlier results.
 
-Results of clients are never shown.
+Clients' results never appear.
 """
 
 import math
@@ -30,7 +30,7 @@ _BATCH_ID = "5e0c71b4-12"
 
 
 class ExampleResult(NamedTuple):
-    """The result of a request with one row, and its origin, in words."""
+    """The result for one row, and a sentence that says where the result comes from."""
 
     result: HandlerResult
     origin: str
@@ -41,13 +41,13 @@ class ExampleResult(NamedTuple):
         return self.result.content_type.partition(";")[0]
 
     def value(self) -> Any:
-        """Return the JSON value of a row or of a complete response, or the text of the latter."""
+        """Return the result as a JSON value, or the text of a complete response of another type."""
         is_json = self.content_type in ("", JSON)
         return msgspec.json.decode(self.result.body) if is_json else self.result.body.decode()
 
 
 def example_result(outputs: Outputs) -> ExampleResult | None:
-    """Return an example of an API's results; None if nothing is known of them, or it would be large."""
+    """Return an example of an API's results; None if no result is known, or the example would be large."""
     if outputs.warm_up is None:
         made_up = _made_up(outputs.known())
         return None if made_up is None else ExampleResult(made_up, _MADE_UP)
@@ -60,7 +60,7 @@ def example_result(outputs: Outputs) -> ExampleResult | None:
 
 
 def examples_of(example: ExampleResult | None, media_type: str) -> Schema:
-    """Return the ``examples`` of a media type, if the result can be shown in it."""
+    """Return the ``examples`` of a media type; empty if it cannot express the result."""
     if example is None:
         return {}
     if media_type == (example.content_type or JSON):
@@ -87,7 +87,7 @@ def _named(value: Any, origin: str) -> Schema:
 
 
 def _made_up(specs: Sequence[TensorSpec]) -> HandlerResult | None:
-    """Return a row with made-up values; None if nothing is known, or a value may be of any type."""
+    """Return a row with made-up values; None if no output is known, or a value may have any type."""
     if not specs or any(map(_is_too_open, specs)):
         return None
     values = {spec.name: _filled(_value(spec.datatype), spec.shape) for spec in specs}
@@ -99,7 +99,7 @@ def _made_up(specs: Sequence[TensorSpec]) -> HandlerResult | None:
 
 
 def _is_too_open(spec: TensorSpec) -> bool:
-    """Return True for a large output, and for one of BYTES, which can be the JSON text of anything."""
+    """Return True for a large output, or one of BYTES, which may be any JSON as text."""
     return spec.datatype == "BYTES" or math.prod(map(_length, spec.shape)) > _MOST_VALUES
 
 
@@ -121,7 +121,7 @@ def _filled(value: bool | float, shape: Sequence[int]) -> Any:
 
 
 def _csv(row: Any) -> str:
-    """Write a row as workers do: objects have names; the columns of others are numbered."""
+    """Write a row in the workers' CSV format: columns are named by object keys, or else numbered."""
     values = list(row.values()) if isinstance(row, dict) else row if isinstance(row, list) else [row]
     names = list(row) if isinstance(row, dict) else range(len(values))
     nested = (list, dict)

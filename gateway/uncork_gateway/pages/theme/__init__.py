@@ -1,4 +1,4 @@
-"""The colors of pages, and the reader's choice between light and dark, which all pages share."""
+"""The colors that all pages share, and the reader's choice between light and dark."""
 
 from pathlib import Path
 
