@@ -1,4 +1,4 @@
-"""JSON of clients and servers, decoded into types."""
+"""Decodes JSON of clients and servers into types."""
 
 from typing import TypeVar
 
@@ -13,10 +13,10 @@ _T = TypeVar("_T")
 def decode_json(
     decoder: msgspec.json.Decoder[_T], text: bytes | msgspec.Raw, expected: str, *, name: str = "the body"
 ) -> _T:
-    """Decode a body, or a part of one; ``name`` and ``expected`` describe it in errors.
+    """Decode a body, or a part of it that errors call ``name``; they say that it must be ``expected``.
 
     Raises:
-        Malformed: if it is not JSON, or JSON of another kind.
+        Malformed: if the text is not JSON, or not of the decoder's type.
     """
     try:
         return decoder.decode(text)

@@ -1,7 +1,8 @@
 """JSON of the Open Inference Protocol that msgspec does not read: NaN, infinity, halves of surrogate pairs.
 
-Model servers and clients write them, and values must arrive as sent. Each function decodes with msgspec. Only
-a text that it rejects is cut by :mod:`uncork_gateway.protocols.raw_json`, and decoded without its values.
+Model servers and clients write such values, which must arrive unchanged. Each function decodes with msgspec.
+If msgspec rejects a text, :mod:`uncork_gateway.protocols.raw_json` splits it, and only the parts other than
+values are decoded.
 """
 
 import json
@@ -29,10 +30,10 @@ _RAW = ("data", "parameters")
 def read_members(
     text: bytes | Raw, *, name: str = "the body", decoder: Decoder[Any] = _members_decoder
 ) -> dict[str, Raw]:
-    """Return the members of an object; a repeated name counts last. With ``decoder``, null has none.
+    """Return the members of an object; the last of a repeated name counts. ``decoder`` may accept null.
 
     Raises:
-        Malformed: if it is anything else.
+        Malformed: if the text is not an object.
     """
     try:
         members: dict[str, Raw] | None = decode_json(decoder, text, "an object", name=name)
@@ -54,10 +55,10 @@ def read_structs(
     *,
     name: str,
 ) -> list[_T]:
-    """Return the elements of a list, structs with raw data or parameters; none if the decoder takes null.
+    """Return the elements of a list as structs; their values may be lenient JSON. Null may mean no elements.
 
     Raises:
-        Malformed: if it is anything else.
+        Malformed: if the text is not a list of such structs.
     """
     try:
         structs: list[_T] | None = decode_json(decoder, text, expected, name=name)
@@ -69,7 +70,7 @@ def read_structs(
 
 
 def elements(text: bytes) -> list[bytes]:
-    """Return the elements of a list in a checked text."""
+    """Return the elements of a list in a text that is known to be valid."""
     return [bytes(item) for item in raw_json.elements(Raw(text))]
 
 
@@ -97,6 +98,6 @@ def _read_struct(kind: type[_T], text: Raw, expected: str, name: str) -> _T:
 
 
 def _may_be_lenient(error: Malformed) -> bool:
-    """Return whether a text is not what msgspec takes for JSON; else it is JSON of another kind."""
+    """Return whether msgspec rejected a text's syntax, and not only its type."""
     cause = error.__context__  # mypyc sets no cause
     return isinstance(cause, msgspec.DecodeError) and not isinstance(cause, msgspec.ValidationError)

@@ -1,7 +1,7 @@
 """Limits on the rows and values that one request may have, counted before they become objects.
 
-Nothing is built to count: a body of 16 MiB can have eight million values, of which each takes a hundred bytes
-as an object.
+Counting builds no objects: a body of 16 MiB can have eight million values, each of which takes 100 bytes as
+an object.
 """
 
 from typing import NamedTuple
@@ -20,16 +20,16 @@ _DEPTHS[list(b"]}")] = -1
 
 
 class TooMany(BadRequest):
-    """A request has more rows or values than the gateway takes apart."""
+    """A request has too many rows or values for the gateway to process one by one."""
 
 
 class Limits(NamedTuple):
-    """The most that one request may have.
+    """The most rows and values that one request may have.
 
     Attributes:
-        rows: rows, and members or elements of what is read one by one.
-        values: values that are read one by one: those of columns in JSON, of CSV with quotes, of texts in
-            tensors, and of numbers in the typed fields of gRPC.
+        rows: the most rows, and the most members or elements of any object or list that is read.
+        values: the most values that are read one by one: in columns of JSON, in CSV with quotes, texts in
+            tensors, and numbers in gRPC's typed fields.
     """
 
     rows: int = 100_000
@@ -46,7 +46,7 @@ class Limits(NamedTuple):
             raise _too_many("values", values, self.values)
 
     def check_items(self, text: bytes | msgspec.Raw) -> None:
-        """Raise TooMany if a JSON list or object has too many elements or members, whatever they are."""
+        """Raise TooMany if a JSON list or object has too many elements or members at its top level."""
         body = bytes(text)
         if body.count(b",") >= self.rows:
             items = _count_items(body, self.rows)
@@ -54,7 +54,7 @@ class Limits(NamedTuple):
                 raise _too_many("rows", items, self.rows, at_least=True)
 
     def check_all_values(self, text: bytes | msgspec.Raw) -> None:
-        """Raise TooMany if JSON has too many values in all."""
+        """Raise TooMany if JSON has too many values at all levels together."""
         body = bytes(text)
         if body.count(b",") >= self.values:
             self.check_values(without_strings(body).count(b",") + 1)
@@ -71,7 +71,7 @@ def _too_many(what: str, got: int, most: int, *, at_least: bool = False) -> TooM
 
 
 def _count_items(text: bytes, most: int) -> int:
-    """Return the number of elements or members, or more than ``most`` as soon as that is certain."""
+    """Return the number of elements or members; more than ``most`` as soon as the limit is exceeded."""
     text = without_strings(text)
     depth, items = 0, 1
     for start in range(0, len(text), _CHUNK_BYTES):

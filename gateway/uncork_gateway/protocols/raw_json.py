@@ -1,8 +1,8 @@
-"""JSON cut into the texts of its parts, and written from them, without changing a byte of a part.
+"""Splits JSON into the texts of its parts, and writes it from them, without changing a byte of a part.
 
-msgspec cuts. Python's ``json`` takes over for texts that model servers write but msgspec rejects: bare tokens
-NaN, Infinity and -Infinity, and escapes of half a surrogate pair. Both raise RecursionError on JSON that is
-nested too deeply.
+msgspec splits. Python's ``json`` takes over for texts that model servers write but msgspec rejects: the bare
+tokens NaN, Infinity and -Infinity, and escapes of half a surrogate pair. Both raise RecursionError on JSON
+that is nested too deeply.
 """
 
 import json
@@ -38,14 +38,14 @@ Parts = bytes | Sequence[bytes] | Mapping[str, "Parts"]
 
 
 class NotJson(Exception):
-    """A text is not JSON, or not of the expected kind; the message continues a name of the text."""
+    """A text is not JSON, or not of the expected kind. The message continues "the body …"."""
 
 
 def read_object(body: bytes) -> dict[str, Raw]:
-    """Return the members of a JSON object; a repeated name counts last. The whole text is checked.
+    """Check all of a JSON object, and return its members; the last of a repeated name counts.
 
     Raises:
-        NotJson: if it is anything else.
+        NotJson: if the body is not an object.
     """
     try:
         if not body.isascii():
@@ -60,7 +60,7 @@ def read_object(body: bytes) -> dict[str, Raw]:
 
 
 def read_only_list(body: bytes, name: str) -> list[Raw] | None:
-    """Return the elements of a list that is an object's only member; None if the body is anything else.
+    """Return the list ``name`` if it is an object's only member; None for any other body.
 
     This parses once; :func:`read_object` and :func:`elements` parse twice.
     """
@@ -79,7 +79,7 @@ def _only_list(name: str) -> msgspec.json.Decoder[Any]:
 
 
 def members(text: Raw) -> dict[str, Raw]:
-    """Return the members of an object in a checked text; a repeated name counts last."""
+    """Return the members of an object in a valid text; the last of a repeated name counts."""
     try:
         return _members_decoder.decode(text)
     except msgspec.DecodeError:
@@ -87,7 +87,7 @@ def members(text: Raw) -> dict[str, Raw]:
 
 
 def elements(text: Raw) -> list[Raw]:
-    """Return the elements of a list in a checked text."""
+    """Return the elements of a list in a valid text."""
     try:
         return _elements_decoder.decode(text)
     except msgspec.DecodeError:
@@ -103,11 +103,11 @@ def is_object(text: Raw) -> bool:
 
 
 def form_of(text: Raw) -> Hashable:
-    """Return the kind and shape of a checked value: equal for rows that fit into one array.
+    """Return the kind and shape of a valid value; rows that fit into one array have equal ones.
 
-    Numbers are one kind: clients write 1 for 1.0. A list of anything else has the form of its first element.
-    What is nested deeper than 64 lists and objects, and what follows the first 4096 tokens, does not count
-    except for its commas: the work is bounded whatever a client sends.
+    Numbers are one kind: clients write 1 for 1.0. A list has the form of its first element, and its length.
+    To bound the work, values nested deeper than 64 lists and objects are ignored, and of those after the
+    first 4096 tokens, only the commas count.
     """
     row = bytes(text)
     skeleton = row.translate(None, _NUMERALS)
@@ -121,7 +121,7 @@ def form_of(text: Raw) -> Hashable:
 
 
 class _Tokens(Iterator[bytes]):
-    """The first tokens of a JSON text: brackets, commas, colons, strings, and all other values."""
+    """Iterates over the first tokens of a JSON text: brackets, commas, colons, strings, other values."""
 
     def __init__(self, text: bytes) -> None:
         self._found = _TOKEN.finditer(text)
@@ -138,7 +138,7 @@ class _Tokens(Iterator[bytes]):
         return next(self._found)[0]
 
     def form(self, first: bytes, depth: int) -> Hashable:
-        """Return the form of the value that begins with a token, and take all its tokens."""
+        """Return the form of the value that begins with token ``first``, and consume its tokens."""
         if depth > _MOST_NESTED or first not in (b"[", b"{"):
             self._skip(first)
             return _KINDS.get(first[:1], "number")
@@ -168,7 +168,7 @@ class _Tokens(Iterator[bytes]):
         return tuple(sorted(members.items(), key=itemgetter(0)))
 
     def _skip(self, first: bytes) -> None:
-        """Take the rest of the value that begins with a token."""
+        """Consume the rest of the value that begins with token ``first``."""
         depth = int(first in (b"[", b"{"))
         while depth:
             token = next(self, None)
@@ -184,10 +184,10 @@ def written(value: Parts) -> bytes:
 
 
 def objects(names: Sequence[str], rows: Sequence[Sequence[bytes]]) -> list[bytes]:
-    """Return a text for each row: an object with its values under the names of the columns.
+    """Return the text of each row as an object, with column names for its values.
 
     Raises:
-        BadRequest: if the names, repeated for each row, would take too much memory.
+        BadRequest: if the names, repeated in each row, would take too much memory.
     """
     starts = [quoted(name) + b":" for name in names]
     size = sum(map(len, starts)) * len(rows)
@@ -207,7 +207,7 @@ def quoted(text: str) -> bytes:
 
 
 def _write(value: Parts, pieces: list[bytes]) -> None:
-    """Collect pieces that are joined at once, so that large texts are copied once."""
+    """Append the pieces of a value, so that large texts are copied only once, when all are joined."""
     if isinstance(value, bytes | Raw):
         pieces.append(value)
     elif isinstance(value, Mapping):
@@ -235,7 +235,7 @@ def _read_object_leniently(body: bytes) -> dict[str, Raw]:
 
 
 def _parts(text: str) -> list[str]:
-    """Return the elements of a valid list, or names and values of a valid object in turn."""
+    """Return the elements of a valid list, or the names and values of a valid object in turn."""
     parts: list[str] = []
     at = _next_part(text, 1)
     while at < len(text) - 1:

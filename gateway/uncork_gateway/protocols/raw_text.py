@@ -1,4 +1,4 @@
-"""Texts of JSON as bytes, of which nothing becomes an object."""
+"""JSON text as bytes, processed without creating objects."""
 
 import re
 

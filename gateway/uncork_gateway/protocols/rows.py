@@ -1,7 +1,7 @@
-"""KServe V1 and TensorFlow Serving REST: JSON rows or columns, answered by a list of predictions.
+"""KServe V1 and TensorFlow Serving REST: reads JSON rows or columns, and merges requests.
 
-``{"instances": [row, ...]}`` or ``{"inputs": [row, ...]}`` gets ``{"predictions": [row, ...]}``;
-``{"inputs": {name: [value, ...], ...}}`` gets ``{"outputs": ...}``.
+``{"instances": [row, ...]}`` or ``{"inputs": [row, ...]}`` gets ``{"predictions": [row, ...]}``; ``{"inputs":
+{name: [value, ...], ...}}`` gets ``{"outputs": ...}``.
 """
 
 from collections.abc import Hashable, Sequence
@@ -39,9 +39,9 @@ class RowsRequest:
     """A parsed request: rows, or columns of equal length.
 
     Attributes:
-        names: of the columns, sorted; None if the request has rows.
+        names: the column names, sorted; None if the request has rows.
         lists: the columns in that order, or the rows as the only list.
-        firsts: the first value of each list, of a part those of the whole request.
+        firsts: the first value of each list; for a part, the whole request's first values.
         others: the other members, sorted by name.
     """
 
@@ -58,17 +58,18 @@ class RowsRequest:
 
     @property
     def key(self) -> Hashable:
-        """Everything but values: the member, names of columns, forms of rows, other members verbatim."""
+        """The batch key: the member, column names, forms of rows, and all other members verbatim."""
         return self.member, self.names, tuple(map(form_of, self.firsts)), self.others
 
 
 def parse_rows(body: bytes, limits: Limits = DEFAULT_LIMITS) -> RowsRequest:
-    """Parse a request. Of a repeated member only the last counts and is passed on.
+    """Parse a request. Of a repeated member, only the last counts and is sent on.
 
     Raises:
-        BadRequest: if it is malformed.
-        TooMany: if it has more rows or values than the limits.
-        Unmergeable: if it has no rows, or inputs other than lists of equal length, which some servers accept.
+        BadRequest: if the body is malformed.
+        TooMany: if the rows or values exceed the limits.
+        Unmergeable: if there are no rows, or ``inputs`` is anything but rows or columns of equal length,
+            which some servers accept.
     """
     try:
         is_small = body.count(b",") < limits.rows
@@ -100,7 +101,7 @@ def parse_rows(body: bytes, limits: Limits = DEFAULT_LIMITS) -> RowsRequest:
 
 
 def _check_size(text: Raw | None, limits: Limits) -> None:
-    """Raise TooMany if there are too many rows, or too many columns or values in all of them."""
+    """Raise TooMany if there are too many rows, columns, or values in all columns."""
     if text is not None:
         limits.check_items(text)
         if is_object(text):
@@ -121,7 +122,7 @@ def _only_instances(rows: list[Raw], *, size_bytes: int) -> RowsRequest:
 
 
 def as_rows(request: RowsRequest) -> list[bytes]:
-    """Return each row as one JSON text; a row of columns is an object with a value from each."""
+    """Return each row as one JSON text; a row of columns becomes an object with a value from each column."""
     if request.names is None:
         return [bytes(row) for row in request.lists[0]]
     return objects(request.names, list(zip(*request.lists, strict=True)))
@@ -132,9 +133,9 @@ def error_body(detail: str) -> bytes:
 
 
 class RowsWire:
-    """Merges requests into one list of rows, or into columns; splits lists of the reply.
+    """Merges requests into one list of rows, or into columns; splits the lists of the reply.
 
-    With ``add_batch_id`` an answer carries its batch id and an empty message, as KServe's batcher does.
+    With ``add_batch_id``, responses have a batch id and an empty message, as from KServe's batcher.
     """
 
     join = staticmethod(rows_replies.join)

@@ -1,4 +1,4 @@
-"""Replies of KServe V1 and TensorFlow Serving: split between the requests of a call, and joined."""
+"""Replies of KServe V1 and TensorFlow Serving: splits them between requests, and joins them."""
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, pairwise
@@ -34,10 +34,10 @@ _RESULTS = ("predictions", "outputs")
 def split(body: bytes, rows: Sequence[int], *, drop_batch_id: bool) -> list[RowsReply]:
     """Split a reply between requests with ``rows`` rows each.
 
-    With ``drop_batch_id`` the members that KServe's batcher adds are left out.
+    With ``drop_batch_id``, omit the members that KServe's batcher adds.
 
     Raises:
-        WrongReply: if it is no such object, or not every one of several requests has its own values.
+        WrongReply: if the reply has no predictions or outputs, or they do not have a value for each row.
     """
     try:
         only = read_only_list(body, "predictions")
@@ -55,13 +55,14 @@ def split(body: bytes, rows: Sequence[int], *, drop_batch_id: bool) -> list[Rows
 
 
 def join(parts: Sequence[RowsReply]) -> RowsReply:
-    """Join the shares of the parts of one request.
+    """Join the replies to the parts of one request.
 
-    Values with a row for each row of their part are joined end to end. Others must be equal in all parts.
+    Lists with a value for each row of their part are concatenated. All other values must be equal in all
+    parts.
 
     Raises:
-        UncertainReply: if an equal value may be one for each row, or one for all rows.
-        WrongReply: if members, or values that are not for each row, differ.
+        UncertainReply: if an equal value may be a list of rows, or a single value for all rows.
+        WrongReply: if the parts differ in their members, or in a value that is not a list of rows.
     """
     first = parts[0]
     if len(parts) == 1:
@@ -86,7 +87,7 @@ def join(parts: Sequence[RowsReply]) -> RowsReply:
 
 
 def as_members(reply: RowsReply) -> dict[str, Parts]:
-    """Return the members of a reply, columns in an object."""
+    """Return the members of a reply; columns become an object."""
     fields: dict[str, Parts] = {}
     columns: dict[str, Parts] = {}
     for path, share in reply.items():
@@ -122,7 +123,7 @@ def _split(rows: list[Raw], counts: Sequence[int]) -> list[list[Raw]]:
 
 
 def _shares(path: Path, text: Raw, counts: Sequence[int]) -> Sequence[Share]:
-    """Split a list with a value for each row; all requests get a list of one, and members of the call.
+    """Split a list with a value for each row; repeat a list of one, or a member about the call.
 
     A single request gets anything but wrong predictions.
     """
@@ -151,5 +152,5 @@ def _name(path: Path) -> str:
 
 
 def _text(share: Share) -> bytes:
-    """Return a text that is the same for a list that was split and for one that was not."""
+    """Return a share as text, equal whether or not its list was split."""
     return written(elements(share) if isinstance(share, Raw) and is_list(share) else share)

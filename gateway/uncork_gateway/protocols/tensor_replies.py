@@ -1,4 +1,4 @@
-"""Output tensors of merged calls, split between requests, and joined from the parts of one request."""
+"""Output tensors of merged calls: splits them between requests, and joins those of a request's parts."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ from uncork_gateway.protocols.wire import WrongReply, is_certain
 def split_outputs(outputs: Sequence[Tensor], rows: Sequence[int]) -> list[list[Tensor]]:
     """Split each output between several requests with ``rows`` rows each.
 
-    An output of one row goes to all of them, but only beside an output with a row for each row of the
-    requests: alone, it may be the output for the first row. The pieces have the parameters of their output.
+    An output of one row goes to all requests if another output has a row for each of theirs; on its own, it
+    may belong to the first row. The pieces keep the parameters of their output.
 
     Raises:
         Malformed: if the data of an output does not match its shape.
-        WrongReply: if no output has as many rows as the requests, or one has neither as many nor one.
+        WrongReply: if no output has as many rows as the requests, or an output has neither that many nor one.
     """
     total = sum(rows)
     shares = zip(*[_split(output, rows) for output in outputs], strict=True)
@@ -26,12 +26,12 @@ def split_outputs(outputs: Sequence[Tensor], rows: Sequence[int]) -> list[list[T
 
 
 def join_outputs(parts: Sequence[Sequence[Tensor]], rows: Sequence[int]) -> tuple[list[Tensor], bool]:
-    """Join the outputs of the parts of a request, in order; parameters are those of the first part.
+    """Join the outputs of the parts of a request, in order, with the parameters of the first part.
 
-    Outputs with a row for each row of their part are joined end to end. Others must be equal in all parts.
+    Outputs with a row for each row of their part are concatenated. All others must be equal in all parts.
 
     Returns:
-        The outputs, and whether it is certain which of them are for each row.
+        The outputs, and True if it is certain which of them have a row for each row.
 
     Raises:
         Malformed: if the data of an output does not match its shape.

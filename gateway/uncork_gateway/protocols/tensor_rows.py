@@ -1,4 +1,4 @@
-"""Conversion between tensors and JSON rows, for services of our own."""
+"""Converts between tensors and JSON rows, for our own services."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ _objects_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 def json_rows(tensor: Tensor) -> list[bytes]:
     """Return each row of a checked tensor as one JSON text, nested by the inner shape.
 
-    JSON values keep their text. Binary NaN and infinity become null, as JSON cannot express them.
+    JSON values keep their text. Binary NaN and infinity become null, because JSON cannot express them.
 
     Raises:
         Malformed: if there are no values, or an element of BYTES is not UTF-8.
@@ -68,7 +68,7 @@ def json_rows(tensor: Tensor) -> list[bytes]:
 
 
 def json_objects(tensors: Sequence[Tensor]) -> list[bytes]:
-    """Return each row of checked tensors as the JSON of an object, with a value from each tensor."""
+    """Return each row of checked tensors as a JSON object, with a value from each tensor."""
     rows = list(zip(*[json_rows(tensor) for tensor in tensors], strict=True))
     return objects([tensor.name for tensor in tensors], rows)
 
@@ -87,24 +87,24 @@ def values_of(tensor: Tensor) -> bytes:
 
 
 def output_tensors(body: bytes, form: RowsForm, *, rows: int, binary: Callable[[str], bool]) -> list[Tensor]:
-    """Return the output tensors of results, which keep the types that the worker gives.
+    """Return results as output tensors, in the types that the worker gives.
 
-    Results that are objects with the same keys have a tensor for each key; others have one, :data:`OUTPUT`.
+    Objects with the same keys become a tensor for each key; other results become one tensor, :data:`OUTPUT`.
     Values without a type get the first datatype of BOOL, INT64, UINT64, FP64 and BYTES that holds them.
-    Values of several kinds or shapes become BYTES, one element for each row: text as it is, a missing value
-    empty, and anything else as JSON.
+    Values of several kinds or shapes become BYTES, an element for each row: text unchanged, a missing value
+    empty, and any other value as JSON.
 
     Args:
         body: the worker's results.
-        form: how they are written.
-        rows: how many there are.
-        binary: whether the client wants the tensor of a name in binary.
+        form: the format of ``body``.
+        rows: the number of rows.
+        binary: returns True if the client wants the named tensor in binary.
     """
     return [_as_wanted(tensor, binary(tensor.name)) for tensor in _tensors(body, form, rows)]
 
 
 def output_specs(body: bytes, form: RowsForm) -> tuple[TensorSpec, ...]:
-    """Return the output tensors of one or more results, without their values."""
+    """Return the names, datatypes and row shapes of the output tensors of one or more results."""
     match form:
         case TensorForm(datatype, shape) | ListForm(datatype, shape):
             return (TensorSpec(OUTPUT, datatype, shape),)
@@ -154,7 +154,7 @@ def _as_wanted(tensor: Tensor, binary: bool) -> Tensor:
 
 
 def columns_of(rows: Sequence[bytes]) -> dict[str, list[bytes]] | None:
-    """Return a list of values for each key of objects with the same keys; None for anything else."""
+    """Return a list of values for each key, if all rows are objects with the same keys; else None."""
     try:
         objects = _objects_decoder.decode(b"[%b]" % b",".join(rows))
     except msgspec.ValidationError:
@@ -198,14 +198,14 @@ def _inferred(name: str, texts: Sequence[bytes]) -> Tensor:
 
 
 def _as_text(text: bytes) -> str:
-    """Return the element of BYTES for a value of any kind."""
+    """Return the BYTES element for a JSON value of any kind."""
     if text.startswith(b'"') or text == NULL:
         return text_of(msgspec.json.decode(text))
     return text.decode()
 
 
 def _flattened(text: bytes, shape: Sequence[int]) -> bytes:
-    """Return values without the lists around them."""
+    """Return the values of nested lists of a shape, without the lists around them."""
     if 0 in shape:
         return b""
     if b'"' not in text:

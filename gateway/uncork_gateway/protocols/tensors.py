@@ -1,7 +1,7 @@
-"""Tensors of the Open Inference Protocol V2, counted, cut and joined along their first axis.
+"""Tensors of the Open Inference Protocol V2: checks, splits and joins them along the first axis.
 
-Values stay text (JSON, flat or nested as the shape) or bytes (the binary tensor extension). Commas show where
-a row of JSON ends: a row of n values has n - 1 of them, however it is nested.
+Values stay text (JSON, flat or nested like the shape) or bytes (the binary tensor extension). Counting commas
+finds the end of a JSON row: a row of n values has n - 1 commas, however it is nested.
 """
 
 import math
@@ -43,8 +43,8 @@ class Tensor(msgspec.Struct, frozen=True):
     """A named tensor.
 
     Attributes:
-        shape: at most ``MAX_AXES`` lengths, each 0 or more.
-        form: how ``data`` is written.
+        shape: at most ``MAX_AXES`` lengths of 0 or more; the first is the number of rows.
+        form: the format of ``data``.
         data: the bytes of a binary tensor; or the text of a JSON list without its outermost brackets.
         parameters: raw JSON by name, without ``binary_data_size``.
     """
@@ -58,10 +58,10 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 def check_kind(name: str, datatype: str, shape: Sequence[int]) -> None:
-    """Check datatype and shape.
+    """Check a tensor's datatype and shape.
 
     Raises:
-        Malformed: if one of them is wrong.
+        Malformed: if either is invalid.
     """
     if datatype not in DATATYPES:
         raise malformed(name, f"datatype must be one of {', '.join(DATATYPES)}, got {datatype!r}")
@@ -73,7 +73,7 @@ def check_kind(name: str, datatype: str, shape: Sequence[int]) -> None:
 
 
 class TensorSpec(NamedTuple):
-    """The common properties of tensors with one name; ``shape`` is that of a row, with -1 for any length."""
+    """A tensor's name, datatype, and the shape of one row, in which -1 is any length."""
 
     name: str
     datatype: str
@@ -81,11 +81,11 @@ class TensorSpec(NamedTuple):
 
 
 def check_values(tensor: Tensor, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Check that the number of values matches the shape, and that they are nested like it or flat.
+    """Check that the values match the shape in number, and are flat or nested like the shape.
 
     Raises:
-        Malformed: if not.
-        TooMany: if it has more texts in binary than the limit, each of which must be found.
+        Malformed: if they do not match.
+        TooMany: if a binary tensor has more texts than the limit.
     """
     wanted = math.prod(tensor.shape)
     unit = "value"
@@ -133,7 +133,7 @@ def cut_rows(tensors: Sequence[Tensor], rows: int, most_rows: int) -> list[tuple
 
 
 def concatenate(tensors: Sequence[Tensor]) -> Tensor:
-    """Join tensors of one datatype, inner shape and form along the first axis; the first gives the rest."""
+    """Join tensors of one datatype, inner shape and form along the first axis."""
     first = tensors[0]
     separator = b"" if first.form == "binary" else b","
     return msgspec.structs.replace(
@@ -144,7 +144,7 @@ def concatenate(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def leaves(shape: Sequence[int]) -> int:
-    """Return the number of values and empty lists of a shape; n of them have n - 1 commas between them."""
+    """Return the number of values, or of innermost empty lists, in a shape; n have n - 1 commas."""
     return math.prod(shape[: shape.index(0)] if 0 in shape else shape)
 
 
@@ -160,10 +160,10 @@ def between_commas(text: bytes, stops: Sequence[int], width: int) -> list[bytes]
 
 
 def element_ends(tensor: Tensor) -> list[int]:
-    """Return the ends of the elements of a binary BYTES tensor: each is a length in four bytes, then data.
+    """Return the end offsets of the elements of a binary BYTES tensor (each a four-byte length, then data).
 
     Raises:
-        Malformed: if the last one is cut short.
+        Malformed: if the last element is cut short.
     """
     data, at = tensor.data, 0
     ends: list[int] = []
@@ -180,7 +180,7 @@ def elements(tensor: Tensor) -> list[bytes]:
     """Return the elements of a binary BYTES tensor.
 
     Raises:
-        Malformed: if the last one is cut short.
+        Malformed: if the last element is cut short.
     """
     ends = element_ends(tensor)
     return [tensor.data[start + LENGTH_BYTES : end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
@@ -217,12 +217,12 @@ def _is_nested_like(text: bytes, shape: tuple[int, ...]) -> bool:
 
 
 def _nested_axes(shape: Sequence[int]) -> int:
-    """Return how many axes have lists: those inside an axis of length 0 have none."""
+    """Return how many axes are written as lists: none below an axis of length 0."""
     return shape.index(0) + 1 if 0 in shape else len(shape)
 
 
 def _brackets(shape: Sequence[int]) -> bytes:
-    """Return brackets and commas of a list nested like the shape, without the outermost brackets."""
+    """Return the brackets and commas of an empty list with this shape, without the outermost brackets."""
     length, *inner = shape
     return b",".join([b"[%b]" % _brackets(inner) if inner else b""] * length)
 

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol V2, JSON and binary: inference requests that share a call."""
+"""The Open Inference Protocol V2, JSON and binary: parses inference requests, and merges them."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from uuid import uuid4
@@ -48,14 +48,14 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
     """An inference request, or a part of one.
 
     Attributes:
-        id: raw JSON, if there is one.
-        members: everything but id and inputs, raw JSON by name.
-        wanted: names of requested outputs, if the client names any, and whether it wants each in binary.
-        binary: whether the client wants other outputs in binary.
-        classified: names of requested outputs whose top classes the client wants (Triton's classification).
+        id: the request's id as raw JSON, if it has one.
+        members: all other members except inputs, as raw JSON by name.
+        wanted: the outputs that the client names, each with True if it wants that output in binary.
+        binary: True if the client wants all other outputs in binary.
+        classified: the outputs whose top classes the client wants (Triton's classification).
         rows: the length of the first axis of every input.
-        key: requests with the same key share calls.
-        size_bytes: of the body, or of the inputs of a part.
+        key: the batch key; requests with the same key share calls.
+        size_bytes: the size of the body, or of a part's inputs.
     """
 
     id: bytes | None
@@ -77,10 +77,10 @@ def parse_request(content: Content, limits: Limits = DEFAULT_LIMITS) -> InferReq
     """Parse a request.
 
     Raises:
-        BadRequest: if it is malformed.
-        Unmergeable: if it belongs to a sequence, uses shared memory, has no rows, or its inputs have
-            different numbers of rows or unknown members.
-        TooMany: if it has more rows or values than the limits.
+        BadRequest: if the body is malformed.
+        Unmergeable: if the request belongs to a sequence, uses shared memory, has no rows, or its inputs
+            differ in their number of rows or have unknown members.
+        TooMany: if the rows or values exceed the limits.
     """
     if natural(content.header(JSON_LENGTH) or b"") == 0:
         raise Unmergeable("raw tensors without JSON are not supported; describe the inputs in JSON")
@@ -135,7 +135,7 @@ class V2Wire:
         ]
 
     def merge(self, requests: Sequence[InferRequest]) -> Content:
-        """Merge requests with one key, with a new id if there are several.
+        """Merge requests with the same key into one call, which gets a new id if there are several.
 
         KServe's server (0.21) answers 500 to binary inputs without an id.
         """
@@ -152,7 +152,7 @@ class V2Wire:
         return v2_replies.split(reply, [request.rows for request in requests])
 
     def render(self, reply: InferReply, request: InferRequest, *, batch_id: str) -> Content:
-        """Write the answer to one request, with its own id. The protocol has no member for the batch id."""
+        """Write the response to one request, with its own id. V2 has no member for the batch id."""
         return write(reply.members, request.id, b"outputs", reply.outputs)
 
 
@@ -170,7 +170,7 @@ def _inputs(message: Message) -> list[Tensor]:
 
 
 def _parameters(members: dict[str, bytes]) -> dict[str, bytes]:
-    """Return the parameters of a request that may share a call."""
+    """Return a request's parameters; raise Unmergeable if they rule out a shared call."""
     text = members.get("parameters", NULL)
     parameters = raw_members(read_members(text, name="parameters", decoder=or_null_decoder))
     refuse_sequence(parameters)
@@ -178,7 +178,7 @@ def _parameters(members: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def _wanted(members: dict[str, bytes], binary: bool) -> tuple[dict[str, bool], list[str]]:
-    """Return whether the client wants each requested output in binary, and the outputs to classify."""
+    """Return each requested output, with True if it should be binary, and the outputs to classify."""
     wanted, classified = {}, []
     text = msgspec.Raw(members.get("outputs", NULL))
     for output in read_structs(_wanted_decoder, _Wanted, text, "a list of outputs", name="outputs"):
@@ -198,7 +198,7 @@ def _boolean(raw: bytes) -> bool:
 
 
 def refuse_sequence(parameters: Iterable[str]) -> None:
-    """Raise Unmergeable if one of the parameters of a request puts it into a sequence."""
+    """Raise Unmergeable if a request's parameters make it part of a sequence."""
     for name in parameters:
         if name in _SEQUENCE:
             raise Unmergeable(
@@ -207,17 +207,17 @@ def refuse_sequence(parameters: Iterable[str]) -> None:
 
 
 def refuse_shared_memory(name: str, parameters: Iterable[str]) -> None:
-    """Raise Unmergeable if one of the parameters of a tensor puts its data elsewhere."""
+    """Raise Unmergeable if a tensor's parameters say that its data is in shared memory."""
     if any(parameter.startswith(_SHARED_MEMORY) for parameter in parameters):
         raise Unmergeable(f"tensor {name!r}: shared memory is not supported; send the data in the body")
 
 
 def rows_of(inputs: Sequence[Tensor], limits: Limits = DEFAULT_LIMITS) -> int:
-    """Return the length of the first axis of all inputs.
+    """Return the length of the first axis, which all inputs must share.
 
     Raises:
-        TooMany: if it is above the limit.
-        Unmergeable: if there are no inputs or rows, or inputs have different numbers of rows.
+        TooMany: if the length exceeds the limit.
+        Unmergeable: if there are no inputs or rows, or the inputs differ in their number of rows.
     """
     if not inputs:
         raise Unmergeable("the request has no inputs")
@@ -241,7 +241,7 @@ def _tensor_key(tensor: Tensor) -> Hashable:
 
 
 def _merged(tensors: Sequence[Tensor]) -> Tensor:
-    """Merge an input of several requests; parameters of rows become lists with a value per request."""
+    """Merge one input of several requests; row parameters become lists with a value per request."""
     tensor = concatenate(tensors)
     names = dict.fromkeys(name for each in tensors for name in each.parameters)
     if not names:

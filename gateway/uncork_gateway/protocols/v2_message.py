@@ -1,4 +1,4 @@
-"""Bodies of the Open Inference Protocol V2: JSON, followed by the bytes of binary tensors."""
+"""Reads and writes bodies of the Open Inference Protocol V2: JSON, then the bytes of binary tensors."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -30,7 +30,7 @@ _OCTETS = (b"content-type", b"application/octet-stream")
 
 
 class WireTensor(msgspec.Struct):
-    """A tensor's JSON."""
+    """The JSON description of a tensor."""
 
     name: str
     shape: list[int]
@@ -43,9 +43,9 @@ class Message(NamedTuple):
     """A parsed body.
 
     Attributes:
-        id: raw JSON, if there is one.
-        members: the object's other members, raw JSON by name, without the tensors.
-        tensors: the JSON of all tensors.
+        id: the id as raw JSON, if the body has one.
+        members: all other members except the tensors, as raw JSON by name.
+        tensors: the descriptions of all tensors.
         blocks: the bytes after the JSON.
     """
 
@@ -56,12 +56,12 @@ class Message(NamedTuple):
 
 
 def read(content: Content, tensors_name: str, limits: Limits = DEFAULT_LIMITS) -> Message:
-    """Parse a body whose tensors are the member ``tensors_name``.
+    """Parse a body whose tensors are in the member ``tensors_name``.
 
     Raises:
-        Malformed: if it is not an object with tensors, not UTF-8, its id is not a string, or the length of
-            the JSON in its header is wrong.
-        TooMany: if it has more members or tensors than the limit on rows.
+        Malformed: if the body is not an object with tensors, or not UTF-8, its id is not a string, or the
+            header with the length of the JSON is wrong.
+        TooMany: if the members or tensors exceed the limit on rows.
     """
     text, blocks = _halves(content)
     limits.check_items(text)
@@ -88,20 +88,20 @@ def read(content: Content, tensors_name: str, limits: Limits = DEFAULT_LIMITS) -
 
 
 def natural(text: bytes) -> int | None:
-    """Return a length, or None if the text is none."""
+    """Return a non-negative integer, or None if the text is anything else."""
     return int(text) if text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 def excerpt(text: bytes) -> str:
-    """Return the beginning of a wrong text, for an error."""
+    """Return the beginning of an invalid text, for an error message."""
     return repr(text[:_EXCERPT_BYTES].decode(errors="replace"))
 
 
 def read_tensors(described: Sequence[WireTensor], blocks: memoryview) -> list[Tensor]:
-    """Read tensors from their JSON and the bytes after it. It does not compare data with shape.
+    """Read tensors from their descriptions and the bytes after the JSON, without checking data against shape.
 
     Raises:
-        Malformed: if a tensor's description is invalid, or the number of bytes does not match them.
+        Malformed: if a description is invalid, or the number of bytes does not match the descriptions.
     """
     tensors, at = [], 0
     for wire in described:
@@ -133,7 +133,7 @@ def raw_members(members: dict[str, msgspec.Raw] | None) -> dict[str, bytes]:
 def write(
     members: dict[str, bytes], request_id: bytes | None, tensors_name: bytes, tensors: Sequence[Tensor]
 ) -> Content:
-    """Write a body: members as raw JSON, the id if there is one, then the tensors under their name."""
+    """Write a body: members as raw JSON, the id if given, and the tensors as member ``tensors_name``."""
     if request_id is not None:
         members = {**members, "id": request_id}
     # Joined at once, so that large values are copied once.

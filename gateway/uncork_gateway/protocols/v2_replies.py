@@ -1,4 +1,4 @@
-"""Replies of the Open Inference Protocol V2: split between the requests of a call, and joined."""
+"""Replies of the Open Inference Protocol V2: splits them between requests, and joins them."""
 
 from collections.abc import Sequence
 
@@ -19,8 +19,8 @@ class InferReply(msgspec.Struct, frozen=True, kw_only=True):
     """The share of a reply for one request, or for a part of one.
 
     Attributes:
-        members: everything but outputs and id, as raw JSON by name.
-        rows: of the request.
+        members: all members except outputs and id, as raw JSON by name.
+        rows: the number of rows of the request.
     """
 
     members: dict[str, bytes]
@@ -29,10 +29,10 @@ class InferReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def split(reply: Content, rows: Sequence[int]) -> list[InferReply]:
-    """Split a reply between requests with ``rows`` rows each. A reply to one request stays whole.
+    """Split a reply between requests with ``rows`` rows each. A reply to one request stays unchanged.
 
     Raises:
-        WrongReply: if it cannot be read, or an output or a list in it has no value for each request.
+        WrongReply: if the reply is malformed, or an output or a list lacks values for some requests.
     """
     try:
         message = read(reply, "outputs")
@@ -60,8 +60,8 @@ def join(parts: Sequence[InferReply]) -> InferReply:
     """Join the replies to the parts of a request, in order.
 
     Raises:
-        UncertainReply: if an equal value may be one for each row, or one for all rows.
-        WrongReply: if their outputs do not fit together, or other members differ.
+        UncertainReply: if an equal value may be a list of rows, or a single value for all rows.
+        WrongReply: if the outputs do not fit together, or other members differ.
     """
     first = parts[0]
     if len(parts) == 1:
@@ -81,7 +81,7 @@ def join(parts: Sequence[InferReply]) -> InferReply:
 
 
 def _split_members(members: dict[str, bytes], rows: Sequence[int]) -> list[dict[str, bytes]]:
-    """Split everything but outputs and id: the parameters of the reply like those of an output."""
+    """Split all members except outputs and id between requests, ``parameters`` by each of its values."""
     shares = _split_parameters(members, rows)
     text = members.get("parameters", NULL)
     if text != NULL:
@@ -101,7 +101,7 @@ def _split_parameters(parameters: dict[str, bytes], rows: Sequence[int]) -> list
 
 
 def _split_parameter(name: str, value: bytes, rows: Sequence[int]) -> list[bytes]:
-    """Split a list between requests, or between their rows; every request gets anything else whole."""
+    """Split a list with a value per request or per row; repeat any other value for every request."""
     values = None if name in WHOLE_PARAMETERS else _raw_list(value)
     if values is None:
         return [value] * len(rows)
@@ -121,9 +121,9 @@ def _split_parameter(name: str, value: bytes, rows: Sequence[int]) -> list[bytes
 
 
 def _join_parameters(parts: Sequence[dict[str, bytes]], rows: Sequence[int]) -> tuple[dict[str, bytes], bool]:
-    """Join parameters: lists with a value per row end to end, others must be equal.
+    """Join parameters: concatenate lists with a value per row; all others must be equal.
 
-    Return whether that is certain, too: equal lists with a value per row may be one list for all rows.
+    Also return True if that is certain: equal lists with a value per row may be one list for all rows.
     """
     parameters, certain = {}, True
     for name in dict.fromkeys(name for part in parts for name in part):
@@ -143,7 +143,7 @@ def _join_parameters(parts: Sequence[dict[str, bytes]], rows: Sequence[int]) -> 
 
 
 def _by_row(values: Sequence[bytes], rows: Sequence[int]) -> list[bytes] | None:
-    """Return the values of all rows; None if a part lacks a value for each of its rows."""
+    """Return the values of all rows in order; None if a part lacks a value for any of its rows."""
     by_row: list[bytes] = []
     for value, count in zip(values, rows, strict=True):
         listed = _raw_list(value)

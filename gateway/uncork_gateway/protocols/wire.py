@@ -1,6 +1,6 @@
-"""The interface of a protocol whose requests can share a call.
+"""The interface of protocols whose requests can share a call.
 
-Bodies are cut and joined as bytes: no number or text is decoded and written again.
+Bodies are split and joined as bytes, without decoding numbers or texts.
 """
 
 import operator
@@ -15,7 +15,7 @@ JSON = (b"content-type", b"application/json")
 
 
 class Content(NamedTuple):
-    """A body, and the headers that say how to read it: content type, and length of the JSON.
+    """A body, and the headers needed to read it: content type, and length of the JSON.
 
     Header names are in lower case.
     """
@@ -24,7 +24,7 @@ class Content(NamedTuple):
     headers: tuple[Header, ...] = ()
 
     def header(self, name: bytes) -> bytes | None:
-        """Return the value of a header; None if there is none."""
+        """Return the value of a header; None if it is missing."""
         return value_of(self.headers, name)
 
 
@@ -34,7 +34,7 @@ class Unmergeable(Exception):
 
 @contextmanager
 def passing_on() -> Iterator[None]:
-    """Have a request that is too large to be taken apart passed on unchanged: TooMany becomes Unmergeable."""
+    """Convert TooMany to Unmergeable, so that a request too large to be split is sent on unchanged."""
     try:
         yield
     except TooMany as error:
@@ -46,12 +46,13 @@ class WrongReply(Exception):
 
 
 class UncertainReply(WrongReply):
-    """The replies to the parts of a request can be joined, but to two different replies.
+    """The replies to the parts of a request can be joined in two different ways.
 
-    A value that is equal in all parts, with as many rows as each part, is one for each row or one for all.
+    A list that is equal in all parts, and has as many values as each part has rows, may hold a value per row,
+    or be one value for all rows.
 
     Attributes:
-        joined: the reply if such values are one for each row.
+        joined: the reply if such lists hold a value per row.
     """
 
     def __init__(self, joined: Any) -> None:
@@ -68,7 +69,7 @@ class Mergeable(Protocol):
 
     @property
     def key(self) -> Hashable:
-        """Everything that must be equal in requests that share a call."""
+        """The batch key: all that must be equal in requests that share a call."""
 
     @property
     def size_bytes(self) -> int:
@@ -80,52 +81,52 @@ R = TypeVar("R")
 
 
 class Wire(Protocol[Q, R]):
-    """One protocol: ``Q`` is a parsed request, ``R`` the share of a reply that belongs to one request."""
+    """One protocol. ``Q`` is a parsed request, ``R`` one request's share of a reply."""
 
     def parse(self, content: Content) -> Q:
         """Parse a request.
 
         Raises:
-            BadRequest: if it is malformed.
-            Unmergeable: if it must be passed on unchanged, alone.
+            BadRequest: if the request is malformed.
+            Unmergeable: if the request must be sent on unchanged, alone.
         """
 
     def cut(self, request: Q, most_rows: int) -> list[Q]:
-        """Cut a request into parts of at most ``most_rows`` rows, in order."""
+        """Split a request into parts of at most ``most_rows`` rows, in order."""
 
     def merge(self, requests: Sequence[Q]) -> Content:
-        """Merge requests with one key into one call, their rows in order."""
+        """Merge requests with the same key into one call, with their rows in order."""
 
     def split(self, reply: Content, requests: Sequence[Q]) -> list[R]:
         """Split the reply to a merged call between its requests.
 
         Raises:
-            WrongReply: if it is not a reply to that many rows.
+            WrongReply: if the reply does not fit the requests' number of rows.
         """
 
     def join(self, parts: Sequence[R]) -> R:
-        """Join the shares of the parts of one request.
+        """Join the replies to the parts of one request.
 
         Raises:
-            UncertainReply: if a value may be one for each row, or one for all rows.
-            WrongReply: if they do not fit together.
+            UncertainReply: if a value may be a list of rows, or a single value for all rows.
+            WrongReply: if the replies do not fit together.
         """
 
     def render(self, reply: R, request: Q, *, batch_id: str) -> Content:
-        """Write the answer to one request."""
+        """Write the response to one request."""
 
 
 def is_certain(by_rows: Sequence[bool], equal: Sequence[bool]) -> bool:
-    """Return whether it is certain which values of the replies to the parts of a request are for each row.
+    """Return True if it is certain which values in the replies to a request's parts are lists of rows.
 
-    At least one value of a reply is for each row, so the only value that can be is certain.
+    At least one value of a reply is a list of rows, so a single candidate is certain.
 
     Args:
-        by_rows: for each value of the reply, whether it has as many rows as the part in every part.
-        equal: for each value, whether it is equal in all parts.
+        by_rows: for each value, True if its length equals the number of rows in every part.
+        equal: for each value, True if it is equal in all parts.
 
     Raises:
-        WrongReply: if no value can be one for each row.
+        WrongReply: if no value can be a list of rows.
     """
     if not any(by_rows):
         raise WrongReply("the responses to the parts of a request have no value for each row")
@@ -133,10 +134,10 @@ def is_certain(by_rows: Sequence[bool], equal: Sequence[bool]) -> bool:
 
 
 def if_certain(joined: R, certain: bool) -> R:
-    """Return the joined replies to the parts of a request.
+    """Return ``joined`` if ``certain``.
 
     Raises:
-        UncertainReply: if they are not certain.
+        UncertainReply: otherwise.
     """
     if not certain:
         raise UncertainReply(joined)

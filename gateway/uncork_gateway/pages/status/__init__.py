@@ -1,1 +1,1 @@
-"""The status of a front end, in figures and in sentences."""
+"""The status of a front end, as numbers and sentences."""

@@ -1,4 +1,4 @@
-"""Which advice applies to an API, as pure functions of its figures; its words are in ``advice.py``."""
+"""Selects the advice for an API, as pure functions of its figures."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ _ERRORS = {502: "errors/lost", 504: "errors/timed_out"}
 
 
 def advice_for(figures: Figures, names: Names) -> list[Advice]:
-    """Return all advice, the most urgent first; after too few requests, only what needs no statistics."""
+    """Return all advice, most urgent first; with few requests, only advice that needs no statistics."""
     return [
         advice
         for code, find in ADVICE.items()
@@ -33,7 +33,7 @@ def unit(figures: Figures) -> str:
 
 
 def load(figures: Figures, names: Names) -> dict[str, Any]:
-    """Return arrivals and capacity, for a template."""
+    """Return arrivals and capacity as values for an advice's text."""
     return {
         "rate": figures.recent.rate,
         "unit": unit(figures),
@@ -77,7 +77,7 @@ def _goal_out_of_reach(figures: Figures, names: Names) -> Iterator[Advice]:
 
 
 def _split_requests(figures: Figures, names: Names) -> Iterator[Advice]:
-    """Advise against padding inside requests. The dispatcher limits that between requests by itself."""
+    """Advise against padding inside requests; the dispatcher limits padding between requests itself."""
     padding, estimate, recent = figures.stats.padding, figures.estimate, figures.recent
     if padding is None or estimate is None or padding.measure != "longest" or padding.share < MOSTLY:
         return

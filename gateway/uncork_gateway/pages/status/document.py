@@ -1,7 +1,7 @@
-"""The document of ``/status``, which the dashboard shows too.
+"""The document of ``/status``, which the dashboard also shows.
 
-It describes one moment. Recent figures are those of the API's window. Sentences and advice quote the fields.
-Where an API defines a cost, its rows are units of cost.
+It describes one moment. "Recent" means the API's window. Sentences and advice quote the fields. If an API
+defines a cost, "rows" are units of cost.
 """
 
 from typing import Literal
@@ -24,12 +24,12 @@ the batch limit."""
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """Predicted time of a batch from release to reply: ``intercept_ms + slope_ms * rows``.
 
-    It is smoothed, and scaled to recent batches. The dispatcher's own, which follows every batch, is in
-    ``/metrics``.
+    It is smoothed, and scaled to recent batches. The dispatcher's own estimate, in ``/metrics``, follows
+    every batch.
 
     Attributes:
         spread: relative standard deviation of batch times around the line.
-        rows: the smallest and largest batch sizes that it rests on.
+        rows: the smallest and largest batch sizes behind the estimate.
     """
 
     intercept_ms: float
@@ -39,13 +39,13 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Padding(msgspec.Struct, frozen=True, kw_only=True):
-    """How the lengths of rows affect batch times. Lengths are costs; bytes, where the API defines no cost.
+    """How the lengths of rows affect batch times. A length is a row's cost or, without costs, its bytes.
 
     Attributes:
         measure: what batch times depend on: ``sum``, the sum of the costs; ``longest``, rows x largest cost,
-            because batches are padded to their longest row; ``bytes`` and ``longest_bytes``, the same of the
-            bytes of request bodies.
-        share: of the work of about the last 20 batches, the share that was padding; 0 without padding.
+            because batches are padded to their longest row; ``bytes`` and ``longest_bytes``, the same with
+            the bytes of request bodies.
+        share: the share of padding in the work of about the last 20 batches; 0 without padding.
         length_limit: the length beyond which rows take no more time; None if none has been found.
     """
 
@@ -55,7 +55,7 @@ class Padding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
-    """Recent time from request to reply, from the buckets of ``uncork_request_duration_seconds``."""
+    """Percentiles of recent latency, from the buckets of ``uncork_request_duration_seconds``."""
 
     p50_ms: float
     p95_ms: float
@@ -63,12 +63,12 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimeShares(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the time of a request goes, as recent means.
+    """The mean times of recent requests, by stage.
 
     Attributes:
-        queue_ms: in the queue.
-        batch_ms: in its batch, from release to reply.
-        transport_ms: the rest: reading the request and writing the answer.
+        queue_ms: time in the queue.
+        batch_ms: time in the batch, from release to reply.
+        transport_ms: all other time, to read the request and write the response.
     """
 
     queue_ms: float
@@ -77,13 +77,13 @@ class TimeShares(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """The last exception of a handler.
+    """The latest exception of a handler.
 
     Attributes:
         error: the name of its class.
         place: file and line in the service's code; empty if the exception came from elsewhere.
-        message: its text, which may quote requests; None if clients can read this document.
-        error_id: id in the last answer; the log has the traceback under it.
+        message: its text, which may quote requests; None if clients may read this document.
+        error_id: the id in the latest response, which finds the traceback in the log.
         requests: requests that got 500 for this error at this place since ``first``.
         first, last: seconds since 1970.
     """
@@ -98,7 +98,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """A recommendation with its reason; ``code`` is stable, for programs."""
+    """A recommendation with its reason; programs may rely on ``code``."""
 
     code: str
     text: str
@@ -108,34 +108,32 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     """One API, or one model behind a proxy.
 
     Attributes:
-        id: unique in this document: the name, after that of the service if there are several.
-        service: its name; empty in a proxy.
-        streams: whether answers are streamed, so that nothing is batched.
+        id: unique in this document: the name, prefixed with the service's if there are several.
+        service: the service's name; empty in a proxy.
+        streams: True if responses are streamed, without batching.
         counts: the unit of estimates, limits and rates: rows, or their cost.
-        goal_ms: None if there is none.
+        goal_ms: the latency goal; None without a goal.
         max_batch_rows: the batch limit, or the policy's if that is lower.
-        sentence: the recent past, in words; ``waits_for``: what the queue waits for now;
-            ``why_this_size``: the reason for the size of batches; ``why_refused``: the reasons for recent
-            refusals, None if there were none.
-        window_s: length of the window: 30 s, up to a tenth more; less if nothing happened before that.
-        too_few_requests: fewer than 20 requests were answered in the window, or it is shorter than a second.
-            Figures that would be chance are None then.
-        answered: recent answers without 4xx, which are the client's fault. ``errors``, by status, and
-            ``refused`` are among these, ``error_share`` and ``refused_share`` their shares; None without an
-            answer.
-        failure: None if no handler raised since the start, and in a proxy.
-        requests, protocols: recent answers, by status and by protocol; ``releases`` and ``sheds``: recent,
-            by reason.
+        sentence: a summary of the window; ``waits_for``: what the queue waits for now; ``why_this_size``: the
+            reason for the mean batch size; ``why_refused``: the reasons for recent refusals, None without
+            any.
+        window_s: the length of the window: 30 to 33 s, or less after an idle time.
+        too_few_requests: True if the window has fewer than 20 responses or is shorter than a second.
+            Statistics that would be chance are then None.
+        answered: recent responses other than 4xx. They include ``errors``, by status, and ``refused``, whose
+            shares are ``error_share`` and ``refused_share``; None without responses.
+        failure: the latest exception; None if no handler has raised, and in a proxy.
+        requests, protocols: recent responses by status and by protocol; ``releases`` and ``sheds``: recent
+            releases and refusals by reason.
         rate_rows: recent arrivals in rows per second, including refused ones.
-        capacity_rows: rows per second of all workers at full load, when they are always busy and queues
-            grow. It counts on batches as large as the goal and the cap allow, but no larger than any that
-            ran. None if too few batches ran, or if all were of about one size and larger ones are allowed.
-            ``capacity_is_least``: true if larger batches than any that ran may answer more.
-        balanced_rows: the smallest mean batch, in rows, that sustains the rate of arrivals; None if there is
-            no such size.
+        capacity_rows: rows per second of all workers at full load, when they are always busy and queues grow.
+            It assumes the largest batches that the goal and the cap allow, but none larger than have run.
+            None if too few batches ran, or if all had about one size and larger ones are allowed.
+            ``capacity_is_least``: True if larger batches may serve more.
+        balanced_rows: the smallest mean batch, in rows, that sustains the arrival rate; None if no size does.
         estimate: None if too few batches have run.
-        padding: None while no batch is known to have had rows of different lengths.
-        mean_batch_rows, latency, shares: recent; None without a batch or an answer.
+        padding: None until a batch has had rows of different lengths.
+        mean_batch_rows, latency, shares: recent means and percentiles; None without a batch or response.
         queued_requests, queued_rows, queued_bytes: the queue now; ``oldest_ms``: how long its oldest request
             has waited.
     """
@@ -187,14 +185,14 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """One worker, or one slot for a call to a server behind a proxy.
 
     Attributes:
-        service: the name of its service; empty in a proxy.
-        index: its replacement has the same.
-        pid: of the process, on its machine; None in a proxy.
-        host: the machine; None if it is the gateway's own, and in a proxy.
-        url: of the server; None for a worker.
-        state: ``starting``, ``idle``, ``busy``, or ``lost``: the worker is not restarted yet, or the server
-            is not healthy.
-        doing: a clause in words, such as ``has been running 32 rows of predict for 12 ms``.
+        service: the service's name; empty in a proxy.
+        index: the worker's place, which its successor takes over.
+        pid: the process id on its machine; None in a proxy.
+        host: the machine; None for the gateway's own, and in a proxy.
+        url: the server's URL; None for a worker.
+        state: ``starting``, ``idle``, ``busy``, or ``lost`` (the worker has not restarted yet, or the server
+            is not healthy).
+        doing: a clause that says what it does, such as ``has been running 32 rows of predict for 12 ms``.
     """
 
     service: str
@@ -207,14 +205,14 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scaling(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there are as many workers as there are, where their number follows the traffic.
+    """The reason for the number of workers, if the number follows the traffic.
 
     Attributes:
-        wanted: workers that the traffic needs.
-        target: workers that there should be: ``wanted`` within the bounds, lowered one at a time.
-        least, most: the bounds.
+        wanted: the number of workers that the traffic needs.
+        target: the number of workers to run: ``wanted`` within the bounds, lowered one at a time.
+        least, most: the bounds of the number.
         start_s: how long a worker usually takes from its launch until it is ready; None before the first.
-        state: what happens, such as ``enough``, ``up`` or ``waiting``.
+        state: the latest decision, such as ``enough``, ``up`` or ``waiting``.
     """
 
     wanted: int
@@ -230,12 +228,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """One service, or the servers behind a proxy, which have no name.
 
     Attributes:
-        sentence: its state, in words.
-        restarts: its workers that were restarted since the start.
-        utilization: share of its workers' recent time that batches took; None without a worker, or a batch.
-        scaling: None where the number of its workers is fixed.
-        shadow: what became of the copies of requests that it got since the start, by outcome; None if it got
-            none.
+        sentence: a summary of its state.
+        restarts: the number of worker restarts since the start.
+        utilization: the share of recent worker time spent on batches; None without a worker or batch.
+        scaling: None if the number of workers is fixed.
+        shadow: the number of copied requests by outcome since the start; None without copies.
     """
 
     name: str
@@ -263,16 +260,16 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The whole document.
 
     Attributes:
-        server: name of the service, or ``proxy``, or ``gateway`` if there are several services; None until a
-            worker has connected.
+        server: the service's name, ``proxy``, or ``gateway`` for several services; None until a worker has
+            connected.
         time: seconds since 1970.
-        uptime_s: since the gateway was created.
+        uptime_s: seconds since the gateway was created.
         window_s: the longest window of recent figures.
-        sentence: the state as a whole, in words.
-        restarts: workers that were restarted since the start.
-        utilization: share of the workers' recent time that batches took; None without a worker, or a batch.
-        scaling: None where the number of workers is fixed, and if there are several services.
-        services: their states; what comes before sums them up.
+        sentence: a summary of the state.
+        restarts: the number of worker restarts since the start.
+        utilization: the share of recent worker time spent on batches; None without a worker or batch.
+        scaling: None if the number of workers is fixed, or for several services.
+        services: the state of each service; the fields above summarize them.
         settings_change: None if no reload has changed a setting.
     """
 

@@ -1,4 +1,4 @@
-"""What an API does, in words: its state, what limits it, and why. Pure functions of its figures."""
+"""Describes an API in sentences: its state, its bottleneck, and why. Pure functions of its figures."""
 
 import math
 from typing import Literal
@@ -15,7 +15,7 @@ RefusalCause = ShedReason | Literal["no_room"]
 
 
 def sentence(figures: Figures, names: Names) -> str:
-    """State how requests fared in the window, and what limits the API."""
+    """Return how requests fared in the window, and the API's bottleneck."""
     recent = figures.recent
     # Few failures and few refusals may together be too many.
     few = 0.0 if figures.state != "ok" else A_FEW
@@ -39,7 +39,7 @@ def _of(number_of: int, requests: int) -> str:
 
 
 def _too_few(figures: Figures) -> str:
-    """State that there are too few requests for rates and percentiles; empty if there are enough."""
+    """Return a sentence if there are too few requests for rates and percentiles, else an empty text."""
     recent = figures.recent
     if not recent.requests:
         return f"No request was answered in the last {WINDOW_S:g} s."
@@ -82,7 +82,7 @@ def _rows(figures: Figures, value: float) -> str:
 
 
 def waits_for(figures: Figures, names: Names) -> str:
-    """State what the queue waits for now."""
+    """Return a sentence on what the queue waits for now."""
     stats, work = figures.stats, figures.work
     if not stats.queued_requests:
         return "The queue is empty."
@@ -108,7 +108,7 @@ def _next_free(figures: Figures) -> str:
 
 
 def _window(figures: Figures, names: Names) -> str:
-    """Name what limits how long requests may be held."""
+    """Return the setting that limits how long requests may be held."""
     policy = f"policy {figures.stats.rules.policy}"
     if names.window is None:
         return policy
@@ -127,7 +127,7 @@ _HOLDS: dict[HoldReason, str] = {
 
 
 def why_this_size(figures: Figures, names: Names) -> str:
-    """State the mean size of batches, and its cause if that is known."""
+    """Return a sentence with the mean batch size and, if known, the reason for it."""
     recent = figures.recent
     if not recent.batches:
         return f"No batch ran in the last {WINDOW_S:g} s."
@@ -138,7 +138,7 @@ def why_this_size(figures: Figures, names: Names) -> str:
 
 
 def _cause_of_size(figures: Figures, names: Names) -> str:
-    """State the cause of the mean size in a clause; empty if it is unknown."""
+    """Return the reason for the mean batch size as a clause; empty if it is unknown."""
     recent, rules = figures.recent, figures.stats.rules
     if figures.streams:
         return "requests with streamed answers run alone"
@@ -162,7 +162,7 @@ def _cause_of_size(figures: Figures, names: Names) -> str:
 
 
 def why_refused(figures: Figures, names: Names) -> str | None:
-    """Explain why requests were refused with 503, or 504 at their client's deadline; None if none was."""
+    """Return why requests got 503, or 504 at their client's deadline; None if none did."""
     recent = figures.recent
     if not recent.refused:
         return None

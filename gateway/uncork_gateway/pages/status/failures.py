@@ -1,4 +1,4 @@
-"""Counts of the exceptions that handlers raise."""
+"""Counts the exceptions that handlers raise."""
 
 import time
 from collections import defaultdict
@@ -12,11 +12,11 @@ _MOST_KINDS = 16
 
 
 class Failures:
-    """Counts exceptions by class and place, and keeps the last of each.
+    """Counts exceptions by class and place, and keeps the latest of each.
 
     Args:
-        show_messages: whether to include the messages of exceptions, which may quote requests.
-        clock: seconds since 1970.
+        show_messages: True to include exception messages, which may quote requests.
+        clock: returns seconds since 1970.
     """
 
     def __init__(self, *, show_messages: bool, clock: Callable[[], float] = time.time) -> None:
@@ -25,7 +25,7 @@ class Failures:
         self._kinds: defaultdict[str, dict[tuple[str, str], Failure]] = defaultdict(dict)
 
     def note(self, api: str, raised: Sequence[ExceptionReport]) -> None:
-        """Count the exceptions of a batch, except those for which no request got 500."""
+        """Count the exceptions of a batch, except those that caused no 500."""
         for one in raised:
             if one.requests:
                 self._count(self._kinds[api], one, self._clock())
@@ -47,5 +47,5 @@ class Failures:
             del kinds[next(iter(kinds))]
 
     def last(self, api: str) -> Failure | None:
-        """Return the last exception that the handler of an API raised; None if it raised none."""
+        """Return the latest exception of an API's handler; None if it has raised none."""
         return next(reversed(self._kinds[api].values()), None)

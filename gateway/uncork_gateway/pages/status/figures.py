@@ -1,4 +1,4 @@
-"""The figures of one API that sentences and advice use. No clock, no I/O."""
+"""The measurements of one API, for sentences and advice. No clock, no I/O."""
 
 import math
 from dataclasses import dataclass
@@ -37,15 +37,15 @@ MANY_REQUESTS = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """One API at one moment. Rows are units of cost where the API defines one.
+    """The measurements of one API at one moment. If the API defines a cost, "rows" are units of cost.
 
     Attributes:
-        weighs: whether the API defines a cost.
-        streams: whether answers are streamed, so that nothing can be merged.
-        others_share: share of the workers' recent time that other APIs took.
-        busiest_other: the API that took most of that; None if there is none.
-        not_ready_reason: empty if a worker is ready.
-        failure: the last exception that the handler raised, if it is in the window.
+        weighs: True if the API defines a cost.
+        streams: True if responses are streamed, without batching.
+        others_share: the share of recent worker time that other APIs took.
+        busiest_other: the other API that took most time; None without one.
+        not_ready_reason: why no worker is ready; empty if one is.
+        failure: the handler's latest exception, if within the window.
     """
 
     stats: ApiStats
@@ -62,7 +62,7 @@ class Figures:
 
     @property
     def state(self) -> ApiState:
-        """The state by the share of errors and refusals among the answers."""
+        """The state, by the shares of errors and refusals among the responses."""
         share = self.recent.error_share + self.recent.refused_share
         if share >= _HALF:
             return "failing"
@@ -70,7 +70,7 @@ class Figures:
 
     @property
     def is_late(self) -> bool:
-        """True if more than a few recent requests were answered after the goal."""
+        """True if more than a few recent requests exceeded the goal."""
         return self.goal_s is not None and not self.recent.is_few and self.recent.p99_s > self.goal_s
 
     # Capacity
@@ -81,16 +81,16 @@ class Figures:
         return self.recent.estimate if self.stats.known_rows is not None else None
 
     def seconds(self, rows: float) -> float:
-        """Return the predicted time of a batch; 0 if it is unknown."""
+        """Return the predicted seconds of a batch; 0 if unknown."""
         return 0.0 if self.estimate is None else self.estimate.seconds(rows)
 
     @property
     def needed_s(self) -> float:
-        """The predicted time of the smallest request alone; 0 if it is unknown."""
+        """The predicted seconds of the smallest request alone; 0 if unknown."""
         return self.alone_s(self.stats.smallest_rows) if self.stats.smallest_rows else 0.0
 
     def alone_s(self, rows: float) -> float:
-        """Return the predicted time of a request that runs alone; 0 if no such batch shows it."""
+        """Return the predicted seconds of a request that runs alone; 0 if no batch that small has run."""
         known = self.stats.known_rows
         if not self.slope_is_known and (known is None or rows < known[0] / _SIMILAR):
             return 0.0
@@ -98,7 +98,7 @@ class Figures:
 
     @property
     def is_out_of_reach(self) -> bool:
-        """True if not even the smallest request can be answered within the goal."""
+        """True if even the smallest request would miss the goal."""
         return self.goal_s is not None and self.needed_s > self.goal_s
 
     def rows_within(self, goal_s: float | None) -> float:
@@ -119,7 +119,7 @@ class Figures:
 
     @property
     def cap_less_padding(self) -> float:
-        """The most rows in a batch with the usual padding, where the cap of the settings counts it too."""
+        """The most rows in a batch, less the usual padding if padding counts toward the setting."""
         padding, most = self.stats.padding, self.stats.rules.max_batch_rows
         if padding is None or padding.measure != "longest":
             return self.cap
@@ -127,7 +127,7 @@ class Figures:
 
     @property
     def best_rows(self) -> float:
-        """The rows of the largest allowed batch; the cap if the goal cannot be met anyway."""
+        """The rows of the largest batch within cap and goal; the cap if no batch meets the goal."""
         return self.best_of(self.cap_less_padding, self.goal_s)
 
     @property
@@ -135,7 +135,7 @@ class Figures:
         return math.floor(self.best_rows + 1e-9)
 
     def best_of(self, cap: float, goal_s: float | None) -> float:
-        """Return the rows of the largest allowed batch for a cap and a goal."""
+        """Return the rows of the largest batch within cap and goal; the cap if no batch meets the goal."""
         fits = self.rows_within(goal_s)
         return max(1.0, min(cap, fits if fits >= 1 else cap))
 
@@ -148,7 +148,8 @@ class Figures:
     def throughput_of_worker(self) -> float:
         """The rows per second of one worker that is always busy; 0 if unknown.
 
-        It counts on batches as large as allowed, but no larger than have run: the estimate may be too flat.
+        It assumes the largest allowed batches, but none larger than have run, because the estimate may be too
+        flat.
         """
         requested = max(self.recent.rows_per_request, self.stats.smallest_rows)
         return self.throughput(max(requested, min(self.best_rows, self._largest_rows)))
@@ -166,12 +167,12 @@ class Figures:
 
     @property
     def capacity_is_least(self) -> bool:
-        """True if larger batches than have run may answer more."""
+        """True if larger batches than have run may serve more."""
         return self._may_grow and not self.is_overloaded
 
     @property
     def has_headroom(self) -> bool:
-        """True if the workers could absorb bursts on average."""
+        """True if the workers have enough spare capacity to absorb bursts."""
         return self.capacity is not None and self.recent.rate <= _HEADROOM * self.capacity
 
     @property
@@ -197,7 +198,7 @@ class Figures:
 
     @property
     def balanced_rows(self) -> float | None:
-        """The rows in a batch at which workers just keep up; None without size, slope or arrivals."""
+        """The smallest batch, in rows, with which workers keep up; None if unknown or impossible."""
         if self.estimate is None or not self.slope_is_known or self.recent.rate <= 0:
             return None
         rows = self.estimate.keep_up_rows(self.recent.rate, workers=self.work.workers)
@@ -205,7 +206,7 @@ class Figures:
 
     @property
     def utilization(self) -> float:
-        """The share of the workers' time that batches of all APIs took; 0 without workers."""
+        """The share of worker time spent on the batches of all APIs; 0 without workers."""
         worker_s = self.work.workers * self.recent.seconds
         if worker_s <= 0:
             return 0.0
@@ -213,7 +214,7 @@ class Figures:
 
     @property
     def is_overloaded(self) -> bool:
-        """True if more arrives than the busy workers can answer in the time that other APIs leave."""
+        """True if more rows arrive than busy workers can execute in the time that other APIs leave."""
         if self.recent.is_few or self.utilization < _BUSY:
             return False
         if self.recent.refused_for_load > A_FEW or self.waits_for_workers:
@@ -225,12 +226,12 @@ class Figures:
 
     @property
     def waits_for_workers(self) -> bool:
-        """True if requests wait longer than they run although the policy never holds."""
+        """True if requests are queued longer than they run, although the policy never holds."""
         return not self.merges and self.recent.queue_s > self.recent.run_s > 0
 
     @property
     def missing_workers(self) -> int:
-        """The number of additional workers needed to answer everything; at least 1."""
+        """The number of additional workers needed to serve all arrivals; at least 1."""
         each = self.throughput_of_worker
         if each <= 0:
             return 1
@@ -239,26 +240,26 @@ class Figures:
 
     @property
     def rows_of_twice_the_cap(self) -> float:
-        """The rows of batches under twice the cap, with as many requests waiting or running as now."""
+        """The rows per batch if the cap were doubled, with as many requests queued and running as now."""
         most = self.best_of(2 * self.cap_less_padding, self.goal_s)
         waiting = self.requests_at_a_time * self.recent.rows_per_request / max(1, self.work.workers)
         return max(self.best_rows, min(most, waiting))
 
     @property
     def rows_under_load(self) -> int:
-        """The rows of the largest batch that meets the goal after it waited for another such batch."""
+        """The rows of the largest batch that meets the goal after waiting for another batch of that size."""
         if self.goal_s is None or self.is_out_of_reach:
             return self.whole_rows
         return max(1, math.floor(min(self.cap_less_padding, self.rows_within(self.goal_s / 2)) + 1e-9))
 
     def gains(self, rows: float, *, than: float) -> bool:
-        """Return whether larger batches are known to answer clearly more."""
+        """Return True if batches of ``rows`` rows are known to serve clearly more than those of ``than``."""
         now = self.throughput(than)
         return self.slope_is_known and now > 0 and self.throughput(rows) >= WORTH * now
 
     @property
     def gain_of_batches(self) -> float:
-        """The throughput of the largest batches relative to one request at a time."""
+        """The throughput of the largest batches, as a multiple of that of single requests."""
         alone = self.throughput(min(self.recent.rows_per_request, self.best_rows))
         return self.throughput(self.best_rows) / alone if alone > 0 else 1.0
 
@@ -266,7 +267,7 @@ class Figures:
 
     @property
     def is_thin(self) -> bool:
-        """True if a request usually finishes before the next one arrives."""
+        """True if a request usually completes before the next arrives."""
         if not self.recent.batches or not self.work.workers:
             return False
         taken = self.alone_s(self.recent.rows_per_request) / self.recent.gap_s
@@ -279,38 +280,38 @@ class Figures:
 
     @property
     def is_full_of_bytes(self) -> bool:
-        """True if most batches are full although they have clearly fewer rows than cap and goal allow."""
+        """True if most batches reach the limit in bytes, with clearly fewer rows than cap and goal allow."""
         recent = self.recent
         full = recent.share_of_releases("full") >= MOSTLY
         return full and recent.mean_rows + recent.rows_per_request < MOSTLY * self.rows_under_load
 
     @property
     def is_shared(self) -> bool:
-        """True if other APIs took a part of the workers' time that is worth mentioning."""
+        """True if other APIs take a considerable share of the workers' time."""
         return self.busiest_other is not None and self.others_share >= _SOME_TIME
 
     @property
     def waits_for_others(self) -> bool:
-        """True if requests wait longer than they run, for workers that mostly run other APIs."""
+        """True if requests are queued longer than they run, for workers that mostly run other APIs."""
         if self.busiest_other is None or self.others_share < MOSTLY:
             return False
         return self.recent.queue_s > self.recent.run_s
 
     @property
     def _caps_batches(self) -> bool:
-        """True if most batches reach the cap, and larger ones would answer clearly more."""
+        """True if most batches reach the cap, and larger ones would serve clearly more."""
         full = self.recent.share_of_releases("full") >= MOSTLY and not self.is_full_of_bytes
         return full and self.gains(self.rows_of_twice_the_cap, than=self.best_rows)
 
     @property
     def _goal_limits_batches(self) -> bool:
-        """True if batches are as large as the goal allows, and twice the goal would answer clearly more."""
+        """True if batches are as large as the goal allows, and larger ones would serve clearly more."""
         near = self.recent.mean_rows >= MOSTLY * self.rows_under_load
         return near and self.gains(self.best_rows, than=self.rows_under_load)
 
     @property
     def limited_by(self) -> Limit:
-        """The limit that the figures show; "nothing" if they show none."""
+        """The bottleneck; "nothing" if the measurements show none."""
         if not self.work.workers:
             return "workers"
         if self.is_out_of_reach and self.recent.batches:
@@ -326,7 +327,7 @@ class Figures:
 
     @property
     def next_free_s(self) -> float:
-        """The seconds until a worker should be idle; 0 if one is, negative if it is late."""
+        """The seconds until a worker should be idle; 0 if one is idle, negative if all are late."""
         if self.work.idle or not self.work.running:
             return 0.0
         return min(batch.left_s for batch in self.work.running)

@@ -1,22 +1,22 @@
-"""The names of a front end's parts and settings, in texts for people."""
+"""The words for a front end's parts and settings, in texts for people."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Names:
-    """The names of a front end's parts and settings.
+    """The words for a front end's parts and settings; they differ between a service and a proxy.
 
     Attributes:
-        part, parts: what runs one batch at a time.
-        none_ready: the clause for the case that none could run a batch.
-        handler: the code that answers; ``log``: the log with its errors; ``machine``: where it runs.
-        lost: the clause for a batch that was lost.
-        apis: what clients call.
+        part, parts: a backend that runs one batch at a time, such as "worker".
+        none_ready: the clause that says that no backend was ready.
+        handler: the code that executes requests; ``log``: the log with its errors; ``machine``: its machine.
+        lost: the clause that says that a batch was lost.
+        apis: the word for the things that clients call, such as "APIs".
         option: the option for the number of parts.
-        cap, cap_bytes, goal, timeout, window: the settings for the largest batch in rows and in bytes, the
-            goal, the longest batch and the longest hold; None if there is no such setting.
-        has_cost: whether there is a setting for the cost of rows.
+        cap, cap_bytes, goal, timeout, window: the settings for the largest batch in rows and bytes, the goal,
+            the longest batch and the longest hold; None without such a setting.
+        has_cost: True if rows can have a cost.
     """
 
     part: str

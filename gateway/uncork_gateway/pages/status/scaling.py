@@ -1,4 +1,4 @@
-"""Why there are as many workers as there are, in words."""
+"""Describes the reason for the number of workers."""
 
 from typing import assert_never
 
@@ -8,7 +8,7 @@ from uncork_gateway.pages.status import document
 
 
 def describe_scaling(decision: Decision, least: int, most: int, startup_s: float | None) -> document.Scaling:
-    """Describe a decision within the bounds of the number of workers; ``startup_s`` is that of a worker."""
+    """Describe a decision on the number of workers; ``startup_s`` is how long a worker takes to start."""
     return document.Scaling(
         wanted=decision.wanted,
         target=decision.target,

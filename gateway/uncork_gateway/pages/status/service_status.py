@@ -23,7 +23,7 @@ from uncork_gateway.telemetry.recorder import Recorder
 
 
 class ServedApi(NamedTuple):
-    """An API's own route, if it has one, and whether it defines a cost and streams."""
+    """An API's own route, if any; and whether it defines a cost, and streams."""
 
     route: str | None = None
     weighs: bool = False
@@ -31,7 +31,7 @@ class ServedApi(NamedTuple):
 
 
 class ScalingNow(NamedTuple):
-    """The last decision, the bounds of the number of workers, and how long a start usually takes."""
+    """The latest decision, the bounds of the number of workers, and a worker's usual startup time."""
 
     decision: Decision
     least: int
@@ -40,11 +40,11 @@ class ScalingNow(NamedTuple):
 
 
 class StatusSource(Protocol):
-    """A service, or the servers behind a proxy."""
+    """A service, or the servers behind a proxy, with the parts that the status reads."""
 
     @property
     def any_ready(self) -> bool:
-        """Whether a worker or server can run a batch."""
+        """True if a worker or server can run a batch."""
 
     @property
     def not_ready_reason(self) -> str: ...
@@ -55,10 +55,10 @@ class StatusSource(Protocol):
 
     @property
     def restarts(self) -> int:
-        """The number of workers that were restarted."""
+        """The number of worker restarts."""
 
     def failure(self, api: str) -> document.Failure | None:
-        """Return the last exception that the handler of an API raised; None if unknown."""
+        """Return the latest exception of an API's handler; None if unknown."""
 
     def served_apis(self) -> Mapping[str, ServedApi]: ...
 
@@ -66,7 +66,7 @@ class StatusSource(Protocol):
         """Return the slots, including those that are not ready."""
 
     def scaling(self) -> ScalingNow | None:
-        """Return how many workers there should be; None where their number is fixed."""
+        """Return the state of scaling; None if the number of workers is fixed."""
 
 
 class Dispatching(Protocol):
@@ -78,7 +78,7 @@ class Dispatching(Protocol):
 
 
 class Described(NamedTuple):
-    """A service as the document has it: as a whole, its workers and its APIs."""
+    """A service in the document's terms: the service, its workers and its APIs."""
 
     service: document.Service
     workers: list[document.Worker]
@@ -89,14 +89,14 @@ class ServiceStatus:
     """Describes a service, or the servers behind a proxy.
 
     Args:
-        name: the service; empty in a proxy.
-        prefix: of the ids of its APIs.
-        ready: set when its first batch can run.
-        shadow: returns what became of the copies of requests that it got, by outcome.
-        is_proxy: whether it is servers behind a proxy.
-        has_goal: whether there is a latency goal.
-        clock: monotonic seconds, the clock of dispatcher and recorder.
-        wall_clock: seconds since 1970.
+        name: the service's name; empty in a proxy.
+        prefix: the prefix of its APIs' ids.
+        ready: set once a batch can run.
+        shadow: returns the number of copied requests by outcome.
+        is_proxy: True for the servers behind a proxy.
+        has_goal: True if a latency goal is set.
+        clock: returns monotonic seconds, as for dispatcher and recorder.
+        wall_clock: returns seconds since 1970.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class ServiceStatus:
         self._wall_clock = wall_clock
 
     def describe(self, *, draining: bool) -> Described:
-        """Return the service at this moment. State is read once, so that all figures agree."""
+        """Describe the service at this moment. State is read once, so that all numbers agree."""
         source, work, now = self.source, self._dispatcher.work(), self._clock()
         epoch_s, slots, name = self._wall_clock(), source.slots(), self._name()
         found = list(self._figures(work, now, epoch_s, draining=draining))
@@ -145,7 +145,7 @@ class ServiceStatus:
         return Described(service, describe_slots(name, slots, work.running), apis)
 
     def figures(self, most: int) -> dict[str, Figures]:
-        """Return the figures of the first ``most`` APIs by id, without the share of others: a cheap look."""
+        """Return the measurements of the first ``most`` APIs by id; cheap, because shares are left out."""
         work, now = self._dispatcher.work(), self._clock()
         stats = {one.name: one for one in self._dispatcher.stats()}
         names = islice((name for name in self.source.served_apis() if name in stats), most)
@@ -179,7 +179,7 @@ class ServiceStatus:
     def _figures(
         self, work: WorkStats, now: float, epoch_s: float, *, draining: bool
     ) -> Iterator[tuple[Figures, ServedApi, document.Failure | None]]:
-        """Yield for each API its figures, the API as it is served, and its handler's last exception."""
+        """Yield each API's measurements, the API itself, and its handler's latest exception."""
         source, stats = self.source, {one.name: one for one in self._dispatcher.stats()}
         recent = {name: self._recorder.recent(name, now) for name in stats}
         for name, served in source.served_apis().items():
@@ -205,9 +205,9 @@ class ServiceStatus:
 
 
 def _shares_of_others(name: str, recent: Mapping[str, Recent], *, workers: int) -> dict[str, float]:
-    """Return the shares of the workers' time that other APIs took.
+    """Return the share of worker time that each API other than ``name`` took.
 
-    Each is a share of the longer window: an API that began a second ago has not used the last thirty.
+    The shares refer to the longest window, because an API that began a second ago has a short window.
     """
     return {
         other: one.counts.batch_duration.sum / (max(recent[name].seconds, one.seconds) * workers)
@@ -217,7 +217,7 @@ def _shares_of_others(name: str, recent: Mapping[str, Recent], *, workers: int) 
 
 
 def _utilization(recent: Sequence[Recent], work: WorkStats) -> float | None:
-    """Return the share of the workers' time that batches took in the longest window, or have taken so far."""
+    """Return the share of worker time that batches took in the longest window, running batches included."""
     seconds = max((one.seconds for one in recent), default=0.0)
     if not work.workers or seconds <= 0:
         return None

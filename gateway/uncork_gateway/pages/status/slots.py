@@ -1,4 +1,4 @@
-"""Descriptions of a front end's slots, and of the front end as a whole."""
+"""Describes a front end's slots, and the front end as a whole."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ def describe_slots(
 
 
 def doing(slot: BackendSlot, batch: RunningBatch | None) -> str:
-    """Describe what a slot does, in a clause; a fault names its worker."""
+    """Describe what a slot does, or its fault, in a clause."""
     if slot.state == "busy" and batch is not None:
         size = plural(exact(batch.rows), "row")
         if batch.requests != batch.rows:
@@ -56,7 +56,7 @@ def overall(
 
 
 def _notable(api: document.Api, names: Names) -> str:
-    """Describe an API that needs attention; empty for others."""
+    """Describe an API that needs attention; empty for other APIs."""
     if api.state != "ok":
         parts: list[str] = []
         for share, what in ((api.error_share, "failed"), (api.refused_share, "were refused")):
@@ -73,7 +73,7 @@ _LIMITS: dict[document.Limit, str] = {"goal": "its goal", "cap": "its batch limi
 
 
 def _ready(slots: Sequence[BackendSlot], lost: Sequence[BackendSlot]) -> str:
-    """State how many workers, or servers, are ready."""
+    """Return a sentence with the number of workers, or servers, that are ready."""
     of_servers = any(slot.url for slot in slots)
     total = len({slot.url for slot in slots}) if of_servers else len(slots)
     ready = total - len(lost)
@@ -82,7 +82,7 @@ def _ready(slots: Sequence[BackendSlot], lost: Sequence[BackendSlot]) -> str:
 
 
 def _fault(slot: BackendSlot) -> str:
-    """Describe a fault; that of a worker already names it."""
+    """Describe a slot's fault, with the server's URL; a worker's fault already names the worker."""
     if slot.url is not None:
         return f"{slot.url}: {slot.fault.rstrip('.')}."
     return as_sentence(slot.fault)

@@ -1,4 +1,4 @@
-"""Builds the document of ``/status`` on request."""
+"""Builds the document of ``/status``."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,23 +17,23 @@ _BY_SEVERITY: Sequence[document.State] = ("not_ready", "failing", "starting", "d
 
 
 class Lifecycle(Protocol):
-    """The state of a front end."""
+    """A front end, with the parts of its state that the document shows."""
 
     draining: bool
     settings_change: document.SettingsChange | None
 
     def server(self) -> str | None:
-        """Return the name of what is served; None until it is known."""
+        """Return the name of the service; None until it is known."""
 
 
 class StatusBuilder:
     """Builds the status of a front end.
 
     Args:
-        services: returns those behind it; a proxy's servers are one.
-        batches: the finished batches of all of them.
-        clock: monotonic seconds.
-        wall_clock: seconds since 1970.
+        services: returns the services; a proxy's servers count as one.
+        batches: the finished batches of all services.
+        clock: returns monotonic seconds.
+        wall_clock: returns seconds since 1970.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class StatusBuilder:
         )
 
     def figures(self, most: int) -> dict[str, Figures]:
-        """Return the figures of the first ``most`` APIs by id, without the share of others: a cheap look."""
+        """Return the measurements of the first ``most`` APIs by id; cheap, because shares are left out."""
         found: dict[str, Figures] = {}
         for service in self._services():
             found |= service.figures(most - len(found))
@@ -90,7 +90,7 @@ class StatusBuilder:
 
 
 def _sentence(state: document.State, services: Sequence[document.Service]) -> str:
-    """Describe several services, or none."""
+    """Describe the state if there are several services, or none."""
     if not services:
         return "No service is served."
     if state == "draining":
@@ -102,7 +102,7 @@ def _sentence(state: document.State, services: Sequence[document.Service]) -> st
 
 
 def _utilization(described: Sequence[Described]) -> float | None:
-    """Return the mean of the services, by their workers; None if it is unknown for all."""
+    """Return the services' mean utilization, weighted by workers; None if unknown for all."""
     known = [
         (one.service.utilization, len(one.workers))
         for one in described
