@@ -1,4 +1,4 @@
-"""API keys, for gateways without an authenticating proxy in front."""
+"""API keys, for gateways that have no authenticating proxy in front of them."""
 
 import hashlib
 import hmac
@@ -19,7 +19,7 @@ REFUSAL = "missing or unknown API key; send it as Authorization: Bearer KEY or X
 
 
 class WrongKeys(ValueError):
-    """A file of keys is malformed. The message contains no key."""
+    """A key file is malformed. The message contains no key."""
 
 
 class ApiKeys:
@@ -34,9 +34,9 @@ class ApiKeys:
     __hash__ = None  # type: ignore[assignment]
 
     def admit(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Return whether one of a request's headers carries an accepted key.
+        """Return True if a header carries an accepted key.
 
-        The time it takes reveals nothing about the keys: each digest is compared with all of them.
+        The time taken reveals nothing about the keys, because each digest is compared with all of them.
         """
         admitted = False
         for name, value in headers:
@@ -57,10 +57,10 @@ AcceptedKeys = Callable[[], ApiKeys | None]
 
 
 def read_keys(path: Path) -> ApiKeys:
-    """Read a file with one key per line; empty lines and lines that begin with ``#`` are skipped.
+    """Read a file with one key per line; skip empty lines and lines that begin with ``#``.
 
     Raises:
-        WrongKeys: if the file has no key, or one is too short or has characters that headers cannot have.
+        WrongKeys: if the file has no key, or a key is too short or has characters not allowed in headers.
         OSError: if the file cannot be read.
     """
     keys = []
@@ -83,13 +83,13 @@ def read_keys(path: Path) -> ApiKeys:
 
 @dataclass(slots=True, eq=False)
 class RequireKey:
-    """An ASGI app that answers 401 to requests without an accepted key.
+    """An ASGI app that responds 401 to requests without an accepted key.
 
     Attributes:
         app: serves all other requests.
         keys: returns the accepted keys.
-        error: writes the 401 from path, status, detail and headers, in the form for the path.
-        free: the app's routes that need no key.
+        error: returns the 401 response, in the path's format, from path, status, detail and headers.
+        free: the routes of the app that need no key.
     """
 
     app: ASGIApp
@@ -111,12 +111,12 @@ class RequireKey:
 
 @dataclass(slots=True, eq=False)
 class RefuseOtherSites:
-    """An ASGI app that answers 403 to changes that a page of another site makes a browser request.
+    """An ASGI app that responds 403 to changing requests that a page of another site caused (CSRF).
 
     Attributes:
         app: serves all other requests.
-        allowed_hosts: returns the names of the server, besides addresses and localhost.
-        error: as of :class:`RequireKey`.
+        allowed_hosts: returns the server's names, in addition to addresses and localhost.
+        error: as for :class:`RequireKey`.
     """
 
     app: ASGIApp
@@ -133,7 +133,7 @@ class RefuseOtherSites:
 
 
 def _other_site(headers: Mapping[bytes, bytes], allowed_hosts: Collection[str]) -> str:
-    """Return why a request may come from a page of another site; empty if it does not. Only browsers say."""
+    """Return why a request may come from another site's page; empty if not. Only browsers tell."""
     origin, site, host = (headers.get(name) for name in (b"origin", b"sec-fetch-site", b"host"))
     if origin is None and site is None:
         return ""
@@ -149,7 +149,7 @@ def _other_site(headers: Mapping[bytes, bytes], allowed_hosts: Collection[str]) 
 
 
 def _is_at(origin: bytes, host: bytes) -> bool:
-    """Return whether an origin is at a host; a proxy may have left out the port."""
+    """Return True if an origin is at a host, whose port a proxy may have dropped."""
     place = origin.lower().partition(b"://")[2]
     has_port = host.rpartition(b":")[2].isdigit()
     return bool(place) and (place == host.lower() if has_port else host_name(place) == host_name(host))

@@ -44,14 +44,14 @@ class GatewayError(Exception):
     """An error response; the message is for the client.
 
     Attributes:
-        reason: set if the gateway declined to execute the request, which is not an error of the service.
+        reason: why the gateway refused to execute the request; None for any other error.
     """
 
     status = 500
     reason: RefusalReason | None = None
 
     def headers(self) -> list[Header]:
-        """Return the headers other than content type and length."""
+        """Return the headers of the response, except content type and length."""
         return []
 
 
@@ -60,7 +60,7 @@ class BadRequest(GatewayError):
 
 
 class BodyTooLarge(GatewayError):
-    """The body is over the limit. The rest is not read, so the connection cannot be used again."""
+    """The body is over the size limit. The connection must close, because the rest is not read."""
 
     status = 413
 
@@ -70,14 +70,14 @@ class UnsupportedMediaType(GatewayError):
 
 
 class UnknownEncoding(UnsupportedMediaType):
-    """The content encoding is unknown; ``accepted`` lists the known ones."""
+    """The content encoding is unknown. ``accepted`` lists the known encodings."""
 
     def __init__(self, message: str, accepted: bytes) -> None:
         super().__init__(message)
         self._accepted = accepted
 
     def headers(self) -> list[Header]:
-        """Return Accept-Encoding, as in RFC 9110 (15.5.16)."""
+        """Return the header Accept-Encoding (RFC 9110, 15.5.16)."""
         return [(b"accept-encoding", self._accepted)]
 
 
@@ -88,7 +88,7 @@ class _AnyStatus(GatewayError):
 
 
 class Unreadable(_AnyStatus):
-    """The input is not HTTP, too long or too slow; the connection cannot be used again."""
+    """The input is not HTTP, too long or too slow. The connection must close."""
 
 
 class Refused(_AnyStatus):
@@ -100,13 +100,13 @@ class HandlerFailed(GatewayError):
 
 
 class BadGateway(GatewayError):
-    """The worker died, and a retry failed or was not allowed."""
+    """A worker died, and a retry failed or was not allowed; or a model server failed."""
 
     status = 502
 
 
 class Unavailable(GatewayError):
-    """The request was shed; a retry may succeed after ``retry_after_s``."""
+    """The request was shed. A retry may succeed after ``retry_after_s``."""
 
     status = 503
 
@@ -127,7 +127,7 @@ class TimedOut(GatewayError):
 
 
 class ClientTimedOut(TimedOut):
-    """The client's own deadline passed before its request was executed."""
+    """The client's own deadline passed before the request was executed."""
 
     reason = "client_deadline"
 
@@ -146,9 +146,9 @@ def draining() -> Unavailable:
 
 
 def from_dispatcher(error: DispatchError, *, executor: str, timeout: str = TIMEOUT_HEADER) -> GatewayError:
-    """Return the response to an error of the dispatcher.
+    """Return the client's error for an error of the dispatcher.
 
-    ``executor`` names what runs batches, and ``timeout`` the header with which clients limit their time.
+    ``executor`` names the kind of backend, and ``timeout`` the header that sets a client's timeout.
     """
     match error:
         case RequestShed(reason="client_deadline"):
@@ -171,7 +171,7 @@ def no_room() -> Unavailable:
 
 
 def unexpected(error: BaseException) -> GatewayError:
-    """Log a fault of the gateway; the client gets the id of the log line."""
+    """Log a fault of the gateway with a new id; return the error for the client, which quotes the id."""
     error_id = secrets.token_hex(6)
     log.error("internal error [%s]", error_id, exc_info=error)
     return HandlerFailed(f"internal error; error id {error_id}")
@@ -188,20 +188,20 @@ PHRASES = {
 
 
 def problem(status: int, detail: str, reason: RefusalReason | None = None) -> bytes:
-    """Write a problem document (RFC 9457); a refusal has its ``reason``."""
+    """Return a problem document (RFC 9457), with the ``reason`` of a refusal."""
     title = PHRASES.get(status, "Error")
     document: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     return msgspec.json.encode(document if reason is None else {**document, "reason": reason})
 
 
 def openai_error(status: int, detail: str, reason: RefusalReason | None = None) -> bytes:
-    """Write an error as OpenAI's API does; the ``reason`` of a refusal is its code."""
+    """Return an error in the form of OpenAI's API, with the ``reason`` of a refusal as its code."""
     kind = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
     return msgspec.json.encode({"error": {"message": detail, "type": kind, "param": None, "code": reason}})
 
 
 class ErrorWriter(NamedTuple):
-    """Writes the body of an error, of the given media type, from its status, detail and reason of refusal."""
+    """The media type of error bodies, and the function that writes one from status, detail and reason."""
 
     media_type: str
     write: Callable[[int, str, RefusalReason | None], bytes]

@@ -26,20 +26,20 @@ from uncork_gateway.versions import ServiceName
 class FrontEnd:
     """The HTTP side of services, or of the servers behind a proxy.
 
-    Make it inside a running event loop, and call :meth:`mount` before the first connection.
+    Create it inside a running event loop, and call :meth:`mount` before the first connection.
 
     Args:
         settings: limits, keys, logs and traces.
-        resolve: finds the handler of a POST request whose path has none.
+        resolve: finds the handler of a POST request whose path is not in the table.
 
     Attributes:
-        app: serves all requests that no handler takes.
-        admin_app: serves operators on a listener of their own; None if ``app`` serves them.
-        open_call: opens the calls of gRPC clients; None if they are not served.
-        services: how the requests of each are batched; a proxy's servers are one.
-        ready: set when the first batch of each service that was there at the start can run.
-        draining: whether the server is stopping; ``/readyz`` then returns 503.
-        settings_change: the last change of settings while the server runs.
+        app: serves all requests without a handler.
+        admin_app: serves operators on a separate listener; None if ``app`` serves them.
+        open_call: opens the calls of gRPC clients; None without gRPC.
+        services: the batching of each service; a proxy's servers count as one service.
+        ready: set once each service present at the start can run a batch.
+        draining: True if the server is stopping; ``/readyz`` then returns 503.
+        settings_change: the latest change of settings while the server runs.
         readiness: notifies of changes of :meth:`unready` and of the models.
     """
 
@@ -70,27 +70,27 @@ class FrontEnd:
         self._close_grpc: Callable[[], object] = lambda: None
 
     def add(self, service: Batching) -> None:
-        """Show a service on the pages, and stop it with the server."""
+        """Show a service on the pages; :meth:`close` will stop its dispatcher."""
         self.services.append(service)
         self.exposition.add(service)
 
     def remove(self, service: Batching) -> None:
-        """Show a service no longer, and stop its dispatcher; it must have answered its requests."""
+        """Remove a service from the pages, and stop its dispatcher. It must have no requests left."""
         self.services.remove(service)
         self.exposition.remove(service)
         service.dispatcher.close()
         self.readiness_changed()
 
     def readiness_changed(self) -> None:
-        """Look again whether the services are ready, and notify those that watch it."""
+        """Check again whether the services are ready, and notify subscribers."""
         if self.services and all(service.ready.is_set() for service in self.services):
             self.ready.set()
         self.readiness.may_have_changed()
 
     def change(self, settings: ServerSettings) -> None:
-        """Put other settings in force; ``admin``, ``grpc`` and ``traces`` stay as they were.
+        """Apply new settings, except for ``admin``, ``grpc`` and ``traces``, which stay unchanged.
 
-        Open connections keep the limits on clients.
+        Open connections keep their limits on clients.
         """
         self.settings = settings
         listener = self.listener
@@ -101,34 +101,34 @@ class FrontEnd:
         self.routes.forget_heads()
 
     def mount(self, pages: Pages) -> None:
-        """Serve pages: health, status, metrics and all that is not a batch. They live until :meth:`close`."""
+        """Serve the pages (health, status, metrics and others that run no batches), until :meth:`close`."""
         self.app, self.admin_app, self._close_pages = pages.app, pages.admin_app, pages.close
         pages.start()
 
     def mount_grpc(self, open_call: OpenCall, *, close: Callable[[], object]) -> None:
-        """Serve gRPC clients. ``close`` ends the calls that only watch, which would never end themselves."""
+        """Serve gRPC clients. ``close`` ends the calls that only watch, which never end by themselves."""
         self.open_call, self._close_grpc = open_call, close
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
-        """Create a connection, for uvicorn."""
+        """Create an HTTP connection; the factory for uvicorn."""
         return HttpProtocol(self.routes, self.listener, **uvicorn)
 
     # What the pages show
 
     def server(self) -> str | None:
-        """Return the name of what is served, as on the pages; None until it is known."""
+        """Return the name of the service, as on the pages; None until it is known."""
         return self.services[0].served.server if len(self.services) == 1 else "gateway"
 
     def unready(self, service: str | None = None, *, in_full: bool = True) -> str:
-        """Return why requests cannot be answered now, by any service or by one; empty if they can.
+        """Return why all services, or the named one, are not ready; empty if they are.
 
         Until all services have been ready, the server waits for each of them; from then on, one is enough.
         One version of a service is enough, unless ``service`` names it, as in ``digits@2``.
 
-        In full, it may quote an exception of ``setup``, or URLs of servers.
+        With ``in_full``, the text may quote an exception of ``setup``, or URLs of servers.
 
         Raises:
-            KeyError: if there is no such service.
+            KeyError: if the named service does not exist.
         """
         if service is None:
             return self._unready(self.services, one_is_enough=self.ready.is_set(), in_full=in_full)
@@ -144,7 +144,7 @@ class FrontEnd:
         return self._unready(named, one_is_enough=True, in_full=in_full)
 
     def unready_of(self, service: Batching) -> str:
-        """Return why a service cannot answer requests now; empty if it can."""
+        """Return why a service is not ready; empty if it is."""
         return self._unready([service], one_is_enough=True, in_full=True)
 
     def _unready(self, services: Sequence[Batching], *, one_is_enough: bool, in_full: bool) -> str:
@@ -169,12 +169,12 @@ class FrontEnd:
     # Stopping
 
     def retire(self) -> None:
-        """Report not ready, and close each connection after its response, but keep accepting requests."""
+        """Report not ready, and close each connection after its response, while still accepting requests."""
         self.draining = self.listener.retiring = True
         self.readiness.may_have_changed()
 
     async def drain(self) -> None:
-        """Refuse new requests, and return when all others are answered.
+        """Refuse new requests, and return when all others have responses.
 
         Each connection closes after its pending responses.
         """
@@ -184,11 +184,11 @@ class FrontEnd:
         self._end_streams()
 
     def unanswered(self) -> int:
-        """Return how many requests are queued or running, without those that are passed through."""
+        """Return the number of requests queued or running, except those that pass through the proxy."""
         return sum(service.dispatcher.unanswered for service in self.services)
 
     def give_up(self) -> None:
-        """Refuse every request that is still queued or running."""
+        """Refuse all requests that are still queued or running."""
         for service in self.services:
             service.dispatcher.give_up()
         self._end_streams()
@@ -198,7 +198,7 @@ class FrontEnd:
         self._close_grpc()
 
     def close(self) -> None:
-        """Stop the dispatchers, and what the pages do on their own."""
+        """Stop the dispatchers, and the pages' background work."""
         self._end_streams()
         for service in self.services:
             service.dispatcher.close()

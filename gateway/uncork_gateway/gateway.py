@@ -1,4 +1,4 @@
-"""The gateway: services behind one front end."""
+"""The gateway: several services behind one front end."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from uncork_gateway.settings import ServerSettings
 
 
 class Gateway:
-    """Services behind one front end. Make it inside a running event loop.
+    """Services behind one front end. Create it inside a running event loop.
 
     Args:
-        settings: those of the front end.
+        settings: the front end's settings.
 
     Attributes:
-        services: in the order in which they were added.
+        services: the services, in the order of :meth:`add`.
         repository: loads and unloads services for clients.
     """
 
@@ -58,12 +58,13 @@ class Gateway:
     def add(
         self, settings: GatewaySettings, supervisor: SupervisorActions, *, name: str | None = None
     ) -> ServedService:
-        """Serve a service too, as soon as a worker has described it.
+        """Add a service, which is served as soon as a worker has described it.
 
         Args:
-            settings: those of the front end, and its own.
-            supervisor: the methods of its supervisor.
-            name: see :class:`ServedService`; each of several services needs one.
+            settings: the front end's settings, and the service's own.
+            supervisor: the methods of the service's supervisor.
+            name: the name to serve it under; required if there are several services. See
+                :class:`ServedService`.
         """
         service = ServedService(self.front_end, self.catalogue, settings, supervisor, name=name)
         self.services.append(service)
@@ -71,9 +72,9 @@ class Gateway:
         return service
 
     async def remove(self, service: ServedService, *, timeout_s: float | None = None) -> None:
-        """Serve a service no longer: answer what it has accepted, and disconnect its workers.
+        """Remove a service: finish its accepted requests, and disconnect its workers.
 
-        What is not answered after ``timeout_s`` is refused.
+        Requests unfinished after ``timeout_s`` are refused.
         """
         self.services.remove(service)
         self.catalogue.remove(service.batching.name)
@@ -87,19 +88,19 @@ class Gateway:
         draining.cancel()
 
     def change(self, settings: ServerSettings) -> None:
-        """Put other settings of the front end in force; see :meth:`FrontEnd.change`."""
+        """Apply new settings of the front end; see :meth:`FrontEnd.change`."""
         self.front_end.change(settings)
         if self.catalogue.grpc is not None:
             self.catalogue.grpc.change(fair_by=settings.fair_by)
 
     async def close(self) -> None:
-        """Disconnect the workers of all services, and stop."""
+        """Disconnect the workers of all services, and close the front end."""
         for service in self.services:
             await service.close()
         self.front_end.close()
 
     def missing(self) -> str:
-        """Return why some services are not described yet; empty once each is."""
+        """Return why some services are not described yet; empty once every service is."""
         missing = {one.batching.name: one.not_ready_reason for one in self.services if one.service is None}
         if len(self.services) == 1:
             return "".join(missing.values())

@@ -1,4 +1,4 @@
-"""Header lines and request targets, as bytes."""
+"""Reads and writes header lines and request targets, as bytes."""
 
 import ipaddress
 from collections.abc import Collection, Iterable
@@ -24,14 +24,14 @@ NO_STORE = {"cache-control": "no-store"}
 
 
 def value_of(headers: Iterable[Header], name: bytes | None) -> bytes | None:
-    """Return the value of the first header of a name; None without the header or the name."""
+    """Return the value of the first header with a name; None without the header or the name."""
     if name is None:
         return None
     return next((value for key, value in headers if key == name), None)
 
 
 def printable(text: bytes) -> str:
-    """Return text of a client for logs and spans, with escapes for what could forge or hide other text."""
+    """Return a client's text for logs and spans, with characters escaped that could forge or hide text."""
     shown = text.decode(errors="backslashreplace")
     if shown.isprintable():
         return shown
@@ -45,9 +45,9 @@ def host_name(host: bytes) -> str:
 
 
 def names_us(host: bytes, allowed: Collection[str]) -> bool:
-    """Return whether a Host header has an address, ``localhost`` or an allowed name.
+    """Return True if a Host header has an address, ``localhost`` or an allowed name.
 
-    A page of another site can give its own name to our address (DNS rebinding), but none of these.
+    Another site can point its own name to our address (DNS rebinding), but not these.
     """
     name = host_name(host)
     if name == "localhost" or name in allowed:
@@ -60,14 +60,14 @@ def names_us(host: bytes, allowed: Collection[str]) -> bool:
 
 
 def header_lines(headers: Iterable[Header]) -> bytes:
-    """Write headers as HTTP/1.1 sends them."""
+    """Return headers as HTTP/1.1 header lines."""
     return b"".join([b"%b: %b\r\n" % header for header in headers])
 
 
 def origin_form(target: bytes) -> bytes:
-    """Return path and query of a request target, as the client wrote them; empty if it has no path.
+    """Return a request target's path and query, as the client wrote them; empty if it has no path.
 
-    A target with scheme and host would let the client choose a virtual host of the server that gets it.
+    Scheme and host are dropped: they would let a client choose a virtual host of the next server.
     """
     if target.startswith(b"/") and b"#" not in target:
         return target
@@ -80,7 +80,7 @@ def origin_form(target: bytes) -> bytes:
 
 
 def path_of(target: bytes) -> bytes:
-    """Return the path of a request target, without query and escapes; empty if it has none."""
+    """Return a request target's path, unescaped and without query; empty if it has none."""
     if not target.startswith(b"/"):
         try:
             target = httptools.parse_url(target).path or b""

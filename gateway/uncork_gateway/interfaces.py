@@ -1,4 +1,4 @@
-"""The interfaces between connections and requests, neither of which imports the other."""
+"""The interfaces between connections and requests, so that neither imports the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BODIES_OF_LARGEST_SIZE = 4
 
 @dataclass(slots=True)
 class BodyPool:
-    """The memory held by incomplete request bodies, over all connections of a listener."""
+    """The memory of incomplete request bodies, over all connections of a listener."""
 
     max_bytes: int
     used_bytes: int = 0
@@ -35,45 +35,45 @@ class BodyPool:
 
     @classmethod
     def for_bodies(cls, max_body_bytes: int) -> BodyPool:
-        """Return a pool for four bodies of the largest size, and at least 64 MiB."""
+        """Return a pool for four bodies of the largest size, or 64 MiB if that is more."""
         return cls(max(_BODIES_OF_LARGEST_SIZE * max_body_bytes, _SMALLEST_POOL_BYTES))
 
 
 class QueuedRequest(Protocol):
-    """A request that waits for its turn to reply."""
+    """A request queued until earlier requests on its connection have responses."""
 
     keep_alive: bool
     """Whether the connection stays open after the reply."""
 
     def start(self) -> None:
-        """Allow the request to reply: all earlier requests on the connection have been answered."""
+        """Allow the request to respond, because all earlier requests on the connection have responses."""
 
     def disconnect(self) -> None:
         """Cancel the request: its client has disconnected."""
 
 
 class Request(QueuedRequest, Protocol):
-    """A request whose body the connection passes on as it arrives.
+    """A request that receives its body piece by piece.
 
     With pipelining, :meth:`start` may be called after the end of the body. The request then calls
     :meth:`Connection.reply`, or :meth:`Connection.begin_reply` and :meth:`Connection.end_reply`, once.
     """
 
     def body_received(self, piece: bytes) -> None:
-        """Accept a piece of the body."""
+        """Handle a piece of the body."""
 
     def body_complete(self) -> None:
-        """Accept the end of the body."""
+        """Handle the end of the body."""
 
     def reject(self, error: GatewayError) -> None:
-        """Accept no more of the body. The request replies with ``error`` once it has started."""
+        """Ignore the rest of the body, and respond with ``error`` once the request has started."""
 
 
 class FastPathRequest(Request, Protocol):
-    """A request to a handler of the route table."""
+    """A request to a handler in the route table."""
 
     def execute(self, body: bytes) -> None:
-        """Start, given the whole body: ``start``, ``body_received`` and ``body_complete`` in one."""
+        """Start with the complete body: ``start``, ``body_received`` and ``body_complete`` in one call."""
 
 
 class Observers(Protocol):
@@ -81,13 +81,13 @@ class Observers(Protocol):
 
     @property
     def access_log(self) -> AccessLog | None:
-        """Logs every request, if given; it may be replaced at any time."""
+        """The access log, which records every request, if any. It may be replaced at any time."""
 
     traces: Traces | None
 
 
 class Connection(Observers, Protocol):
-    """A client's connection, as its requests see it."""
+    """A client's connection, with the parts that its requests use."""
 
     number: int
     """Identifies the connection; never used twice."""
@@ -97,32 +97,32 @@ class Connection(Observers, Protocol):
 
     @property
     def http_version(self) -> str:
-        """The version of the request that was parsed last, such as ``1.1``."""
+        """The HTTP version of the request that was parsed last, such as ``1.1``."""
         ...
 
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
-        """Answer a request that has started. ``head`` is header lines, each with its line end."""
+        """Send the response to a started request. ``head`` is header lines, each with its line end."""
 
     def begin_reply(self, request: QueuedRequest, status: int, head: bytes) -> None:
-        """Send status and header lines of a reply whose body the request writes to the transport."""
+        """Send status and header lines of a response whose body the request writes to the transport."""
 
     def end_reply(self, request: QueuedRequest) -> None:
-        """Finish a reply that has begun; its body is complete."""
+        """End a response that has begun; its body is complete."""
 
     def send_continue(self) -> None:
-        """Ask a client that sent ``Expect: 100-continue`` for the body."""
+        """Send ``100 Continue`` to a client that waits for it before sending the body."""
 
     def hang_up(self) -> None:
-        """Close after the bytes written so far, and give the client time to read them."""
+        """Close after the bytes written so far; let the client read them first."""
 
 
 class Handler(Protocol[Head]):
     """Handles the requests to one path."""
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
-        """Extract the fields that :meth:`open` needs. Header names are as the client wrote them."""
+        """Extract the fields that :meth:`open` needs. Header names are in the client's spelling."""
         ...
 
     def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> FastPathRequest:
-        """Create the request of a head. ``head`` may be reused for later requests with the same bytes."""
+        """Create the request for a head. ``head`` may be reused for later requests with identical bytes."""
         ...

@@ -1,4 +1,4 @@
-"""The batching proxy: a front end for model servers that are not ours."""
+"""The batching proxy: a front end for other projects' model servers."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ _NO_GOAL_S = 86_400.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProxySettings(ServerSettings):
-    """The settings of a proxy; the defaults are those of KServe's documents.
+    """The settings of a proxy; the defaults are those in KServe's documentation.
 
     Attributes:
         protocol: the protocol of clients and servers; ``auto`` chooses by the path.
-        max_batch_rows: most rows in a call; larger requests are split.
-        max_hold_s: longest hold while a server is idle.
+        max_batch_rows: the most rows in a call; larger requests are split.
+        max_hold_s: the longest hold while a server is idle.
         goal_s: the latency goal; requests that cannot meet it are shed. None: no goal.
-        timeout_s: longest time that a call may take.
-        policy: when to release a call.
-        concurrency: calls that one server runs at a time.
-        idempotent: whether a failed call may be repeated, whole or in parts.
-        health_path: the path that a healthy server answers with 2xx; None: a connection is enough.
-        server_ca: a file (PEM) of the CA certificates to trust for servers with TLS; None: public ones.
-        headers: which headers of merged requests are passed on.
+        timeout_s: the longest time that a call may take.
+        policy: the policy that decides when to release a batch.
+        concurrency: the most calls that a server runs at a time.
+        idempotent: True if a failed call may be repeated, whole or in parts.
+        health_path: the path to which a healthy server responds 2xx; None: a connection suffices.
+        server_ca: the file (PEM) of CA certificates to trust for servers with TLS; None: public CAs.
+        headers: which headers of merged requests go into the call.
     """
 
     protocol: ProtocolName = "auto"
@@ -74,7 +74,7 @@ class ProxySettings(ServerSettings):
 
     @property
     def most_rows_of_part(self) -> int:
-        """The most rows of a part of a larger request. Without batching, requests are not split."""
+        """The most rows in a part of a larger request. Without batching, requests are not split."""
         return sys.maxsize if self.policy == "none" else self.max_batch_rows
 
     def rules(self, model: str) -> ApiRules:
@@ -99,10 +99,10 @@ class ProxySettings(ServerSettings):
 
 
 class Proxy:
-    """Servers that all serve the same models, behind a front end. Make it inside a running event loop.
+    """Equal model servers behind a front end. Create it inside a running event loop.
 
     Raises:
-        ValueError: if an address or a setting is wrong.
+        ValueError: if an address or a setting is invalid.
     """
 
     server = "proxy"
@@ -197,7 +197,7 @@ class Proxy:
         self.front_end.close()
 
     def _resolve(self, target: bytes) -> ProxyRoute | None:
-        """Return the handler of a POST request; None if it does not merge."""
+        """Return the route of a POST request; None if the request must pass through."""
         return None if self._routes is None else self._routes.resolve(target)
 
     def _begin_trace(self, traces: Traces, batch: Batch[Any]) -> tuple[str, str]:
@@ -231,7 +231,7 @@ class Proxy:
         return dict.fromkeys(self._models.names(), ServedApi())
 
     def failure(self, api: str) -> None:
-        """Return None: servers report no exceptions."""
+        """Return None, because servers report no exceptions."""
 
     def slots(self) -> list[BackendSlot]:
         return self._servers.slots()

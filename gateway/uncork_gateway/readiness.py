@@ -1,4 +1,4 @@
-"""Notices that readiness may have changed, for clients that watch it."""
+"""Notifies clients that watch readiness."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,8 +7,7 @@ from collections.abc import Callable
 class Readiness:
     """Calls its subscribers when a worker, the models or a drain may have changed what is ready.
 
-    They are called in the next turn of the event loop, once for all changes of this turn, and find the state
-    after all of them.
+    It calls them in the next turn of the event loop, once for all changes of this turn.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Loading and unloading of services at the request of clients, as Triton's model repository has it."""
+"""Lets clients load and unload services, as with Triton's model repository."""
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
@@ -17,14 +17,14 @@ _WITHOUT_EFFECT = "unload_dependents"
 class NotLoaded(GatewayError):
     """A service could not be loaded or unloaded; the message says why. Nothing has changed.
 
-    Clients of Triton look for "failed to load" in messages.
+    Triton's clients look for "failed to load" in the message.
     """
 
     status = 400
 
 
 class NotAllowed(GatewayError):
-    """This client may not load or unload services."""
+    """The client may not load or unload services."""
 
     status = 403
 
@@ -33,25 +33,25 @@ class Repository(Protocol):
     """The services that can be loaded."""
 
     def unloaded(self) -> Collection[str]:
-        """Return the names of those that are not loaded."""
+        """Return the names of the services that are not loaded."""
 
     async def load(self, name: str) -> None:
-        """Start a service with its present configuration; if it is loaded already, replace its workers.
+        """Start a service with its current configuration; if it is loaded already, replace its workers.
 
         Raises:
-            NotLoaded: if that is impossible; nothing has changed then.
+            NotLoaded: if loading fails; nothing has changed then.
         """
 
     async def unload(self, name: str) -> None:
-        """Answer what a service has accepted, and stop it.
+        """Finish a service's accepted requests, and stop the service.
 
         Raises:
-            NotLoaded: if there is no such service.
+            NotLoaded: if the service does not exist.
         """
 
 
 class NoRepository:
-    """Stands for a repository where there is none."""
+    """An empty repository, which can load and unload nothing."""
 
     def unloaded(self) -> Collection[str]:
         return ()
@@ -64,11 +64,11 @@ class NoRepository:
 
 
 class RepositoryAccess:
-    """The repository, for some clients.
+    """The repository for clients, some of which may not load or unload services.
 
     Args:
-        repository: returns it; it may be replaced at any time.
-        is_allowed: returns whether they may load and unload.
+        repository: returns the repository, which may be replaced at any time.
+        is_allowed: returns True if the clients may load and unload services.
     """
 
     def __init__(self, repository: Callable[[], Repository], *, is_allowed: Callable[[], bool]) -> None:
@@ -83,12 +83,12 @@ class RepositoryAccess:
         """Load a service.
 
         Args:
-            name: of the service.
+            name: the service's name.
             parameters: the names of the request's parameters.
 
         Raises:
-            NotAllowed: if they may not.
-            BadRequest: if a parameter has a meaning that would be ignored.
+            NotAllowed: if the clients may not load services.
+            BadRequest: if a parameter is not supported.
             NotLoaded: see :meth:`Repository.load`.
         """
         self._check("load", name, parameters)

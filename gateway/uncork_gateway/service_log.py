@@ -1,4 +1,4 @@
-"""Log lines that say which of several services they are about."""
+"""Log lines that name the service they concern, if there are several."""
 
 import logging
 from collections.abc import MutableMapping
@@ -8,7 +8,7 @@ _LOG = logging.getLogger("uncork.gateway")
 
 
 class ServiceLog(logging.LoggerAdapter[logging.Logger]):
-    """Writes the name of a service before each message, unless it is empty: the service is the only one."""
+    """Puts a service's name before each message; an empty name, for a single service, adds nothing."""
 
     def __init__(self, service: str) -> None:
         super().__init__(_LOG, {})

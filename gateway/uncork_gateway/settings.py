@@ -18,16 +18,17 @@ class ServerSettings:
     """Limits on requests and clients, API keys, logs and traces.
 
     Attributes:
-        max_body_bytes: largest body of a batched request; larger ones get 413.
-        limits: on the rows and values of a request to a service; larger ones get 400.
-        max_queue_rows: rows that may be queued per API or model; more are refused with 503.
-        max_queue_bytes: bytes of bodies that may be queued per API or model; more are refused with 503.
-        fair_by: a header, in lower case, whose values share each queue equally; None: first in, first out.
-        clients: limits on what one client may use.
+        max_body_bytes: the largest body of a batched request; larger bodies get 413.
+        limits: the most rows and values of a request to a service; larger requests get 400.
+        max_queue_rows: the most queued rows per API or model; further requests get 503.
+        max_queue_bytes: the most queued body bytes per API or model; further requests get 503.
+        fair_by: the header, in lower case, that names a request's flow; flows share each queue equally. None:
+            first in, first out.
+        clients: the limits for each client.
         keys: the accepted API keys; None: no key is required.
-        admin: whether operators have a listener of their own, ``admin_app``.
-        grpc: whether clients may use gRPC.
-        access_log: whether to log a line per request.
+        admin: True if operators have a separate listener, for ``admin_app``.
+        grpc: True to serve gRPC clients.
+        access_log: True to log a line per request.
         traces: creates spans for requests and batches, if given.
     """
 

@@ -1,4 +1,4 @@
-"""The versions of a service: which of them answers a request that names none."""
+"""Chooses the version of a service for requests that name none."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class ServiceName(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A version that may answer requests that name none.
+    """A version that may serve requests that name no version.
 
     Attributes:
-        weight: its share of them, relative to the other versions; None: it has none.
-        shadow: whether it only gets copies of requests, whose answers are dropped.
-        is_ready: returns whether it can answer now.
+        weight: its share of those requests, relative to the other versions; None for no share.
+        shadow: True if it only gets copies of requests, whose results are dropped.
+        is_ready: returns True if it is ready.
     """
 
     version: str
@@ -45,14 +45,14 @@ class Candidate:
 
 
 class VersionChoice(Generic[Option]):
-    """Chooses between versions, each of which has an option.
+    """Chooses a version, and returns the option that belongs to it.
 
-    With weights: one of the versions with a weight that are ready, at random in proportion. Without, or if
-    none of those is ready: the highest that is ready. If none is ready: the highest. A shadow answers only if
-    there is nothing else.
+    If ready versions have weights, it chooses one of these at random, in proportion. Otherwise it chooses the
+    highest ready version, or the highest if none is ready. It chooses a shadow only if all versions are
+    shadows.
 
     Args:
-        random: returns a number from 0 to below 1.
+        random: returns a number from 0 up to, but excluding, 1.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class VersionChoice(Generic[Option]):
         self._random = random
 
     def choose(self) -> Option:
-        """Return the option of the version that answers the next request."""
+        """Return the option of the version that serves the next request."""
         ready = [one for one in self._options if one[0].is_ready()]
         weighted = [(candidate.weight, option) for candidate, option in ready if candidate.weight]
         if not weighted:
@@ -90,7 +90,7 @@ class VersionedRoute:
         self._choice = VersionChoice([(one, index) for index, (one, _) in enumerate(options)])
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> tuple[Any, ...]:
-        """Read the head for each version; their dialects may need other headers."""
+        """Read the head for each version, as their dialects may need different headers."""
         return tuple(route.read_head(headers, target) for route in self._routes)
 
     def open(self, connection: Connection, head: tuple[Any, ...], *, keep_alive: bool) -> FastPathRequest:

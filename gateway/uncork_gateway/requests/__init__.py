@@ -1,1 +1,1 @@
-"""One request: its body, the routes that answer it, and the frames of its batch."""
+"""Requests: their bodies, the routes that handle them, and the frames of their batches."""

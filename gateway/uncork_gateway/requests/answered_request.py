@@ -1,4 +1,4 @@
-"""One request in the dispatcher, from its arrival to its answer, whatever carries it."""
+"""One request in the dispatcher, from arrival to response, for all protocols."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class AnsweredRequest(ABC):
-    """Answers a request once, with a result or an error, and counts, logs and traces it.
+    """Sends a request's only response, a result or an error; counts, logs and traces the request.
 
     Args:
-        observers: the access log and the traces of its connection.
-        target: for the access log and the span.
-        trace: the headers that name its trace.
+        observers: the access log and the traces of the connection.
+        target: the request target, for the access log and the span.
+        trace: the headers that identify the request's trace.
     """
 
     protocol: ClassVar[Transport]
@@ -55,20 +55,20 @@ class AnsweredRequest(ABC):
     @property
     @abstractmethod
     def _executor(self) -> str:
-        """The kind of backend, in a word for clients."""
+        """The name of the backend's kind, in error messages."""
 
     @property
     @abstractmethod
     def _tally(self) -> ApiTally | None:
-        """The counters of its answer; None if no API is known."""
+        """The counters for the response; None if the request's API is unknown."""
 
     @abstractmethod
     def _finish(self, answer: RequestResult[Any]) -> None:
-        """Send the dispatcher's answer. The client gets exceptions instead."""
+        """Send the dispatcher's result. An exception becomes an error response."""
 
     @abstractmethod
     def _refuse(self, failure: GatewayError) -> None:
-        """Send an error."""
+        """Send an error response."""
 
     @abstractmethod
     def _withdraw(self) -> None:
@@ -76,10 +76,10 @@ class AnsweredRequest(ABC):
 
     @abstractmethod
     def _batch_id(self, batch: int) -> str:
-        """Return the id under which clients and logs know a batch."""
+        """Return the id of a batch, as in headers and logs."""
 
     def answered(self, answer: RequestResult[Any]) -> None:
-        """Send the result, or the error that this raises."""
+        """Send the result, or the error response for a result that cannot be sent."""
         self._answer = answer
         if isinstance(answer.result, Exception):
             # Not raised: its traceback would refer to this request, and the request to it.
@@ -91,7 +91,7 @@ class AnsweredRequest(ABC):
             self.failed(error)
 
     def failed(self, error: Exception) -> None:
-        """Send an error; after the answer, only log internal errors."""
+        """Send an error response; if the response has been sent, only log internal errors."""
         failure = self._failure(error)
         if not self._is_answered:
             self._refuse(failure)

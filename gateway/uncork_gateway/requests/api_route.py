@@ -1,4 +1,4 @@
-"""Requests to an API of the service: read the body, submit it to the dispatcher, reply."""
+"""Requests to an API of the service: read the body, submit it to the dispatcher, respond."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ApiRoute(ApiTarget):
         self.fair_by = fair_by
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
-        """Read the headers; an error in them becomes the reply."""
+        """Read the headers. An invalid header yields a head with a ``rejection``."""
         head = read_head(headers, target, max_body_bytes=self.max_body_bytes, fair_by=self.fair_by)
         if head.encoding:
             if head.encoding not in ENCODINGS:
@@ -56,7 +56,7 @@ class ApiRoute(ApiTarget):
 
 
 class ApiRequest(BufferedRequest[ApiRoute]):
-    """One request to an API; the dispatcher calls ``answered`` or ``failed``."""
+    """One request to an API. The dispatcher calls ``answered`` or ``failed`` when it ends."""
 
     _submission: Submission[Marshalled, HandlerResult] | None = None
     _payload: Marshalled

@@ -1,4 +1,4 @@
-"""An API of the service as the destination of requests, whatever their protocol."""
+"""An API of the service as the destination of requests, for all protocols."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, TypedDict, Unpack
@@ -15,7 +15,7 @@ from uncork_gateway.telemetry.metrics import ApiTally
 
 
 class Shared(TypedDict):
-    """The arguments that all targets of an API share."""
+    """The arguments that all targets of one API share."""
 
     dispatcher: AsyncDispatcher[Marshalled, HandlerResult]
     tally: ApiTally
@@ -24,7 +24,7 @@ class Shared(TypedDict):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ApiTarget:
-    """An API that requests are submitted to."""
+    """An API to which requests are submitted."""
 
     executor: ClassVar[str] = "worker"
 
@@ -38,7 +38,7 @@ class ApiTarget:
         """Get copies of the requests."""
 
     def remove(self) -> None:
-        """Reject requests that are still arriving: the dispatcher and the metrics have forgotten the API."""
+        """Reject requests that are still arriving, because the API has been removed."""
         self.removed, self.tally = True, ApiTally()
 
     def submit(
@@ -50,7 +50,7 @@ class ApiTarget:
         source: Hashable,
         flow: Hashable,
     ) -> Submission[Marshalled, HandlerResult]:
-        """Queue a request, and return it as :meth:`AsyncDispatcher.cancel` needs it.
+        """Queue a request; return the submission, for :meth:`AsyncDispatcher.cancel`.
 
         Raises:
             Unavailable: if the API was removed.
@@ -68,7 +68,7 @@ class ApiTarget:
 
 
 def accepted(answer: RequestResult[HandlerResult]) -> HandlerResult:
-    """Return the result of a request.
+    """Return a request's result from the dispatcher's.
 
     Raises:
         Refused: if the handler rejected the request.

@@ -1,4 +1,4 @@
-"""Conversion of batches between the dispatcher and the frames of workers."""
+"""Converts batches to the frames for workers, and replies to results."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def to_frame(
     batch_id: str,
     trace: tuple[str, str] | None = None,
 ) -> tuple[messages.Batch, list[bytes]]:
-    """Return the frame of a batch, and the bodies that follow it."""
+    """Return a batch as a message to a worker, and the bodies that follow the message."""
     key, payloads = batch.key, payloads_of(batch)
     bodies = [asked.body for asked in payloads]
     raw = [asked.raw for asked in payloads]
@@ -49,9 +49,10 @@ def to_frame(
 
 
 def _limit_rows(batch: Batch[Any], settings: ApiSettings) -> int:
-    """Return the largest cost of a handler call.
+    """Return the largest cost that the worker may put into one handler call.
 
-    Long rows of a model that truncates them cost more than they count; a batch within the limit is one call.
+    A model may truncate long rows, which then count less than their cost; a batch within the limit always
+    runs as one call.
     """
     if settings.cost is not None and batch.padded <= settings.limit_rows:
         return max(settings.limit_rows, math.ceil(batch.rows))
@@ -59,7 +60,7 @@ def _limit_rows(batch: Batch[Any], settings: ApiSettings) -> int:
 
 
 def _row_costs(payloads: Sequence[Marshalled]) -> list[float] | None:
-    """Return the cost of each row; None if none has one."""
+    """Return the cost of each row; None if the API defines no cost."""
     if not any(asked.cost.of_rows for asked in payloads):
         return None
     # A request from before a reload that added the cost has none.
@@ -69,7 +70,7 @@ def _row_costs(payloads: Sequence[Marshalled]) -> list[float] | None:
 def from_frame(
     batch: Batch[Submission[Marshalled, HandlerResult]], outcome: Executed
 ) -> BatchResult[HandlerResult]:
-    """Return the result of a batch from the worker's reply."""
+    """Return a batch's result from the worker's reply."""
     reply = outcome.reply
     forms = expand_forms(reply.forms, len(reply.statuses))
     results = list(map(HandlerResult, reply.statuses, outcome.bodies, forms))
@@ -93,5 +94,5 @@ def from_frame(
 
 
 def result_of_row(row: RowResult) -> HandlerResult:
-    """Return a warm-up's result as that of a request of one row."""
+    """Convert a warm-up's result to the result of a request with one row."""
     return HandlerResult(200, row.body, row.form, row.content_type)

@@ -11,7 +11,7 @@ _BATCH = b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur="
 class BatchHeaders:
     """Writes the id, size and times of a batch as header lines.
 
-    ``instance`` begins all ids, so that those of two gateways differ.
+    Ids begin with ``instance``, so that the ids of two gateways differ.
     """
 
     def __init__(self, instance: str) -> None:
@@ -22,11 +22,11 @@ class BatchHeaders:
         self._pairs: tuple[Header, ...] = ()
 
     def id_of(self, batch: int) -> str:
-        """Return the id under which clients and logs know a batch."""
+        """Return the id of a batch, as in headers and logs."""
         return f"{self._instance}-{batch}"
 
     def lines(self, batch: Batch[Any], queued_s: float) -> bytes:
-        """Return the lines of one response."""
+        """Return the header lines for one response."""
         if batch is not self._batch:
             self._batch = batch
             self._lines = (
@@ -37,7 +37,7 @@ class BatchHeaders:
         return b"%b%.2f%b" % (before, queued_s * 1000, after)
 
     def pairs(self, batch: Batch[Any], queued_s: float) -> tuple[Header, ...]:
-        """Return the headers of one response, with names in lower case."""
+        """Return the headers for one response, with names in lower case."""
         if batch is not self._paired:
             self._paired = batch
             self._pairs = (
@@ -48,5 +48,5 @@ class BatchHeaders:
         return (*self._pairs, (b"server-timing", timing))
 
     def opening_lines(self, batch: int, rows: int, queued_s: float) -> bytes:
-        """Return the lines of a response that begins before its batch has ended."""
+        """Return the header lines for a response that begins before its batch has ended."""
         return _BATCH % (self.id_of(batch).encode(), rows) + b"%.2f\r\n" % (queued_s * 1000)

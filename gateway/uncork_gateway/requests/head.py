@@ -1,4 +1,4 @@
-"""The headers of a request that every route reads."""
+"""Reads the headers that have the same meaning on every route."""
 
 import math
 from collections.abc import Sequence
@@ -9,21 +9,21 @@ from uncork_gateway.headers import Header
 
 
 class Head(NamedTuple):
-    """The head of a request on the fast path.
+    """The head of a request, as routes need it.
 
     It is cached by the bytes of the head, so every field must follow from the headers alone, never from the
     time of arrival.
 
     Attributes:
-        timeout_s: the time that the client waits; infinite if it does not say.
-        expects_continue: whether the client waits for ``100 Continue`` before it sends the body.
-        rejection: the error to reply with, if the head is wrong.
-        flow: the flow of the request, where flows share a queue equally.
-        headers: those that the dialect needs, with names in lower case.
-        encoding: of the body, in lower case; empty if it has none.
-        length: declared length of the body, else 0.
+        timeout_s: the client's timeout; infinite if it sends none.
+        expects_continue: True if the client waits for ``100 Continue`` before sending the body.
+        rejection: the error response, if the head is invalid.
+        flow: the request's flow, if flows share the queues equally.
+        headers: the headers that the dialect needs, with names in lower case.
+        encoding: the body's content encoding, in lower case; empty if it has none.
+        length: the declared length of the body; 0 without one.
         target: path and query.
-        trace: the headers that name the trace of the request.
+        trace: the headers that identify the request's trace.
     """
 
     timeout_s: float
@@ -40,9 +40,9 @@ class Head(NamedTuple):
 def read_head(
     headers: Sequence[Header], target: bytes, *, max_body_bytes: int, fair_by: bytes | None = None
 ) -> Head:
-    """Read the headers that mean the same to every route.
+    """Read the headers that have the same meaning on every route.
 
-    ``fair_by`` is the header, in lower case, whose value names the flow of the request.
+    ``fair_by`` is the header, in lower case, that names the request's flow.
     """
     timeout_s, expects_continue, encoding, length, flow = math.inf, False, b"", 0, None
     rejection: GatewayError | None = None
@@ -79,7 +79,7 @@ def read_head(
 
 
 def too_large(max_body_bytes: int) -> BodyTooLarge:
-    """Return the error for a body over the limit."""
+    """Return the error for a body over the size limit."""
     return BodyTooLarge(f"the body exceeds the limit of {max_body_bytes} bytes")
 
 

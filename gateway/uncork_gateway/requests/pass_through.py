@@ -1,4 +1,4 @@
-"""Requests that the proxy relays one to one: method, query, headers and body are unchanged."""
+"""Requests that the proxy relays one to one, with method, query, headers and body unchanged."""
 
 import asyncio
 import logging
@@ -34,12 +34,12 @@ _LAST_STATUS = 599
 
 
 class PassThrough:
-    """An ASGI application that relays every request to one of several servers, without batches or slots.
+    """An ASGI application that relays every request to one of several servers, without batching.
 
     Args:
         servers: the servers and their state.
         timeout_s: seconds without a byte from a server after which a request fails.
-        ca: as for the servers.
+        ca: the CA certificates (PEM) to trust; see :func:`http_servers`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class PassThrough:
         self._transports: dict[httpx.URL, httpx.AsyncBaseTransport] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Relay the reply of a server piece by piece."""
+        """Relay a server's response piece by piece."""
         request = Request(scope, receive)
         query = scope["query_string"]
         target = scope["raw_path"] + (b"?" + query if query else b"")
@@ -91,10 +91,10 @@ class PassThrough:
             log.warning("a server cut its response to %r short: %s", scope["path"], describe(error))
 
     async def relay(self, target: bytes, headers: Sequence[Header], body: bytes) -> ServerResponse:
-        """Relay a POST request whose body is complete; return the complete reply.
+        """Relay a POST request whose body is complete; return the complete response.
 
         Raises:
-            GatewayError: the server gave no reply.
+            GatewayError: if the server did not respond.
         """
         reply = await self._send("POST", target, headers, body)
         try:
@@ -153,11 +153,11 @@ async def _read(request: Request, whole: asyncio.Event) -> AsyncIterator[bytes]:
 async def _unless_disconnected(
     sending: Coroutine[Any, Any, httpx.Response], receive: Receive, whole: asyncio.Event
 ) -> httpx.Response:
-    """Return the reply, unless the client disconnects after its body was ``whole``.
+    """Return the server's response, unless the client disconnects after its body is ``whole``.
 
     Raises:
-        ClientDisconnect: the client has disconnected.
-        GatewayError: the server gave no reply.
+        ClientDisconnect: if the client disconnects.
+        GatewayError: if the server does not respond.
     """
     answering = asyncio.create_task(sending)
     disconnecting = asyncio.create_task(_disconnected(receive, whole))
@@ -179,10 +179,10 @@ async def _disconnected(receive: Receive, whole: asyncio.Event) -> None:
 
 
 def check_status(status: int) -> None:
-    """Check that a status can be relayed to a client.
+    """Check that a server's status can be relayed to a client.
 
     Raises:
-        BadGateway: it is no HTTP status.
+        BadGateway: if it is not a valid HTTP status.
     """
     if status > _LAST_STATUS:
         raise BadGateway(
@@ -191,6 +191,6 @@ def check_status(status: int) -> None:
 
 
 def _length(headers: Iterable[Header]) -> list[Header]:
-    """Return the header with the length of a body, unless its encoding for the transfer overrides it."""
+    """Return the Content-Length header, unless Transfer-Encoding overrides it."""
     lengths = [(name.lower(), value) for name, value in headers if name.lower() in _BODY_HEADERS]
     return lengths if all(name == _LENGTH for name, _ in lengths) else []

@@ -1,4 +1,4 @@
-"""HTTP requests through the batching proxy: parse, submit in parts, and reply."""
+"""HTTP requests through the batching proxy: parse, submit in parts, and respond."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _CONTENT = (b"content-type", JSON_LENGTH)
 
 
 class SortedHead(NamedTuple):
-    """The headers of a request, by use.
+    """The headers of a request, sorted by their use.
 
     Attributes:
         common: the headers that every route reads.
-        content: those that describe the body.
-        keyed: part of the batch key.
-        sent: sent with a merged call.
-        whole: sent with a call for this request alone; without those of an encoding that is removed.
-        is_opaque: whether the body has an unknown encoding; it is relayed unchanged.
+        content: the headers that describe the body.
+        keyed: the headers in the batch key.
+        sent: the headers to send with a merged call.
+        whole: the headers to send with a call for this request alone, without those of a removed encoding.
+        is_opaque: True if the body has an unknown encoding, so that the request is relayed unchanged.
     """
 
     common: Head

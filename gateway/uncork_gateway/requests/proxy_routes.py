@@ -1,4 +1,4 @@
-"""The HTTP routes of the batching proxy: some requests merge, and all others pass through."""
+"""The HTTP routes of the batching proxy: merges the requests of one protocol, and relays all others."""
 
 import re
 from collections.abc import Callable, Coroutine, Sequence
@@ -26,13 +26,13 @@ _WIRES["auto"] = [*_WIRES["v2"], *_WIRES["v1"], *_WIRES["tfserving"]]
 
 
 class ProxyRoutes:
-    """Finds the routes of requests that merge.
+    """Finds the routes of requests that can be merged.
 
     Args:
-        protocol: whose requests merge.
-        merging: how requests become calls.
+        protocol: the protocol whose requests are merged.
+        merging: batches requests into calls.
         relay: relays a request unchanged, given target, headers and body.
-        max_body_bytes: of a request.
+        max_body_bytes: the largest body of a merged request.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ProxyRoutes:
         self._max_body_bytes = max_body_bytes
 
     def resolve(self, target: bytes) -> ProxyRoute | None:
-        """Return the handler of a POST request; None if the request is passed through."""
+        """Return the route of a POST request; None if the request must pass through."""
         path = path_of(target)
         for pattern, wire in self._wires:
             found = pattern.search(path)

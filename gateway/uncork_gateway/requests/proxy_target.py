@@ -1,4 +1,4 @@
-"""A model behind the proxy as the destination of requests, whatever their protocol, and requests in parts."""
+"""A model behind the proxy as the destination of requests, and requests that are sent in parts."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeaderRules:
-    """How the headers, or the metadata, of merged requests are treated; names in lower case.
+    """Which headers, or metadata, of requests go into a merged call; names are in lower case.
 
     Attributes:
-        keyed: headers that may identify the caller. Requests that differ in one do not share a call, and the
-            call has them.
-        passed: the call has them as its first request does.
+        keyed: headers that may identify the caller. Requests share a call only if these are equal; the call
+            has them too.
+        passed: headers that the call takes from its first request.
 
-    All others are dropped: they concern one request, not a call for several.
+    The call has no other headers, because they concern single requests.
     """
 
     keyed: frozenset[bytes] = frozenset((b"authorization", b"cookie", b"x-api-key"))
     passed: frozenset[bytes] = frozenset(TRACE)
 
     def sort(self, headers: Sequence[Header]) -> tuple[tuple[Header, ...], tuple[Header, ...]]:
-        """Return the headers that are keyed, and those that a merged call has."""
+        """Return the keyed headers, and all headers that a merged call has."""
         keyed = tuple(header for header in headers if header[0] in self.keyed)
         return keyed, keyed + tuple(header for header in headers if header[0] in self.passed)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Merging:
-    """How requests become calls to the servers behind the proxy.
+    """The dispatcher and settings that batch requests into calls to the servers behind the proxy.
 
     Attributes:
-        most_rows: most rows of a part of a request.
-        idempotent: whether a request may be sent again.
-        fair_by: the header, in lower case, whose value names the flow of a request.
+        most_rows: the most rows in a part of a request.
+        idempotent: True if a request may be sent again.
+        fair_by: the header, in lower case, that names a request's flow.
     """
 
     dispatcher: AsyncDispatcher[Sent, CallResult]
@@ -65,11 +65,11 @@ class Merging:
 
 @dataclass(eq=False, kw_only=True)
 class ProxyTarget:
-    """One target of the servers behind the proxy.
+    """One target on the servers behind the proxy.
 
     Attributes:
         target: path and query, or the path of a gRPC method.
-        model: the model that answers, as the client names it.
+        model: the model's name, as the client writes it.
     """
 
     executor: ClassVar[str] = "model server"
@@ -91,16 +91,16 @@ class ProxyTarget:
 class RequestParts:
     """The parts of a request, of at most ``most_rows`` rows, and the replies to them.
 
-    If the replies cannot be joined, the request is sent once more, whole and unchanged.
+    If the replies cannot be joined, the whole request is sent again, unchanged.
 
     Args:
-        caller: gets the answer to the last part, or to the whole request, or the failure of a part.
-        target: of the request.
-        request: as the wire of the target parsed it.
-        original: the request as its client sent it.
-        timeout_s: the time for which the client waits.
-        source: the client, as far as it can be told.
-        flow: the flow of the request, where flows share a queue equally.
+        caller: receives the result of the last part or the whole request, or the failure of a part.
+        target: the request's target.
+        request: the request, parsed by the target's wire.
+        original: the client's unchanged request.
+        timeout_s: the client's timeout.
+        source: identifies the client, if known.
+        flow: the request's flow, if flows share the queues equally.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class RequestParts:
 
     @property
     def rows(self) -> int:
-        """The rows of all parts."""
+        """The total rows of all parts."""
         return sum(part.rows for part in self._parts)
 
     def submit(
@@ -139,9 +139,9 @@ class RequestParts:
         """Queue all parts.
 
         Args:
-            api: that of the model in the dispatcher.
-            keyed: headers that requests in one call must have in common.
-            sent: headers of a call that has one of the parts.
+            api: the model's API in the dispatcher.
+            keyed: the headers that all requests in a call must share.
+            sent: the headers of a call with any of the parts.
             span: the request's span if it is traced.
 
         Raises:
@@ -165,12 +165,12 @@ class RequestParts:
             self._submit(_PartWaiter(self, at), payload, key=key)
 
     def withdraw(self) -> None:
-        """Cancel the parts that are not answered."""
+        """Cancel the parts that have no result yet."""
         for submission in self._submitted:
             self._target.merging.dispatcher.cancel(submission)
 
     def joined(self, batch: int) -> Content:
-        """Return the answer to the request, joined from the replies to its parts."""
+        """Return the response to the request, joined from the replies to its parts."""
         batch_id = self._target.batch_headers.id_of(batch)
         return self._target.wire.render(self._joined, self._request, batch_id=batch_id)
 
@@ -203,10 +203,10 @@ class RequestParts:
             self._caller.answered(self._uncertain)
 
     def _join(self, answer: RequestResult[CallResult]) -> None:
-        """Answer with the joined replies, or send the request whole.
+        """Respond with the joined replies, or send the whole request again.
 
-        If a value may be one for each row or one for all, the answer to the whole request shows which it is;
-        without one, the value is for each row.
+        If a value may be a list of rows or a single value, the reply to the whole request decides; without
+        that reply, it is taken for a list of rows.
         """
         try:
             self._joined = self._target.wire.join([self._replies[at] for at in range(len(self._parts))])
@@ -222,11 +222,11 @@ class RequestParts:
         self._caller.answered(answer)
 
     def _ask_whole(self, fault: Exception) -> None:
-        """Send the request once more, whole and unchanged, if it may be repeated.
+        """Send the whole request again, unchanged, if it is idempotent.
 
         Raises:
-            BadGateway: if not.
-            RequestShed: if it was shed at once.
+            BadGateway: if it is not.
+            RequestShed: if the request was shed at once.
         """
         if not self._target.merging.idempotent:
             raise BadGateway(str(fault))
@@ -251,7 +251,7 @@ class RequestParts:
 
 
 class RequestInParts(AnsweredRequest):
-    """A request to the servers behind the proxy: in parts, or relayed unchanged."""
+    """A request to the servers behind the proxy, sent in parts or relayed unchanged."""
 
     _parts: RequestParts | None = None
     _relaying: asyncio.Task[None] | None = None
@@ -264,7 +264,7 @@ class RequestInParts(AnsweredRequest):
             self._relaying.cancel()
 
     def failed(self, error: Exception) -> None:
-        """Cancel the other parts, and answer with an error."""
+        """Cancel the other parts, and send an error response."""
         self._withdraw()
         super().failed(error)
 
@@ -283,7 +283,7 @@ class _PartWaiter(NamedTuple):
 
 
 class _WholeWaiter(NamedTuple):
-    """Passes the result of a whole request that was cut before to it."""
+    """Passes the result of the whole request, sent after its parts, to the request."""
 
     parts: RequestParts
 

@@ -1,4 +1,4 @@
-"""One request on the fast path, from its head to its reply: the part that all backends share."""
+"""One request on the fast path, from head to response: the common part for all backends."""
 
 import asyncio
 from abc import abstractmethod
@@ -18,7 +18,7 @@ from uncork_gateway.telemetry.metrics import ApiTally
 
 
 class Route(Protocol):
-    """The destination of a request, as :class:`BufferedRequest` sees it."""
+    """The destination of a request, with the parts that :class:`BufferedRequest` uses."""
 
     executor: ClassVar[str]
     """The kind of backend, in a word for clients."""
@@ -26,16 +26,16 @@ class Route(Protocol):
 
     @property
     def batch_headers(self) -> BatchHeaders:
-        """Writes the headers about the batch of a reply."""
+        """Writes the response headers that describe the batch."""
         ...
 
     @property
     def tally(self) -> ApiTally:
-        """The counters of its replies."""
+        """The counters for responses."""
         ...
 
     def error(self, error: GatewayError) -> tuple[bytes, bytes]:
-        """Return header lines and body of an error reply."""
+        """Return the header lines and body of an error response."""
         ...
 
 
@@ -44,7 +44,7 @@ RouteT = TypeVar("RouteT", bound=Route)
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class BufferedRequest(AnsweredRequest, Generic[RouteT]):
-    """Collects the body of a request until the request may start, and replies once."""
+    """Collects the body of a request until the request may start, and responds once."""
 
     protocol = "http"
     timeout_header = TIMEOUT_HEADER
@@ -63,12 +63,12 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
 
     @abstractmethod
     def _dispatch(self, body: bytes) -> None:
-        """Submit the request. The client gets exceptions as its reply."""
+        """Submit the request to the dispatcher. An exception becomes the response."""
 
     # Called by the connection
 
     def start(self) -> None:
-        """Reply if the outcome is known, else ask for the body."""
+        """Respond if the outcome is known, else ask the client for the body."""
         self._started = True
         if not self._is_whole and self._rejection is None and not self._fits_into_pool():
             self.keep_alive = False
@@ -96,7 +96,7 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
                 self.reject(no_room())
 
     def reject(self, error: GatewayError) -> None:
-        """Reply with an error once the request has started; drop the rest of the body."""
+        """Respond with an error once the request has started, and drop the rest of the body."""
         self._drop_body()
         if self._is_answered:
             self._connection.hang_up()
@@ -143,7 +143,7 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
         return self._size or self._head.length
 
     def _refuse(self, failure: GatewayError) -> None:
-        """Reply with an error in the dialect of the route."""
+        """Send an error response in the route's dialect."""
         if isinstance(failure, BodyTooLarge):
             self.keep_alive = False  # The rest of the body is not read.
         content_type, body = self._route.error(failure)
@@ -176,7 +176,7 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
             self.failed(error)
 
     def _fits_into_pool(self) -> bool:
-        """Return whether the body is small, or the pool has space for the rest of it."""
+        """Return True if the body is small, or the pool has space for the rest of it."""
         pool, length = self._connection.pool, self._head.length
         return length <= SMALL_BODY_BYTES or pool.used_bytes + length - self._size <= pool.max_bytes
 

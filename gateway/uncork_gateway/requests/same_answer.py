@@ -1,4 +1,4 @@
-"""Whether two answers to one request say the same."""
+"""Compares two responses to one request."""
 
 from math import isclose
 from typing import Any
@@ -16,10 +16,10 @@ _FLOATS = {"FP16": np.float16, "FP32": np.float32, "FP64": np.float64}
 
 
 def same_answer(one: HandlerResult, other: HandlerResult) -> bool | None:
-    """Return whether two answers say the same; None if that is unknown.
+    """Return True if two results have equal content; None if that is unknown.
 
-    Numbers are the same if they differ by a millionth at most: another version of a library may add them up
-    in another order. Answers of more than 1 MiB, and those that are not rows, are only compared byte by byte.
+    Numbers are equal if they differ by at most a millionth, because library versions differ in the order of
+    additions. Results over 1 MiB, and results that are not rows, are only compared byte by byte.
     """
     if (one.status, one.content_type) != (other.status, other.content_type):
         return False
@@ -56,7 +56,7 @@ def _same_json(one: bytes, other: bytes) -> bool | None:
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Return whether two values of JSON are the same, but for the last digits of numbers."""
+    """Return True if two JSON values are equal, up to the last digits of numbers."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same_value(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

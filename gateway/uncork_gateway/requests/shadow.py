@@ -1,4 +1,4 @@
-"""Copies of requests for a version whose answers are dropped, and compared with the real ones."""
+"""Copies requests to a shadow version, whose responses are compared with the real ones and dropped."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ original did not; or there are no two answers that can be compared."""
 
 
 class ShadowTally(Collector):
-    """The counts of a version that gets copies, by API.
+    """The counts of a shadow version, by API.
 
     Attributes:
-        outcomes: of the copies; ``duration``: the time from a copy to its answer.
+        outcomes: the number of copies by outcome; ``duration``: their times to the response.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class ShadowTally(Collector):
         self.duration: defaultdict[str, Distribution] = defaultdict(lambda: Distribution(SECONDS_BOUNDS))
 
     def total(self) -> Counter[Outcome]:
-        """Return the outcomes over all APIs."""
+        """Return the number of copies by outcome, over all APIs."""
         return sum(self.outcomes.values(), Counter())
 
     def collect(self) -> Iterable[Metric]:
@@ -57,9 +57,9 @@ class ShadowTally(Collector):
 
 
 class Shadow:
-    """Copies the requests to an API for the same API of another version.
+    """Copies the requests of an API to the same API of another version.
 
-    A copy has a queue, workers and limits of its own: it neither delays a real request nor takes its place.
+    Copies have their own queue, workers and limits, so they never delay or displace real requests.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Shadow:
         self._loop = asyncio.get_running_loop()
 
     def follow(self, waiter: Waiter[HandlerResult], payload: Marshalled) -> Waiter[HandlerResult]:
-        """Send a copy of a request; return what waits for the real answer instead of ``waiter``."""
+        """Submit a copy of a request; return the waiter to use for the real request instead of ``waiter``."""
         comparison = _Comparison(waiter, self._outcomes)
         # After the request itself.
         self._loop.call_soon(self._send, comparison, payload)
@@ -90,7 +90,7 @@ class Shadow:
 
 
 class _Comparison:
-    """Waits for the real answer, and for that to the copy."""
+    """Waits for the real result, passes it on, and then waits for the copy's."""
 
     def __init__(self, waiter: Waiter[HandlerResult], outcomes: Counter[Outcome]) -> None:
         self._waiter = waiter
@@ -109,7 +109,7 @@ class _Comparison:
         self._compare()
 
     def copy_ended(self, copied: HandlerResult | Exception) -> None:
-        """Take the answer to the copy, or its error."""
+        """Compare the copy's result or error with the real one, once both are known."""
         self._copied = copied
         self._compare()
 
@@ -119,7 +119,7 @@ class _Comparison:
 
 
 class _Copy:
-    """Waits for the answer to a copy."""
+    """Waits for the result of a copy."""
 
     def __init__(self, comparison: _Comparison, duration: Distribution) -> None:
         self._comparison = comparison
@@ -135,7 +135,7 @@ class _Copy:
 
 
 def outcome_of(real: HandlerResult | Exception, copied: HandlerResult | Exception) -> Outcome:
-    """Return what became of a copy."""
+    """Return the outcome of a copy, compared with the real request."""
     if isinstance(copied, RequestShed):
         return "shed"
     if isinstance(real, Exception):

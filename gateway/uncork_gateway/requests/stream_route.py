@@ -1,4 +1,4 @@
-"""Requests to APIs that stream: the reply is sent while the handler yields it."""
+"""Requests to APIs that stream: responses are sent while the handler yields them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class StreamRoute(ApiRoute):
 
 
 class StreamRequest(ApiRequest):
-    """One request to an API that streams, and the sink of its batch's output.
+    """One request to an API that streams; receives the pieces from the worker.
 
-    An error before the first piece becomes the reply. After that the connection is closed, so that the client
-    sees that the reply is incomplete.
+    An error before the first piece becomes the response. After the first piece, an error closes the
+    connection, so that the client sees that the response is incomplete.
     """
 
     _status = 0
@@ -52,7 +52,7 @@ class StreamRequest(ApiRequest):
         self._queued_s = time.perf_counter() - self._submitted_at
 
     def piece(self, head: AnswerHead | None, data: bytes) -> None:
-        """Send a piece of the reply; cut off a client that does not read."""
+        """Send a piece of the response; disconnect a client that does not read."""
         transport = self._connection.transport
         if self._is_answered or transport.is_closing():
             return  # The worker has not received the cancellation yet.
@@ -87,7 +87,7 @@ class StreamRequest(ApiRequest):
             self._count(self._status)
 
     def failed(self, error: Exception) -> None:
-        """Reply with an error, or cut the reply short if it has begun."""
+        """Send an error response, or break off a response that has begun."""
         if self._is_answered or not self._status:
             super().failed(error)
             return
@@ -109,7 +109,7 @@ class StreamRequest(ApiRequest):
         return self._route.batch_headers.id_of(self._batch)
 
     def _begin_reply(self, head: AnswerHead) -> bool:
-        """Send the head; return False if that fails, after an error reply."""
+        """Send the head; if that fails, send an error response and return False."""
         said = HandlerResult(head.status, b"", content_type=head.content_type, headers=head.headers)
         try:
             lines, _ = self._route.dialect.write(said, self._payload, batch_id=self._id)
@@ -126,7 +126,7 @@ class StreamRequest(ApiRequest):
         return self._route.batch_headers.opening_lines(self._batch, self._payload.rows, self._queued_s)
 
     def _cut(self, status: int) -> None:
-        """Close the connection in the middle of the reply."""
+        """Close the connection in the middle of the response."""
         self._is_answered = True
         transport = self._connection.transport
         if self._is_chunked and status != CLIENT_GONE:

@@ -1,4 +1,4 @@
-"""Log lines for requests and batches."""
+"""Log lines for requests and for batches."""
 
 import logging
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _batches = logging.getLogger("uncork.batches")
 
 
 class AccessLog:
-    """Logs a line at level info when a request is answered, or its client has disconnected (499)."""
+    """Logs a line at level info for each response, and for each client that disconnected before (499)."""
 
     def request(
         self,
@@ -28,10 +28,10 @@ class AccessLog:
         """Log a request.
 
         Args:
-            status: of HTTP; for a gRPC call, the one that stands for its code.
-            size: bytes of the body.
-            batch_id: empty if it was in no batch.
-            grpc_status: the name of the code of a gRPC call.
+            status: the HTTP status; for a gRPC call, the HTTP status for its code.
+            size: the bytes of the request body.
+            batch_id: the id of the batch; empty without one.
+            grpc_status: the name of a gRPC call's code.
         """
         more = "".join([grpc_status and f", {grpc_status}", batch_id and f", batch {batch_id}"])
         # A space would look like the end of the path.
@@ -52,9 +52,9 @@ class AccessLog:
 
 
 class BatchLog:
-    """An observer that logs a line at level debug when a batch ends.
+    """A dispatcher's observer that logs a line at level debug when a batch ends.
 
-    ``id_of`` returns the id under which clients and logs know the batch with a number.
+    ``id_of`` returns a batch's id, as in headers and logs, from its number.
     """
 
     def __init__(self, id_of: Callable[[int], str]) -> None:
@@ -79,9 +79,9 @@ class BatchLog:
         _batches.debug("%s", text, extra=fields)
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
-        """Do nothing: the request was in no batch."""
+        """Do nothing: a shed request is in no batch."""
 
 
 def batch_observers(id_of: Callable[[int], str]) -> list[Observer]:
-    """Return a :class:`BatchLog` if the logger's level is debug."""
+    """Return a :class:`BatchLog` if the logger's level is debug, else nothing."""
     return [BatchLog(id_of)] if _batches.isEnabledFor(logging.DEBUG) else []

@@ -1,4 +1,4 @@
-"""Histograms of values by bucket."""
+"""Histograms with fixed buckets."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MANY = 500
 
 
 class Distribution:
-    """Counts values by bucket. Only one event loop writes it, so it needs no lock, unlike the library's own.
+    """Counts values by bucket, without a lock: only one event loop writes it.
 
-    Values are collected first and counted many at a time, which costs a third of counting each.
+    Values are collected and counted many at a time, at a third of the cost.
     """
 
     __slots__ = ("_bounds", "_counts", "_new", "_sum")
@@ -56,7 +56,7 @@ class Distribution:
 
     @property
     def counts(self) -> CountArray:
-        """Values by bucket: up to and including each bound, and above the last."""
+        """The counts by bucket: values up to and including each bound, and values above the last."""
         if self._new:
             self._count()
         return self._counts
@@ -73,14 +73,14 @@ class Distribution:
 
     @property
     def mean(self) -> float:
-        """The mean; 0 without values."""
+        """The mean of the values; 0 without values."""
         return self.sum / self.count if self.count else 0.0
 
     def quantile(self, share: float) -> float:
-        """Return the value that ``share`` of all do not exceed; 0 without values.
+        """Return the quantile for ``share``, from 0 to 1; 0 without values.
 
-        Values are assumed to be spread evenly within a bucket, as Prometheus does; those above the last bound
-        count as that bound.
+        Like Prometheus, it assumes that values are spread evenly within a bucket, and counts values above the
+        last bound as that bound.
         """
         bounds, counts = self._bounds.tolist(), self.counts.tolist()
         wanted, below = share * sum(counts), 0

@@ -1,4 +1,4 @@
-"""All metrics of a process in Prometheus's text format."""
+"""Writes all metrics of a process in Prometheus's text format."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -20,17 +20,17 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class Measured(Protocol):
-    """What has metrics of its own.
+    """A source of metrics: a service, or a proxy's servers.
 
     Attributes:
-        name: the value of their label ``service``; without a name, they have no such label.
+        name: the value of the label ``service``; empty for metrics without that label.
     """
 
     name: str
 
     @property
     def collectors(self) -> Sequence[Collector]:
-        """Collect the metrics, without that label."""
+        """Return the collectors of the metrics, which do not set the label."""
         ...
 
 
@@ -49,11 +49,11 @@ class Exposition(Collector):
             collector(registry=self.registry)
 
     def add(self, service: Measured) -> None:
-        """Expose the metrics of a service too."""
+        """Expose a service's metrics."""
         self._services.append(service)
 
     def remove(self, service: Measured) -> None:
-        """Expose the metrics of a service no longer."""
+        """Stop exposing a service's metrics."""
         self._services.remove(service)
 
     def render(self) -> bytes:

@@ -1,4 +1,4 @@
-"""The last batches of all services, for the dashboard."""
+"""The latest batches of all services, for the dashboard."""
 
 import time
 from collections import deque
@@ -14,12 +14,12 @@ class FinishedBatch(msgspec.Struct, frozen=True):
     """One finished batch, as the dashboard receives it.
 
     Attributes:
-        number: increases from batch to batch, over all APIs.
-        api: its id in the status.
-        ended: seconds since 1970.
-        rows: of all its requests; ``cost`` is the same, or their cost if the API defines one.
-        waited_ms: longest time that one of its requests was queued.
-        worker: index of the worker that ran it, -1 if the worker is gone; in a proxy, the slot's number.
+        number: a sequence number over all APIs.
+        api: the id of the API in ``/status``.
+        ended: the time of its end, in seconds since 1970.
+        rows: the number of rows; ``cost``: the same, or their cost if the API defines one.
+        waited_ms: the longest time that a request of the batch was queued.
+        worker: the index of the worker, -1 if the worker is gone; in a proxy, the slot's number.
     """
 
     number: int
@@ -42,7 +42,7 @@ cost as much as the rest of the recording, so the reader does it."""
 
 
 class FinishedBatches:
-    """The last 2000 batches. ``clock`` returns monotonic seconds, the time of their ends."""
+    """The latest 2000 batches. ``clock`` returns monotonic seconds."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -54,7 +54,7 @@ class FinishedBatches:
         self._batches.append(batch)
 
     def after(self, number: int) -> list[FinishedBatch]:
-        """Return the batches with a higher number, at most the last 2000; the oldest first."""
+        """Return the kept batches with a higher number, oldest first."""
         kept = len(self._batches)
         new = max(0, min(self._number - number, kept))
         epoch, first = time.time() - self._clock(), self._number - new + 1

@@ -1,4 +1,4 @@
-"""Gauges that are read at each scrape: queues, estimates, workers."""
+"""Gauges that are computed at each scrape: queues, estimates, workers."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -13,11 +13,12 @@ class LiveState(Collector):
     """Collects the gauges of APIs and workers.
 
     Args:
-        apis: returns the APIs in force.
+        apis: returns the current APIs.
         workers: returns the state of each worker.
-        restarts: returns how many workers have been restarted.
-        startup_s: returns how long launched workers usually take to be ready; None if none was launched.
-        has_goal: whether the APIs have a latency goal.
+        restarts: returns the number of worker restarts.
+        startup_s: returns the seconds that launched workers usually take until ready; None before the first
+            launch.
+        has_goal: True if the APIs have a latency goal.
     """
 
     def __init__(

@@ -32,15 +32,15 @@ _MOST_SIZES = 1000
 
 
 class InferenceTally:
-    """Counts for Triton's statistics that ``/metrics`` lacks. Times in seconds.
+    """Counts that Triton's statistics need and ``/metrics`` lacks. Times are in seconds.
 
     Attributes:
-        last_release: time of the last release, since the epoch; 0 before the first.
-        rows, succeeded_s: rows, and time from request to reply, of requests answered without an error.
-        failed_s: time from request to reply of all others.
-        ran, run_s: requests in batches that succeeded, and the total time that they spent there.
-        batches, batches_s: batches that succeeded, and their execution time, by rows; sizes beyond the first
-            1000 are not counted.
+        last_release: the time of the latest release, since the epoch; 0 before the first.
+        rows, succeeded_s: the rows and total durations of requests without an error.
+        failed_s: the total durations of all other requests.
+        ran, run_s: the number of requests in batches that succeeded, and their total batch times.
+        batches, batches_s: the number of batches that succeeded, and their execution times, by rows; for the
+            first 1000 sizes only.
     """
 
     def __init__(self) -> None:
@@ -71,14 +71,14 @@ class InferenceTally:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ApiTally:
-    """The counts of one API. ``before_answer`` is called before an answer is counted.
+    """The counts of one API. ``before_answer`` is called before a response is counted.
 
     Attributes:
-        statuses: of all answers; ``grpc_statuses``: of those over gRPC, as HTTP statuses.
-        ahead: batches that were released to a worker while it ran another one.
-        released_rows: of all released batches; in units of cost where the API defines one.
-        ran, ran_s: requests in batches that ended, and the sum of their batch times.
-        worked_rows, worked_s: rows (or cost) and batch times of the batches that succeeded.
+        statuses: the responses by HTTP status; ``grpc_statuses``: those over gRPC.
+        ahead: the number of batches released to a worker that still ran another.
+        released_rows: the rows of all released batches, in units of cost if the API defines one.
+        ran, ran_s: the number of requests in batches that ended, and their total batch times.
+        worked_rows, worked_s: the rows (or cost) and times of the batches that succeeded.
     """
 
     def __init__(self, before_answer: Callable[[], object] = lambda: None) -> None:
@@ -103,7 +103,7 @@ class ApiTally:
         self.inference = InferenceTally()
 
     def since(self, earlier: ApiTally) -> ApiTally:
-        """Return what was counted since ``earlier``, without ``inference``: its tables may be long."""
+        """Return the counts since ``earlier``, without ``inference``, whose tables may be long."""
         later = ApiTally()
         for name in _COUNTS:
             setattr(later, name, getattr(self, name) - getattr(earlier, name))
@@ -114,7 +114,7 @@ class ApiTally:
 
     @property
     def statuses_by_protocol(self) -> dict[Transport, Counter[int]]:
-        """The statuses of the answers over each protocol."""
+        """The responses by status, for each protocol."""
         return {"http": self.statuses - self.grpc_statuses, "grpc": self.grpc_statuses}
 
     def answered(
@@ -128,8 +128,7 @@ class ApiTally:
     ) -> None:
         """Count the response to a request, ``seconds`` after its arrival; 499 if the client had disconnected.
 
-        ``rows`` is 0 if the body was not read. A 5xx counts as an error unless it ``is_refusal``: the gateway
-        declined to execute the request.
+        ``rows`` is 0 if the body was not read. A 5xx counts as an error, unless it ``is_refusal``.
         """
         self._before_answer()
         self.statuses[status] += 1
@@ -142,7 +141,7 @@ class ApiTally:
 
 
 class Metrics(Collector):
-    """The counts of all APIs of a service; an observer of its dispatcher.
+    """The counts of all APIs of a service. Observes the service's dispatcher.
 
     ``wall_clock`` returns seconds since the epoch.
     """
@@ -153,18 +152,18 @@ class Metrics(Collector):
         self._before_answer: Callable[[str], object] = lambda api: None
 
     def watch_answers(self, before: Callable[[str], object]) -> None:
-        """Call ``before`` with an API's name before each answer is counted, for APIs created from now on."""
+        """For APIs created from now on, call ``before`` with the API's name before counting a response."""
         self._before_answer = before
 
     def api(self, name: str) -> ApiTally:
-        """Return the counts of an API; they are kept when the API changes."""
+        """Return the counts of an API; changes of the API keep them."""
         tally = self._apis.get(name)
         if tally is None:
             tally = self._apis[name] = ApiTally(partial(self._before_answer, name))
         return tally
 
     def forget(self, name: str) -> None:
-        """Drop the counts of an API; it is no longer exposed."""
+        """Drop the counts of an API, which is no longer exposed."""
         self._apis.pop(name, None)
 
     # The dispatcher's observer

@@ -1,4 +1,4 @@
-"""The recent counts of one API, and figures derived from them. No clock, no I/O."""
+"""The recent counts of one API, and statistics derived from them. No clock, no I/O."""
 
 import math
 from typing import NamedTuple
@@ -15,14 +15,14 @@ _ENOUGH_S = 1.0
 
 
 class Recent(NamedTuple):
-    """Counts of one API in its window. Rows are units of cost where the API defines one.
+    """Counts of one API in its window. If the API defines a cost, "rows" are units of cost.
 
     Attributes:
-        seconds: length of the window: :data:`WINDOW_S`, less if nothing happened before that.
-        counts: without those for Triton's statistics.
-        arrived_rows: includes the rows of refused requests.
-        estimate: smoothed, includes transport to the worker and back, and scaled to the last batches; None
-            if too few have run.
+        seconds: the length of the window: :data:`WINDOW_S`, or less after an idle time.
+        counts: the counts, without those for Triton's statistics.
+        arrived_rows: the rows that arrived, including refused requests.
+        estimate: the displayed estimate: smoothed, with transport to the worker and back, and scaled to
+            recent batches; None if too few have run.
     """
 
     seconds: float
@@ -34,27 +34,27 @@ class Recent(NamedTuple):
 
     @property
     def requests(self) -> int:
-        """The number of answers of any status."""
+        """The number of responses with any status."""
         return self.counts.statuses.total()
 
     @property
     def is_few(self) -> bool:
-        """True if there are too few requests for rates, means and percentiles."""
+        """True if there are too few requests for meaningful rates, means and percentiles."""
         return self.requests < ENOUGH_REQUESTS or self.seconds < _ENOUGH_S
 
     @property
     def client_errors(self) -> int:
-        """The number of 4xx answers, including those whose client had disconnected."""
+        """The number of 4xx responses, including requests whose client disconnected."""
         return self._answers_between(FIRST_CLIENT_ERROR, FIRST_SERVER_ERROR)
 
     @property
     def answered(self) -> int:
-        """The number of answers other than 4xx, which are the client's fault."""
+        """The number of responses other than 4xx."""
         return self.requests - self.client_errors
 
     @property
     def failed(self) -> int:
-        """The number of 5xx answers that are not refusals."""
+        """The number of 5xx responses that are not refusals."""
         return self.counts.errors.total()
 
     @property
@@ -64,17 +64,17 @@ class Recent(NamedTuple):
 
     @property
     def error_share(self) -> float:
-        """Errors per answer; 0 without an answer."""
+        """Errors per response; 0 without responses."""
         return self.failed / self.answered if self.answered else 0.0
 
     @property
     def refused_share(self) -> float:
-        """Refusals per answer; 0 without an answer."""
+        """Refusals per response; 0 without responses."""
         return self.refused / self.answered if self.answered else 0.0
 
     @property
     def refused_for_load(self) -> float:
-        """The share of answers that were refusals because of load."""
+        """The share of responses that were refusals because of load."""
         because = self.counts.sheds["deadline"] + self.counts.sheds["queue_full"]
         return self.refused_share * because / self.counts.sheds.total() if because else 0.0
 
@@ -85,24 +85,24 @@ class Recent(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Arriving rows per second; 0 if there are too few requests to tell."""
+        """Arriving rows per second; 0 if there are too few requests."""
         return 0.0 if self.is_few else self.arrived_rows / self.seconds
 
     @property
     def rows_per_request(self) -> float:
-        """The mean; 1 if no request was released."""
+        """The mean rows of a request, in units of cost if defined; 1 if no request was released."""
         requests = self.counts.batch_requests.sum
         return self.counts.released_rows / requests if requests > 0 and self.counts.released_rows > 0 else 1.0
 
     @property
     def counted_rows_per_request(self) -> float:
-        """The mean number of rows, whatever their cost; 0 if no request was released."""
+        """The mean number of rows of a request, even if the API defines a cost; 0 if none was released."""
         requests = self.counts.batch_requests.sum
         return self.counts.batch_rows.sum / requests if requests > 0 else 0.0
 
     @property
     def gap_s(self) -> float:
-        """The mean time between two requests; infinite if none arrived."""
+        """The mean time between two arrivals, in seconds; infinite without arrivals."""
         return self.rows_per_request / self.rate if self.rate > 0 else math.inf
 
     @property
@@ -111,12 +111,12 @@ class Recent(NamedTuple):
 
     @property
     def mean_requests(self) -> float:
-        """Mean requests in a batch; 0 without one."""
+        """The mean number of requests in a batch; 0 without batches."""
         return self.counts.batch_requests.mean
 
     @property
     def mean_rows(self) -> float:
-        """Mean rows in a batch; 0 without one."""
+        """The mean number of rows in a batch; 0 without batches."""
         return self.counts.released_rows / self.batches if self.batches else 0.0
 
     def share_of_releases(self, reason: Reason) -> float:
@@ -126,20 +126,20 @@ class Recent(NamedTuple):
 
     @property
     def p99_s(self) -> float:
-        """The 99th percentile from request to reply; 0 without an answer."""
+        """The 99th percentile of latency, in seconds; 0 without responses."""
         return self.counts.duration.quantile(0.99)
 
     @property
     def queue_s(self) -> float:
-        """The mean time of a request in the queue."""
+        """The mean time of a request in the queue, in seconds."""
         return self.counts.queue_wait.mean
 
     @property
     def run_s(self) -> float:
-        """The mean time of a request in its batch."""
+        """The mean time of a request in its batch, in seconds."""
         return self.counts.ran_s / self.counts.ran if self.counts.ran else 0.0
 
     @property
     def transport_s(self) -> float:
-        """The rest of the mean time from request to reply."""
+        """The mean time of a request outside queue and batch, in seconds."""
         return max(0.0, self.counts.duration.mean - self.queue_s - self.run_s)

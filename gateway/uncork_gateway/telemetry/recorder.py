@@ -1,7 +1,7 @@
-"""The recent past of each API, recorded at almost no cost: figures are computed only on request.
+"""Records the recent past of each API at almost no cost; statistics are computed only on request.
 
-The recorder keeps the last batches and, every few seconds, a copy of the tallies behind ``/metrics``. Recent
-counts are the difference between the tallies now and those of half a minute ago.
+The recorder keeps the latest batches and, every few seconds, a copy of the counts behind ``/metrics``. Recent
+counts are the difference between the current counts and those of half a minute ago.
 """
 
 import math
@@ -43,17 +43,17 @@ class _Api:
 
 
 class Recorder:
-    """A dispatcher's observer that records the recent past. It must be registered before ``metrics``.
+    """A dispatcher's observer that records the recent past. Register it before ``metrics``.
 
-    Its figures do not depend on how often they are read.
+    Reading it more or less often does not change the values.
 
     Args:
-        metrics: the tallies.
-        sample: returns an API's totals and estimate as the dispatcher has them.
-        index_of: maps a worker's number to its index in :class:`FinishedBatch`.
+        metrics: the counts of the APIs.
+        sample: returns an API's totals and estimate from the dispatcher.
+        index_of: returns the index of the worker with a key.
         batches: keeps the finished batches.
-        prefix: of the names of its APIs there.
-        clock: monotonic seconds, the dispatcher's clock.
+        prefix: the prefix of its APIs' names in ``batches``.
+        clock: returns monotonic seconds, as for the dispatcher.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Recorder:
         metrics.watch_answers(lambda api: self._note(api, self._clock()))
 
     def recent(self, api: str, now: float) -> Recent:
-        """Return the recent counts of an API at ``now``, by the clock."""
+        """Return the recent counts of an API; ``now`` is the clock's time."""
         known, tally, sample = self._apis[api], self._metrics.api(api), self._sample(api)
         since = now - WINDOW_S - _STEP_S
         # A snapshot is taken before anything new is counted, so the first one that is young enough misses
@@ -121,9 +121,9 @@ class Recorder:
         self._note(api, self._clock())
 
     def _note(self, api: str, now: float, *, leaving_rows: float = 0.0) -> _Api:
-        """Take a sample if one is due, before something new is counted. Return the API's record.
+        """Take a sample if due, before a new event is counted, and return the API's record.
 
-        ``leaving_rows`` have just left the queue.
+        ``leaving_rows`` is the number of rows that have just left the queue.
         """
         known = self._apis[api]
         if now >= known.sample_due:
@@ -133,7 +133,7 @@ class Recorder:
         return known
 
     def _take_sample(self, api: str, known: _Api, now: float, leaving_rows: float) -> None:
-        """Add the estimate to its mean, and take a snapshot if one is due."""
+        """Add the current estimate to the smoothed one, and take a snapshot if due."""
         sample = self._sample(api)
         whole = _with_transport(sample)
         if whole is not None:
@@ -157,7 +157,7 @@ def _with_transport(sample: ApiSample) -> Estimate | None:
 
 
 def _estimate(known: _Api, now: ApiTally, sample: ApiSample) -> Estimate | None:
-    """Return the displayed estimate. After a silence it rests on the last batches, however old."""
+    """Return the displayed estimate. After an idle time, it rests on the last batches, however old."""
     smooth = known.smooth.value or _with_transport(sample)
     if smooth is None or not known.snapshots:
         return smooth

@@ -1,4 +1,4 @@
-"""Smoothing of the displayed estimate of batch times; the dispatcher's own follows every batch."""
+"""Smooths the displayed estimate of batch times; the dispatcher's own estimate follows every batch."""
 
 import math
 
@@ -11,8 +11,8 @@ _GROWTH = 1.5
 class SmoothEstimate:
     """The mean of an estimate over about the last ``2 * span_s`` seconds; recent values count more.
 
-    The first values count equally, so that a wrong first value does not persist. An estimate that rests on
-    much larger batches replaces the earlier ones, which extrapolated to such sizes.
+    The first values count equally, so that a wrong first value does not persist. An estimate from much larger
+    batches replaces earlier estimates, which only extrapolated to such sizes.
     """
 
     def __init__(self, span_s: float) -> None:
@@ -38,9 +38,9 @@ class SmoothEstimate:
 
 
 def calibrated(estimate: Estimate, *, batches: int, rows: float, seconds: float) -> Estimate:
-    """Return the estimate scaled so that it predicts ``seconds`` for ``batches`` with ``rows`` rows in all.
+    """Scale the estimate to predict ``seconds`` in total for ``batches`` with ``rows`` rows in total.
 
-    The dispatcher's estimate gives outliers little weight, and so would disagree with displayed mean times.
+    The dispatcher's own estimate gives outliers little weight, so it would not match the displayed means.
     """
     predicted_s = batches * estimate.intercept_s + rows * estimate.slope_s
     scale = seconds / predicted_s if predicted_s > 0 else 1.0

@@ -1,4 +1,4 @@
-"""Spans for requests and batches. Needs OpenTelemetry, so only :mod:`uncork.server.tracing` imports it."""
+"""Spans for requests and batches. Requires OpenTelemetry; only :mod:`uncork.server.tracing` imports it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -40,9 +40,9 @@ class RequestSpan:
 
 
 class Traces:
-    """Creates spans; as an observer of the dispatcher, it ends those of batches.
+    """Creates spans, and ends batches' spans as an observer of the dispatcher.
 
-    The span of a batch is the child of the first sampled request in it, and is linked with all of them.
+    A batch's span is a child of its first sampled request, and is linked with all its sampled requests.
     """
 
     def __init__(self, tracer: Tracer) -> None:
@@ -90,7 +90,7 @@ class Traces:
     # The dispatcher's observer
 
     def batch_started(self, batch: Batch[Any]) -> None:
-        """Do nothing: :meth:`begin_batch` has begun the span."""
+        """Do nothing: :meth:`begin_batch` has already started the span."""
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         span = self._batches.pop(batch.number, None)
@@ -104,11 +104,11 @@ class Traces:
         span.end()
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
-        """Do nothing: the request's span records its status."""
+        """Do nothing: the request's own span records its status."""
 
 
 def _headers(span: Span) -> tuple[str, str]:
-    """Return ``traceparent`` and ``tracestate`` for calls made within a span; the second may be empty."""
+    """Return ``traceparent`` and ``tracestate`` for calls within a span; the second may be empty."""
     headers: dict[str, str] = {}
     _propagator.inject(headers, set_span_in_context(span, Context()))
     return headers["traceparent"], headers.get("tracestate", "")
