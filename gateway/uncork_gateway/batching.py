@@ -1,4 +1,4 @@
-"""How the requests of one service, or of the servers behind a proxy, are batched and observed."""
+"""The batching of one service, or of the servers behind a proxy, with all that observes it."""
 
 from __future__ import annotations
 
@@ -25,45 +25,45 @@ if TYPE_CHECKING:
 
 
 class Served(StatusSource, Protocol):
-    """A service, or the servers behind the proxy."""
+    """A service, or the servers behind the proxy, with the parts that batching uses."""
 
     @property
     def not_ready(self) -> str:
-        """What is missing while nothing can be executed: ``not_ready_reason`` without the reason."""
+        """The text for "nothing can run batches": ``not_ready_reason`` without the reason."""
         ...
 
     def worker_states(self) -> Sequence[str]:
-        """Return the state of each worker, or of each call that a server may run."""
+        """Return the state of each worker or, in a proxy, of each call that a server may run."""
         ...
 
     def serves(self, api: str) -> bool:
-        """Return whether the dispatcher's API is in force, and not only has requests left."""
+        """Return True if an API is currently served, and not only finishing its requests."""
         ...
 
     def expire(self) -> None:
-        """Forget APIs that are no longer served; called before metrics are read."""
+        """Forget APIs that are no longer served. Called before metrics are read."""
 
 
 class Batching:
-    """The dispatcher of a service, or of a proxy's servers, and all that observes it.
+    """The dispatcher of a service, or of a proxy's servers, with its metrics, status and log.
 
-    Make it inside a running event loop.
+    Create it inside a running event loop.
 
     Args:
         served: the service or the servers, as the pages show them.
         runner: executes the batches.
-        name: of the service; empty in a proxy, and as long as it is unknown.
-        prefix: of the ids of its APIs, where there may be several services.
+        name: the service's name; empty in a proxy, and until it is known.
+        prefix: the prefix of its APIs' ids, if there may be several services.
         batches: the finished batches of all services.
-        bursts: of the listener that serves the requests.
+        bursts: the bursts of the listener that receives the requests.
         traces: creates spans for batches, if given.
-        is_proxy: whether it is the servers behind a proxy.
-        has_goal: whether there is a latency goal.
-        index_of: returns the index of a worker, given its number.
+        is_proxy: True for the servers behind a proxy.
+        has_goal: True if a latency goal is set.
+        index_of: returns the index of the worker with a key.
 
     Attributes:
-        ready: set when the first batch can run.
-        shadow: what became of the copies of requests that it got.
+        ready: set once a batch can run.
+        shadow: counts the copied requests by outcome.
         collectors: collect the metrics, without a label for the service.
     """
 
@@ -119,7 +119,7 @@ class Batching:
         ]
 
     def forget_api(self, name: str) -> bool:
-        """Drop an API's queue, estimate, counts and history; returns False while it has requests."""
+        """Drop an API's queue, estimate, counts and history; return False if it still has requests."""
         if not self.dispatcher.remove_api(name):
             return False
         self.metrics.forget(name)

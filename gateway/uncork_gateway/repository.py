@@ -76,7 +76,6 @@ class RepositoryAccess:
         self._is_allowed = is_allowed
 
     def unloaded(self) -> Collection[str]:
-        """Return the names of the services that are not loaded."""
         return self._repository().unloaded()
 
     async def load(self, name: str, parameters: Iterable[str] = ()) -> None:

@@ -1,1 +1,1 @@
-"""Backends, which execute batches: our own workers, or other model servers."""
+"""Backends, which execute batches: our own workers, or other projects' model servers."""

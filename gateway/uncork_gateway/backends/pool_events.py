@@ -1,4 +1,4 @@
-"""Events of workers, as the worker pool reports them to its listener."""
+"""The events of workers that the worker pool reports to its listener."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from uncork_workers.wire.messages import Failed
 
 
 class Described(NamedTuple):
-    """A worker has imported its service and described it; it may still stand by."""
+    """A worker has imported its service and described it. It may still be on standby."""
 
     worker: WorkerConnection
 
 
 class Joined(NamedTuple):
-    """A described worker gets batches from now on, or as soon as it is ready."""
+    """A described worker enters service: it gets batches now, or as soon as it is ready."""
 
     worker: WorkerConnection
 
@@ -30,29 +30,29 @@ class WarmsUp(NamedTuple):
 
 
 class IsReady(NamedTuple):
-    """A worker has set up its service, or one that has done so has joined.
+    """A worker has finished setup, or enters service after it has.
 
-    It accepts batches, the next one early; unless it stands by.
+    It accepts batches, including a batch ahead, unless it is on standby.
     """
 
     worker: WorkerConnection
 
 
 class CannotServe(NamedTuple):
-    """A worker cannot become ready, and exits."""
+    """A worker cannot become ready, and will exit."""
 
     worker: WorkerConnection
     failed: Failed
 
 
 class Leaves(NamedTuple):
-    """A worker finishes its batches and gets no more; then its connection is closed."""
+    """A worker gets no more batches; its connection is closed when its current batches end."""
 
     worker: WorkerConnection
 
 
 class Gone(NamedTuple):
-    """The connection of a worker that has described itself is closed, and its batches are lost."""
+    """The connection of a worker that had described itself is closed, and its batches are lost."""
 
     worker: WorkerConnection
 
@@ -64,10 +64,10 @@ class PoolListener(Protocol):
     """Notified of events of workers.
 
     Attributes:
-        log: names the service of the workers, where there are several.
+        log: names the workers' service in messages, if there are several.
     """
 
     log: ServiceLog
 
     def on_worker(self, event: PoolEvent) -> None:
-        """Act on an event. ``event.worker.key`` is the worker in the dispatcher."""
+        """Handle an event. ``event.worker.key`` is the worker's key in the dispatcher."""

@@ -1,4 +1,4 @@
-"""Log lines about refused peers, few enough that a flood of them does not fill the log."""
+"""Logs refused peers, with few enough lines that a flood of peers does not fill the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EVERY_S = 60.0
 
 @dataclass(slots=True)
 class _Unlogged:
-    """The refusals for one reason that were not logged."""
+    """The refusals for one reason that have not been logged."""
 
     timer: asyncio.TimerHandle
     count: int = 0
@@ -23,9 +23,9 @@ class _Unlogged:
 
 
 class RefusalLog:
-    """Logs the first refusal for each reason, and a minute later how many followed.
+    """Logs the first refusal for each reason and, a minute later, the number of further refusals.
 
-    Make it inside a running event loop.
+    Create it inside a running event loop.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class RefusalLog:
         """By reason, where one was logged within the last minute."""
 
     def refused(self, reason: str, peer: str, message: str) -> None:
-        """Note that a peer was refused; ``message`` may have been written by it."""
+        """Note that a peer was refused; ``message`` may contain the peer's own text."""
         line = f"{peer}: {printable(message)}"
         unlogged = self._unlogged.get(reason)
         if unlogged is not None:
@@ -44,7 +44,7 @@ class RefusalLog:
         self._begin_minute(reason)
 
     def close(self) -> None:
-        """Log what is left."""
+        """Log the refusals that have not been logged."""
         for reason, unlogged in self._unlogged.items():
             unlogged.timer.cancel()
             self._log_rest(reason, unlogged)

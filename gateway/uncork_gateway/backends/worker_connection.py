@@ -54,7 +54,7 @@ OnPiece = Callable[[AnswerHead | None, bytes], object]
 
 
 class _Run(NamedTuple):
-    """A batch that a worker runs, or will run next, and its callbacks."""
+    """A batch that a worker runs now or next, and its callbacks."""
 
     batch: Batch
     half: int
@@ -64,40 +64,41 @@ class _Run(NamedTuple):
 
 
 class Owner(Protocol):
-    """The pool of a connection."""
+    """The pool that owns a connection."""
 
     @property
     def log(self) -> ServiceLog: ...
 
     def received(self, worker: WorkerConnection, message: FromWorker) -> None:
-        """Act on a message of a worker.
+        """Handle a message from a worker.
 
         Raises:
-            FrameError: if the worker may not send it now.
+            FrameError: if the worker may not send this message now.
         """
 
     def has_replied(self, worker: WorkerConnection) -> None:
         """Note that a worker has finished a batch."""
 
     def drop(self, worker: WorkerConnection) -> None:
-        """Close the connection of an unusable worker, and kill it if the supervisor launched it."""
+        """Close the connection of an unusable worker; kill the process if the supervisor launched it."""
 
     def gone(self, worker: WorkerConnection) -> None:
-        """Note that a connection has been closed, by either side."""
+        """Handle the end of a connection, closed by either side."""
 
 
 class WorkerConnection(asyncio.Protocol):
     """The connection to one worker.
 
     Args:
-        standby: whether it gets no batches yet.
-        identity: of a worker on TCP; None on a Unix socket, where only the supervisor's processes connect.
+        standby: True if the worker gets no batches yet.
+        identity: the identity of a worker on TCP; None on a Unix socket, to which only the supervisor's
+            processes connect.
 
     Attributes:
-        key: identifies the process, in the dispatcher too. Never used for another one; 0 until ``hello``.
+        key: identifies the process, also in the dispatcher; never reused. 0 until ``hello``.
         hello: the description of the service, once the worker has sent it.
-        ready: the results of its setup, once it is done.
-        is_retiring, retires_for: whether it gets no batches any more, and why, for the worker.
+        ready: the results of the worker's setup, once finished.
+        is_retiring, retires_for: True if the worker gets no more batches; the reason to send to it.
     """
 
     def __init__(self, owner: Owner, *, standby: bool, identity: Identity | None = None) -> None:
@@ -123,14 +124,14 @@ class WorkerConnection(asyncio.Protocol):
 
     @property
     def index(self) -> int | None:
-        """The worker's place, once it has sent it or was offered one."""
+        """The worker's place, once the worker has sent it or the gateway has offered it."""
         if self.hello is not None:
             return self.hello.index
         return None if self.identity is None else self.identity.index
 
     @property
     def is_launched(self) -> bool:
-        """Whether the supervisor started the process, which can therefore kill and replace it."""
+        """True if the supervisor started the process, and can therefore kill and replace it."""
         return self.hello is not None and self.hello.launch is not None
 
     @property
@@ -148,7 +149,7 @@ class WorkerConnection(asyncio.Protocol):
         return "busy" if self._runs else "idle"
 
     def slot(self, hello: Hello) -> BackendSlot:
-        """Return the worker, which has said hello, as the status pages show it."""
+        """Return the worker, which has sent ``hello``, as the status pages show it."""
         fault = ""
         if self.standby and self.is_launched:
             fault = f"worker {hello.index} is preparing to take over"
@@ -163,7 +164,7 @@ class WorkerConnection(asyncio.Protocol):
         return bool(self._runs) and self._runs[0].batch.batch == batch
 
     def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done, on_piece: OnPiece | None) -> None:
-        """Run a batch, after the one that the worker runs now; see :meth:`WorkerPool.execute`."""
+        """Queue a batch after the one that the worker runs now; see :meth:`WorkerPool.execute`."""
         assert self._transport is not None
         if self._file.write(bodies, self._half):
             frame = frame_buffers(msgspec.structs.replace(batch, in_file=True))
@@ -177,14 +178,14 @@ class WorkerConnection(asyncio.Protocol):
             self._transport.writelines(frame)
 
     def cancel(self) -> None:
-        """Cancel the batch that the worker runs."""
+        """Cancel the batch that the worker runs now."""
         assert self._transport is not None
         self._transport.write(encode_frame(Cancel(batch=self._runs[0].batch.batch)))
 
     def ping_idle(self) -> None:
-        """Ping the worker if it is idle; drop it if it did not answer the last ping.
+        """Ping the worker if it is idle; drop it if it has not responded to the previous ping.
 
-        Without pings a hung worker would show only when a batch on it times out.
+        Without pings, a hung worker would go unnoticed until a batch on it times out.
         """
         if self._transport is None or self.ready is None or self._runs:
             self._is_pinged = False
@@ -196,7 +197,7 @@ class WorkerConnection(asyncio.Protocol):
             self._transport.write(encode_frame(Ping()))
 
     def close(self, reason: str = "", *, is_final: bool = False) -> None:
-        """Close the connection. A launched worker then exits; others get the reason in a Goodbye."""
+        """Close the connection. A launched worker then exits; any other gets the reason in a Goodbye."""
         if self._transport is None:
             return
         if reason and self.identity is not None and self.identity.launch is None:
@@ -204,7 +205,7 @@ class WorkerConnection(asyncio.Protocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """Close the connection at once. What is still to be sent would keep it open if nobody reads."""
+        """Close the connection at once, without sending pending data to a peer that may not read."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -216,7 +217,7 @@ class WorkerConnection(asyncio.Protocol):
             self._file.share(self._transport)
 
     def data_received(self, data: bytes) -> None:
-        """Handle the frames of the worker; drop it if one is invalid."""
+        """Handle frames from the worker; drop the worker if a frame is invalid."""
         self._is_pinged = False
         try:
             for frame in self._decoder.feed(data):

@@ -1,4 +1,4 @@
-"""Progress of starting workers, and the reasons why none is ready, as text."""
+"""Describes the progress of starting workers, and the reasons why none is ready."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ class WorkerStartup:
     """The current stage of a worker that is not ready.
 
     Attributes:
-        stage: such as ``setup``.
-        detail: of the stage, such as `` with 32 rows``.
+        stage: the name of the stage, such as ``setup``.
+        detail: a supplement to the stage, such as `` with 32 rows``.
         since: when the stage began, by the clock.
     """
 
@@ -40,7 +40,7 @@ class WorkerFailures:
     """Collects the starts, failures and deaths of workers.
 
     Args:
-        launches: whether a supervisor starts workers.
+        launches: True if a supervisor starts workers.
     """
 
     def __init__(self, *, launches: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,7 +58,7 @@ class WorkerFailures:
         """The last death of each worker that has not been ready since, by index."""
 
     def waiting(self, indexes: Sequence[int], reason: str) -> None:
-        """Note which workers cannot be started at present, and why."""
+        """Note which workers cannot start at present, and why."""
         self._waiting = indexes, reason
 
     def setting_up(self, index: int) -> None:
@@ -69,18 +69,18 @@ class WorkerFailures:
         self._starts[index] = WorkerStartup(f"warm-up of {api}", detail, self._clock())
 
     def ready(self, index: int) -> None:
-        """Forget the earlier problems of a worker that accepts batches now."""
+        """Forget the earlier problems of a worker that now accepts batches."""
         self._starts.pop(index, None)
         self._last = None
         self._deaths.pop(index, None)
 
     def forget(self, index: int) -> None:
-        """Forget a worker that is not started again."""
+        """Forget a worker that will not start again."""
         for known in (self._failed, self._starts, self._deaths):
             known.pop(index, None)
 
     def failed(self, index: int, reason: str, *, standby: bool) -> None:
-        """Note why a worker cannot become ready; it will exit."""
+        """Note why a worker cannot become ready and will exit."""
         (self._failed_standbys if standby else self._failed)[index] = reason
 
     def why_no_standby(self, index: int) -> str | None:
@@ -88,7 +88,7 @@ class WorkerFailures:
         return self._failed_standbys.pop(index, None)
 
     def exited(self, index: int, how: str, *, failures: int, retry_s: float) -> str | None:
-        """Note the exit of a worker. Return the reason to log, or None if the worker reported it."""
+        """Note the exit of a worker; return the reason to log, or None if the worker has reported it."""
         said = self._failed.pop(index, None)
         start = self._starts.pop(index, None)
         reason = said or f"worker {index} {how}{f' during {start.doing}' if start else ''}"
@@ -96,7 +96,7 @@ class WorkerFailures:
         return None if said else reason
 
     def disconnected(self, index: int) -> None:
-        """Note that a worker without a supervisor has gone; nobody restarts it."""
+        """Note that a worker without a supervisor has disconnected; no supervisor restarts it."""
         self._starts.pop(index, None)
         said = self._failed.pop(index, None) or self._failed_standbys.pop(index, None)
         if said is not None:
@@ -114,18 +114,18 @@ class WorkerFailures:
         return f"{text}; {slowest}" if slowest else text
 
     def missing(self) -> dict[int, str]:
-        """Return the reason of each worker that cannot be started, or has exited and not been ready since."""
+        """Return the reason for each worker that cannot start, or has exited and is not ready again."""
         now = self._clock()
         indexes, reason = self._waiting
         deaths = {index: _describe(death, now) for index, death in self._deaths.items()}
         return deaths | {index: f"worker {index} is waiting to be started: {reason}" for index in indexes}
 
     def starts(self) -> dict[int, WorkerStartup]:
-        """Return the stages of workers that are not ready, by index; one that still imports has none."""
+        """Return the current stages of workers that are not ready, by index; none during imports."""
         return dict(self._starts)
 
     def _slowest(self, now: float) -> str:
-        """Return the worker that has been in one stage for longest, if that is long."""
+        """Return a clause on the worker that has been in one stage longest, if that is long."""
         if not self._starts:
             return ""
         index, start = min(self._starts.items(), key=lambda item: item[1].since)

@@ -1,4 +1,4 @@
-"""Which worker is at the other end of a TCP connection."""
+"""The identity of a worker that connects over TCP."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from uncork_workers.wire.messages import Hello
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What the gateway knows about a worker on TCP before its first frame.
+    """The gateway's knowledge of a worker on TCP before its first frame.
 
     Attributes:
-        launch: which launch of the supervisor it has proved to be; None if something else started it.
-        instance: identifies the process, also when it connects again.
-        index: the index that it was offered; None if it was launched, and has the index of its launch.
+        launch: the supervisor's launch that the worker has proved to be; None if another program started it.
+        instance: identifies the process, also across reconnections.
+        index: the index that the gateway has offered; None for a launched worker, which has its launch's.
     """
 
     launch: int | None
@@ -25,7 +25,7 @@ class Identity:
         return (self.launch, self.instance) == (other.launch, other.instance)
 
     def objection(self, hello: Hello) -> str:
-        """Return what is wrong with the description of the worker; empty if nothing is."""
+        """Return why a worker's description contradicts its identity; empty if it does not."""
         if hello.launch != self.launch:
             return f"it claims to be {_launch(hello.launch)}, but connected as {_launch(self.launch)}"
         if self.index not in (None, hello.index):

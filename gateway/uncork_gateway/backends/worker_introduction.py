@@ -34,24 +34,24 @@ _TOO_SLOW_TLS = f"{_TOO_SLOW}; this port requires TLS, which --ca or --tls of th
 
 
 class Refused(Exception):
-    """A peer is not accepted; the message says why, for people."""
+    """A peer is rejected; the message says why."""
 
     def __init__(self, reason: RefusalReason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 
     def greeting(self) -> bytes:
-        """Return the message to the peer."""
+        """Return the message to send to the peer."""
         return encode_greeting(Refusal(reason=self.reason, message=str(self)))
 
 
 class Admission(Protocol):
-    """Decides on the peers of a worker port.
+    """Accepts or rejects the peers of a worker port.
 
     Attributes:
         tls: the server's side of TLS; None for plain TCP.
-        requires_certificate: whether peers must present a certificate.
-        introductions: the peers that have not proved anything yet, the oldest first.
+        requires_certificate: True if peers must present a certificate.
+        introductions: the handshakes in progress, the oldest first.
     """
 
     tls: ssl.SSLContext | None
@@ -59,10 +59,10 @@ class Admission(Protocol):
     introductions: dict[Introduction, None]
 
     def answer(self, header: bytes, nonce: bytes) -> Application:
-        """Return what a peer answered to a challenge with this nonce, if the worker is accepted.
+        """Return a peer's application, its response to the challenge ``nonce``, if it is accepted.
 
         Raises:
-            Refused: if it is not.
+            Refused: if the peer is rejected.
         """
         ...
 
@@ -70,14 +70,14 @@ class Admission(Protocol):
         """Take over the connection of an accepted worker."""
 
     def refused(self, peer: str, refused: Refused) -> None:
-        """Note that a peer was refused."""
+        """Note that a peer was rejected."""
 
 
 class Introduction(asyncio.Protocol):
     """The handshake with one peer, within :data:`_HANDSHAKE_S` and a few kilobytes.
 
-    If :data:`MOST_PENDING` others are pending, the oldest of them ends. A worker needs milliseconds, so peers
-    that say nothing cannot lock it out, however many they are.
+    If :data:`MOST_PENDING` others are pending, the oldest is ended. Workers need only milliseconds, so silent
+    peers cannot lock them out.
     """
 
     def __init__(self, admission: Admission, peer: str) -> None:
@@ -103,13 +103,12 @@ class Introduction(asyncio.Protocol):
         self._timeout = asyncio.get_running_loop().call_later(_HANDSHAKE_S, self._refuse, too_slow)
 
     def make_room(self) -> None:
-        """End the handshake in favor of a newer one."""
+        """End the handshake, to make room for a newer one."""
         self._refuse(Refused("too_many", f"{MOST_PENDING} newer handshakes are pending"))
         if self._transport is not None and self._admission.tls is not None:
             self._transport.abort()  # the peers that end their TLS in time may be too many
 
     def close(self) -> None:
-        """End the handshake."""
         self._end()
         if self._transport is not None:
             self._transport.close()
@@ -185,6 +184,6 @@ class Introduction(asyncio.Protocol):
 
 
 def _certificate(transport: asyncio.BaseTransport) -> bool:
-    """Return whether the peer has presented a certificate, which TLS has verified then."""
+    """Return True if the peer has presented a certificate, which TLS has then verified."""
     connection = transport.get_extra_info("ssl_object")
     return bool(connection.getpeercert(binary_form=True))

@@ -1,4 +1,4 @@
-"""Accept workers on TCP: check that they know the token, then hand them to the pool."""
+"""Accepts workers on TCP: checks that they know the token, then hands them to the pool."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _RETRY_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPort:
-    """Where workers connect over TCP.
+    """The TCP port for workers, and its secrets.
 
     Attributes:
-        listener: listens already.
-        token: the secret that the gateway shares with workers that its supervisor does not launch.
+        listener: a listening socket.
+        token: the secret that workers must know that the supervisor has not launched.
         tls: the server's side of TLS; None for plain TCP.
-        launch_secret: what the tokens of launched workers are made from.
+        launch_secret: the secret from which the tokens of launched workers are derived.
     """
 
     listener: socket.socket
@@ -57,10 +57,10 @@ class WorkerListener:
     """Accepts workers that know the token.
 
     Args:
-        pool: gets the connections.
-        port: where to listen, and what workers must know.
-        overrides, warmup_seconds: sent to the workers; see :meth:`change`.
-        on_refusal: called with the reason for each peer that is not accepted.
+        pool: gets the accepted connections.
+        port: the port to listen on, and its secrets.
+        overrides, warmup_seconds: settings to send to the workers; see :meth:`change`.
+        on_refusal: called with the reason for each rejected peer.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class WorkerListener:
         self._warned_of: set[str] = set()
 
     def change(self, overrides: Sequence[Override], warmup_seconds: float) -> None:
-        """Send other settings to the workers that connect from now on."""
+        """Send these settings to the workers that connect from now on."""
         self._overrides, self._warmup_seconds = list(overrides), warmup_seconds
 
     def listen(self) -> None:
@@ -96,7 +96,7 @@ class WorkerListener:
         self._watch()
 
     def close(self) -> None:
-        """Accept no more workers; those that the pool has stay."""
+        """Accept no more workers; accepted workers stay connected."""
         if self._retry is not None:
             self._retry.cancel()
         if self._port.listener.fileno() >= 0:
@@ -110,7 +110,7 @@ class WorkerListener:
         asyncio.get_running_loop().add_reader(self._port.listener, self._accept)
 
     def _accept(self) -> None:
-        """Accept a connection. A server of the loop would not report the failures of TLS."""
+        """Accept a connection. The event loop's own server would not report TLS failures."""
         try:
             connection, (host, port, *_) = self._port.listener.accept()
         except (BlockingIOError, ConnectionError):  # the peer has gone
@@ -124,10 +124,10 @@ class WorkerListener:
         Introduction(self, f"{host} port {port}").begin(connection)
 
     def answer(self, header: bytes, nonce: bytes) -> Application:
-        """Return what a peer answered to a challenge with this nonce, if it proves that it knows its token.
+        """Return a peer's application, its response to the challenge ``nonce``, if it proves its token.
 
         Raises:
-            Refused: if it does not, or cannot be understood.
+            Refused: if the response is invalid, or the token is wrong.
         """
         try:
             answer = decode_greeting(header, Application)
@@ -163,7 +163,7 @@ class WorkerListener:
         transport.write(encode_greeting(with_gateway_proof(token, nonce, application.nonce, welcome)))
 
     def refused(self, peer: str, refused: Refused) -> None:
-        """Count and log a peer that is not accepted."""
+        """Count and log a rejected peer."""
         self._on_refusal(refused.reason)
         self._log.refused(refused.reason, peer, str(refused))
 

@@ -1,4 +1,4 @@
-"""The workers of a gateway: in service, standing by to take over, or retiring."""
+"""The workers of a gateway: in service, on standby, or retiring."""
 
 import asyncio
 import itertools
@@ -36,17 +36,18 @@ _LEAVING_S = 10.0
 
 
 class WorkerPool:
-    """Accepts connections of workers and runs batches on them; each runs one at a time.
+    """Accepts connections of workers, and runs batches on them; a worker runs one batch at a time.
 
-    Make it inside a running event loop. A worker is known by the key of its connection: its launch, if the
-    supervisor launched it, else a negative number.
+    Create it inside a running event loop. A worker's key is its launch, if the supervisor launched it, or
+    else a negative number.
 
     Args:
-        listener: notified of events of workers.
-        kill: kills the process of a launch.
-        finished_batch: called when the process of a launch has finished a batch.
-        ping_interval_s: the seconds between pings; an idle worker without an answer is dropped at the next.
-        reserved: indexes below it belong to workers of the supervisor.
+        listener: receives the workers' events.
+        kill: kills the process with a launch.
+        finished_batch: called with a launch when its process has finished a batch.
+        ping_interval_s: the seconds between pings; an idle worker that has not responded is dropped at the
+            next.
+        reserved: the number of lowest indexes, which belong to the supervisor's workers.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class WorkerPool:
         self._ping_later()
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
-        """Accept workers on a Unix socket, which should be in a private folder.
+        """Accept workers on a Unix socket, which should lie in a private folder.
 
         Workers on a ``standby`` socket get no batches until they take over.
         """
@@ -84,14 +85,14 @@ class WorkerPool:
         self._servers.append(await loop.create_unix_server(connection, socket_path))
 
     async def attach(self, connected: socket.socket) -> None:
-        """Adopt a socket that is already connected to a worker."""
+        """Use a socket that is already connected to a worker."""
         await asyncio.get_running_loop().connect_accepted_socket(self._connection, connected)
 
     def admit(self, transport: asyncio.Transport, application: Application) -> int:
-        """Adopt the connection of a worker that has proved on TCP that it knows the token.
+        """Take over the TCP connection of a worker that has proved its token; return the worker's index.
 
-        A worker that the supervisor did not launch stands by until it joins, with the index that is returned.
-        An older connection of the same process is lost: the process has given it up.
+        A worker that the supervisor did not launch is on standby until it joins. An older connection of the
+        same process counts as lost, because the process has abandoned it.
         """
         launch, instance = application.launch, application.instance
         taken = {worker.index for worker in self._workers}
@@ -107,10 +108,9 @@ class WorkerPool:
         return index
 
     def reserve(self, indexes: int) -> None:
-        """Leave these lowest indexes to the supervisor.
+        """Reserve the lowest ``indexes`` indexes for the supervisor.
 
-        Workers that it did not launch and that have one of them finish their batch; they dial again, and get
-        another index.
+        Other workers with such an index finish their batch, reconnect, and get another index.
         """
         self._reserved = indexes
         for worker in list(self._workers):
@@ -119,23 +119,23 @@ class WorkerPool:
                 self.retire(worker, "the gateway starts more workers, one with this index")
 
     def self_started(self) -> list[WorkerConnection]:
-        """Return the described workers that the supervisor did not launch, without those that retire."""
+        """Return the described workers that the supervisor did not launch, except those that retire."""
         workers = [one for one in self._workers if one.hello is not None]
         return [one for one in workers if not (one.is_launched or one.is_retiring)]
 
     def in_service(self) -> list[WorkerConnection]:
-        """Return the workers that accept batches, or will when they are ready."""
+        """Return the workers that accept batches, or will once they are ready."""
         return [one for one in self._workers if not (one.standby or one.is_retiring)]
 
     def join(self, worker: WorkerConnection) -> None:
-        """Let a described standby accept batches, as soon as it is ready."""
+        """Let a described worker on standby accept batches as soon as it is ready."""
         worker.standby = False
         self._notify(Joined(worker))
         if worker.ready is not None:
             self._notify(IsReady(worker))
 
     def retire(self, worker: WorkerConnection, reason: str = "") -> None:
-        """Close the connection of a worker when its batches have ended; it gets no more.
+        """Send no more batches to a worker, and close its connection when its current batches end.
 
         A worker that the supervisor did not launch gets the reason.
         """
@@ -147,7 +147,7 @@ class WorkerPool:
             self._close_if_retired(worker)
 
     def retire_launch(self, launch: int) -> bool:
-        """Retire the worker of a launch; return False if it is not in service."""
+        """Retire the worker with a launch; return False if it is not in service."""
         worker = self._by_key.get(launch)
         if worker is None or worker not in self.in_service():
             return False
@@ -161,7 +161,7 @@ class WorkerPool:
             worker.abort()
 
     def abandon(self, batch: int) -> int | None:
-        """Drop the worker that runs a batch; return its index, or None if no worker runs it."""
+        """Drop the worker that runs a batch; return the worker's index, or None if no worker runs it."""
         worker = self._running(batch)
         if worker is None:
             return None
@@ -177,18 +177,18 @@ class WorkerPool:
         *,
         on_piece: OnPiece | None = None,
     ) -> None:
-        """Run a batch on the worker with this key; ``done`` is called once, after this has returned.
+        """Run a batch on the worker with this key; ``done`` is called once, after this method has returned.
 
-        If ``on_piece`` is given, it may receive pieces of the answer before that. If the worker is lost,
-        the listener is notified, and ``done`` is not called.
+        ``on_piece``, if given, may receive pieces of the response before ``done``. If the worker is lost, the
+        listener is notified, and ``done`` is not called.
 
         Raises:
-            FrameError: if the batch is larger than a frame may be.
+            FrameError: if the batch is too large for a frame.
         """
         self._by_key[worker].execute(batch, bodies, done, on_piece)
 
     def cancel(self, batch: int) -> None:
-        """Cancel the streamed answer of a batch, if it still runs."""
+        """Cancel a batch that streams its response, if it still runs."""
         worker = self._running(batch)
         if worker is not None:
             worker.cancel()
@@ -200,7 +200,7 @@ class WorkerPool:
         """Return the services of standby processes.
 
         Raises:
-            ValueError: if one of them is gone or not ready.
+            ValueError: if a process is gone or not ready.
         """
         ready = [one.hello for one in self._named(launches) if one.standby and one.ready is not None]
         services = [hello.service for hello in ready if hello is not None]
@@ -209,17 +209,17 @@ class WorkerPool:
         return services
 
     def any_left_by(self, launches: Collection[int]) -> bool:
-        """Return True if a launched worker would stay in service after these processes take over."""
+        """Return True if any launched worker would stay in service after these processes take over."""
         places = {heir.index for heir in self._named(launches)}
         return any(one.is_launched and one.index not in places for one in self.in_service())
 
     def take_over(self, launches: Collection[int], *, renewed: bool = False) -> set[int]:
-        """Replace workers by standby processes with the same indexes; return the replaced processes.
+        """Replace workers with standby processes of the same indexes; return the replaced launches.
 
-        If the service is ``renewed``, the processes may have other code than those before.
+        If the service is ``renewed``, the new processes may have different code.
 
-        The replaced workers finish their batches and retire. If no worker stays in service, those that have
-        not identified themselves retire too: they may run older code.
+        The replaced workers finish their batches and retire. If no other worker stays in service, workers
+        that have not identified themselves retire too, because they may run older code.
         """
         heirs, places = self._named(launches), {heir.index for heir in self._named(launches)}
         if not self.any_left_by(launches):
@@ -235,12 +235,12 @@ class WorkerPool:
         return {old.key for old in replaced if old.is_launched and old.ready is not None}
 
     def _named(self, launches: Iterable[int]) -> list[WorkerConnection]:
-        """Return the workers of these launches that have described themselves and do not leave."""
+        """Return the workers of these launches that have described themselves, except those that leave."""
         known = [self._by_key[launch] for launch in launches if launch in self._by_key]
         return [one for one in known if not one.is_retiring]
 
     def _check_code(self, worker: WorkerConnection) -> None:
-        """Log that a process brings other code into service than the one before, without a reload."""
+        """Log that a process brings different code into service than its predecessor, without a reload."""
         code = "" if worker.hello is None else worker.hello.code
         if self._code and code and code != self._code:
             self.log.error(
@@ -251,7 +251,7 @@ class WorkerPool:
         self._code = code or self._code
 
     def index_of(self, worker: int) -> int:
-        """Return the index of the worker with a key; -1 if it is gone."""
+        """Return the index of the worker with a key; -1 if the worker is gone."""
         connection = self._by_key.get(worker)
         return -1 if connection is None or connection.index is None else connection.index
 
@@ -267,7 +267,7 @@ class WorkerPool:
         return {one.index for one in self._workers if one.accepts_batches and one.index is not None}
 
     def ping_idle(self) -> None:
-        """Ping the idle workers, and drop those that did not answer the last ping."""
+        """Ping the idle workers; drop those that have not responded to the previous ping."""
         for worker in list(self._workers):
             worker.ping_idle()
 
@@ -279,7 +279,7 @@ class WorkerPool:
         self.ping_idle()
 
     async def close(self) -> None:
-        """Close all connections. The workers that the supervisor launched exit, the others dial again."""
+        """Close all connections. Workers that the supervisor launched exit; others reconnect."""
         self._next_ping.cancel()
         for server in self._servers:
             server.close()
@@ -294,7 +294,7 @@ class WorkerPool:
         return connection
 
     def received(self, worker: WorkerConnection, message: FromWorker) -> None:
-        """Act on a message of a worker about itself; see :meth:`Owner.received`."""
+        """Handle a message from a worker about itself; see :meth:`Owner.received`."""
         match message:
             case Hello():
                 self._said_hello(worker, message)
@@ -334,7 +334,7 @@ class WorkerPool:
         self._notify(Described(worker))
 
     def has_replied(self, worker: WorkerConnection) -> None:
-        """Count a batch; close the connection if the worker retires and this was its last one."""
+        """Count a finished batch; close the connection if the worker retires and has no batch left."""
         if worker.is_launched:
             self._finished_batch(worker.key)
         self._close_if_retired(worker)
@@ -352,7 +352,7 @@ class WorkerPool:
             self._kill(worker.key)
 
     def gone(self, worker: WorkerConnection) -> None:
-        """Report the loss of a worker whose connection is closed, with all its batches."""
+        """Report the loss of a worker whose connection is closed, and of all its batches."""
         if worker in self._workers:
             del self._workers[worker]
             try:

@@ -1,4 +1,4 @@
-"""The replies of workers to batches."""
+"""The replies of workers to batches, and their checks."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from uncork_workers.wire.messages import Batch, Reply
 
 
 class Executed(NamedTuple):
-    """A reply and the bodies that came with it."""
+    """A worker's reply, with the bodies that follow it."""
 
     reply: Reply
     bodies: list[bytes]
@@ -17,7 +17,7 @@ def check_reply(batch: Batch, reply: Reply) -> None:
     """Check that a reply fits its batch.
 
     Raises:
-        FrameError: if it does not fit.
+        FrameError: if the reply does not fit.
     """
     lists = (reply.statuses, reply.lengths, reply.content_types, reply.headers)
     lengths = [len(one) for one in lists if one is not None]

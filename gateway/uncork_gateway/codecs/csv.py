@@ -67,7 +67,6 @@ def read_lines(lines: bytes) -> list[list[str]]:
 
 
 def first_repeated(names: Sequence[str]) -> str | None:
-    """Return the first name that occurs more than once."""
     if len(set(names)) == len(names):
         return None
     return next(name for name in names if names.count(name) > 1)

@@ -114,7 +114,6 @@ def too_long(target: bytes) -> GatewayError:
 
 
 def too_many_fields(max_fields: int) -> GatewayError:
-    """Return the error for a head with too many fields."""
     return Unreadable(
         f"the request headers have more than {max_fields} fields; the server's --max-header-fields sets the "
         "limit",

@@ -41,5 +41,4 @@ class OpenConnections:
         return self.count > most + _MOST_REFUSED
 
     def closed(self) -> None:
-        """Note that a connection has closed."""
         self.count -= 1

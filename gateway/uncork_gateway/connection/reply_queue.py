@@ -68,7 +68,6 @@ class ReplyQueue:
             self._is_advancing = False
 
     def disconnect(self) -> None:
-        """Cancel all requests."""
         requests = [self.current, *self.queued]
         self.current = None
         self.queued.clear()

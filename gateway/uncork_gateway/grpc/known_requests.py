@@ -69,7 +69,6 @@ class KnownRequests(Generic[RouteT]):
             return False
 
     def clear(self) -> None:
-        """Forget all heads."""
         self._known.clear()
         self._is_decided.clear()
 

@@ -46,7 +46,6 @@ class GrpcListener:
 
     @property
     def connections(self) -> int:
-        """The number of open connections."""
         return len(self._connections)
 
     def protocol(self) -> GrpcConnection:
@@ -73,7 +72,6 @@ class GrpcListener:
             connection.drain()
 
     def drain(self) -> None:
-        """Refuse new connections and streams."""
         if self._server is not None:
             self._server.close()
         self.retire()

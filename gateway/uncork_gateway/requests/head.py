@@ -79,7 +79,6 @@ def read_head(
 
 
 def too_large(max_body_bytes: int) -> BodyTooLarge:
-    """Return the error for a body over the size limit."""
     return BodyTooLarge(f"the body exceeds the limit of {max_body_bytes} bytes")
 
 

@@ -1,1 +1,1 @@
-"""The services of a gateway: their APIs, workers, routes and changes."""
+"""The services of a gateway: their APIs, workers, routes, and how they change."""

@@ -34,17 +34,17 @@ _QUEUE_REQUESTS = 20_000
 class GatewaySettings(ServerSettings):
     """The settings of a gateway.
 
-    An API with a cost may queue ``max_queue_rows`` of cost, or 20 full batches if that is more, in 20 000
-    requests or as many as rows.
+    An API with a cost may queue ``max_queue_rows`` units of cost, or 20 full batches if that is more, in at
+    most 20 000 or ``max_queue_rows`` requests, whichever is more.
 
     Attributes:
-        overrides: replace the APIs' own settings; the last one of an argument wins.
-        weight: its share of the requests that name no version, relative to the other versions of the
-            service; None: the highest version that is ready answers them.
-        shadow: whether it gets copies of the requests to the other versions, whose answers are dropped.
-        own_routes: whether the APIs have the routes of their code, besides those below ``/<service>/``.
-        workers: how many workers the supervisor starts; they have the lowest indexes.
-        warmup_seconds: most seconds that workers on TCP spend on their warm-up.
+        overrides: replace the APIs' own settings; of several for one setting, the last wins.
+        weight: the version's share of requests that name no version, relative to other versions; None: the
+            highest ready version serves them.
+        shadow: True if it only gets copies of other versions' requests, whose results are dropped.
+        own_routes: True if APIs have the routes in their code, in addition to those below ``/<service>/``.
+        workers: the number of workers that the supervisor starts; they have the lowest indexes.
+        warmup_seconds: the most seconds that workers on TCP may spend on their warm-up.
     """
 
     overrides: Sequence[Override] = ()
@@ -57,12 +57,12 @@ class GatewaySettings(ServerSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A service that can be put in force, with its settings.
+    """A checked service with its settings, which :meth:`Apis.put_in_force` can serve.
 
     Attributes:
-        service: as the workers describe it, without the overrides.
-        offer: what clients see of it.
-        rules: of the dispatcher, by API.
+        service: the workers' description, without overrides.
+        offer: the routes and models for clients.
+        rules: the dispatcher's rules by API.
     """
 
     service: ServiceDescription
@@ -71,16 +71,16 @@ class Prepared:
 
 
 class Apis:
-    """The APIs of a service, in force.
+    """The current APIs of a service.
 
     Attributes:
-        service: as the workers describe it, without the overrides; None before the first description.
-        in_force: the APIs by name, with the overrides.
-        outputs: what is known of the outputs of each API; an API that streams has none.
+        service: the workers' description, without overrides; None before the first description.
+        in_force: the current APIs by name, with overrides.
+        outputs: the known outputs of each API; an API that streams has none.
 
     Args:
-        name: the name that the service is served under; None: that of its class, in lower case.
-        unready: returns why the service cannot be used now; empty if it can.
+        name: the name to serve it under; None: its class's name, in lower case.
+        unready: returns why the service is not ready; empty if it is.
     """
 
     def __init__(
@@ -103,10 +103,10 @@ class Apis:
     ) -> Prepared:
         """Return what :meth:`put_in_force` needs to serve ``service`` with these settings.
 
-        With the same code, what is known of the outputs stays.
+        With ``same_code``, the outputs known so far are kept.
 
         Raises:
-            ValueError: if it cannot be served.
+            ValueError: if the service cannot be served.
         """
         text = self._name or service.name.lower()
         name = ServiceName.read(text)
@@ -154,7 +154,7 @@ class Apis:
         return Prepared(service=service, offer=offer, rules=rules)
 
     def put_in_force(self, prepared: Prepared) -> None:
-        """Serve a service; this cannot fail."""
+        """Serve a prepared service. This cannot fail."""
         service, offer = prepared.service, prepared.offer
         for name, one in prepared.rules.items():
             # Setting the same rules again would repeat the warning about a goal that is out of reach.
@@ -176,12 +176,12 @@ class Apis:
         self.forget_removed()
 
     def withdraw(self, apis: Collection[str]) -> None:
-        """Accept requests to all APIs but these; the service stays in force."""
+        """Reject requests to some APIs, while the service stays otherwise unchanged."""
         if self._offer is not None:
             self._catalogue.put(self._batching.name, self._offer.without(apis) if apis else self._offer)
 
     def forget_removed(self) -> None:
-        """Drop the queues and counts of the APIs that reloads have removed, once they have no requests."""
+        """Drop the queues and counts of removed APIs that have no requests left."""
         removed = {route.api for route in self._old_routes} - self.in_force.keys()
         forgotten = {name for name in removed if self._batching.forget_api(name)}
         for route in self._old_routes:

@@ -1,4 +1,4 @@
-"""What the services of a gateway offer to clients: routes and models."""
+"""The routes and models that a gateway's services offer to clients."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ log = logging.getLogger("uncork.gateway")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What one service offers.
+    """The routes and models of one service.
 
     Attributes:
-        name: its name and version.
-        service: with the overrides.
-        own: the routes of its APIs, by path.
+        name: the service's name and version.
+        service: the service's description, with overrides.
+        own: the routes that the APIs' code defines, by path.
         by_name: the routes below ``/<service>/``, by path.
-        models: by name, and ``of_models``: their routes by path.
-        over_grpc: the models that gRPC clients see; empty if there are none.
-        shadow: counts what becomes of the copies of requests that it gets.
-        prefix: of the ids of its APIs.
+        models: the models by name; ``of_models``: their routes by path.
+        over_grpc: the models for gRPC clients; empty without gRPC.
+        shadow: counts the copied requests by outcome.
+        prefix: the prefix of its APIs' ids.
     """
 
     name: ServiceName
@@ -74,20 +74,20 @@ class Offer:
 
     @property
     def routes(self) -> dict[str, ApiRoute]:
-        """All routes by path; where two have one path, that of the author counts."""
+        """All routes by path. If two share a path, the route in the API's code wins."""
         return {**self.by_name, **self.own, **self.of_models}
 
 
 class Catalogue:
-    """The offers of all services; no two of them have a route in common.
+    """The offers of all services, which have no routes in common.
 
     Args:
         order: returns the names of the services, in the order in which pages list them.
 
     Attributes:
-        offers: by the name of the service.
-        models: of all services; another mapping after each change.
-        grpc: serves the models to gRPC clients; None if there are none.
+        offers: the offers by service name.
+        models: the models of all services; a new mapping after each change.
+        grpc: serves the models to gRPC clients; None without gRPC.
     """
 
     def __init__(self, routes: RouteTable, *, order: Callable[[], Sequence[str]]) -> None:
@@ -98,25 +98,25 @@ class Catalogue:
         self.grpc: GrpcService | None = None
 
     def check(self, names: Collection[str], offer: Offer) -> None:
-        """Check that an offer can stand beside those of the services without these names.
+        """Check that an offer does not conflict with those of other services, except ``names``.
 
         Raises:
-            ValueError: if two have a route in common.
+            ValueError: if two offers have a route in common.
         """
         others = {other: theirs for other, theirs in self.offers.items() if other not in names}
         check_paths(offer.name.name, offer, others)
 
     def put(self, name: str, offer: Offer) -> None:
-        """Serve an offer in place of the service's former one; ignore a service that was removed.
+        """Replace a service's offer; ignore the offer of a removed service.
 
-        A worker may still describe a service that answers its last requests.
+        A worker may still describe a removed service while its last requests run.
         """
         if name in self._order():
             self.offers[name] = offer
             self._changed()
 
     def remove(self, name: str) -> None:
-        """Serve a service no longer; requests that have begun keep their routes."""
+        """Remove a service; requests that have begun keep their routes."""
         if self.offers.pop(name, None) is not None:
             self._changed()
 
@@ -143,7 +143,7 @@ class Catalogue:
             self.grpc.put_in_force(_by_version((offer.candidate, offer.over_grpc) for offer in offers))
 
     def _set_shadows(self) -> None:
-        """Have the requests to each API copied for the versions that are shadows."""
+        """Copy the requests to each API to the versions that are shadows."""
         for offer in self.offers.values():
             shadows = [
                 one
@@ -158,7 +158,7 @@ class Catalogue:
 
 
 def _shadows_of(api: ApiDescription, offers: Sequence[Offer]) -> Iterator[Shadow]:
-    """Yield what copies the requests to an API; not for streams, nor for a version that cannot read them."""
+    """Yield the copiers for an API's requests; none for streams, or versions that cannot read them."""
     for offer in offers:
         for other, target in zip(offer.service.apis, offer.own.values(), strict=True):
             if other.name != api.name or api.streams or other.streams:
@@ -175,7 +175,7 @@ def _shadows_of(api: ApiDescription, offers: Sequence[Offer]) -> Iterator[Shadow
 def _by_version(
     offers: Iterable[tuple[Candidate, Mapping[str, Option]]],
 ) -> dict[str, list[tuple[Candidate, Option]]]:
-    """Return what versions offer under each name, in their order."""
+    """Return the options of all versions by name, in the versions' order."""
     found: dict[str, list[tuple[Candidate, Option]]] = {}
     for candidate, options in offers:
         for name, option in options.items():

@@ -1,4 +1,4 @@
-"""The paths of a service's APIs, and which of them two services must not share."""
+"""The paths of services' APIs, and checks for conflicts between services."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -15,22 +15,22 @@ class Paths(Protocol):
 
     @property
     def own(self) -> Collection[str]:
-        """The routes of the author."""
+        """The routes that the APIs' code defines."""
         ...
 
     @property
     def by_name(self) -> Collection[str]:
-        """Those below ``/<service>/``."""
+        """The routes below ``/<service>/``."""
         ...
 
 
 def in_force(
     name: str, service: ServiceDescription, overrides: Sequence[Override], *, own_routes: bool
 ) -> ServiceDescription:
-    """Return a service as clients see it under a name; without ``own_routes``, its APIs are below that.
+    """Return a service with overrides, as clients see it; without ``own_routes``, only below its name.
 
     Raises:
-        DefinitionError: if an override is wrong.
+        DefinitionError: if an override is invalid.
     """
     effective = apply_overrides(service, overrides)
     if own_routes:
@@ -66,10 +66,10 @@ def paths_by_name(name: str, service: ServiceDescription) -> dict[str, str]:
 
 
 def check_paths(name: str, mine: Paths, others: Mapping[str, Paths]) -> None:
-    """Check that a service has no path in common with others; its own versions share theirs.
+    """Check that a service has no path in common with others; its versions may share paths.
 
     Raises:
-        ValueError: if it has.
+        ValueError: if it shares a path.
     """
     of = ServiceName.read(name).name
     for other, theirs in others.items():

@@ -1,7 +1,8 @@
-"""Workers that nobody launched for the gateway: which of them are in service.
+"""Decides which workers are in service that the gateway's supervisor did not launch.
 
-A worker that describes the service in force joins at once. One that describes another service, as during a
-rolling update, stands by until a successor can be chosen; then all that describe it take over together.
+A worker that describes the current service joins at once. A worker that describes a different one, as in a
+rolling update, is on standby until that service is chosen as successor; then all its workers take over
+together.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _TAKEN_OVER = "workers with another version of the service have taken over"
 
 
 class RemoteWorkers:
-    """Decides which self-started workers of a pool are in service, whenever one of them has changed."""
+    """Decides which self-started workers are in service, whenever one of them changes."""
 
     def __init__(self, pool: WorkerPool, apis: Apis, events: WorkerEvents) -> None:
         self._pool = pool
@@ -34,12 +35,12 @@ class RemoteWorkers:
         """Whether the events of workers come from decisions."""
 
     def settings_changed(self) -> None:
-        """Consider again what could not be served with other settings."""
+        """Consider again the services that could not be served with the earlier settings."""
         self._unusable.clear()
         self.reconsider()
 
     def reconsider(self) -> None:
-        """Put in service what may join, and replace what has a successor."""
+        """Let workers join that may, and replace the current service if it has a successor."""
         if not self._is_deciding:
             self._is_deciding = True
             try:
@@ -86,11 +87,11 @@ def choose_successor(
     superseded: Sequence[ServiceDescription],
     unusable: Sequence[ServiceDescription],
 ) -> ServiceDescription | None:
-    """Return the service that should replace the one in force; None if it should stay.
+    """Return the service that should replace the current one; None if the current one should stay.
 
-    That is the one with the most ready standbys, if they are as many as the ready workers in service. A
-    superseded service comes last, and only if no worker in service is ready. Before any service is in force,
-    the first description is enough.
+    The successor is the service with the most ready workers on standby, if they are at least as many as the
+    ready workers in service. A superseded service comes last, and only if no worker in service is ready.
+    Without a current service, the first description is enough.
     """
     described = [(worker, worker.hello.service) for worker in workers if worker.hello is not None]
     described = [(worker, service) for worker, service in described if service not in unusable]

@@ -1,4 +1,4 @@
-"""How many workers the traffic needs, from what the dispatcher has learned."""
+"""Decides how many workers the traffic needs, from the dispatcher's estimates."""
 
 import asyncio
 import time
@@ -13,26 +13,26 @@ _COUNT_EVERY_S = 1.0
 
 
 class Workers(NamedTuple):
-    """The workers that there are, and those that should be."""
+    """The numbers of workers that run, and that should run."""
 
     ready: int
     target: int
 
 
 class Scaling:
-    """Looks at the traffic and the estimates, and starts or stops workers.
+    """Starts or stops workers, according to traffic and estimates.
 
     Args:
-        dispatcher: knows arrivals and estimates.
-        apis: returns the names of the APIs in force.
-        workers: returns how many there are.
-        resize: starts or stops workers until there are so many; None if something else does.
-        least, most: bounds of their number.
-        log: names the service where there are several.
-        clock: monotonic seconds.
+        dispatcher: provides arrivals and estimates.
+        apis: returns the names of the current APIs.
+        workers: returns the numbers of workers.
+        resize: starts or stops workers to reach a number; None if another program scales.
+        least, most: the bounds of the number.
+        log: names the service in messages, if there are several.
+        clock: returns monotonic seconds.
 
     Attributes:
-        decision: the last one; None before the first look.
+        decision: the latest decision; None before the first.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Scaling:
         self._look_at = clock() + LOOK_S
 
     async def change_bounds(self, least: int, most: int) -> None:
-        """Set other bounds, and start or stop workers until their number is within them."""
+        """Set new bounds, and start or stop workers until their number is within them."""
         self.least, self.most = least, most
         target = self._autoscaler.change_bounds(least, most)
         if self._resize is not None and target != self._workers().target:
@@ -67,7 +67,7 @@ class Scaling:
 
     @property
     def wanted(self) -> int:
-        """How many workers the traffic needs; as many as there should be, while that is unknown."""
+        """The number of workers that the traffic needs; the target number while that is unknown."""
         if self.decision is None or (self.decision.reason.unknown and self.decision.reason.api is None):
             return self._workers().target
         return self.decision.wanted
@@ -79,7 +79,7 @@ class Scaling:
             await self.check()
 
     async def check(self) -> None:
-        """Count arrivals; decide, if it is time to."""
+        """Count arrivals, and decide if a decision is due."""
         now = self._clock()
         if now < self._look_at:
             # Statistics cost much more than samples: they ask the policies.

@@ -31,12 +31,12 @@ from uncork_workers.wire.schema import ServiceDescription
 
 
 class Change(NamedTuple):
-    """A change of a service that cannot fail any more.
+    """A checked change of a service, which cannot fail.
 
     Attributes:
-        settings: None if they stay.
-        prepared: None if the APIs stay as they are, or are not described yet.
-        removed: the APIs that are in force and will not be.
+        settings: the new settings; None if unchanged.
+        prepared: the new APIs; None if unchanged, or not described yet.
+        removed: the current APIs that the change removes.
     """
 
     settings: GatewaySettings | None
@@ -45,18 +45,18 @@ class Change(NamedTuple):
 
 
 class ServedService:
-    """A service behind a gateway's front end. Make it inside a running event loop.
+    """A service behind a gateway's front end. Create it inside a running event loop.
 
     Args:
-        front_end: shows it, once it has been added there.
-        catalogue: takes its routes and models.
-        settings: those of the front end, and its own.
-        supervisor: the supervisor's methods that it calls.
-        name: the name that it is served under; None: that of its class, in lower case. With a name, the
-            ids of its APIs begin with it.
+        front_end: the front end, to which the service must be added.
+        catalogue: gets the service's routes and models.
+        settings: the front end's settings, and the service's own.
+        supervisor: the methods of the service's supervisor.
+        name: the name to serve it under, with which its APIs' ids begin; None: its class's name, in lower
+            case.
 
     Attributes:
-        pool: its workers.
+        pool: the service's workers.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class ServedService:
         self.view.show(self._apis, self.pool, self.events)
 
     def listen_on_tcp(self, port: WorkerPort) -> None:
-        """Accept workers that know the token on a TCP socket."""
+        """Accept workers that know the token on a TCP port."""
         refused = Counter(
             "uncork_worker_connections_refused",
             "Connections to the worker port that were refused, by reason.",
@@ -133,10 +133,10 @@ class ServedService:
         target: Callable[[], int] | None = None,
         resize: Callable[[int], Awaitable[None]] | None = None,
     ) -> Scaling:
-        """Return what computes how many workers the traffic needs, for metrics and pages.
+        """Return the autoscaler, which metrics and pages show too.
 
-        ``target`` returns how many workers there should be (by default as many as there are), and ``resize``
-        changes that.
+        ``target`` returns the target number of workers, by default the number that run; ``resize`` changes
+        it.
         """
 
         def workers() -> Workers:
@@ -159,17 +159,17 @@ class ServedService:
         return scaling
 
     def prepare(self, settings: GatewaySettings) -> Change:
-        """Return what puts other settings in force, at once and for queued requests too; workers stay.
+        """Return a change to new settings, which apply at once, also to queued requests; workers stay.
 
         Raises:
-            ValueError: if the service cannot be served with them.
+            ValueError: if the service cannot be served with these settings.
         """
         service = self.service
         prepared = None if service is None else self._apis.prepare(service, settings, same_code=True)
         return Change(settings, prepared)
 
     def change(self, change: Change) -> None:
-        """Put other settings in force; this cannot fail."""
+        """Apply a prepared change. This cannot fail."""
         if change.prepared is not None:
             self.events.put_in_force(change.prepared)
         if change.settings is not None:
@@ -183,11 +183,11 @@ class ServedService:
         self._remote.settings_changed()
 
     def prepare_take_over(self, launches: Collection[int], settings: GatewaySettings | None = None) -> Change:
-        """Return what :meth:`take_over` needs, with other settings if they are given.
+        """Return the change for :meth:`take_over`, with new settings if given.
 
         Raises:
-            ValueError: if one of the new workers has gone, they differ in what they serve from each other or
-                from workers that stay, or it cannot be served.
+            ValueError: if a new worker has gone, the new workers describe different services or differ from
+                workers that stay, or the service cannot be served.
         """
         first, *rest = self.pool.standbys(launches)
         if any(service != first for service in rest):
@@ -202,24 +202,24 @@ class ServedService:
         return Change(settings, prepared, frozenset(self._apis.in_force.keys() - prepared.rules.keys()))
 
     async def withdraw(self, apis: Collection[str], *, timeout_s: float) -> None:
-        """Accept no more requests to some APIs, and return when none is queued, or after ``timeout_s``."""
+        """Reject new requests to some APIs; return when none is queued, or after ``timeout_s``."""
         self._apis.withdraw(apis)
         waiting = asyncio.create_task(self.batching.dispatcher.queue_empty(apis))
         await asyncio.wait([waiting], timeout=timeout_s)
         waiting.cancel()
 
     def restore(self) -> None:
-        """Accept requests to the APIs that were withdrawn, unless others are in force meanwhile."""
+        """Accept requests to the withdrawn APIs again, unless the service's APIs have changed since."""
         self._apis.withdraw(())
 
     def take_over(self, launches: Collection[int], change: Change | None = None) -> set[int]:
-        """Let standby processes replace the workers of the same indexes, and put their service in force.
+        """Replace workers with standby processes of the same indexes, and serve the new workers' service.
 
-        The old workers get no more batches and exit after the current one. Returns the processes of those
-        that were ready.
+        The old workers exit after their current batch. Return the launches of the old workers that were
+        ready.
 
         Raises:
-            ValueError: see :meth:`prepare_take_over`; not if ``change`` is from there.
+            ValueError: as :meth:`prepare_take_over`, unless ``change`` is its result.
         """
         settings, prepared, _ = change or self.prepare_take_over(launches)
         if prepared is not None:
@@ -232,7 +232,7 @@ class ServedService:
         return replaced
 
     async def close(self) -> None:
-        """Disconnect the workers. Those of the supervisor exit; others dial again."""
+        """Disconnect the workers. The supervisor's workers exit; others reconnect."""
         # While connections close one after the other, a standby must not take over.
         self.events.on_joining_changed = lambda: None
         if self._listener is not None:
@@ -267,7 +267,7 @@ class ServedService:
             sink.started(batch.number, partial(self.pool.cancel, batch.number))
 
     def abandon(self, batch: int, worker: int) -> None:
-        """Drop the worker, which has run a batch past its timeout."""
+        """Drop a worker that has run a batch past its timeout."""
         index = self.pool.abandon(batch)
         if index is not None:
             self.events.log.error("dropped worker %d: its batch exceeded the timeout", index)

@@ -1,4 +1,4 @@
-"""The pages of a service's gateway, besides those of every front end: models, OpenAPI, docs."""
+"""The pages of a gateway, in addition to those of every front end: models, OpenAPI, docs."""
 
 from collections.abc import Callable, Collection
 
@@ -29,11 +29,11 @@ _MOST_NAMED = 5
 
 
 class ServicePages:
-    """The plain routes of a gateway: :class:`Pages` with models and documents.
+    """The gateway's pages: :class:`Pages`, with models and documents.
 
     Args:
-        missing: returns why some services are not described yet; empty once each is.
-        repository: returns what loads and unloads services.
+        missing: returns why some services are not described yet; empty once every service is.
+        repository: returns the repository, which loads and unloads services.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class ServicePages:
         return _error(path, 503, reason, {"retry-after": f"{SHORTEST_RETRY_S:g}"}, refused="no_worker")
 
     def _all_routes(self) -> tuple[Methods, str]:
-        """Return the methods of all paths, and a hint at the APIs; built once per reload."""
+        """Return the methods of all paths, and a hint that names the APIs; computed once per reload."""
         models = self._catalogue.models
         if self._routes_of is not models:
             apis = [path.decode() for path in self._front.routes.handlers]

@@ -1,4 +1,4 @@
-"""A service as the pages and the metrics show it."""
+"""A service's state, for the pages and the metrics."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from uncork_gateway.services.worker_events import WorkerEvents
 
 
 class ServiceView:
-    """What a service shows of itself; :meth:`show` must be called before anybody looks.
+    """The state of a service that pages and metrics read. Call :meth:`show` before any of them does.
 
     Args:
-        failures: the last exception of each handler.
-        restarts: returns how many workers have been restarted.
-        startup_s: returns how long a worker usually takes from its launch until it is ready.
+        failures: the latest exception of each handler.
+        restarts: returns the number of worker restarts.
+        startup_s: returns the seconds that a worker usually takes from launch to ready.
 
     Attributes:
-        current_scaling: computes how many workers the traffic needs; None if nothing does so yet.
+        current_scaling: the autoscaler; None until there is one.
     """
 
     not_ready = "no worker is ready"
@@ -42,7 +42,7 @@ class ServiceView:
         self.current_scaling: Scaling | None = None
 
     def show(self, apis: Apis, pool: WorkerPool, events: WorkerEvents) -> None:
-        """Show these parts of the service."""
+        """Use these parts of the service as the source of its state."""
         self._apis, self._pool, self._events = apis, pool, events
 
     @property
@@ -71,7 +71,7 @@ class ServiceView:
         return self._failures.last(api)
 
     def slots(self) -> list[BackendSlot]:
-        """Return the connected workers, and those that have exited and are not ready again."""
+        """Return the connected workers, and the workers that have exited and are not ready again."""
         missing = self._events.failures.missing()
         slots = []
         for slot in self._pool.slots():

@@ -1,4 +1,4 @@
-"""Events of worker processes, as the worker pool and the supervisor report them."""
+"""Handles events of worker processes, from the worker pool and the supervisor."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ _CRASH_LOOP = 5
 
 
 class ServiceUnusable(Exception):
-    """The service cannot be loaded, or its definition is wrong."""
+    """The service cannot be loaded, or its definition is invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +37,11 @@ class SupervisorActions:
     """The supervisor's methods that the gateway calls.
 
     Attributes:
-        kill: ends the process of a launch; the supervisor starts another if it is in force.
-        restarts: returns how many workers have been restarted so far.
-        stands_by: reports a launch whose process is ready to take over.
-        finished_batch: reports a launch whose process has finished a batch.
-        connection_lost: reports a launch whose process is not connected any more.
+        kill: ends the process with a launch; the supervisor replaces a process in service.
+        restarts: returns the number of worker restarts so far.
+        stands_by: reports a launch that is ready to take over.
+        finished_batch: reports a launch that has finished a batch.
+        connection_lost: reports a launch that has disconnected.
     """
 
     kill: Callable[[int], object]
@@ -55,17 +55,17 @@ class WorkerEvents:
     """Turns events of workers into changes of the dispatcher, the APIs and the log.
 
     Attributes:
-        log: names the service where there are several.
-        settings: with which workers are served that connect from now on.
-        described: the service, with the overrides, once the first worker has described it;
-            :class:`ServiceUnusable` if it cannot be served.
-        files: paths of the files that the service has imported at any time.
+        log: names the service in messages, if there are several.
+        settings: the settings for workers that connect from now on.
+        described: a future of the service with overrides, set by the first worker's description, or to
+            :class:`ServiceUnusable` if the service cannot be served.
+        files: the paths of all files that the service has ever imported.
         failures: why workers are not ready.
-        on_joining_changed: called when a worker that the supervisor did not launch has changed, or one that
-            it launched has brought another service.
+        on_joining_changed: called when a self-started worker has changed, or a launched worker has brought a
+            different service.
 
     Args:
-        readiness_changed: called when the service may have become ready, or the contrary.
+        readiness_changed: called when the service may have become ready or not ready.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class WorkerEvents:
     def worker_exited(self, index: int, how: str, *, failures: int = 0, retry_s: float = 0.0) -> None:
         """Note that a worker process has ended.
 
-        ``failures`` counts the processes of this index that ended in a row without finishing a batch. The
-        supervisor starts the next one in ``retry_s`` seconds.
+        ``failures`` counts consecutive processes of this index that ended without finishing a batch. The
+        supervisor starts the next process in ``retry_s`` seconds.
         """
         self._dispatcher.worker_expected(index, delay_s=retry_s, failures=failures)
         unsaid = self.failures.exited(index, how, failures=failures, retry_s=retry_s)
@@ -124,7 +124,7 @@ class WorkerEvents:
     # What the worker pool reports
 
     def on_worker(self, event: PoolEvent) -> None:
-        """Act on an event of the pool; see :class:`PoolListener`."""
+        """Handle an event of the pool; see :class:`PoolListener`."""
         worker = event.worker
         match event:
             case Described():
@@ -154,13 +154,13 @@ class WorkerEvents:
                 self._joined(worker)
 
     def _joined(self, worker: WorkerConnection) -> None:
-        """Serve what a worker describes that is in service now."""
+        """Serve the description of a worker that has entered service."""
         assert worker.hello is not None
         self.failures.setting_up(worker.hello.index)
         self.describe(worker.hello.service)
 
     def describe(self, service: ServiceDescription) -> None:
-        """Serve what a worker in service describes, or say why that is impossible."""
+        """Serve a description from a worker in service, or report why that is impossible."""
         if service == self._apis.service:
             return
         try:
@@ -177,22 +177,22 @@ class WorkerEvents:
         *,
         same_code: bool = False,
     ) -> None:
-        """Put the APIs of a service in force; by default with the settings in force.
+        """Serve the APIs of a service, by default with the current settings.
 
         Raises:
-            ValueError: if it cannot be served; nothing has changed then.
+            ValueError: if the service cannot be served; nothing has changed then.
         """
         self.put_in_force(self._apis.prepare(service, settings or self.settings, same_code=same_code))
 
     def put_in_force(self, prepared: Prepared) -> None:
-        """Put the APIs of a service in force; this cannot fail."""
+        """Serve the APIs of a prepared service. This cannot fail."""
         self._apis.put_in_force(prepared)
         self._readiness_changed()
         if not self.described.done():
             self.described.set_result(prepared.offer.service)
 
     def _is_ready(self, worker: WorkerConnection) -> None:
-        """Let the dispatcher use a worker, unless it stands by or leaves."""
+        """Let the dispatcher use a worker, unless the worker is on standby or leaves."""
         if worker.is_retiring:
             return
         hello, ready = worker.hello, worker.ready
@@ -218,7 +218,7 @@ class WorkerEvents:
         self._dispatcher.worker_ready(worker.key, place=hello.index, host=hello.host, takes_ahead=True)
 
     def _gone(self, worker: WorkerConnection) -> None:
-        """Have the batches of a worker repeated. The supervisor restarts processes that it launched."""
+        """Report the loss of a worker, so that its batches run again."""
         hello = worker.hello
         assert hello is not None
         if worker.ready is not None and not worker.standby:
@@ -250,7 +250,7 @@ class WorkerEvents:
             self.unusable(failed.message)
 
     def unusable(self, message: str) -> None:
-        """End the wait for the service; once the service is known, only log the message."""
+        """Fail the wait for the service; if the service is known already, only log the message."""
         if not self.described.done():
             self.described.set_exception(ServiceUnusable(message))
         elif self.described.exception() is None:

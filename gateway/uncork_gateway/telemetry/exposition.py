@@ -49,11 +49,9 @@ class Exposition(Collector):
             collector(registry=self.registry)
 
     def add(self, service: Measured) -> None:
-        """Expose a service's metrics."""
         self._services.append(service)
 
     def remove(self, service: Measured) -> None:
-        """Stop exposing a service's metrics."""
         self._services.remove(service)
 
     def render(self) -> bytes:

@@ -1,1 +1,1 @@
-"""Model servers of other projects as backends, over HTTP and gRPC."""
+"""Other projects' model servers as backends, over HTTP and gRPC."""

@@ -1,4 +1,4 @@
-"""The addresses of model servers."""
+"""Reads the addresses of model servers."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ _GRPC = ("grpc", "grpcs")
 
 
 def read_addresses(urls: Sequence[str]) -> list[httpx.URL]:
-    """Return the distinct addresses of servers.
+    """Return the servers' addresses without duplicates.
 
     Raises:
-        ValueError: if there are none, one is no address, or some are for HTTP and others for gRPC.
+        ValueError: if there are none, a URL is invalid, or HTTP and gRPC are mixed.
     """
     addresses = list(dict.fromkeys(_read_address(url) for url in urls))
     if not addresses:
@@ -26,7 +26,7 @@ def read_addresses(urls: Sequence[str]) -> list[httpx.URL]:
 
 
 def are_grpc(addresses: Sequence[httpx.URL]) -> bool:
-    """Return whether these are servers for gRPC."""
+    """Return True if the addresses are gRPC servers."""
     return addresses[0].scheme in _GRPC
 
 

@@ -1,8 +1,8 @@
-"""Connections to HTTP servers that end unless exactly one response to each request was read.
+"""Connections to HTTP servers that close if a server sends anything but one response per request.
 
-httpcore keeps bytes behind a response, such as a body longer than its Content-Length, and reads them as the
-response to the next request, which may be another client's. It asks the stream of an idle connection whether
-it is readable, and closes the connection if it is. These streams are readable after such bytes, too.
+httpcore keeps excess bytes after a response, such as a body longer than its Content-Length, and reads them as
+the response to the next request, which may be another client's. httpcore also closes an idle connection if
+its stream is readable. These streams therefore count as readable after excess bytes.
 """
 
 import ssl
@@ -18,7 +18,7 @@ _FINAL = 200
 
 
 class ExactBackend(httpcore.AsyncNetworkBackend):
-    """Opens connections for a pool of httpcore, by means of httpcore's own backend."""
+    """Opens connections for httpcore's pool, through httpcore's own backend."""
 
     def __init__(self) -> None:
         self._backend = httpcore.AnyIOBackend()
@@ -37,7 +37,7 @@ class ExactBackend(httpcore.AsyncNetworkBackend):
 
 
 class _ExactStream(httpcore.AsyncNetworkStream):
-    """One connection, on which requests follow each other."""
+    """One connection, used for one request after the other."""
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
         self._stream = stream
@@ -80,7 +80,7 @@ class _ExactStream(httpcore.AsyncNetworkStream):
         return self._stream.get_extra_info(info)
 
     def _has_decrypted(self) -> bool:
-        """Return whether TLS has input that was read from the socket."""
+        """Return True if TLS holds decrypted input that has not been read."""
         tls = self._stream.get_extra_info("ssl_object")
         if tls is None:
             return False

@@ -42,9 +42,10 @@ class HttpServer(Server):
     """One HTTP server and its state.
 
     Attributes:
-        address: its address.
+        address: the server's address.
         transport: carries the calls. It follows no redirects, keeps no cookies, and adds no headers.
-        health_path: path and query that it answers with 2xx if it is healthy; None: it accepts connections.
+        health_path: the path and query to which a healthy server responds 2xx; None: accepting a connection
+            is enough.
     """
 
     address: httpx.URL
@@ -56,8 +57,8 @@ class HttpServer(Server):
     ) -> ServerResponse:
         """POST a request; see :meth:`Server.exchange`.
 
-        An ``idempotent`` request is sent once more if the connection breaks before the answer begins: many
-        servers, such as uvicorn, silently close a connection after they answered 500.
+        An ``idempotent`` request is sent once more if the connection breaks before the response begins: many
+        servers, such as uvicorn, silently close a connection after a 500.
         """
         headers = [header for header in content.headers if header[0].lower() != TIMEOUT]
         if time_left_s != math.inf:
@@ -71,7 +72,7 @@ class HttpServer(Server):
             raise NoAnswerInTime(describe(error)) from error
 
     def asked_rest_s(self, response: ServerResponse) -> float:
-        """Return the seconds of Retry-After in a 429 or 503, at most 30."""
+        """Return the seconds of Retry-After in a 429 or 503 response; at most 30."""
         if response.status not in _OVERLOADED:
             return 0
         return read_retry_after_s(response.headers, now=datetime.now(UTC))
@@ -127,9 +128,9 @@ class HttpServer(Server):
 
 
 class Transport(httpx.AsyncHTTPTransport):
-    """Sends requests over HTTP/1.1; its connections raise the errors of httpx.
+    """Sends requests over HTTP/1.1, and raises httpx's errors.
 
-    A connection is used again only if exactly one response to each request was read.
+    A connection is reused only if the server has sent exactly one response per request.
     """
 
     def __init__(self, *, verify: bool | ssl.SSLContext, limits: httpx.Limits) -> None:
@@ -147,7 +148,7 @@ class Transport(httpx.AsyncHTTPTransport):
         """Send a request.
 
         Raises:
-            httpx.TransportError: if that fails.
+            httpx.TransportError: if sending or reading fails.
         """
         try:
             return await super().handle_async_request(request)
@@ -181,7 +182,7 @@ def http_servers(
 ) -> list[HttpServer]:
     """Return the servers at some addresses, each with connections for ``concurrency`` calls.
 
-    Their certificates must be signed by ``ca`` (PEM), by default by a public authority.
+    The servers' certificates must be signed by ``ca`` (PEM), by default by a public authority.
 
     Raises:
         ValueError: if ``health_path`` is not a path.
@@ -204,7 +205,7 @@ def http_servers(
 
 
 def end_to_end(headers: Iterable[Header]) -> tuple[Header, ...]:
-    """Return the headers to pass on, without those of the connection; names in lower case."""
+    """Return the headers to pass on, without hop-by-hop headers; names in lower case."""
     lower = [(name.lower(), value) for name, value in headers]
     listed = [value for name, value in lower if name == b"connection"]
     dropped = _PER_HOP.union(name.strip().lower() for value in listed for name in value.split(b","))
@@ -212,7 +213,7 @@ def end_to_end(headers: Iterable[Header]) -> tuple[Header, ...]:
 
 
 def reply_headers(reply: httpx.Response) -> tuple[Header, ...]:
-    """Return the headers of a reply to pass on; the gateway adds length and date itself."""
+    """Return the headers of a reply to pass on, without length and date, which the gateway adds."""
     return tuple(header for header in end_to_end(reply.headers.raw) if header[0] != b"date")
 
 

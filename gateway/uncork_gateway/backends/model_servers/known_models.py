@@ -1,4 +1,4 @@
-"""The models behind a proxy. Each known model has an API of its own: queue, estimate, counts."""
+"""The models behind a proxy. Each known model has an API of its own, with queue, estimate and counts."""
 
 import logging
 import math
@@ -23,22 +23,22 @@ _IDLE_S = 3600.0
 
 
 def can_be_known(model: str) -> bool:
-    """Return whether a model can have an API: its name is in /metrics and in the log, read line by line."""
+    """Return True if a model's name is fit for /metrics and for one line of a log."""
     return model.isprintable() and 0 < len(model) <= _LONGEST_NAME and model != UNKNOWN
 
 
 class KnownModels:
-    """Bounds the memory that clients can make a proxy use by requesting arbitrary names.
+    """The known models of a proxy, limited in number, because clients may request arbitrary names.
 
-    A model is known once a server has answered a request for it with 2xx, and forgotten an hour after its
-    last request. At most 100 are known; a new one replaces the one that has been idle longest.
+    A model is known once a server has responded 2xx to a request for it, and forgotten an hour after its last
+    request. At most 100 are known; a new model replaces the model that has been idle longest.
 
     Args:
         rules: returns the rules of a model's API.
-        dispatcher: gets these APIs.
-        metrics: counts the requests to them.
-        forget_api: drops an API and all its figures, or returns False while it has requests.
-        clock: monotonic seconds.
+        dispatcher: gets the APIs of the models.
+        metrics: counts the requests of the APIs.
+        forget_api: drops an API and all its data, or returns False while it has requests.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class KnownModels:
         return model
 
     def tally(self, model: str) -> ApiTally:
-        """Return the counts to which the answers for a model are added."""
+        """Return the counters for the responses of a model."""
         return self._metrics.api(model if model in self._used else UNKNOWN)
 
     def add(self, model: str) -> None:
-        """Add a model, unless there are 100 others that all have requests."""
+        """Add a model, unless 100 others all have requests."""
         if model in self._used:
             return
         self.expire()
@@ -84,9 +84,9 @@ class KnownModels:
             self._dispatcher.set_api(self._rules(model))
 
     def limit(self, model: str, rows: int) -> None:
-        """Put at most so many rows of a model into a call until the model is forgotten.
+        """Limit calls for a model to ``rows`` rows, until the model is forgotten.
 
-        A request that has more goes alone.
+        A request with more rows runs alone.
         """
         rules = self._rules(model)
         before = self._limits.get(model, rules.max_batch_rows)
@@ -97,7 +97,7 @@ class KnownModels:
         log.info("%s: the server accepts at most %d rows per call; calls will have no more", model, rows)
 
     def expire(self) -> None:
-        """Forget the models without a request in the last hour; call it before reading names."""
+        """Forget the models without a request in the last hour. Call this before reading names."""
         now = self._clock()
         for model, used in list(self._used.items()):
             if now - used < _IDLE_S:
@@ -105,13 +105,13 @@ class KnownModels:
             self._forget(model)
 
     def names(self) -> list[str]:
-        """Return the known models in alphabetical order, then :data:`UNKNOWN` if it was used recently."""
+        """Return the known models in alphabetical order, then :data:`UNKNOWN` if recently used."""
         self.expire()
         is_recent = self._clock() - self._unknown_used < WINDOW_S
         return [*sorted(self._used), *[UNKNOWN] * is_recent]
 
     def _forget(self, model: str) -> bool:
-        """Forget a model; return False if it has requests."""
+        """Forget a model; return False if it still has requests."""
         if not self._forget_api(model):
             return False
         del self._used[model]

@@ -1,4 +1,4 @@
-"""Batches as calls to model servers: merge, call, split, and bisect a call that fails."""
+"""Executes batches as calls to model servers: merge, call, split, and bisect a failed call."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _UNSPLIT = "the response of the model server to a call with the requests of seve
 
 
 class Sent(NamedTuple):
-    """One request on its way to a server. Requests of a batch share wire, target and keyed headers.
+    """One request, or part of one, for a server. All of a batch share wire, target and keyed headers.
 
     Attributes:
         target: path and query, or the path of a gRPC method.
-        headers: passed on with a merged call.
-        original: the request as its client sent it, with all headers; None for a part of a larger request.
-        unchanged: whether the call must be the original. Such a request shares no batch.
-        expires_at: when its client gives up, by the clock of :class:`MergedCalls`.
+        headers: the headers for a merged call.
+        original: the client's unchanged request, with all headers; None for a part of a request.
+        unchanged: True if the call must be the original. Such a request is alone in its batch.
+        expires_at: the time of the client's timeout, by the clock of :class:`MergedCalls`.
         span: the request's span if it is traced.
     """
 
@@ -66,7 +66,7 @@ class Sent(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One request's share of the reply to a merged call, as its wire returns it."""
+    """One request's share of the reply to a merged call, and the wire that reads it."""
 
     reply: Any
 
@@ -79,15 +79,15 @@ Calls = Batch[Submission[Sent, CallResult]]
 
 
 class MergedCalls(TaskRunner[Sent, CallResult]):
-    """Runs each batch as one call, and as more calls if that one may have failed because of one request.
+    """Runs each batch as one call, or as several if a single request may have made that call fail.
 
     The calls of a batch run one after another, on the batch's slot.
 
     Args:
         servers: the model servers.
         trace: starts a span for a batch and returns its ``traceparent`` and ``tracestate``.
-        limited: notified when a server accepts no more than so many rows of an API in a call.
-        clock: monotonic seconds.
+        limited: receives an API and the most rows that a server accepts in a call for it.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -108,14 +108,14 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         self._complaint = ""
 
     def start(self, batch: Calls, ended: OnBatchEnd[CallResult]) -> None:
-        """Take the slot now, and start the call in the next turn of the loop."""
+        """Take the slot now, and start the call in the next turn of the event loop."""
         if self._trace is not None:
             self._traces[batch.number] = self._trace(batch)
         self._servers.take(batch.worker)
         super().start(batch, ended)
 
     def abandon(self, batch: int, worker: int) -> None:
-        """Cancel the call and close its connection; another slot is added when there is room."""
+        """Cancel the call and close its connection. A new slot replaces the lost one when there is room."""
         super().abandon(batch, worker)
         self._traces.pop(batch, None)
         self._servers.drop(worker)
@@ -131,7 +131,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
             self._servers.give_back(slot)
 
     async def _answers(self, slot: int, batch: Calls) -> BatchResult[CallResult]:
-        """Run one call, or several after a failure; the batch then does not count for the estimate."""
+        """Run one call, or several after a failure; a batch of several does not count for the estimate."""
         all_sent, whole = payloads_of(batch), range(len(batch.requests))
         if batch.number in self._traces:
             trace = self._traces.pop(batch.number)
@@ -157,7 +157,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         return BatchResult(results, "failed")
 
     async def _ask(self, slot: int, group: Sequence[Sent]) -> list[CallResult] | ServerResponse:
-        """Return each request's result; one answer for all if a single request may have caused it."""
+        """Return each request's result, or the server's refusal if a single request may have caused it."""
         first = group[0]
         if first.unchanged and first.original is not None:
             return [await self._call(slot, group, first.original)]
@@ -181,9 +181,9 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
     async def _ask_each(
         self, slot: int, group: Sequence[Sent], otherwise: ServerResponse | BadGateway
     ) -> list[CallResult]:
-        """Send each request alone and unchanged: what the server answered to all is not for each of them.
+        """Send each request alone and unchanged, because the merged reply cannot be used.
 
-        Requests that must not be repeated, and a part that was alone already, get ``otherwise``.
+        Requests that must not be repeated, and a part that already ran alone, get ``otherwise``.
         """
         if not self._servers.idempotent:
             return [otherwise] * len(group)
@@ -199,12 +199,12 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         return answers
 
     async def _call(self, slot: int, group: Sequence[Sent], content: Content) -> ServerResponse:
-        """Make a call, with the longest time that one of its clients still waits."""
+        """Make a call, with the longest remaining timeout of the group's clients."""
         time_left_s = max(sent.expires_at for sent in group) - self._clock()
         return await self._servers.call(slot, group[0].target, content, time_left_s=time_left_s)
 
     def _complain(self, target: bytes, fault: str) -> None:
-        """Warn that merging costs more than it saves, once for each reason."""
+        """Warn, once for each reason, that merging costs more than it saves."""
         complaint = f"{target.decode('latin-1')!r}: cannot split the response to a merged call: {fault}"
         if complaint != self._complaint:
             self._complaint = complaint
@@ -217,7 +217,7 @@ async def _ask_only(group: range, ask: Ask[CallResult]) -> list[CallResult]:
 
 
 def _in_trace(sent: Sent, trace: tuple[str, str]) -> Sent:
-    """Return a request with the trace headers of its call."""
+    """Return a request with the trace headers of its own call."""
     original = sent.original
     if original is not None:
         original = Content(original.body, with_trace(original.headers, trace))
@@ -225,6 +225,6 @@ def _in_trace(sent: Sent, trace: tuple[str, str]) -> Sent:
 
 
 def with_trace(headers: Sequence[Header], trace: tuple[str, str]) -> tuple[Header, ...]:
-    """Set ``traceparent`` and ``tracestate``, the second of which may be empty."""
+    """Return the headers with ``traceparent`` and ``tracestate`` replaced; the latter may be empty."""
     kept = [header for header in headers if header[0] not in TRACE]
     return (*kept, *[(name, value.encode()) for name, value in zip(TRACE, trace, strict=True) if value])

@@ -1,4 +1,4 @@
-"""Merged calls that a server refused: which requests to send again together, and which are at fault."""
+"""Merged calls that a server refused: finds the requests at fault, and repeats the others."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence, Sized
@@ -17,7 +17,7 @@ Ask = Callable[[range], Awaitable[list[T] | ServerResponse]]
 
 
 def accepted_rows(refusal: ServerResponse) -> int | None:
-    """Return the most rows that a server accepts in a call, if it refused one because it had more."""
+    """Return the most rows that the server accepts in a call, if it says so in a refusal; else None."""
     call = refusal.call
     text = refusal.body[:_LONGEST_TEXT].decode("latin-1") if call is None else call.text
     found = _ACCEPTED_ROWS.search(text)
@@ -36,27 +36,28 @@ def groups(rows: Sequence[int], most: int) -> list[range]:
 
 
 def refused(requests: Sized, refusal: ServerResponse) -> list[ServerResponse]:
-    """Return the result of each request of a call that was refused.
+    """Return a result for each request of a refused call.
 
-    The refusal may have values of any of the requests, so it is passed on only if there was one.
+    The refusal may quote any of the requests, so its text is passed on only to a single request.
     """
     return [refusal] if len(requests) == 1 else [refusal.for_several()] * len(requests)
 
 
 async def ask_or_bisect(group: range, ask: Ask[T]) -> list[T | ServerResponse]:
-    """Return the results of requests in one call; if it is refused, search for those at fault."""
+    """Return the results of requests in one call; if the server refuses it, find the requests at fault."""
     answers = await ask(group)
     return [*answers] if isinstance(answers, list) else await bisect(group, answers, ask)
 
 
 async def bisect(group: range, refusal: ServerResponse, ask: Ask[T]) -> list[T | ServerResponse]:
-    """Find which requests make a call fail, and get the others their answers.
+    """Find the requests that make a call fail, and get the results of all others.
 
-    The call for all of them was refused. Level by level, each refused group is halved and its halves are
-    asked again: with one bad request that is two calls per level, at most 2 * ceil(log2(count)). A request
-    gets the answer to the last group that contained it; a refusal of several requests, without its text. If
-    more than four groups of a level are refused, the cause is no single request, and the search ends; if the
-    server accepts one of their requests alone, it cannot run merged ones, and the others are asked alone.
+    The server has refused the call for the whole group. Level by level, each refused group is halved, and
+    each half is sent again: with one bad request, that is two calls per level, at most 2 * ceil(log2(count)).
+    A request gets the response to the last group that contained it; a refusal of several requests loses its
+    text. If more than four groups of a level are refused, no single request is the cause, and the search
+    ends. If the server then accepts one of the requests alone, it cannot run merged calls, and the others are
+    sent alone too.
     """
     answers: dict[int, T | ServerResponse] = dict(zip(group, refused(group, refusal), strict=True))
     failing = [group]

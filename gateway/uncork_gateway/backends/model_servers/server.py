@@ -1,4 +1,4 @@
-"""One model server behind the proxy, whatever its protocol: its state, its answers, its faults."""
+"""One model server behind the proxy, for all protocols: its state, its responses, its faults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOR_SEVERAL = (RETRY_AFTER, b"www-authenticate", b"location", PUSHBACK)
 
 
 class CallStatus(NamedTuple):
-    """How a gRPC call ended: the code, its text, and the trailers to pass on."""
+    """The end of a gRPC call: its code, its text, and the trailers to pass on."""
 
     code: int
     text: str = ""
@@ -28,12 +28,12 @@ class CallStatus(NamedTuple):
 
 
 class ServerResponse(NamedTuple):
-    """A server's answer.
+    """A server's response.
 
     Attributes:
-        status: its HTTP status, or the one that stands for a gRPC code.
-        headers: those to pass on; of a gRPC call its initial metadata.
-        call: how a gRPC call ended; None for HTTP.
+        status: the HTTP status; for gRPC, the HTTP status for its code.
+        headers: the headers to pass on; for gRPC, the initial metadata.
+        call: the end of a gRPC call; None for HTTP.
     """
 
     status: int
@@ -42,7 +42,7 @@ class ServerResponse(NamedTuple):
     call: CallStatus | None = None
 
     def for_several(self) -> ServerResponse:
-        """Return an answer with the same status for all callers of one call, without the values of any."""
+        """Return a response with the same status, and without text that may quote a client's request."""
         if self.call is not None:
             text = "the model server refused a call with the requests of several clients"
             trailers = _for_several(self.call.trailers)
@@ -52,7 +52,7 @@ class ServerResponse(NamedTuple):
 
 
 class ConnectionLost(Exception):
-    """No complete answer arrived; the message says why."""
+    """The connection ended before the response was complete; the message says why."""
 
 
 class NoAnswerInTime(Exception):
@@ -65,13 +65,13 @@ class Server(ABC):
 
     Attributes:
         url: its address.
-        healthy: whether it gets calls.
-        fault: why it is not healthy.
-        faults: failures since it last answered a call.
-        running: calls that it runs.
-        last_used: number of its latest call, in the order of all calls.
-        rests_until: when to check it next, by the loop's clock.
-        news: set by an event that makes the last or current check obsolete.
+        healthy: True if the server gets calls.
+        fault: why the server is not healthy.
+        faults: the failures since the server last responded to a call.
+        running: the number of calls that the server runs.
+        last_used: the number of its latest call, in the order of all calls.
+        rests_until: the time of the next check, by the event loop's clock.
+        news: set if an event makes the last or current check obsolete.
     """
 
     url: str
@@ -87,22 +87,22 @@ class Server(ABC):
     async def exchange(
         self, target: bytes, content: Content, *, silence_s: float, time_left_s: float, idempotent: bool
     ) -> ServerResponse:
-        """Send a request to ``target`` and read the whole answer.
+        """Send a request to ``target``, and read the complete response.
 
         Args:
             target: path and query, or the path of a gRPC method.
-            silence_s: give up when nothing arrives for this time.
-            time_left_s: the time that clients still wait, for the server to know; may be infinite.
-            idempotent: whether the request may be sent once more if the connection breaks.
+            silence_s: the longest time without a byte from the server.
+            time_left_s: the clients' remaining timeout, to send to the server; may be infinite.
+            idempotent: True if the request may be sent again after the connection breaks.
 
         Raises:
-            ConnectionLost: no complete answer arrived.
-            NoAnswerInTime: nothing arrived for ``silence_s``.
+            ConnectionLost: if no complete response arrived.
+            NoAnswerInTime: if nothing arrived for ``silence_s``.
         """
 
     @abstractmethod
     def asked_rest_s(self, response: ServerResponse) -> float:
-        """Return the seconds for which an answer asks to send no calls; 0 if it does not."""
+        """Return the seconds for which a response asks for no further calls; 0 if it does not ask."""
 
     @abstractmethod
     async def check(self) -> str | None:
@@ -110,7 +110,7 @@ class Server(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Close its connections. Calls must have ended."""
+        """Close the server's connections. Its calls must have ended."""
 
 
 def _for_several(headers: tuple[Header, ...]) -> tuple[Header, ...]:
@@ -118,10 +118,10 @@ def _for_several(headers: tuple[Header, ...]) -> tuple[Header, ...]:
 
 
 def limited_rest_s(seconds: float) -> float:
-    """Return the time for which a server gets no calls if it asks for so many seconds: at most 30."""
+    """Return ``seconds``, a pause that a server asks for, limited to 30."""
     return min(max(seconds, 0.0), _LONGEST_REST_S)
 
 
 def describe(error: BaseException) -> str:
-    """Return the class of an error and its message, if it has one."""
+    """Return an error's class name, and its message if it has one."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

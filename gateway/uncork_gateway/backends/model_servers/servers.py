@@ -1,8 +1,8 @@
 """The model servers behind the proxy: health, load, and calls.
 
-The dispatcher sees a slot as a worker. A healthy server has room for ``concurrency`` calls, and there are as
-many idle slots as there is free room. A slot is not bound to a server: a batch gets the least loaded one when
-it starts.
+The dispatcher sees a slot as a worker. A healthy server has room for ``concurrency`` calls, and the number of
+idle slots equals the free room. A slot is not bound to a server: each batch goes to the least loaded server
+when it starts.
 """
 
 import asyncio
@@ -33,28 +33,28 @@ ServerT = TypeVar("ServerT", bound=Server)
 
 
 class SlotListener(Protocol):
-    """Notified of slots, whose numbers are never used twice, and of the health of servers."""
+    """Notified of slots, whose numbers are never reused, and of the servers' health."""
 
     def worker_ready(self, worker: int) -> None:
         """A slot was added."""
 
     def worker_lost(self, worker: int) -> None:
-        """An idle slot was taken back, or the server did not answer the batch on it."""
+        """An idle slot was removed, or the server did not respond to the slot's batch."""
 
     def health_changed(self) -> None:
-        """A server has become healthy or unhealthy; its slots may be busy still."""
+        """A server has become healthy or unhealthy. Its slots may still be busy."""
 
 
 class Servers(Generic[ServerT]):
-    """Servers that all serve the same models. Create it inside a running event loop.
+    """Equal model servers, and their slots. Create it inside a running event loop.
 
     Args:
-        servers: each of them.
-        concurrency: most calls that one server runs at a time.
-        timeout_s: seconds without a byte from a server after which a call is given up.
-        listener: notified of slots.
+        servers: the servers.
+        concurrency: the most calls that a server runs at a time.
+        timeout_s: the seconds without a byte from a server after which a call fails.
+        listener: notified of slots and health.
         health_interval_s: seconds between two checks of a healthy server.
-        idempotent: whether a request may be sent twice.
+        idempotent: True if a request may be sent twice.
 
     Attributes:
         all: the servers, healthy or not.
@@ -88,11 +88,11 @@ class Servers(Generic[ServerT]):
         self._watchers: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Start the health checks; slots are added as servers prove healthy."""
+        """Start the health checks, which add slots for healthy servers."""
         self._watchers = [self._loop.create_task(self._watch(server)) for server in self.all]
 
     async def close(self) -> None:
-        """Take back all slots and close all connections. Calls must have ended."""
+        """Remove all slots and close all connections. Calls must have ended."""
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
@@ -103,7 +103,7 @@ class Servers(Generic[ServerT]):
             await server.close()
 
     def slots(self) -> list[BackendSlot]:
-        """Return every call that runs or could run, and every server that is not healthy, by server."""
+        """Return each call that runs or could run, and each server that is not healthy, sorted by server."""
         index, slots = itertools.count(), []
         for server in self.all:
             running = [slot for slot, at in self._busy.items() if at is server]
@@ -116,10 +116,10 @@ class Servers(Generic[ServerT]):
         return slots
 
     def least_loaded(self, *, below: float = math.inf) -> ServerT | None:
-        """Return the healthy server with the fewest calls, if fewer than ``below``, and mark it as used.
+        """Return the healthy server with the fewest calls, if fewer than ``below``; mark it as used.
 
-        Of several, it is the least recently used one. A request that is passed through takes no slot, so it
-        needs no limit.
+        Of equally loaded servers, return the least recently used. Requests that pass through take no slot and
+        need no limit.
         """
         able = (server for server in self.all if server.healthy and server.running < below)
         server = min(able, key=lambda one: (one.running, one.last_used), default=None)
@@ -128,7 +128,7 @@ class Servers(Generic[ServerT]):
         return server
 
     def for_one_request(self) -> ServerT:
-        """Return the server for a request that is passed through.
+        """Return the server for a request that passes through the proxy.
 
         Raises:
             Unavailable: if no server is healthy.
@@ -141,36 +141,36 @@ class Servers(Generic[ServerT]):
     # Slots
 
     def take(self, slot: int) -> None:
-        """Assign a server to an idle slot, on which a batch starts."""
+        """Assign a server to an idle slot, on which a batch is starting."""
         del self._idle[slot]
         self._busy[slot] = self._enter()
 
     def give_back(self, slot: int) -> None:
-        """Make a slot idle after its batch, unless it was dropped.
+        """Make a slot idle after its batch, unless the slot was dropped.
 
-        The dispatcher must learn of the end in the same turn of the loop.
+        The dispatcher must learn of the batch's end in the same turn of the event loop.
         """
         if self._leave(slot):
             self._idle[slot] = None
 
     def drop(self, slot: int) -> None:
-        """Remove a slot that the dispatcher gives up; another is added when there is room."""
+        """Remove a slot that the dispatcher abandons; a new slot is added when there is room."""
         self._leave(slot)
 
     def lose(self, slot: int) -> None:
-        """Remove a slot whose server did not answer: the batch on it is lost."""
+        """Remove a slot whose server did not respond; its batch is lost."""
         self._leave(slot)
         self._listener.worker_lost(slot)
 
     def _enter(self) -> ServerT | None:
-        """Take room on the least loaded server; None if none has any."""
+        """Take room on the least loaded server; return None if no server has room."""
         server = self.least_loaded(below=self._concurrency)
         if server is not None:
             server.running += 1
         return server
 
     def _leave(self, slot: int) -> bool:
-        """Free the slot's room. Return False if nothing ran on it."""
+        """Free the room that a slot's call takes; return False if the slot runs none."""
         if slot not in self._busy:
             return False
         server = self._busy.pop(slot)
@@ -181,7 +181,7 @@ class Servers(Generic[ServerT]):
         return True
 
     def _settle(self) -> None:
-        """Make the number of idle slots equal to the free room."""
+        """Add or remove idle slots until their number equals the free room."""
         room = sum(self._concurrency - server.running for server in self.all if server.healthy)
         while len(self._idle) > room:
             slot, _ = self._idle.popitem()
@@ -196,14 +196,14 @@ class Servers(Generic[ServerT]):
     async def call(
         self, slot: int, target: bytes, content: Content, *, time_left_s: float = math.inf
     ) -> ServerResponse:
-        """Send ``content`` to ``target``: path and query, or the path of a gRPC method.
+        """Send ``content`` to ``target`` (path and query, or a gRPC method's path).
 
-        ``time_left_s`` is the time that clients still wait. A server that answers that it is overloaded, and
-        when to retry, gets no calls until then, at most for 30 s.
+        ``time_left_s`` is the clients' remaining timeout. A server that responds that it is overloaded, and
+        when to retry, gets no calls until then, for at most 30 s.
 
         Raises:
-            WorkerLost: no server could be reached, or the connection broke before the answer was complete.
-            BatchTimedOut: the server was silent for too long.
+            WorkerLost: if no server could be reached, or the connection broke before the end of the response.
+            BatchTimedOut: if the server was silent for too long.
         """
         server = self._server(slot)
         try:
@@ -228,7 +228,7 @@ class Servers(Generic[ServerT]):
         return response
 
     def _server(self, slot: int) -> ServerT:
-        """Return the server of a slot; another one if that has become unhealthy since its last call."""
+        """Return a slot's server, or another if that server has become unhealthy since its last call."""
         server = self._busy[slot]
         if server is None or not server.healthy:
             if server is not None:
@@ -243,7 +243,7 @@ class Servers(Generic[ServerT]):
     # Health
 
     async def _watch(self, server: ServerT) -> None:
-        """Check a server at intervals while it is healthy, on news, and after a pause when it failed."""
+        """Check a server regularly while it is healthy, on news, and after a pause once it has failed."""
         while True:
             server.news.clear()
             await asyncio.sleep(server.rests_until - self._loop.time())

@@ -96,7 +96,6 @@ class MessageReader:
         return (self._pieces.size > 0 or self._flag != _IN_PREFIX) and not self.is_inflating
 
     def close(self) -> None:
-        """Drop all data."""
         self._is_closed = True
         self._take()
         self._pool.used_bytes -= self._waiting.size

@@ -50,5 +50,4 @@ class ServerStream:
         return CallStatus(code, await self._call.details() or "", trailers)
 
     def cancel(self) -> None:
-        """Cancel the call, unless it has ended."""
         self._call.cancel()
