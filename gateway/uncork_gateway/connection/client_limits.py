@@ -1,4 +1,4 @@
-"""Limits on what clients may send."""
+"""Limits on the input that clients may send."""
 
 import re
 from collections.abc import Collection, Sequence

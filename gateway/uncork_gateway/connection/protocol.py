@@ -315,11 +315,11 @@ class HttpProtocol:
     # The end of the connection
 
     def eof_received(self) -> bool:
-        """Stay open until all requests are answered, unless the client has gone for certain.
+        """Stay open until all requests have responses, unless the client has certainly gone.
 
-        A client that has closed looks like one that has only stopped sending, until its system answers a ping
-        with a reset. In the middle of a reply pings are impossible, and TLS has no half-closed connections:
-        in both cases the client counts as gone.
+        A client that has closed looks like one that has only stopped sending, until its system responds to a
+        ping with a reset. In the middle of a response, pings are impossible, and TLS has no half-closed
+        connections: in both cases the client counts as gone.
         """
         self._bursts.submit_waiting()
         self._unparsed.end()

@@ -40,7 +40,7 @@ class Timeouts:
         self._timer.cancel()
 
     def linger(self, seconds: float, abort: Callable[[], None]) -> None:
-        """Stop all checks, and call ``abort`` after some seconds."""
+        """Stop all checks, and call ``abort`` after ``seconds``."""
         self._timer.cancel()
         self._timer = self._loop.call_later(seconds, abort)
 

@@ -101,7 +101,7 @@ class Apis:
     def prepare(
         self, service: ServiceDescription, settings: GatewaySettings, *, same_code: bool = False
     ) -> Prepared:
-        """Return what :meth:`put_in_force` needs to serve ``service`` with these settings.
+        """Check a service with these settings, and return it prepared for :meth:`put_in_force`.
 
         With ``same_code``, the outputs known so far are kept.
 

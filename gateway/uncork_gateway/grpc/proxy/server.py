@@ -128,7 +128,7 @@ class GrpcServer(Server):
     def is_lost(self, status: CallStatus) -> bool:
         """Return True if the connection, and not the server, ended the call.
 
-        The code is the same if the server reports that it is unavailable, but then the connection stays.
+        A server that reports that it is unavailable has the same code, but its connection stays.
         """
         if status.code != Code.UNAVAILABLE:
             return False
