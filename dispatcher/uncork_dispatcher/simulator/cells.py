@@ -17,7 +17,7 @@ from uncork_dispatcher.wording import plural
 BATCHES = 300
 """Default number of batches per worker that are measured."""
 MOST_REQUESTS = 200_000
-"""Most requests with which a cell is measured."""
+"""The most requests that measure a cell."""
 
 # So that 20 of them are slower than the 99th percentile.
 _LEAST_REQUESTS = 2_000
@@ -40,20 +40,20 @@ class Cell:
         goal_ms: the latency goal.
         load: open loop: average rate as a share of :attr:`capacity`, up to 5.
         arrivals: open loop: their kind, see :func:`~uncork_dispatcher.simulator.traffic.open_loop`.
-        clients: closed loop: clients that each wait for their answer before they send again.
-        round_trip_ms: closed loop: from an answer leaving to the next request arriving, half of it jitter.
-        think_ms: closed loop: the client's time in between, half of it jitter.
-        request_ms: closed loop: the work of gateway and clients on each request, one after the other.
-        transport_ms: how long a batch and its reply are on the way to the worker and back, together.
-        sources: what the gateway knows of the client of a request.
-        lengths: how long rows are, see :func:`~uncork_dispatcher.simulator.lengths.row_lengths`; None: all
-            rows cost the same.
-        padding: with lengths: the share of the padding that takes time, as of :class:`ServiceTime`.
+        clients: closed loop: number of clients, which each wait for a response before the next request.
+        round_trip_ms: closed loop: from sending a response to receiving the client's next request, ±50 %.
+        think_ms: closed loop: the client's think time, added to the round trip, ±50 %.
+        request_ms: closed loop: the serial work of gateway and clients on each request.
+        transport_ms: transport of a batch to the worker and of its results back, together.
+        sources: how the core identifies clients, see :data:`~uncork_dispatcher.simulator.traffic.Sources`.
+        lengths: the distribution of row lengths, see
+            :func:`~uncork_dispatcher.simulator.lengths.row_lengths`; None: all rows cost the same.
+        padding: with lengths: the share of the padding that takes time, as in :class:`ServiceTime`.
         known: with lengths: what the core knows of them.
-        truncated_at: with lengths: rows are truncated to this length, as of :class:`ServiceTime`.
+        truncated_at: with lengths: rows are truncated to this length, as in :class:`ServiceTime`.
 
     Raises:
-        ValueError: if a number is out of range, or there is not one of load and clients.
+        ValueError: if a number is out of range, or unless exactly one of ``load`` and ``clients`` is set.
     """
 
     intercept_ms: float
@@ -131,21 +131,21 @@ class Cell:
 
     @property
     def row_lengths(self) -> RowLengths | None:
-        """How long rows are; None: all cost the same."""
+        """The distribution of row lengths; None if all rows cost the same."""
         return None if self.lengths is None else row_lengths(self.lengths)
 
     @property
     def rows(self) -> Callable[[random.Random], float] | None:
-        """Draws the rows of a request; None: every request has one."""
+        """A function that draws the rows of a request; None if each has one row."""
         return None
 
     @property
     def capacity(self) -> float:
-        """Rows per second of all workers with full batches.
+        """The rows per second of all workers with full batches.
 
-        With lengths: with batches of the best size, of rows in order of arrival. On a model that pads its
-        batches, release when free has larger ones under load, and may carry less; batches of similar lengths
-        carry more.
+        With lengths, batches have the size with the highest throughput, and take rows in order of arrival.
+        If the model pads, release-when-free makes larger batches under load, with less throughput; batches
+        of similar lengths have more.
         """
         if (lengths := self.row_lengths) is not None:
             return self.workers * most_in_order(self.service, lengths, limit=self.limit_rows)
@@ -153,14 +153,14 @@ class Cell:
 
     @property
     def without_padding(self) -> tuple[ServiceTime, float]:
-        """The service time by number of rows of average length, and most of them in a batch."""
+        """A service time for unpadded rows of average length, and the most such rows in a batch."""
         mean = 1.0 if (lengths := self.row_lengths) is None else lengths.mean
         service = replace(self.service, slope_s=self.service.slope_s * mean, padding=0.0)
         return service, max(1.0, self.limit_rows / mean)
 
     @property
     def rate(self) -> float:
-        """Rows per second: the offered load, or the estimated best that the clients reach."""
+        """Rows per second: the offered load, or an estimate of the most that the clients can send."""
         if self.load is not None:
             return self.load * self.capacity
         assert self.clients is not None
@@ -174,11 +174,11 @@ class Cell:
 def requests_to_measure(cell: Cell, *, batches: int = BATCHES) -> int:
     """Return how many requests make about ``batches`` batches per worker under a policy that holds little.
 
-    Batches are assumed to be 1.5 times the smallest that keep up, plus 2 rows; in a closed loop twice an
-    equal share of the clients, plus 2; the limit at most. The count is between 2 000 and 200 000, except
-    that on/off traffic is measured over whole cycles: at least 3 if they are within the limit, otherwise 1.
-    A policy with larger batches (a long fixed wait) runs fewer: see :class:`Measured`. Rows with lengths
-    count as if they had the average one and were not padded.
+    The assumed batch size is 1.5 times the smallest that keeps up, plus 2 rows; in a closed loop, twice an
+    equal share of the clients, plus 2 rows; never above the limit. Rows with lengths count as unpadded rows
+    of average length. The result is between 2,000 and 200,000; for on/off traffic it makes whole cycles, at
+    least 3 if these stay below 200,000, otherwise 1. A policy with larger batches (a long fixed wait) runs
+    fewer batches: see :class:`Measured`.
     """
     service, limit = cell.without_padding
     if cell.clients is not None:

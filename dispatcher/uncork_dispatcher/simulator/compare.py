@@ -1,6 +1,6 @@
-"""Compares policies in one cell, with intervals of the ratios.
+"""Compares policies in one cell, with 95 % confidence intervals of the ratios.
 
-The policy ``fixed:0`` is *release when free*: take the whole queue whenever a worker is idle.
+The policy ``fixed:0`` is *release-when-free*: it takes the whole queue whenever a worker is idle.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NORMAL_975 = 1.959964
 
 
 class Ratio(NamedTuple):
-    """A ratio and its 95 % interval, which is 0 to infinity where it is unknown."""
+    """A ratio and its 95 % confidence interval, which is 0 to infinity if unknown."""
 
     value: float
     low: float
@@ -30,17 +30,17 @@ class Ratio(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether there is an interval."""
+        """True if the interval is known."""
         return self.high < math.inf
 
     @property
     def margin(self) -> float:
-        """Half of the interval as a share of the ratio: 0.02 stands for ±2 %."""
+        """Half the interval relative to the ratio: 0.02 means ±2 %; infinity if unknown."""
         return math.sqrt(self.high / self.low) - 1 if self.known else math.inf
 
 
 class Result(NamedTuple):
-    """One policy in one cell: averages over the seeds, and ratios to the base policy."""
+    """The result of one policy in one cell: averages over the seeds, and ratios to the base policy."""
 
     policy: str
     average: Measured
@@ -51,14 +51,14 @@ class Result(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """All policies in one cell."""
+    """The results of all policies in one cell; ratios are to the policy ``base``."""
 
     cell: Cell
     base: str
     results: tuple[Result, ...]
 
     def of(self, policy: str) -> Result:
-        """The result of one policy.
+        """Return the result of one policy.
 
         Raises:
             KeyError: if it was not measured.
@@ -67,10 +67,10 @@ class Comparison(NamedTuple):
 
 
 def require_base(base: str, policies: Collection[str]) -> None:
-    """Check that the base policy is among those measured.
+    """Check that the base policy is among the measured policies.
 
     Raises:
-        ValueError: if the base is not among the policies.
+        ValueError: if it is not.
     """
     if base not in policies:
         raise ValueError(f"the base policy {base!r} is not among those measured: {', '.join(policies)}")
@@ -80,7 +80,7 @@ def compared(cell: Cell, seen: Mapping[str, Sequence[Measured]], *, base: str) -
     """Compare the measurements of each policy, seed by seed, with those of the policy ``base``.
 
     Raises:
-        ValueError: if the base is not among them.
+        ValueError: if ``base`` was not measured.
     """
     require_base(base, seen)
     results = []
@@ -94,10 +94,10 @@ def compared(cell: Cell, seen: Mapping[str, Sequence[Measured]], *, base: str) -
 
 
 def ratio(measured: Sequence[float], base: Sequence[float]) -> Ratio:
-    """Return the ratio of paired measurements: the geometric mean of the pairs' ratios, and its t interval.
+    """Return the geometric mean of the ratios of paired measurements, with its t interval.
 
-    Pairs share a seed and with it the arrivals, so much of the scatter cancels out. With one pair
-    there is no interval. NaN where a measurement is missing (NaN) or not positive.
+    Pairs share a seed, and so the arrivals: much of the scatter cancels out. The interval of a single pair
+    is unknown. The ratio is NaN if a measurement is NaN or not positive.
     """
     if not all(0 < value < math.inf for value in (*measured, *base)):
         return Ratio(math.nan, 0.0, math.inf)
@@ -110,7 +110,7 @@ def ratio(measured: Sequence[float], base: Sequence[float]) -> Ratio:
 
 
 def student_t_975(freedom: int) -> float:
-    """Return the 97.5th percentile of Student's t with ``freedom`` degrees of freedom, to 0.001."""
+    """Return the 97.5th percentile of Student's t with ``freedom`` degrees of freedom, ±0.001."""
     if freedom <= len(_T_975):
         return _T_975[freedom - 1]
     z = _NORMAL_975
@@ -122,7 +122,7 @@ def student_t_975(freedom: int) -> float:
 
 
 def _average(by_seed: Sequence[Measured]) -> Measured:
-    """Average each figure over the seeds."""
+    """Average each field over the seeds."""
     return Measured(
         **{one.name: fmean(getattr(seen, one.name) for seen in by_seed) for one in fields(Measured)}
     )

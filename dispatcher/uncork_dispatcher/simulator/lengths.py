@@ -13,9 +13,9 @@ from uncork_dispatcher.rules import SettingError
 from uncork_dispatcher.simulator.service import ServiceTime
 
 Known = Literal["costs", "totals", "bytes", "nothing"]
-"""What the core knows of the lengths of rows. ``costs``: each row has its length as its cost. ``totals``: the
-total cost of a request, not that it is one row. ``bytes``: no cost, and a body with about as many bytes as
-the row is long. ``nothing``: the number of rows."""
+"""What the core knows of the lengths of rows. ``costs``: the cost of each row, which is its length.
+``totals``: the total cost of a request, but not its number of rows. ``bytes``: no costs, but body sizes, with
+about one byte per unit of length. ``nothing``: only the number of rows."""
 LENGTHS = ("lognormal:MEAN:CV", "bimodal:SHORT:LONG:SHARE", "constant:LENGTH")
 # Variation of the bytes for one unit of length.
 _BYTES_CV = 0.2
@@ -33,7 +33,7 @@ class RowLengths:
     """A distribution of lengths: log-normal, or two such distributions mixed.
 
     Attributes:
-        parts: share of the rows, mean length and coefficient of variation of each.
+        parts: for each distribution, its share of the rows, mean length and coefficient of variation.
     """
 
     parts: tuple[tuple[float, float, float], ...]
@@ -55,7 +55,7 @@ class RowLengths:
 
 
 def body_bytes(length: float, random_: random.Random) -> int:
-    """Draw the size of the body of a row."""
+    """Draw the bytes of a body with one row of this length."""
     return max(1, round(length * random_.lognormvariate(0, _BYTES_CV)))
 
 
@@ -68,7 +68,7 @@ def row_lengths(text: str) -> RowLengths:
     with a coefficient of variation of 0.2. ``constant:64`` has equal lengths.
 
     Raises:
-        SettingError: about ``lengths``, if the text has another form or a number is out of range.
+        SettingError: if the text has another form or a number is out of range.
     """
     kind, *given = text.split(":")
     try:
@@ -90,10 +90,10 @@ def row_lengths(text: str) -> RowLengths:
 
 
 def most_in_order(service: ServiceTime, lengths: RowLengths, *, limit: float) -> float:
-    """Return the rows per second of one worker with batches of the best size, in order of arrival.
+    """Return the highest throughput of one worker, in rows per second, with batches in order of arrival.
 
-    The best of 1, 2, 4 and so on rows, up to those whose lengths add up to ``limit`` on average. On a model
-    that pads its batches, larger ones may carry less: their longest row is longer.
+    Compares batches of 1, 2, 4 and so on rows, up to an average total length of ``limit``. If the model
+    pads, larger batches may have less throughput, because their longest row is longer.
     """
     full = max(1.0, limit / lengths.mean)
     sizes = [*(2.0**power for power in range(math.ceil(math.log2(full)))), full]
@@ -101,7 +101,7 @@ def most_in_order(service: ServiceTime, lengths: RowLengths, *, limit: float) ->
 
 
 def _mean_size(lengths: RowLengths, rows: float, padding: float) -> float:
-    """Return the mean length of a row in batches of ``rows`` rows, with that share of its padding."""
+    """Return the mean length of a row in a batch of ``rows``, plus the share ``padding`` of its padding."""
     return (1 - padding) * lengths.mean + padding * _mean_longest(lengths, rows)
 
 

@@ -1,4 +1,4 @@
-"""Runs of policies in many cells, on all cores."""
+"""Measures policies in many cells, with several processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL_POLICIES = tuple(
     for policy in POLICIES
     for name in ([f"fixed:{wait_ms}" for wait_ms in _WAITS_MS] if policy == "fixed" else [policy])
 )
-"""Each policy by its name, and ``fixed`` with three waits."""
+"""The names of all policies; ``fixed`` with three waits."""
 
 # Tasks submitted to each process in advance.
 _AHEAD = 4
@@ -45,12 +45,12 @@ def run_cells(
     """Measure every policy in every cell with every seed; return the results in order of cells.
 
     Duplicates are measured once. ``progress`` is called with the number of finished runs and of all runs. An
-    exception, Ctrl-C included, ends the processes. They are spawned: a program that calls this with more
-    than one needs the usual ``if __name__ == "__main__"``.
+    exception, Ctrl-C included, ends the processes. They are spawned: with more than one, the calling program
+    must guard its start with ``if __name__ == "__main__"``.
 
     Raises:
-        ValueError: as :func:`~uncork_dispatcher.simulator.measure.measure`, or if the base is not among the
-            policies.
+        ValueError: as for :func:`~uncork_dispatcher.simulator.measure.measure`, or if ``base`` is not among
+            the policies.
         OSError: if recorded arrivals cannot be read.
         concurrent.futures.process.BrokenProcessPool: if a process was killed.
     """
@@ -97,7 +97,7 @@ def _measure_all(
 
 @contextmanager
 def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Provide processes that end with the block, even in the middle of their work."""
+    """Provide a pool of processes; an exception in the block ends them in the middle of their work."""
     others = set(multiprocessing.active_children())
     # Spawned, because a fork would copy the locks of threads, such as that of a progress bar.
     context = multiprocessing.get_context("spawn")
@@ -114,7 +114,7 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def _interrupt_later() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block, in processes started in it until the end of their imports."""
+    """Delay Ctrl-C until the block ends; in processes that the block starts, until their imports end."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
         yield
@@ -134,7 +134,7 @@ def _interrupt_later() -> Iterator[None]:
 
 
 def _end_on_interrupt() -> None:
-    """End silently on Ctrl-C, which goes to all processes of a terminal: only one should report it."""
+    """Make this process end silently on Ctrl-C, which all processes of a terminal receive."""
     # A shell makes its background processes ignore the signal.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

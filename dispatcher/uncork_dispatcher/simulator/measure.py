@@ -1,8 +1,8 @@
 """Measures a policy in a cell.
 
-The measurement starts after a warm-up, in which everything is learned. In an open loop the measured arrivals
-depend only on their kind, their rate and the seed, so that every policy gets the same ones; the warm-up is a
-separate stream before them.
+The measurement starts after a warm-up, in which everything is learned. In an open loop, the measured arrivals
+depend only on kind, rate and seed, so every policy gets the same arrivals. The warm-up uses a separate stream
+before them.
 """
 
 from __future__ import annotations
@@ -25,26 +25,23 @@ _WARM_UP = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The figures of one cell under one policy after the warm-up, with one row per request.
-
-    Without lengths, all rows are equally long.
+    """Measurements of one policy in one cell after the warm-up; each request has one row.
 
     Attributes:
-        mean_ms: mean latency of the answered requests, from arrival to answer; NaN without answers.
+        mean_ms: mean latency of the answered requests, from arrival to response; NaN without responses.
         p50_ms: median latency.
         p99_ms: 99th percentile of the latency.
-        long_p99_ms: the same of the longest tenth of the requests, and of all others as long as the shortest
-            of them.
-        rows_per_s: answers per second.
-        goodput_per_s: answers within the goal per second.
+        long_p99_ms: 99th percentile of the latency of the longest tenth of the requests, ties included; of
+            all requests if the cell has no lengths.
+        rows_per_s: responses per second.
+        goodput_per_s: responses within the goal, per second.
         batch_rows: mean rows in a batch; NaN without batches.
         batches: batches started.
         answered: requests answered.
         shed: requests shed.
-        inside_goal: share of the answers within the goal; NaN without answers.
+        inside_goal: share of the responses that were within the goal; NaN without responses.
         utilisation: share of the workers' time that batches took.
-        padding_share: share of the rows' work that was padding; 0 where padding takes no time, NaN without
-            batches.
+        padding_share: share of the work that was padding; 0 if padding takes no time, NaN without batches.
     """
 
     mean_ms: float
@@ -79,10 +76,10 @@ def measure(
 ) -> Measured:
     """Run one cell under one policy, and measure it from the end of the warm-up to the last arrival.
 
-    ``requests`` are measured, by default as many as :func:`requests_to_measure` returns for ``batches`` per
-    worker. The warm-up before them is a quarter of that, or longer if the policy needs it (6 s for
-    ``cork-classic``), but at most 200 000 requests: above 33 000 rows per second ``cork-classic`` is
-    measured with its first fit, with which it is release when free.
+    The number of measured requests is ``requests``, by default :func:`requests_to_measure` for ``batches``.
+    The warm-up has a quarter as many, or more if the policy needs a longer one (6 s for ``cork-classic``),
+    but at most 200,000 requests. So above 33,000 rows per second, the measurement of ``cork-classic``
+    begins before its second fit, and until then ``cork-classic`` behaves like release-when-free.
 
     Raises:
         ValueError: if there is no such policy, no such arrivals, or fewer than 2 requests to measure.
@@ -119,7 +116,7 @@ def measure(
 
 
 def _traffic(cell: Cell, seed: int, count: int, warm_up: int) -> Clients | list[float]:
-    """Return the clients of a closed loop, or the arrivals of an open one, warm-up and measured."""
+    """Return the clients of a closed loop, or the arrival times of an open loop, warm-up included."""
     if cell.clients is not None:
         return Clients(
             count=cell.clients,
@@ -139,7 +136,7 @@ def _traffic(cell: Cell, seed: int, count: int, warm_up: int) -> Clients | list[
 
 
 def _read(cell: Cell, run: Run, *, warm_up: int, begin: float, end: float) -> Measured:
-    """Return latencies of the requests from ``begin`` on, and answers, batches and work until ``end``."""
+    """Return latencies of the requests since ``begin``, and all else from ``begin`` to ``end``."""
     span = max(end - begin, 1e-9)
     answered = [one for one in run.answered if one.arrival >= begin]
     batches = [batch for batch in run.batches if begin <= batch.started <= end]
@@ -175,7 +172,7 @@ def _read(cell: Cell, run: Run, *, warm_up: int, begin: float, end: float) -> Me
 
 
 def _longest_tenth(answered: Sequence[Answered]) -> Sequence[Answered]:
-    """Return the longest tenth of the requests, and others as long as the shortest of them."""
+    """Return the tenth of the requests with the longest rows, ties included."""
     if not answered:
         return answered
     at_least = sorted(one.length for one in answered)[math.ceil(0.9 * len(answered)) - 1]
@@ -183,7 +180,7 @@ def _longest_tenth(answered: Sequence[Answered]) -> Sequence[Answered]:
 
 
 def _latencies_ms(answered: Sequence[Answered]) -> tuple[float, float, float]:
-    """Return mean, median and 99th percentile."""
+    """Return mean, median and 99th percentile of the latency in ms; NaN without requests."""
     if not answered:
         return math.nan, math.nan, math.nan
     latencies = sorted((one.finish - one.arrival) * 1000 for one in answered)

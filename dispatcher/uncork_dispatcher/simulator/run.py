@@ -1,8 +1,7 @@
 """A discrete-event simulation of a gateway, its workers and its clients around the real core.
 
-The core, the policies, the estimate and the arrival rate are those of the live gateway, and everything is
-learned inside the run. Time, arrivals, transport and the work of the workers are simulated; the gateway's own
-work is not.
+The core, its policies and its estimates run as in the live gateway, and learn everything during the run.
+Time, arrivals, transport and the work of the workers are simulated; the gateway's CPU time is not.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _API = "simulated"
 
 
 class Answered(NamedTuple):
-    """One answered request; ``length`` is that of its row, or 1 if the scenario has no lengths."""
+    """One answered request; ``length`` is the length of its row, 1 if the scenario has no lengths."""
 
     arrival: float
     finish: float
@@ -34,10 +33,10 @@ class Answered(NamedTuple):
 
 
 class SimulatedBatch(NamedTuple):
-    """One batch that completed; ``started`` and ``seconds`` are those of its execution.
+    """One batch that completed; ``started`` and ``seconds`` describe its execution, without transport.
 
-    ``rows`` is the number of rows, or their total length; ``padded`` is that length if every row were as
-    long as the longest.
+    ``rows`` is the number of rows, or their total length. ``padded`` is the total length if every row were
+    as long as the longest.
     """
 
     worker: int
@@ -51,7 +50,7 @@ class SimulatedBatch(NamedTuple):
 
 
 class LostBatch(NamedTuple):
-    """One batch that was lost at ``at``, with its worker; ``arrivals`` has one time for each request."""
+    """One batch that was lost with its worker at ``at``; ``arrivals`` has the arrival of each request."""
 
     worker: int
     started: float
@@ -61,10 +60,10 @@ class LostBatch(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """A batch that the core has sent and whose reply has not arrived.
+    """A batch that the core has sent and whose results have not arrived.
 
-    ``rows`` and ``padded`` are its true sizes, which the core may not know. It runs for ``seconds`` from
-    ``begins`` on.
+    ``rows`` and ``padded`` are its true sizes, which the core may not know. The worker starts it at
+    ``begins`` and runs it for ``seconds``.
     """
 
     batch: Batch[int]
@@ -75,7 +74,7 @@ class _Sent(NamedTuple):
 
 
 class _Size(NamedTuple):
-    """The size of a request, as for :meth:`Dispatcher.submit`."""
+    """The size of a request, for the arguments of :meth:`Dispatcher.submit`."""
 
     rows: float
     number: int | None = None
@@ -84,14 +83,14 @@ class _Size(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """The events of a run, in the order of their ends."""
+    """The events of a run, each list in the order in which batches or requests ended."""
 
     answered: list[Answered] = field(default_factory=list)
     batches: list[SimulatedBatch] = field(default_factory=list)
     shed: list[tuple[float, Shed]] = field(default_factory=list)
     lost_batches: list[LostBatch] = field(default_factory=list)
     lost: int = 0
-    """Requests that failed because they lost their last worker or their batch ran past its timeout."""
+    """Requests that failed: lost with a worker and not retried, or past the timeout of their batch."""
 
 
 def simulate(scenario: Scenario) -> Run:
@@ -229,7 +228,7 @@ class _Simulation:
                 return _Size(1.0)
 
     def _source(self, client: int, request: int) -> int | None:
-        """Return the client of a request, as far as the core can tell."""
+        """Return the key by which the core recognizes the client of a request; None if it cannot."""
         if self._scenario.sources == "clients":
             return client if self._closed else None
         if self._scenario.sources == "unknown":
@@ -239,7 +238,7 @@ class _Simulation:
         return self._connections[request]
 
     def _ended(self, request: int, now: float) -> Answered:
-        """End a request, let its client send the next one, and return it as if it had been answered."""
+        """End a request, schedule the next one of its client, and return it as an answered request."""
         client = self._clients.pop(request)
         if request in self._connections:
             self._free.append(self._connections.pop(request))
@@ -286,7 +285,7 @@ class _Simulation:
         self._at(begins + seconds + way_s, self._finish, batch.number)
 
     def _true_size(self, batch: Batch[int]) -> tuple[float, float]:
-        """Return the rows and the padded rows of a batch, whatever the core knows of them."""
+        """Return the total length of the rows of a batch, without padding and padded."""
         most = self._scenario.service.truncated_at
         lengths = [min(self._lengths[request], most) for request in batch.requests]
         rows, longest = sum(lengths), max(lengths)
@@ -326,7 +325,7 @@ class _Simulation:
             self._result.lost_batches.append(lost)
 
     def _take_from(self, worker: int) -> list[_Sent]:
-        """Remove the batches of a worker, and return them."""
+        """Remove and return the batches of a worker."""
         taken = [sent for sent in self._sent.values() if sent.batch.worker == worker]
         for sent in taken:
             del self._sent[sent.batch.number]

@@ -1,4 +1,4 @@
-"""What a simulation is given: a model, its workers and their deaths, and clients."""
+"""The input of a simulation: a model, its workers and their losses, and its traffic."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One run. Times in seconds.
+    """The input of one simulation. Times are in seconds.
 
     Attributes:
         service: how long batches take.
-        arrivals: open loop: the time of each arrival, rising. Or a closed loop of clients.
+        arrivals: open loop: the arrival times, ascending. Closed loop: its clients.
         workers: number of workers, all ready at 0.
         hosts: number of hosts, to which the workers are dealt in turn: worker ``w`` is on host ``w % hosts``.
         limit_rows: most rows in a batch.
         goal_s: the latency goal.
         policy: name of the policy, as for ``@api``.
-        requests: closed loop: requests sent altogether. An open loop has as many as it has arrivals.
-        rows: draws the rows of a request, which are of equal lengths; 1 if not given.
+        requests: closed loop: total number of requests. An open loop has one for each arrival.
+        rows: draws the number of rows of a request, all equally long; None: always 1.
         lengths: draws the length of a request's only row, which is its cost; replaces ``rows``. Requests
             have the same lengths under every policy.
         known: what the core knows of the lengths.
-        sources: what the core knows of the client of a request.
-        transport_s: how long a batch and its reply are on the way to the worker and back, together.
-        timer_quantum_s: timers fire at multiples of this, as coarse ones do; 0 for exact ones.
-        losses: deaths of workers.
-        seed: of all randomness in the run, apart from arrivals given as times.
+        sources: how the core identifies clients.
+        transport_s: transport of a batch to the worker and of its results back, together.
+        timer_quantum_s: timers fire at multiples of this; 0: at the exact time.
+        losses: the workers that die, and when.
+        seed: seed of all random numbers in the run; arrivals given as times are not drawn.
 
     Raises:
-        ValueError: if a number is out of range, arrivals do not rise, or a lost worker does not exist.
+        ValueError: if a number is out of range, arrivals do not ascend, or a lost worker does not exist.
     """
 
     service: ServiceTime
@@ -92,8 +92,8 @@ def host_death(
 ) -> tuple[Loss, ...]:
     """Return the losses of all workers of a host that dies at ``at``.
 
-    The first is lost then, each other one 1 to 20 ms after the one before, in random order. Each is ready
-    again ``away_s`` seconds after its loss. ``workers`` and ``hosts`` are those of the scenario.
+    The first worker is lost at ``at``, the others follow in random order, 1 to 20 ms apart. Each is ready
+    again ``away_s`` seconds after its loss. ``workers`` and ``hosts`` are the numbers of the scenario.
     """
     lost = list(range(host, workers, hosts))
     random_.shuffle(lost)

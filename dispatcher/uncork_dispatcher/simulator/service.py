@@ -20,11 +20,11 @@ class ServiceTime:
         truncated_at: longer rows take as long as rows of this length; infinity for a model that does not
             truncate its input.
         noise_cv: coefficient of variation of a log-normal factor of mean 1, drawn for each batch.
-        buckets: sizes to which batches are padded, as compiled models need; above the largest one the line
-            continues. Empty: no padding.
+        buckets: batch sizes to which the model pads, as compiled models do; batches above the largest are
+            not padded. Empty: none are.
         speeds: factor on the time of each worker in turn (2.0 is a worker half as fast). Empty: all equal.
-        changes: pairs (time, factor), in order of time: from then on every batch takes ``factor`` times as
-            long as before. The factors of several changes multiply.
+        changes: pairs (time, factor), in order of time: from ``time`` on, every batch takes ``factor`` times
+            its previous time. The factors of several changes multiply.
 
     Raises:
         ValueError: if a time, the noise or a factor is out of range.
@@ -71,8 +71,8 @@ class ServiceTime:
     def draw(self, rows: float, padded: float, *, worker: int, now: float, random_: random.Random) -> float:
         """Draw the seconds of a batch that starts on ``worker`` at ``now``.
 
-        ``rows`` is its number of rows, or their total length; ``padded`` is that length if every row were as
-        long as the longest.
+        ``rows`` is the number of rows, or their total length. ``padded`` is the total length if every row
+        were as long as the longest.
         """
         seconds = self.mean(rows + self.padding * (padded - rows))
         if self.speeds:

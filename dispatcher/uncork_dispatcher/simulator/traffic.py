@@ -1,4 +1,4 @@
-"""Arrival times for simulations and load tests, and clients that wait for their answers."""
+"""Arrivals for simulations and load tests: times of an open loop, and clients of a closed loop."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ _SPIKE = 5.0
 _SPIKE_SHARE = 0.1
 _REPLAY = "replay:"
 Sources = Literal["clients", "pool", "unknown"]
-"""What the core knows of the client of a request.
+"""How the core identifies the client of a request.
 
 ``clients``: each client of a closed loop has its own connection, and every request of an open loop comes
 from a new one. ``pool``: all requests share a pool of connections; a request takes the connection that was
-freed last, or a new one if all are busy. ``unknown``: nothing.
+freed last, or a new one if all are busy. ``unknown``: it cannot.
 """
 ARRIVALS = ("poisson", "gamma:CV", "constant", "onoff", "ramp", "step", "spike", "replay:FILE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
-    """A closed loop: each client sends its next request after it has received its answer.
+    """A closed loop: each client sends its next request after it has received a response.
 
     Attributes:
-        count: clients.
-        round_trip_s: from an answer leaving to the next request arriving, without thinking.
-        think_s: the client's time in between.
-        jitter: both vary uniformly by this share, up and down.
-        request_s: the work of gateway and clients on each request, one after the other: answers leave at
-            least this far apart.
+        count: number of clients.
+        round_trip_s: from sending a response to receiving the client's next request, without think time.
+        think_s: the client's think time.
+        jitter: ``round_trip_s`` and ``think_s`` each vary uniformly by this share, up and down.
+        request_s: the serial work of gateway and clients on each request: responses leave at least this far
+            apart.
 
     Raises:
-        ValueError: if one of them is out of range.
+        ValueError: if a value is out of range.
     """
 
     count: int
@@ -60,7 +60,7 @@ class Clients:
             )
 
     def pause(self, random_: random.Random) -> float:
-        """Draw the seconds from an answer to the next request of the same client, without ``request_s``."""
+        """Draw the seconds from a response to the client's next request, without ``request_s``."""
         spread = self.jitter
         pause = self.round_trip_s * random_.uniform(1 - spread, 1 + spread)
         if self.think_s:
@@ -69,13 +69,13 @@ class Clients:
 
 
 def open_loop(kind: str, *, rate: float, count: int, random_: random.Random) -> list[float]:
-    """Return the arrival times in seconds of ``count`` requests, independent of the answers.
+    """Return the arrival times in seconds of ``count`` requests, which do not wait for responses.
 
     ``kind`` is one of :data:`ARRIVALS`: ``poisson``; ``gamma:2`` (gaps of that coefficient of variation);
     ``constant`` (even gaps); ``onoff`` (phases of 400 ms with 8 times the rate of the phases between);
     ``ramp`` (the rate rises evenly from 0 to twice the average); ``step`` (5 times the rate in the second
     half of the time); ``spike`` (5 times the rate in the middle tenth of the time); ``replay:trace.csv``
-    (recorded seconds, one per line, stretched to the rate and repeated as needed). ``rate`` is the
+    (recorded times in seconds, one per line, stretched to the rate and repeated as needed). ``rate`` is the
     average over time, in requests per second.
 
     Raises:
@@ -87,9 +87,9 @@ def open_loop(kind: str, *, rate: float, count: int, random_: random.Random) -> 
 
 
 def open_loop_for(kind: str, *, rate: float | None, seconds: float, random_: random.Random) -> list[float]:
-    """Return arrival times as :func:`open_loop` does, for ``seconds`` seconds.
+    """Return the arrival times below ``seconds``, of the kinds of :func:`open_loop`.
 
-    Recorded arrivals need no rate: with None they are as recorded.
+    Recorded arrivals keep their own rate if ``rate`` is None; other kinds need a rate.
 
     Raises:
         ValueError: if there is no such kind, it needs a rate, or a trace holds no rising times.
@@ -109,7 +109,7 @@ def _require_positive(rate: float) -> None:
 
 
 def _stream(kind: str, rate: float, horizon_s: float, random_: random.Random) -> Iterator[float]:
-    """Yield arrivals without end; a shape extends over ``horizon_s``."""
+    """Yield arrival times without end; ``ramp``, ``step`` and ``spike`` extend over ``horizon_s``."""
     if kind == "poisson":
         return _poisson(rate, random_)
     if match := re.fullmatch(r"gamma:(\d+(?:\.\d+)?)", kind):
@@ -146,7 +146,7 @@ def _gamma(rate: float, cv: float, random_: random.Random) -> Iterator[float]:
 
 
 def _phases(phases: Iterable[tuple[float, float]], random_: random.Random) -> Iterator[float]:
-    """Yield a Poisson stream from phases given as (end, rate)."""
+    """Yield the arrival times of a Poisson stream in phases, given as (end, rate)."""
     now = 0.0
     for ends, rate in phases:
         while True:
