@@ -1,1 +1,1 @@
-"""How many workers the traffic needs, and when to start or stop some."""
+"""Computes how many workers the traffic needs, and when to start or stop workers."""

@@ -13,7 +13,7 @@ HISTORY_S = 300.0
 """How far back the history goes."""
 
 _AVERAGED_S = 5.0
-# Arrivals at the rate of traffic that changes within this time count as bursts, above it as another rate.
+# A change of the arrival rate that is over within this time counts as a burst, a longer one as another rate.
 _SHORT_S = 2.0
 # Fewer counts say too little about bursts.
 _LEAST_PAIRS = 20
@@ -23,17 +23,17 @@ _MEAN_OF_KEPT = 0.623
 
 
 class _Count(NamedTuple):
-    """How many rows had arrived by a time."""
+    """The rows that had arrived by the time ``now``."""
 
     now: float
     rows: float
 
 
 class ArrivalHistory:
-    """Remembers counts of arrivals for five minutes.
+    """Remembers how many rows have arrived, for five minutes.
 
-    Times are seconds on a clock that never goes back. Counts may come at any intervals. Those at most two
-    seconds apart also show bursts, so once a second is a good interval.
+    Call :meth:`count` about once a second: longer intervals are allowed, but intervals above 2 s do not show
+    bursts. Times are seconds on a clock that never goes back.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class ArrivalHistory:
         self._total = 0.0
 
     def count(self, total: float, *, now: float) -> None:
-        """Note that ``total`` rows have arrived until now. A total that has fallen was restarted at 0."""
+        """Note that ``total`` rows have arrived by ``now``; a lower total than before was restarted at 0."""
         rows = 0.0
         if self._counts:
             grown = total - self._total if total >= self._total else total
@@ -55,9 +55,9 @@ class ArrivalHistory:
             self._counts.popleft()
 
     def highest_rate(self, seconds: float) -> float:
-        """Return the highest average over 5 s within the last ``seconds`` seconds, in rows per second.
+        """Return the highest average rate over 5 s within the last ``seconds`` seconds, in rows per second.
 
-        0 until counts are 5 s apart.
+        The rate is 0 until 5 s have been counted.
         """
         highest, starts = 0.0, iter(self._counts)
         start = next(starts, None)
@@ -70,10 +70,10 @@ class ArrivalHistory:
         return highest
 
     def dispersion(self, seconds: float) -> float:
-        """Return variance over mean of the rows counted in the last ``seconds`` seconds, at least 1.
+        """Return variance over mean of the arrivals in the last ``seconds`` seconds, at least 1.
 
-        It is taken from the differences of successive counts, without the largest tenth: a rate that changes
-        now and then is no burst. Without enough counts that are close together it is 1, as for single rows
+        Compares successive intervals of at most 2 s, without the largest tenth of the differences: occasional
+        changes of the rate are not bursts. With fewer than 20 such pairs the result is 1, as for single rows
         that arrive at random.
         """
         intervals = [

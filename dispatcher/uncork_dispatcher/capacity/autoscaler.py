@@ -1,13 +1,13 @@
-"""Decides how many workers to run, between a least and a most number.
+"""Decides how many workers to run, between two bounds.
 
-The number wanted is that of ``workers_needed.py``, for more arrivals than there are: 1.2 times the highest
-average over 5 s of the last minute. For stopping workers, of the last 5 minutes.
+``workers_needed.py`` computes the wanted number, from 1.2 times the highest average arrival rate over 5 s of
+the last minute; before a worker is stopped, of the last 5 minutes.
 
-* Up: to the number wanted, if two looks in a row want more than there are.
+* Up: to the wanted number, if two looks in a row want more workers than the target.
 * Down: by one, if all looks of 30 s want fewer and no worker is starting.
 
-Traffic grows faster than workers start, and a worker too many costs less than requests that are shed; hence
-the difference between the two.
+Up is faster than down because traffic grows faster than workers start, and because a superfluous worker
+costs less than shed requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from uncork_dispatcher.capacity.workers_needed import Load, Need, ScalingLimit, 
 from uncork_dispatcher.learning.estimator import Estimate
 
 LOOK_S = 5.0
-"""Seconds between two looks."""
+"""Seconds between two calls of :meth:`Autoscaler.look`."""
 
 _HEADROOM = 1.2
 _RECENT_S = 60.0
@@ -41,31 +41,31 @@ ScalingState = Literal[
     "at_least",
     "unknown",
 ]
-"""What the autoscaler does.
+"""Why the target number of workers has changed or stays.
 
-* ``enough``: the target is what is wanted.
-* ``confirming``: more are wanted; the next look decides.
+* ``enough``: the target is the wanted number.
+* ``confirming``: more workers are wanted; the next look decides.
 * ``up``: the target has been raised.
-* ``at_most``: more are wanted than allowed.
+* ``at_most``: more workers are wanted than the upper bound allows.
 * ``down``: the target has been lowered by one.
-* ``waiting``: fewer are wanted, but not for 30 s yet.
-* ``recent_peak``: fewer are wanted now, but a peak of the last 5 minutes would need the others.
-* ``starting``: fewer are wanted, but not all workers are ready.
-* ``at_least``: fewer are wanted than allowed.
+* ``waiting``: fewer workers are wanted, but not for 30 s yet.
+* ``recent_peak``: fewer workers are wanted now, but not for the highest rate of the last 5 minutes.
+* ``starting``: fewer workers are wanted, but not all workers are ready.
+* ``at_least``: fewer workers are wanted than the lower bound allows.
 * ``unknown``: the need of an API with arrivals is unknown, so no worker is stopped.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiDemand:
-    """One API at one moment.
+    """What the autoscaler must know of one API at a look.
 
     Attributes:
-        arrived_rows: rows since the start, shed ones included.
-        estimate: of the batch time in an average worker.
+        arrived_rows: rows that have arrived since the start, shed requests included.
+        estimate: estimate of the batch time in an average worker.
         goal_s: the latency goal in seconds.
         limit_rows: most rows in a batch.
-        transport_s: seconds on the way to the worker and back.
+        transport_s: seconds that a batch spends on the way to the worker and back.
         smallest_rows: rows of the smallest request; 0 if unknown.
     """
 
@@ -78,14 +78,14 @@ class ApiDemand:
 
 
 class ScalingReason(NamedTuple):
-    """Why there are as many workers as there are.
+    """Why a decision has its target.
 
     Attributes:
-        state: what the autoscaler does.
-        api: the API that takes most of the workers' time; None without arrivals, or if none is known.
-        limit: what decides its share; None if ``api`` is.
-        wait_s: seconds until a worker is stopped, if nothing changes; None if no worker will be.
-        unknown: the APIs with arrivals whose need is not known.
+        state: why the target has changed or stays.
+        api: the API that takes most of the workers' time; None without arrivals or known estimates.
+        limit: what decides how much time that API takes; None if ``api`` is None.
+        wait_s: seconds until a worker is stopped, if nothing changes; None if none will be.
+        unknown: the APIs with arrivals whose need is unknown.
     """
 
     state: ScalingState
@@ -96,13 +96,13 @@ class ScalingReason(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The answer to a look.
+    """The result of a look.
 
     Attributes:
-        wanted: workers that the traffic needs, with the headroom, regardless of the bounds; the target while
+        wanted: workers that the traffic needs, headroom included, regardless of the bounds; the target while
             the need of no API is known.
         target: workers to run, within the bounds.
-        reason: why these differ, and what decides ``wanted``.
+        reason: why ``target`` differs from ``wanted``, and what decides ``wanted``.
     """
 
     wanted: int
@@ -111,14 +111,14 @@ class Decision(NamedTuple):
 
 
 class _Api:
-    """What is remembered of one API."""
+    """The recent arrivals of one API, and the recent spreads of its estimate."""
 
     def __init__(self) -> None:
         self.history = ArrivalHistory()
         self.spreads: deque[float] = deque(maxlen=round(_RECENT_S / LOOK_S))
 
     def load(self, name: str, demand: ApiDemand, *, seconds: float) -> Load:
-        """Return the load for which there must be workers, after the arrivals of the last ``seconds``."""
+        """Return the load to plan for: the highest of the last ``seconds`` seconds, with headroom."""
         return Load(
             api=name,
             rate_rows=_HEADROOM * self.history.highest_rate(seconds),
@@ -133,11 +133,11 @@ class _Api:
 
 
 class Autoscaler:
-    """Decides how many workers to run. It has no clock: times are arguments, in seconds, never going back.
+    """Decides how many workers to run. Times are arguments, in seconds, and must not go back.
 
     Args:
         least, most: bounds of the number of workers.
-        target: how many there are at first; ``least`` if not given.
+        target: the number of workers at first; ``least`` if not given.
 
     Raises:
         ValueError: if the bounds are not ``1 <= least <= most``.
@@ -148,15 +148,15 @@ class Autoscaler:
         self.change_bounds(least, most)
         self._apis: dict[str, _Api] = {}
         self._wanted_before = 0
-        """The bounded number that the look before wanted."""
+        """The number that the previous look wanted, within the bounds."""
         self._fewer_since: float | None = None
         """Since when every look has wanted fewer workers."""
 
     def change_bounds(self, least: int, most: int) -> int:
-        """Set other bounds, and return the target within them; what is remembered stays.
+        """Set other bounds, and return the target within them.
 
         Raises:
-            ValueError: as for the class.
+            ValueError: if the bounds are not ``1 <= least <= most``.
         """
         if not 1 <= least <= most:
             raise ValueError(
@@ -167,15 +167,15 @@ class Autoscaler:
         return self._target
 
     def count(self, arrived_rows: Mapping[str, float], *, now: float) -> None:
-        """Note how many rows have arrived at each API since the start. Once a second shows bursts."""
+        """Note how many rows have arrived at each API since the start. Call it every second to see bursts."""
         for name, rows in arrived_rows.items():
             self._apis.setdefault(name, _Api()).history.count(rows, now=now)
 
     def look(self, demands: Mapping[str, ApiDemand], *, running: int, starting: int, now: float) -> Decision:
-        """Decide, :data:`LOOK_S` seconds after the look before.
+        """Decide how many workers to run; call it every :data:`LOOK_S` seconds.
 
         Args:
-            demands: every API by its name; the history of others is forgotten.
+            demands: every API by its name; the history of other APIs is forgotten.
             running: workers that are ready.
             starting: workers that were started and are not ready yet.
             now: the time.
@@ -197,7 +197,7 @@ class Autoscaler:
         return Decision(self._target if unknown and need.api is None else need.workers, self._target, reason)
 
     def _need(self, demands: Mapping[str, ApiDemand], *, seconds: float) -> tuple[Need, tuple[str, ...]]:
-        """Return what the known APIs need after the last ``seconds``, and the APIs that are not known."""
+        """Return the need by the last ``seconds`` seconds, and the omitted APIs, which have no estimate."""
         loads = [self._apis[name].load(name, demand, seconds=seconds) for name, demand in demands.items()]
         unknown = tuple(load.api for load in loads if load.rate_rows > 0 and not load.is_known)
         need = workers_needed([load for load in loads if load.api not in unknown])
@@ -205,7 +205,7 @@ class Autoscaler:
         return need, unknown
 
     def _grow(self, need: Need) -> bool:
-        """Raise the target to what is wanted if the look before wanted more too; return whether it rises."""
+        """Raise the target if two looks in a row want more workers; return True if it rises."""
         wanted, wanted_before = self._bounded(need.workers), self._wanted_before
         self._wanted_before = wanted
         if min(wanted, wanted_before) <= self._target:
@@ -214,7 +214,7 @@ class Autoscaler:
         return True
 
     def _keep(self, need: Need, *, is_known: bool) -> ScalingState:
-        """Return why the target stays, where it is not for lack of time."""
+        """Return why the target stays although a look may want another number."""
         self._fewer_since = None
         if self._bounded(need.workers) > self._target:
             return "confirming"
@@ -225,7 +225,7 @@ class Autoscaler:
         return "enough" if need.workers == self._target else "at_most"
 
     def _shrink(self, *, is_starting: bool, now: float) -> ScalingState:
-        """Lower the target by one if it is time to."""
+        """Lower the target by one if all looks of 30 s want fewer workers; return the new state."""
         if self._target == self._least:
             self._fewer_since = None
             return "at_least"

@@ -5,11 +5,11 @@ Letters, for one API: a batch of ``n`` rows takes ``s(n) = a + b*n`` seconds wit
 transport, and ``W`` the number of workers. ``D`` is the dispersion of the arrivals: variance over mean of the
 rows that arrive in a short time, 1 if single rows arrive at random.
 
-Batches of ``n`` rows take ``lambda*s(n)/n`` seconds of the workers' time per second, the less the larger
-they are. Of all ``n`` up to ``B``, let it be the largest with which 99 % of the rows meet the goal. Then the
-least number is ``W = lambda*s(n)/n``. (Solved for ``n``, this is the smallest mean batch ``n*`` with which
-``W`` workers keep up, see ``learning/line.py``.) Full batches must carry 1/0.98 of ``lambda``: batches
-that are full on average leave no room for busy moments.
+Batches of ``n`` rows take ``lambda*s(n)/n`` seconds of the workers' time per second: the larger the batches,
+the less. Let ``n`` be the largest size up to ``B`` with which 99 % of the rows meet the goal. Then the least
+number of workers is ``W = lambda*s(n)/n``. (Solved for ``n``, this is the smallest mean batch ``n*`` with
+which ``W`` workers keep up, see ``learning/line.py``.) Full batches must have a capacity of
+``lambda / 0.98``: batches that are full on average leave no room for busy moments.
 
 Workers that start in turn release a batch every ``s(n)/W`` seconds. A row waits for one such gap, then for
 its batch. So 99 % of the rows meet the goal if::
@@ -21,13 +21,13 @@ its batch. So 99 % of the rows meet the goal if::
     v = ln(1 + spread^2)                  batch times are log-normal
     f = 1 + max(0, W - lambda*s(1))       idle workers, if each request ran alone; they share a burst
 
-Under the root are the excess of a slow batch and that of a large one. 3 instead of ``z``, and 1.25 instead of
-1, because bursts have a longer tail than a normal distribution. The ideal without spread and bursts is a gap
-between batches, then a batch of the 99th percentile of sizes: ``s(n)/W + s(n + z*sqrt(n))``; the rest was
-derived for this project.
+The terms under the root are the excess times of slow and of large batches. The factors 3 (instead of ``z``)
+and 1.25 (instead of 1) allow for bursts, which have a longer tail than a normal distribution. Without spread
+and bursts, the time is one gap, then a batch of the 99th percentile of sizes: ``s(n)/W + s(n + z*sqrt(n))``;
+the rest was derived for this project.
 
-With a spread above 0.15, slow batches also delay those behind them, which this does not count: in
-simulations, up to 9 % of the requests are then late. A margin makes up for it::
+With a spread above 0.15, slow batches also delay the batches behind them, which the formula does not count:
+in simulations, up to 9 % of the requests are then late. A margin makes up for it::
 
     s(n)/W + s(n + z*sqrt(n))  <=  0.6 * L
 
@@ -38,8 +38,8 @@ Requests that run alone keep ``lambda*s(1)`` workers busy on average, and for 99
     W  >=  1 + lambda*s(1) + z*sqrt(D*lambda*s(1))
 
 Several APIs share the workers. Their times add up, and each waits for a batch of the others before its own. A
-batch that takes longer than the goal of another API occupies a worker at a random moment: for those,
-``z * sqrt(their time)`` more workers keep one free.
+batch that takes longer than the goal of another API occupies a worker at a random moment: for such batches,
+``z * sqrt(their time)`` more workers keep one worker free.
 
 The tests compare the result for one API with simulations.
 """
@@ -54,7 +54,7 @@ from typing import Literal, NamedTuple
 from uncork_dispatcher.learning.estimator import Estimate
 
 MOST_WORKERS = 4096
-"""The largest answer."""
+"""The largest result of :func:`workers_needed`."""
 
 _Z99 = 2.33
 # The same for the rows of a batch, and how many more than on average are in the batch of an average row.
@@ -70,8 +70,9 @@ _REACH = 1.1
 _PRECISION = 1e-4
 
 ScalingLimit = Literal["goal", "throughput", "goal_out_of_reach"]
-"""What decides the number of workers: the goal, which keeps batches small; the arrivals, which full batches
-carry; or the arrivals in small batches, as no number of workers meets the goal."""
+"""What decides the number of workers. ``goal``: the goal, which keeps batches small. ``throughput``: the
+arrivals, in full batches. ``goal_out_of_reach``: the arrivals, in small batches, because no number of workers
+meets the goal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +82,10 @@ class Load:
     Attributes:
         api: its name.
         rate_rows: arrivals in rows per second.
-        estimate: of the batch time in an average worker.
+        estimate: estimate of the batch time in an average worker.
         goal_s: the latency goal in seconds.
         limit_rows: most rows in a batch.
-        transport_s: seconds on the way to the worker and back.
+        transport_s: seconds that a batch spends on the way to the worker and back.
         smallest_rows: rows of the smallest request.
         dispersion: variance over mean of the rows that arrive in a short time. Single rows that arrive at
             random have 1; larger requests and bursts have more.
@@ -101,28 +102,28 @@ class Load:
 
     @property
     def is_known(self) -> bool:
-        """Whether enough batches were measured to trust the estimate."""
+        """True if enough batches were measured to trust the estimate."""
         return self.estimate.earned_rows > 0 and self.estimate.seconds(self.smallest_rows) > 0
 
 
 class Need(NamedTuple):
-    """The least number of workers, the API that takes most of their time, and what decides its share."""
+    """The least number of workers, the API that takes most of their time, and what decides how much."""
 
     workers: int
     api: str | None
-    """None: no API has arrivals."""
+    """None if no API has arrivals."""
     limit: ScalingLimit
 
 
 def workers_needed(loads: Iterable[Load]) -> Need | None:
     """Return the least number of workers with which 99 % of the requests meet their goals.
 
-    It is between 1 and :data:`MOST_WORKERS`. It does not fall when a rate rises, nor, while the goals can be
-    met, when an intercept or a slope does. An API without arrivals needs no worker. None: the estimate of an
-    API with arrivals is not known yet.
+    The result is between 1 and :data:`MOST_WORKERS`, or None if an API with arrivals has no estimate yet. It
+    does not fall when a rate rises, nor, while the goals can be met, when an intercept or a slope rises. An
+    API without arrivals needs no worker.
 
-    A goal of less than 1.1 times what a request takes alone, at the 99th percentile, counts as that time.
-    Such a goal takes a great many workers, or no number meets it; the answer is enough for the arrivals, in
+    A goal below 1.1 times the 99th percentile of the time of a request alone counts as that time, because a
+    shorter goal needs very many workers or cannot be met. The result then suffices for the arrivals, in
     batches that take little longer than a request alone.
     """
     busy = [load for load in loads if load.rate_rows > 0]
@@ -137,7 +138,7 @@ def workers_needed(loads: Iterable[Load]) -> Need | None:
 
 
 def _least(is_enough: Callable[[int], bool]) -> int:
-    """Return the least number of workers that is enough, or the largest answer."""
+    """Return the least number of workers that is enough, at most :data:`MOST_WORKERS`."""
     low, high = 0, 1
     while high < MOST_WORKERS and not is_enough(high):
         low, high = high, 2 * high
@@ -151,7 +152,7 @@ def _least(is_enough: Callable[[int], bool]) -> int:
 
 
 def _carry(workers: int, demands: Sequence[_Demand]) -> bool:
-    """Whether so many workers meet all demands."""
+    """Return True if this number of workers meets all demands."""
     tightest_s = min(demand.goal_s for demand in demands)
     total = blocking = 0.0
     for demand in demands:
@@ -163,7 +164,7 @@ def _carry(workers: int, demands: Sequence[_Demand]) -> bool:
 
 
 class _Demand:
-    """What one API needs. Work is seconds of the workers' time per second."""
+    """The demand of one API. Work is seconds of the workers' time per second."""
 
     def __init__(self, load: Load) -> None:
         self.load = load
@@ -181,10 +182,10 @@ class _Demand:
         goal_s, reach_s = load.goal_s - load.transport_s, self._reach_s()
         self._in_reach = goal_s >= reach_s
         self.goal_s = max(goal_s, reach_s)
-        """The goal that is planned for, without transport."""
+        """The goal to plan for, without transport."""
 
     def work(self, workers: int, demands: Sequence[_Demand]) -> float:
-        """Return the work with the largest batches that meet the goal; infinity if none do."""
+        """Return the work with the largest batches that meet the goal; infinity if no batches do."""
         rows = self._batch_rows(workers, demands)
         return max(self._work_of(rows), self._least_work) if rows else math.inf
 
@@ -198,7 +199,7 @@ class _Demand:
         return self.load.rate_rows * self.load.estimate.seconds(rows) / rows
 
     def _batch_rows(self, workers: int, demands: Sequence[_Demand]) -> float:
-        """Return the rows of the largest mean batch that meets the goal; 0 if none does."""
+        """Return the rows of the largest mean batch that meets the goal; 0 if no batch does."""
         idle = max(0.0, workers - sum(demand.alone_work for demand in demands))
         bursts = sum(demand.alone_work * demand.bursts for demand in demands)
         finds_idle = idle >= 1 + _Z99 * math.sqrt(bursts)
@@ -223,7 +224,7 @@ class _Demand:
         return low
 
     def _is_within_goal(self, rows: float, gap_s: float, dispersion: float) -> bool:
-        """Whether 99 % of the rows meet the goal with batches of ``rows`` rows on average."""
+        """Return True if 99 % of the rows meet the goal with batches of ``rows`` rows on average."""
         estimate = self.load.estimate
         seen_s = estimate.seconds(min(self._most_rows, rows + _ROWS_SEEN * dispersion))
         slow_s = seen_s * self._slow_share
@@ -233,12 +234,12 @@ class _Demand:
         return not self._scatters or gap_s + self._planned_s(rows) <= _SAFE_SHARE * self.goal_s
 
     def _reach_s(self) -> float:
-        """Return the shortest goal that is planned for."""
+        """Return the shortest goal to plan for, in seconds."""
         slowest_s = self.alone_s * (1 + self._slow_share)
         if self._scatters:
             slowest_s = max(slowest_s, self._planned_s(self.load.smallest_rows) / _SAFE_SHARE)
         return _REACH * slowest_s
 
     def _planned_s(self, rows: float) -> float:
-        """Return the time of a batch of the 99th percentile of sizes."""
+        """Return the seconds of a batch of the 99th percentile of sizes, if the mean is ``rows``."""
         return self.load.estimate.seconds(rows + _Z99 * math.sqrt(rows))
