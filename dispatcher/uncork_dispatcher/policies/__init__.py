@@ -1,4 +1,4 @@
-"""The policies: one file each, which registers its class. A new file needs to be named nowhere else."""
+"""The policies: one file each, which registers its class. No list names the files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ for _module in pkgutil.iter_modules(__path__):
 
 POLICIES = tuple(sorted(REGISTERED, key=lambda name: (REGISTERED[name].rank, name)))
 POLICY_USAGE = "; ".join([", ".join(POLICIES), *filter(None, [REGISTERED[name].usage for name in POLICIES])])
-"""The names of all policies, and the arguments that some take: for help texts and errors."""
+"""The names of all policies, and the forms with arguments: for help texts and errors."""
 
 
 def make_policy(name: str, *, limit_rows: int) -> Policy:

@@ -6,16 +6,16 @@ An idle worker takes all queued rows at once, up to ``cap``. The cap begins at 1
 * it ran longer than ``L``: ``cap = 0.9 * cap``, but never below 1;
 * it did not, and was as large as the cap allowed: ``cap = cap + 1``, up to the user's limit.
 
-It never holds, so at a load that one row at a time can carry, batches stay small. The goal applies to the
-execution alone: with the wait for the batch before it, a request may take twice that. A cap of ``n`` takes
-``n`` batches to grow, which is long for a model that needs large ones.
+The policy never holds, so batches stay small at a load that single rows can sustain. The goal applies to the
+execution alone: with the wait for the batch before its own, a request may take twice as long. The cap takes
+``n`` batches to grow to ``n``, which is slow for a model that needs large batches.
 
 Source: Crankshaw et al. 2017, "Clipper: A Low-Latency Online Prediction Serving System" (NSDI), section 4.3.
 Deviations: the additive step, which the paper does not give, is 1 row; a batch that was not full does not
 raise the cap, because it shows nothing and the cap would rise without end; the cap belongs to the API, where
-Clipper has one for each replica, so a batch that is larger than the cap (released before the cap fell, or one
-request that is larger by itself) does not lower it again; no delayed batching, which is a separate setting
-there. Clipper's released code has another rule.
+Clipper has one for each replica, so a batch above the cap (released before the cap fell, or a single larger
+request) does not lower it again; there is no delayed batching, which is a separate setting of Clipper.
+Clipper's released code has another rule.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BACK_OFF = 0.9
 
 
 class AimdPolicy(Policy):
-    """Additive increase, multiplicative decrease of the cap described at the top of this file."""
+    """Additive increase and multiplicative decrease of a cap on rows, as described above."""
 
     rank = 3
 
@@ -46,7 +46,7 @@ class AimdPolicy(Policy):
         return Release(self.limit_rows, "full" if view.full else "idle")
 
     def observe(self, done: BatchDone) -> None:
-        """Move the cap."""
+        """Raise or lower the cap."""
         if done.seconds > self._goal_s:
             if done.rows <= self.limit_rows:
                 self._cap = max(1.0, _BACK_OFF * self._cap)

@@ -1,7 +1,7 @@
-"""The interface of policies: what a policy sees, and what it answers.
+"""The interface of policies: the view of a queue, and the decision to release or to hold it.
 
 A policy decides when to release queued requests, and how many. It sees aggregates and never touches the
-queue, so every policy is correct and only better or worse. It is deterministic: time comes in with the view.
+queue, so no policy can lose a request. It is deterministic: the view contains the time.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ HoldReason = Literal["balance", "returns", "goal", "next", "window", "quarantine
 """Why requests are held although a worker is idle. The policy holds to keep batches even, for clients to
 return, to use the goal to the last moment, for one more request, or until a fixed time has passed. The core
 holds quarantined requests while one of them is retried, a lost batch until a worker of another host is
-idle, and both until they leave a worker for other requests."""
+idle, and both until another worker can run other requests."""
 
 
 class Numbers(Protocol):
-    """Numbers by place, from 0 on; those of many workers are computed when they are read."""
+    """A sequence of numbers, each computed when it is read."""
 
     def __len__(self) -> int: ...
 
@@ -40,7 +40,7 @@ class View(NamedTuple):
     rows: float
     """Rows queued (or their cost, where the API gives one); more than 0."""
     requests: int
-    """Requests that carry them; at least 1."""
+    """Requests queued; at least 1."""
     oldest: float
     """Arrival of the request queued longest."""
     newest: float
@@ -54,13 +54,13 @@ class View(NamedTuple):
     idle_workers: int
     """Workers that could start now; at least 1."""
     busy_until: Sequence[float]
-    """Predicted finish of each running batch, soonest first; before ``now`` for those that are late."""
+    """Predicted finish of each running batch, soonest first; before ``now`` for late batches."""
     running_rows: Numbers
-    """Rows of the API in each of these batches; 0 in another API's. Computed when read."""
+    """Rows of this API in each batch of ``busy_until``; 0 in batches of other APIs."""
     estimate: Estimate
-    """Of an average worker."""
+    """Estimate of the batch time in an average worker."""
     slowdown: float
-    """How many times as long the next idle worker takes."""
+    """The factor by which the next idle worker is slower: its batch time over the estimate."""
     new_client_rate: float
     """Arrivals of the API from clients that were not expected back, in rows per second."""
     load_rate: float
@@ -72,20 +72,20 @@ class View(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Send the most urgent requests that fit into ``rows`` rows, at least one request."""
+    """Release the most urgent requests that fit into ``rows`` rows, at least one request."""
 
     rows: float
     reason: Reason
 
 
 class Hold(NamedTuple):
-    """Hold the requests, and ask again at ``until``, or earlier when something happens."""
+    """Hold the queue; the policy decides again at ``until``, or earlier if something happens."""
 
     until: float
     reason: HoldReason
     rows: float = 0.0
-    """While fewer rows are queued, arrivals do not end the hold. The limit falls linearly, to the rows queued
-    now at ``until``. With the default, the policy is asked again at every arrival."""
+    """While fewer rows are queued, arrivals do not end the hold. This number falls linearly, and at ``until``
+    equals the rows queued now. With the default, the policy decides again at every arrival."""
 
 
 class BatchDone(NamedTuple):
@@ -103,15 +103,15 @@ class Policy(ABC):
     """Decides when to release. One object serves one API."""
 
     rank: ClassVar[int] = 100
-    """Position in lists of policies; of equal ranks, by name."""
+    """Position in lists of policies; equal ranks are sorted by name."""
     usage: ClassVar[str] = ""
     """The forms of its name with arguments, for help texts and error messages."""
     warm_up_s: ClassVar[float] = 0.0
-    """Seconds of traffic that it needs before it can be measured."""
+    """Seconds of traffic that the policy needs before a measurement."""
     plans: ClassVar[bool] = False
-    """Whether :meth:`plan` is called."""
+    """True if :meth:`plan` must be called."""
     keeps_goal: ClassVar[bool] = True
-    """Whether its batches are small enough to end within the goal, by the estimate."""
+    """True if the policy limits batches to sizes that, by the estimate, end within the goal."""
 
     most_requests: ClassVar[float] = math.inf
     """The most requests in one batch."""
@@ -129,16 +129,17 @@ class Policy(ABC):
 
     @abstractmethod
     def decide(self, view: View) -> Release | Hold:
-        """Answer for one queue. ``Hold.until`` must lie after ``view.now``."""
+        """Decide to release or to hold one queue. ``Hold.until`` must be later than ``view.now``."""
 
     def observe(self, done: BatchDone) -> None:  # noqa: B027
         """Learn from a finished batch."""
 
     def plan(self, loop: ClosedLoop | None) -> None:  # noqa: B027
-        """Set :attr:`complete_rows` for clients that wait for their answers.
+        """Set :attr:`complete_rows` for clients that wait for their responses.
 
-        Called after a batch of several requests, and after each batch while ``complete_rows`` is set. None:
-        there are no such clients, others use the workers too, or the workers are hardly idle.
+        Called after a batch of several requests, and after each batch while ``complete_rows`` is set.
+        ``loop`` is None if there are no such clients, if others use the workers too, or if the workers are
+        hardly idle.
         """
 
 
@@ -146,5 +147,5 @@ REGISTERED: dict[str, type[Policy]] = {}
 
 
 def register(name: str, policy: type[Policy]) -> None:
-    """Make a policy available under a name. It is no decorator: compiled classes cannot have one."""
+    """Make a policy available under a name. A function, because compiled classes cannot be decorated."""
     REGISTERED[name] = policy

@@ -1,14 +1,14 @@
-"""The default policy: hold while the delay that this saves exceeds the delay that it causes.
+"""The default policy: hold while the delay that a hold saves exceeds the delay that it causes.
 
-With an idle worker, a hold delays the queued requests, and saves those that arrive meanwhile from waiting
-for a later batch. Below, ``n`` rows are queued, ``m`` of ``W`` workers are idle, ``F_k`` is the predicted
-finish of the k-th busy one, a batch takes ``s(n) = a + b * n``, new clients arrive at ``rate``, and ``x(d)``
-rows of answered clients are expected back within ``d`` seconds.
+While a worker is idle, a hold delays the queued requests, but requests that arrive during the hold need not
+wait for a later batch. Below, ``n`` rows are queued, ``m`` of ``W`` workers are idle, ``F_k`` is the
+predicted finish of the k-th busy worker, a batch takes ``s(n) = a + b * n``, new clients bring ``rate`` rows
+per second, and ``x(d)`` rows of answered clients are expected back within ``d`` seconds.
 
-``gap`` is the time until the next release if one is made now and the others are spread evenly: the largest
-of ``(F_k - now) / releases`` over the busy workers, and ``s(n) / W``, the batch's own end. Each idle worker
-counts once for each batch that it finishes before ``F_k``. A hold for ``d`` seconds lasts ``h`` seconds on
-average::
+``gap`` is the time from a release now to the next one, if releases are spread evenly: the largest of ``(F_k -
+now) / releases`` over the busy workers, and ``s(n) / W``, the batch's own end. ``releases`` counts each idle
+worker once for each batch that it finishes before ``F_k``. A hold for ``d`` seconds lasts ``h`` seconds on
+average, because it ends early if the expected rows have arrived::
 
     h      = d * x / (x + 1)  for x = x(d) > 1,  d * (1 - x / 2)  otherwise
     saved  = (rate * d + x(d)) * (gap - h) / h
@@ -16,31 +16,31 @@ average::
     price  = spread * n* * (1 + rho) / (1 - rho)   where a busy worker is next, else 0
     hold while  n < saved - delayed - price
 
-Each row that comes while the policy holds saves ``gap - h``; a queued row loses ``h``. The hold ends when
-the rows have come: the last of ``x`` random moments in ``d`` lies at ``d * x / (x + 1)``; if less than one
-row is expected, the hold ends after ``d / 2`` or not at all. ``delayed`` are the rows behind this batch,
-which wait as much longer: with one worker and independent arrivals they cancel ``saved``. ``price`` is for
-batch times that scatter: capacity that is lost now is missing later, with ``rho = load * b / W`` and ``n* =
-load * a / (W * (1 - rho))``, the smallest average batch with which the workers keep up. ``n`` counts
-requests of average size: a small request loses as much by a hold as any other.
+Each row that arrives during the hold saves ``gap - h``; each queued row loses ``h``. The last of ``x`` random
+moments in ``d`` lies at ``d * x / (x + 1)``; if less than one row is expected, it arrives after ``d / 2`` on
+average, or never. ``delayed`` counts the rows behind this batch, which wait ``h`` longer: with one worker and
+independent arrivals they cancel ``saved``. ``price`` allows for batch times that scatter: capacity that is
+lost now is missing later, with ``rho = load * b / W`` and ``n* = load * a / (W * (1 - rho))``, the smallest
+average batch with which the workers keep up. ``n`` counts every request as one of average size: a small
+request loses as much by a hold as any other.
 
 The policy holds for the ``d`` with the largest right side. Candidates are the times at which groups of
 answered clients are complete; with several workers, or if a busy worker is next, ``gap / 4`` and ``gap /
 2``, where ``h = d``; and, if a busy worker is next, ``d`` close to 0, where the right side is ``rate * gap -
-price``, again and again until ``gap`` is no more than ``s(n) / W``. A hold names the rows with which it ends:
-``(right side + k * n * r) / (1 + k * r)``, with ``r = (gap - h) / h`` and ``k`` the share of the arrivals
-that were expected back.
+price``, repeated until ``gap`` is no more than ``s(n) / W``. A hold ends when ``(right side + k * n * r) /
+(1 + k * r)`` rows are queued, with ``r = (gap - h) / h`` and ``k`` the share of the arrivals that were
+expected back.
 
 With one worker, two groups of clients may alternate for ever, each too late for the other. Merging them pays
-while ``d < a``, so ``(gap - h) / h`` is then at least 1, unless they should take turns (``loop_plan.py``).
+while ``d < a``, so ``r`` is then at least 1, unless the groups should take turns (``loop_plan.py``).
 
-Share. When more is queued than one worker should take, release only its share: with ``T_j`` the times at
-which batches can start, at least the steady gap ``s(n*) / W`` apart as far as clients are new, rows are
-dealt so that ``2 * b * n_j + T_j`` is equal over this worker and the next ones, as many as make the share
-smallest. This minimizes waiting plus execution over all of them. Of many workers, some are looked at.
+Share. If more rows are queued than one worker should take, release only its share. ``T_j`` are the times at
+which batches can start, at least the steady gap ``s(n*) / W`` apart as far as clients are new. Rows are dealt
+so that ``2 * b * n_j + T_j`` is equal over this worker and the next ones, as many as make the share smallest.
+This minimizes waiting plus execution over all of them. Of many workers, only some are considered.
 
-Goal. Never hold beyond the moment from which the earliest deadline is met with margin. Sources: even releases
-are headway control of buses (Daganzo 2009); the rest is ours.
+Goal. Never hold beyond the last moment at which a release meets the earliest deadline with margin. Sources:
+even releases are the headway control of buses (Daganzo 2009); the rest is ours.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Load(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """How long to hold if nothing arrives; the rows up to which that pays, and with which it ends."""
+    """A possible hold: its length if nothing arrives, and the queued rows up to which it pays and lasts."""
 
     seconds: float
     pays_up_to: float
@@ -86,7 +86,7 @@ class CorkPolicy(Policy):
     plans = True
 
     def decide(self, view: View) -> Release | Hold:
-        """Release when full, due, or not worth waiting; else hold until the first of these."""
+        """Release if the queue is full, due, or not worth a hold; otherwise hold until it may be."""
         if view.rows >= self.complete_rows:
             return Release(self.complete_rows, "not_worth_waiting")
         if view.full:
@@ -113,14 +113,14 @@ class CorkPolicy(Policy):
         return Hold(until, wait.reason, most)
 
     def plan(self, loop: ClosedLoop | None) -> None:
-        """Let clients take turns if that pays."""
+        """Let clients take turns in two groups if that saves time."""
         take_turns = self.complete_rows < math.inf
         self.complete_rows = (
             group_rows(loop, limit_rows=self.limit_rows, take_turns=take_turns) if loop else math.inf
         )
 
     def _best(self, view: View, load: Load, rows: float) -> Wait:
-        """Return the hold that pays up to the most rows, of those that pay for the queued ``rows``."""
+        """Return the hold that pays up to the most rows; one of 0 s if none pays for the queued ``rows``."""
         own_s = view.estimate.seconds(view.rows) / load.workers
         gap, releases = self._gap(view, load, own_s)
         own = not releases
@@ -152,7 +152,7 @@ class CorkPolicy(Policy):
         return best
 
     def _gap(self, view: View, load: Load, own_s: float) -> tuple[float, int]:
-        """Return the gap, and the releases until a busy worker that sets it is free; 0 if none sets it."""
+        """Return ``gap``, and the ``releases`` of the busy worker that sets it; 0 if no busy worker does."""
         gap, releases = own_s, 0
         busy_until, idle = view.busy_until, view.idle_workers
         usual_s = view.slowdown * view.estimate.seconds(max(view.rows, min(load.batch, self.limit_rows)))
@@ -166,7 +166,7 @@ class CorkPolicy(Policy):
         return gap, releases
 
     def _share(self, view: View, load: Load) -> float:
-        """Return the rows that one worker should take of those queued and those to come."""
+        """Return this worker's share of the queued and expected rows; infinity for all rows."""
         slope_s, rate = view.estimate.slope_s, view.new_client_rate
         if slope_s <= 0 or load.workers == 1 or view.load_rate <= 0:
             return math.inf
@@ -199,7 +199,7 @@ def _load(view: View) -> Load:
 
 
 def _price(view: View, load: Load) -> float:
-    """Return the price of idle time, in rows."""
+    """Return ``price``, the cost of idle time in rows; infinity at full load."""
     if load.rho >= 1:
         return math.inf
     return view.estimate.spread * load.batch * (1 + load.rho) / (1 - load.rho)
@@ -207,10 +207,10 @@ def _price(view: View, load: Load) -> float:
 
 @cache
 def _places(workers: int) -> list[int]:
-    """Return the places of the workers to look at, in the order in which they can start.
+    """Return the places of the workers to consider, in the order in which workers can start.
 
-    A batch starts now on the one at place 0, which is left out. After place 8, each is twice as far back as
-    the one before; the last worker is always among them.
+    Place 0, whose batch starts now, is left out. After place 8, each place is twice the one before; the last
+    worker is always included.
     """
     places, place = [], 0
     while place < workers - 1:

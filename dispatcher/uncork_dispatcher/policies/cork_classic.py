@@ -5,8 +5,8 @@ Hold while ``n * (wn + dt + a) <= 0.95 * W``, where
 * ``n`` requests are queued, the newest of which arrived ``wn`` seconds ago;
 * ``dt`` is the tick of 1 ms;
 * ``a`` is the slope of the batch time over the number of *requests*, by least squares over the last 50
-  batches that worked, fitted again at most every 5 s; never below 1 us, and if all batches were of one
-  size the slope of the line of smallest norm;
+  batches that worked, fitted at most every 5 s; at least 1 us; if all batches had one size, the slope of
+  the line of smallest norm;
 * ``W`` is the mean time that the oldest request of a batch was queued, over the same batches.
 
 The queued requests pay ``n`` times the time until the next arrival (estimated by the age of the newest) plus
@@ -34,7 +34,7 @@ _REFIT_S = 5.0
 
 
 class CorkClassicPolicy(Policy):
-    """BentoML's inequality over our core."""
+    """BentoML's inequality, as described above."""
 
     rank = 1
     warm_up_s = 6.0  # it fits only every 5 s
@@ -57,7 +57,7 @@ class CorkClassicPolicy(Policy):
         return Hold(until, "next")
 
     def observe(self, done: BatchDone) -> None:
-        """Keep the batch, and fit again when the last fit is 5 s old."""
+        """Remember the batch; fit again if the last fit is at least 5 s old."""
         self._batches.append(done)
         if done.now - self._fitted_at < _REFIT_S:
             return

@@ -39,14 +39,14 @@ class FixedPolicy(Policy):
 
     @classmethod
     def from_arguments(cls, arguments: Sequence[str], *, limit_rows: int) -> Self | None:
-        """Take the wait in milliseconds, 10 if none is given, and the rows that fill a batch."""
+        """Build the policy from the wait in ms, by default 10, and the rows of a full batch, if given."""
         wait_ms, *rows = arguments or [_DEFAULT_WAIT_MS]
         if len(rows) > 1 or not (_NUMBER.fullmatch(wait_ms) and all(map(_POSITIVE.fullmatch, rows))):
             return None
         return cls(limit_rows=min([limit_rows, *map(int, rows)]), wait_s=float(wait_ms) / 1000)
 
     def decide(self, view: View) -> Release | Hold:
-        """Release when full or when the wait is over."""
+        """Release if the queue is full or the wait is over."""
         if view.full:
             return Release(self.limit_rows, "full")
         until = view.oldest + self.wait_s
