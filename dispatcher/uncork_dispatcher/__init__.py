@@ -46,7 +46,7 @@ from uncork_dispatcher.stats import ApiSample, ApiStats, Holding, RunningBatch, 
 from uncork_dispatcher.tasks import TaskRunner
 
 CORE_IS_COMPILED = not core.__file__.endswith(".py")
-"""Whether the core runs as compiled code. ``hatch_build.py`` compiles it."""
+"""True if the core runs as compiled code. ``hatch_build.py`` compiles it."""
 
 __all__ = [
     "CORE_IS_COMPILED",

@@ -8,15 +8,15 @@ from uncork_dispatcher.requests.batch import Batch
 
 ShedReason = Literal["deadline", "client_deadline", "queue_full", "no_worker", "draining"]
 BatchStatus = Literal["worked", "failed", "lost", "timed_out"]
-"""How a batch ended: it ``worked``, which teaches the estimate; ``failed`` (the handler raised), which does
-not; it was ``lost`` with its worker; or it ``timed_out``."""
+"""How a batch ended: it ``worked`` (only such batches update the estimate), ``failed`` because the handler
+raised, was ``lost`` with its worker, or ``timed_out``."""
 
 SHORTEST_RETRY_S = 1.0
-"""The shortest Retry-After, also sent where nothing is known to compute a better one from."""
+"""The shortest ``Retry-After`` in seconds, and the default while nothing is known."""
 
 
 class Shed(NamedTuple):
-    """Refuse this request, on arrival or after it was queued."""
+    """Refuse this request, which has just arrived or was queued."""
 
     request: Any
     api: str
@@ -25,9 +25,9 @@ class Shed(NamedTuple):
 
 
 class Abandon(NamedTuple):
-    """Give up this batch, which ran past its timeout. Its worker is not used any more.
+    """Give up this batch, which ran past its timeout, and its worker.
 
-    Those ``behind`` it on the worker, which have not started, run again elsewhere.
+    The batches ``behind`` it on the worker have not started; the core releases them again.
     """
 
     batch: Batch[Any]

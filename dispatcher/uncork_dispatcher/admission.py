@@ -1,4 +1,4 @@
-"""Which requests are shed: on arrival for lack of room or time, and later when time runs out."""
+"""Decides which requests are shed: on arrival for lack of room or time, and later when time runs out."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from uncork_dispatcher.requests.largest_feasible_batch import largest_feasible_b
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.workers.slots import Slots
 
-# The longest Retry-After before it is spread: no prediction reaches further than a minute.
+# The longest Retry-After before it is spread: predictions beyond a minute are not trusted.
 _LONGEST_RETRY_S = 60.0
 # Multiples of the golden ratio fall evenly between whole numbers, however many there are.
 _GOLDEN = 0.618034
-# Clients that return after a refusal may take this share of what the workers carry.
+# The share of the workers' capacity for clients that return after a refusal.
 _RETURNING_SHARE = 0.1
 
 
 class BacklogBudget(NamedTuple):
-    """How much may be queued for its last row to be done within the goal and the limits of the rules.
+    """The rows and requests that may be queued so that the last row meets the goal, within the limits.
 
-    Valid while :attr:`Slots.changes` stays the same: the time that a backlog takes does not grow as time
-    passes.
+    Valid while :attr:`Slots.changes` equals ``changes``: as time passes, the same backlog takes no longer.
     """
 
     changes: int
@@ -35,20 +34,20 @@ class BacklogBudget(NamedTuple):
 
 
 class RetrySchedule:
-    """Gives each refused client a turn, such that not all of them return at once.
+    """Gives each refused client its own time to retry.
 
-    Most would be refused again. So returning clients get a tenth of what the workers carry, and new ones the
-    rest. Each is sent up to twice as long, by another factor: in whole seconds, clients that were refused at
-    one moment would meet again.
+    If all returned at once, most would be refused again. So returning clients get a tenth of the workers'
+    capacity, and new clients the rest. Each waiting time is multiplied by another factor between 1 and 2,
+    because after rounding to seconds, clients refused together would otherwise return together.
     """
 
     def __init__(self) -> None:
         self._retry_slots_until = -math.inf
-        """The turn of the last client that was refused."""
+        """When the next refused client may retry."""
         self._refused = 0
 
     def next_after_s(self, *, now: float, earliest: float, seconds: float) -> float:
-        """Return how long to wait for the next turn from ``earliest`` on; the request takes ``seconds``."""
+        """Return in how many seconds to retry, ``earliest`` at the soonest; the request takes ``seconds``."""
         turn = min(max(self._retry_slots_until, earliest), now + _LONGEST_RETRY_S)
         self._retry_slots_until = turn + seconds / _RETURNING_SHARE
         spread = self._refused * _GOLDEN % 1
@@ -57,7 +56,7 @@ class RetrySchedule:
 
 
 class Admission:
-    """Sheds requests of one API."""
+    """Decides which requests of one API are shed, and when their clients should retry."""
 
     def __init__(self, api: Api, slots: Slots) -> None:
         self._api = api
@@ -66,15 +65,15 @@ class Admission:
         self._retries = RetrySchedule()
 
     def rules_changed(self) -> None:
-        """Forget what followed from the rules."""
+        """Discard the values that were computed from the rules."""
         self._budget = BacklogBudget(-1, 0.0, 0)
 
     def admit(self, entry: Entry) -> ShedReason | None:
-        """Return None if a request that arrives now may be queued, otherwise why not.
+        """Return None if a new request may be queued, otherwise the reason to shed it.
 
-        An empty queue admits any request, however large. While a worker is idle and nothing is queued, any
-        request is admitted, whatever the prediction says. While there are no workers, a request is queued if
-        a worker is due that can answer it in time.
+        If nothing is queued, limits on size do not apply; if a worker is idle as well, predictions do not
+        either. While there are no workers, a request is admitted if a worker is due that can answer it in
+        time.
         """
         slots, rules, backlog = self._slots, self._api.rules, self._api.backlog
         patient = entry.expires_at == math.inf
@@ -101,7 +100,7 @@ class Admission:
         return "deadline" if self._is_late(entry) else None
 
     def find_displaced(self, entry: Entry) -> list[Entry]:
-        """Return the queued requests to shed so that another fits into a full queue; none if it does not."""
+        """Return the queued requests to shed to make room for a new one; empty if none may be shed for it."""
         queue = entry.queue
         if not isinstance(queue, FairQueue) or self._is_late(entry):
             return []
@@ -118,8 +117,8 @@ class Admission:
     ) -> tuple[float, list[Entry]]:
         """Return the rows of a batch that starts ``now``, ``limit`` at most, and the requests to shed for it.
 
-        Those would keep the batch small, and cannot wait for the next one. While another worker is idle there
-        are none, for then there is capacity.
+        The requests to shed would keep the batch small, and cannot wait for the next batch. While another
+        worker is idle, there is capacity, so there are none.
         """
         slots, api = self._slots, self._api
         rows = min(queue.rows, limit)
@@ -156,11 +155,11 @@ class Admission:
     def hopeless_at(self, entry: Entry, *, now: float, no_workers_since: float) -> float:
         """Return when to shed a request if it is still queued then; infinity if it may wait.
 
-        Without workers, no request waits for one longer than a batch may run, and only requests whose worker
-        was lost wait past their deadline, because they may have run on the last one. If it is known when a
-        worker is due, requests that it cannot answer in time are shed at once.
+        Without workers, no request waits longer than a batch may run, and only requests whose worker was lost
+        wait past their deadline, because they may have run on the last worker. If it is known when a worker
+        is due, requests that it cannot answer in time are shed at once.
 
-        Requests whose worker was lost are accepted and late by no fault of theirs: no prediction sheds them.
+        No prediction sheds requests whose worker was lost: they were accepted, and are late without fault.
         """
         slots, retry = self._slots, entry.queue.retry
         if slots.workers:
@@ -173,7 +172,7 @@ class Admission:
         return min(at, entry.deadline if not due else last_start if due[0] <= last_start else now)
 
     def shed(self, entry: Entry, reason: ShedReason, *, now: float) -> Shed:
-        """Return the refusal of a request, with the time after which its client should retry."""
+        """Return the action that sheds a request, with the seconds after which its client should retry."""
         if reason == "client_deadline":
             # This client has given up: it takes no turn among the clients that will retry.
             retry_after_s = SHORTEST_RETRY_S
@@ -182,11 +181,10 @@ class Admission:
         return Shed(entry.request, self._api.rules.name, reason, retry_after_s)
 
     def retry_after_s(self, *, rows: float, now: float, entry: Entry | None = None) -> float:
-        """Return how long a client that is refused now should wait: from one second to two minutes.
+        """Return in how many seconds a client refused now should retry: from 1 s to two minutes.
 
-        Until the backlog is done, or the part that goes before the refused ``entry``, and earlier retries are
-        back. While there are no workers, the backlog starts
-        when the next one is due.
+        By then, the backlog is done, or the part of it before the refused ``entry``, and earlier refused
+        clients have retried. Without workers, the backlog starts when the next worker is due.
         """
         api, slots, estimate = self._api, self._slots, self._api.model.estimate
         batch_rows = min(api.limit_rows, estimate.earned_rows / EARNED_REACH)
@@ -203,7 +201,7 @@ class Admission:
         return max(SHORTEST_RETRY_S, self._retries.next_after_s(now=now, earliest=finish, seconds=seconds))
 
     def _is_late(self, entry: Entry) -> bool:
-        """Whether a request that arrives now would miss its deadline behind the requests before it."""
+        """Return True if a new request would miss its deadline, because of the requests before it."""
         api, slots = self._api, self._slots
         rows, requests = self._before(entry)
         likely_rows = max(entry.rows, min(rows, api.limit_rows))
@@ -212,10 +210,10 @@ class Admission:
         return self._finish(slots.free_at(entry.arrival), rows=rows, requests=requests) > entry.deadline
 
     def _before(self, entry: Entry) -> tuple[float, int]:
-        """Return the rows and requests of the API up to and including one that is not queued.
+        """Return the rows and the number of requests of the API up to and including a new request.
 
-        Of its own queue, those count that go first. The queues of other batch keys take turns with it by
-        their oldest request; all requests are assumed to have arrived evenly since the oldest of the API.
+        In the request's own queue, only requests that go first count. The queues of other batch keys take
+        turns by their oldest request; all requests are assumed to have arrived evenly since the oldest.
         """
         backlog, queue, now = self._api.backlog, entry.queue, entry.arrival
         rows, requests = queue.before(entry, goal_s=self._api.rules.goal_s)
@@ -243,7 +241,7 @@ class Admission:
         return True
 
     def _last_start(self, entry: Entry) -> float:
-        """Return when a request must start at the latest; its deadline while no prediction is trusted."""
+        """Return the latest start with which a request meets its deadline; the deadline if unpredictable."""
         model = self._api.model
         return entry.deadline - (model.least_s(entry.size) if model.can_predict(0) else 0.0)
 
@@ -262,8 +260,8 @@ def backlog_finish(
 ) -> float:
     """Return when the last of ``rows`` rows in ``requests`` requests is done, in seconds on the core's clock.
 
-    ``free_at`` holds for each worker when it is free, soonest first; it must not be empty. The rows
-    are assumed to go in batches of ``limit_rows``, dealt to the workers in turn.
+    ``free_at`` has the time at which each worker is free, soonest first; it must not be empty. The rows are
+    assumed to go in batches of up to ``limit_rows``, dealt to the workers in turn.
     """
     batches = min(requests, math.ceil(rows / limit_rows))
     each_s = estimate.seconds(rows / batches)

@@ -1,6 +1,6 @@
-"""All advice of ``/status``, ``uncork check`` and ``uncork tune``: a code, figures, and one sentence.
+"""The texts of all advice of ``/status``, ``uncork check`` and ``uncork tune``.
 
-The callers decide whether an advice applies; its words are here.
+Callers decide whether an advice applies, and pass its numbers.
 """
 
 import string
@@ -19,16 +19,16 @@ from uncork_dispatcher.wording import (
 )
 
 WORTH = 1.2
-"""From this gain in throughput on, a change of batch sizes is worth recommending."""
+"""The smallest gain in throughput for which a change of batch sizes is recommended."""
 
 
 class Advice(NamedTuple):
     """A problem and what to do about it.
 
     Attributes:
-        code: stable, for programs.
-        figures: the numbers and names in the words.
-        wrong: the problem, in a clause; ``remedy``: the change, empty if none is needed.
+        code: identifies the kind of advice for programs; stable.
+        figures: the numbers and names in the texts.
+        wrong: the problem, as a clause; ``remedy``: the change, empty if none is needed.
     """
 
     code: str
@@ -46,16 +46,16 @@ class Advice(NamedTuple):
 
 
 def advise(key: str, /, **figures: Any) -> Advice:
-    """Return an advice in words. A key is a code, followed by the case if its words depend on one."""
+    """Return an advice with its texts. ``key`` is a key of :data:`TEMPLATES`: ``code`` or ``code/case``."""
     wrong, remedy = TEMPLATES[key]
     words = [_FORMATTER.vformat(template, (), figures) for template in (wrong, remedy)]
     return Advice(key.partition("/")[0], figures, *words)
 
 
 class _Formatter(string.Formatter):
-    """Formats a figure by kind: a key of ``_KINDS``, the format of a float, or the noun that it counts.
+    """Formats a value by its kind: a key of ``_KINDS``, a float format, or the noun that the value counts.
 
-    A tilde before the noun marks a number that is rounded if it is no integer, because it was measured.
+    A tilde before the noun marks a measured number, which is rounded unless it is an integer.
     """
 
     def format_field(self, value: Any, kind: str) -> str:
@@ -351,4 +351,4 @@ TEMPLATES: dict[str, tuple[str, str]] = {
         "",
     ),
 }
-"""By key: the problem and the remedy."""
+"""The problem and the remedy, by key: ``code``, or ``code/case`` if the texts depend on the case."""

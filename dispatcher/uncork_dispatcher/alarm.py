@@ -1,8 +1,8 @@
-"""Alarms that are precise to about 0.1 ms.
+"""Alarms that are precise to about 0.1 ms on Linux.
 
-The timers of uvloop and of epoll count whole milliseconds, which is a whole batch of a fast model. Linux
-offers timers as files: a file becomes readable when its timer expires, and the event loop watches it.
-Elsewhere the loop's own timers are used.
+The timers of uvloop and of epoll count whole milliseconds, as long as a batch of a fast model. Linux offers
+timers as files: a file becomes readable when its timer expires, and the event loop watches it. On other
+systems, alarms use the loop's own timers.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from contextlib import suppress
 _NONBLOCK = os.O_NONBLOCK
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _ABSOLUTE = 1  # TFD_TIMER_ABSTIME
-# An alarm that is set for no more than this later than now is always set to the exact time.
+# An alarm that is due within this time is always set to the exact time.
 _FAR_S = 0.1
 
 
 def make_alarm(ring: Callable[[], None], *, clock: Callable[[], float] = time.monotonic) -> Alarm:
-    """Return the most precise alarm for a clock; the running event loop calls ``ring``."""
+    """Return the most precise alarm available for ``clock``; the running event loop calls ``ring``."""
     if clock is time.monotonic and sys.platform == "linux":
         # Some sandboxes and full file tables refuse the file.
         with suppress(OSError):
@@ -33,7 +33,7 @@ def make_alarm(ring: Callable[[], None], *, clock: Callable[[], float] = time.mo
 
 
 class Timer:
-    """A clock that never goes back, and a timer on it, which calls ``fires`` once the set time has come.
+    """A clock that never goes back, and a timer that calls ``fires`` when that clock reaches the set time.
 
     Belongs to the running event loop.
     """
@@ -54,7 +54,7 @@ class Timer:
         return self._latest
 
     def set(self, at: float, now: float) -> None:
-        """Fire at ``at`` instead of the time set before; maybe once too often before, if both are far."""
+        """Fire at ``at`` instead of the time set before; the timer may also fire once before ``at``."""
         # Timeouts of batches are far away and rarely happen: one useless alarm costs less than setting it
         # for each.
         if at == self._alarm_at or at > self._alarm_at > now + _FAR_S:
@@ -63,7 +63,7 @@ class Timer:
         self._alarm.set(at, now)
 
     def close(self) -> None:
-        """Fire no more."""
+        """Stop firing."""
         self._alarm.close()
 
     def _ring(self) -> None:
@@ -73,13 +73,14 @@ class Timer:
 
 
 class FileAlarm:
-    """A timerfd(2) on the clock of :func:`time.monotonic`. Python wraps it from 3.13 on, so this uses libc.
+    """An alarm that is a timerfd(2) on the clock of :func:`time.monotonic`.
 
     Raises:
         OSError: if the system refuses the file.
     """
 
     def __init__(self, ring: Callable[[], None]) -> None:
+        # Python has os.timerfd_create only from 3.13 on.
         self._library = ctypes.CDLL(None, use_errno=True)
         self._file: int = self._library.timerfd_create(time.CLOCK_MONOTONIC, _NONBLOCK | _CLOEXEC)
         if self._file < 0:
@@ -91,7 +92,7 @@ class FileAlarm:
         self._loop.add_reader(self._file, self._readable)
 
     def set(self, when_s: float, now_s: float) -> None:
-        """Ring at ``when_s``, at once if that is past."""
+        """Ring at ``when_s`` instead of the time set before, at once if it is past; never if infinite."""
         value = self._setting.value
         if when_s == math.inf:
             value.seconds = value.nanoseconds = 0
@@ -131,7 +132,7 @@ class _Setting(ctypes.Structure):
 
 
 class LoopAlarm:
-    """The loop's own timers, for a clock that runs at the speed of the loop's."""
+    """An alarm with the loop's own timers, for a clock at the speed of the loop's clock."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
@@ -139,17 +140,17 @@ class LoopAlarm:
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, when_s: float, now_s: float) -> None:
-        """Ring ``when_s - now_s`` seconds from now."""
+        """Ring in ``when_s - now_s`` seconds instead of at the time set before; never if infinite."""
         self.close()
         if when_s != math.inf:
             self._handle = self._loop.call_later(max(0.0, when_s - now_s), self._ring)
 
     def close(self) -> None:
-        """Stop ringing."""
+        """Cancel the alarm."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
 
 Alarm = FileAlarm | LoopAlarm
-"""Rings once for each time that it is set. Belongs to the running event loop."""
+"""Rings once after each ``set``. Belongs to the running event loop."""

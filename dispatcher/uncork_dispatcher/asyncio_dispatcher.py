@@ -1,7 +1,7 @@
-"""The asyncio shell around the core: futures, one timer, the outbound calls.
+"""The asyncio shell around the core: it passes inputs to the core, and executes the core's actions.
 
-It decides nothing. Every input goes to the core with the time. The shell polls the core once per turn of the
-event loop, so that all requests that were read in one turn can share a batch, and executes the actions.
+Every input goes to the core with the time. The shell polls the core once per turn of the event loop, so that
+all requests that were read in one turn can share a batch.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ R = TypeVar("R")
 class AsyncDispatcher(Generic[P, R]):
     """Merges concurrent requests into batches that ``runner`` executes. Belongs to one event loop.
 
-    ``observers`` are notified of events. ``bursts`` submits requests and takes answers several at a time.
-    ``clock`` gives monotonic seconds. It is not the loop's own clock, because uvloop's has a resolution of a
-    millisecond, which is a whole batch of a fast model.
+    ``observers`` are notified of events. ``bursts`` submits requests and takes results several at a time.
+    ``clock`` returns monotonic seconds; by default not the loop's clock, because uvloop's has a resolution of
+    1 ms, as long as a batch of a fast model.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class AsyncDispatcher(Generic[P, R]):
         self._loop = asyncio.get_running_loop()
         self._turn_due = False
         self._is_sending = False
-        """Whether the runner is given the batches of a poll."""
+        """True while the runner gets the batches of a poll."""
         self._turned = asyncio.Event()
         """Set for a moment whenever the core has changed."""
 
@@ -67,11 +67,11 @@ class AsyncDispatcher(Generic[P, R]):
         self._changed()
 
     def remove_api(self, name: str) -> bool:
-        """Forget an API and what was learned; return False, and do nothing, while it has requests."""
+        """Remove an API and its estimates; return False, and do nothing, while it has requests."""
         return self._core.remove_api(name)
 
     async def queue_empty(self, apis: Collection[str]) -> None:
-        """Return when no request to these APIs is queued; some may run."""
+        """Wait until no request to these APIs is queued; requests may still run."""
         while any(self._core.sample(api).queued_rows for api in apis):
             await self._turned.wait()
 
@@ -81,13 +81,13 @@ class AsyncDispatcher(Generic[P, R]):
         self._changed()
 
     def worker_not_expected(self, place: Hashable) -> None:
-        """Note that no process is launched any more; see :meth:`Dispatcher.worker_not_expected`."""
+        """Note that an expected worker will not start; see :meth:`Dispatcher.worker_not_expected`."""
         self._core.worker_not_expected(place, now=self._now())
         self._changed()
 
     @property
     def startup_s(self) -> float | None:
-        """How long an expected worker usually takes to be ready; see :attr:`Dispatcher.startup_s`."""
+        """Seconds that an expected worker usually takes to be ready; None before the first is."""
         return self._core.startup_s
 
     def worker_ready(
@@ -103,14 +103,14 @@ class AsyncDispatcher(Generic[P, R]):
         self._changed()
 
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]]) -> None:
-        """Learn from (rows, seconds) of batches that a worker ran to warm up."""
+        """Learn from (rows, seconds) of batches that a worker ran as its warm-up."""
         self._core.profile(api, worker, chunks, now=self._now())
         self._changed()
 
     def worker_lost(self, worker: int) -> None:
         """Remove a worker. Its batches run again, or their requests fail; see :meth:`Dispatcher.worker_lost`.
 
-        Only this reports a loss: the runner does not end the batches of the worker, and is not notified.
+        The runner must not end the worker's batches, and is not notified of the loss.
         """
         if self._is_sending:
             # In the next turn: the other batches of this poll must be sent first.
@@ -122,10 +122,10 @@ class AsyncDispatcher(Generic[P, R]):
         self._changed()
 
     def submit(self, request: Submission[P, R]) -> None:
-        """Queue a request for some batch; its waiter gets the result.
+        """Queue a request; its waiter gets the result.
 
         Raises:
-            RequestShed: it was shed at once; the waiter is not notified.
+            RequestShed: if the request was shed at once; the waiter is not notified.
         """
         now = request.arrival = self._now()
         rows, cost = request.rows, request.cost
@@ -147,18 +147,18 @@ class AsyncDispatcher(Generic[P, R]):
         self._poll_when_due(now)
 
     def cancel(self, request: Submission[P, R]) -> None:
-        """Forget a request whose waiter has left; ignore one whose waiter was notified."""
+        """Remove a request whose waiter has left; ignore a request whose waiter was notified."""
         if request.leave() is not None:
             self._core.cancel(request, now=self._now())
             self._changed()
 
     async def call(self, api: str, payload: P, **options: Any) -> RequestResult[R]:
-        """Execute ``payload`` in some batch and return its result. Options as for :class:`Submission`.
+        """Execute ``payload`` in a batch and return its result; ``options`` as for :class:`Submission`.
 
         Raises:
-            RequestShed: it was shed, at once or after it was queued.
-            BatchTimedOut, WorkerLost: its batch got no answer.
-            Exception: the exception of the runner for the whole batch.
+            RequestShed: if the request was shed, at once or after it was queued.
+            BatchTimedOut, WorkerLost: if its batch did not complete.
+            Exception: if the runner ended the whole batch with that exception.
         """
         future: asyncio.Future[RequestResult[R]] = self._loop.create_future()
         request: Submission[P, R] = Submission(FutureWaiter(future), api, payload, **options)
@@ -171,7 +171,7 @@ class AsyncDispatcher(Generic[P, R]):
             future = None  # type: ignore[assignment]
 
     async def drain(self) -> None:
-        """Shed new requests, release the queued ones, and return when all have been answered."""
+        """Shed new requests, release queued requests, and wait until all have been answered."""
         self._core.drain(now=self._now())
         self._changed()
         while not self._core.is_empty:
@@ -179,7 +179,7 @@ class AsyncDispatcher(Generic[P, R]):
 
     @property
     def unanswered(self) -> int:
-        """How many requests are queued or running."""
+        """The number of requests that are queued or running."""
         return len(self._core.unanswered)
 
     def give_up(self) -> None:
@@ -193,11 +193,11 @@ class AsyncDispatcher(Generic[P, R]):
         self._changed()
 
     def close(self) -> None:
-        """Close the timer. Queued requests are not released any more."""
+        """Stop the timer: queued requests are not released any more."""
         self._timer.close()
 
     def stats(self) -> list[ApiStats]:
-        """Return what each API has queued and what was learned about it."""
+        """Return the queued totals and the estimates of each API."""
         return self._core.stats(now=self._now())
 
     def sample(self, api: str) -> ApiSample:
@@ -205,7 +205,7 @@ class AsyncDispatcher(Generic[P, R]):
         return self._core.sample(api)
 
     def work(self) -> WorkStats:
-        """Return how many workers there are, and what they run."""
+        """Return the number of workers, and the batches that they run."""
         return self._core.work(now=self._now())
 
     # Driving the core
@@ -233,7 +233,7 @@ class AsyncDispatcher(Generic[P, R]):
         self._conclude()
 
     def _conclude(self) -> None:
-        """Notify the observers of batches that have started, and wake the coroutines that wait."""
+        """Notify the observers of started batches, and wake the coroutines that wait for a change."""
         self._observers.notify_started()
         self._turned.set()
         self._turned.clear()
@@ -241,7 +241,7 @@ class AsyncDispatcher(Generic[P, R]):
     def _send(self, actions: Sequence[Action], now: float) -> None:
         """Give the runner all batches of a poll.
 
-        Before anyone is notified: a waiter or an observer may cancel a request of one of these batches.
+        Call this before notifications: a waiter or an observer may cancel a request of one of the batches.
         """
         batches = [action for action in actions if isinstance(action, Batch)]
         for batch in batches:
@@ -258,7 +258,7 @@ class AsyncDispatcher(Generic[P, R]):
             self._is_sending = False
 
     def _report(self, actions: Sequence[Action], now: float) -> None:
-        """Notify runner, observers and waiters of the actions of a poll whose batches have been sent."""
+        """Notify runner, observers and waiters of the actions of a poll, after its batches were sent."""
         for action in actions:
             match action:
                 case Batch():
@@ -281,7 +281,7 @@ class AsyncDispatcher(Generic[P, R]):
     # Batches
 
     def _abandon(self, batch: Batch[Any], behind: Sequence[Batch[Any]], now: float) -> None:
-        """End a batch that ran past its timeout, and those behind it."""
+        """End a batch that ran past its timeout, and the batches behind it."""
         notify("the runner", self._runner.abandon, batch.number, batch.worker)
         batch.ended(now)
         self._observers.batch_ended(batch, "timed_out")

@@ -1,4 +1,4 @@
-"""How the asyncio shell notifies waiters and observers."""
+"""Notifies waiters and observers for the asyncio shell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Args = TypeVarTuple("Args")
 
 
 class FutureWaiter(Generic[R]):
-    """A waiter that resolves a future."""
+    """A waiter that sets the result or the exception of a future."""
 
     def __init__(self, future: asyncio.Future[RequestResult[R]]) -> None:
         self._future = future
@@ -34,7 +34,7 @@ class FutureWaiter(Generic[R]):
 
 
 class NoBursts:
-    """For callers that submit each request as it arrives, and take each answer by itself."""
+    """The default :class:`Bursts`, for callers that submit and take each request on its own."""
 
     def submit_waiting(self) -> None:
         pass
@@ -47,7 +47,7 @@ class NoBursts:
 
 
 def notify(who: str, callback: Callable[[*Args], object], *args: *Args) -> None:
-    """Call ``callback`` and log an exception: other requests, batches and slots depend on the next steps."""
+    """Call ``callback``, and log an exception instead of raising it: the next steps serve other requests."""
     try:
         callback(*args)
     except (Exception, asyncio.CancelledError):
@@ -60,7 +60,7 @@ class Observers:
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
         self._started: list[Batch[Any]] = []
-        """Batches whose start they do not know yet."""
+        """Batches whose start the observers do not know yet."""
 
     def batch_starts(self, batch: Batch[Any]) -> None:
         """Note the start of a batch for the next :meth:`notify_started`."""
@@ -77,14 +77,14 @@ class Observers:
             notify("an observer", observer.batch_ended, batch, status)
 
     def shed(self, shed: Shed) -> RequestShed:
-        """Notify of a shed request; return the error for its waiter."""
+        """Notify the observers of a shed request; return the error for its waiter."""
         for observer in self._observers:
             notify("an observer", observer.request_shed, shed.api, shed.reason)
         return RequestShed(shed.reason, shed.retry_after_s)
 
 
 def settle(batch: Batch[Submission[Any, R]], outcome: BatchResult[R] | Exception) -> None:
-    """Notify the waiters of a batch that has ended, and forget what it needed."""
+    """Notify the waiters of a batch that has ended, and drop the payloads of its requests."""
     for request in batch.requests:
         request.payload = None
     if isinstance(outcome, Exception):
@@ -99,7 +99,7 @@ def settle(batch: Batch[Submission[Any, R]], outcome: BatchResult[R] | Exception
 
 
 def fail(requests: Iterable[Submission[Any, Any]], error: Exception) -> None:
-    """Notify the waiters of requests of an error, unless they have left or were notified already."""
+    """Pass an error to the waiters of requests, unless they have left or were already notified."""
     for request in requests:
         waiter = request.leave()
         if waiter is not None:

@@ -1,14 +1,13 @@
-"""The core of the dispatcher: queues, deadlines, slots and running batches. It decides; it does nothing.
+"""The core of the dispatcher, which decides about queues and batches. A driver executes its decisions.
 
-Inputs are methods that take the time as an argument. After every input the driver polls: it executes the
+Inputs are methods that take the time as an argument. After every input, the driver polls: it executes the
 actions that :meth:`Dispatcher.poll` returns, and polls again until there are none. Then nothing changes
-before the next input or :meth:`Dispatcher.next_wakeup`. The core knows requests, workers and batches by
-number and imports no clock and no event loop; the gateway and the simulator run the same object. Times are
-seconds on any clock that never goes back.
+before the next input or :meth:`Dispatcher.next_wakeup`. The core imports no clock and no event loop; the
+gateway and the simulator run the same object. Times are seconds on any clock that never goes back.
 
-The outbound semaphore is the set of idle workers: a release takes one, and :meth:`Dispatcher.batch_done` or
-:meth:`Dispatcher.worker_ready` gives it back. A batch ahead takes none: it is sent to a busy worker,
-which runs it next.
+The outbound semaphore is the set of idle workers: a release takes a worker, and :meth:`Dispatcher.batch_done`
+or :meth:`Dispatcher.worker_ready` returns it. A batch ahead takes no idle worker: it is sent to a busy
+worker, which runs it next.
 
 States of a request (:class:`RequestState`)::
 
@@ -55,7 +54,7 @@ from uncork_dispatcher.workers.slots import Slots
 
 
 class Dispatcher:
-    """Queues requests and releases them as batches. The top of this file says how to drive it."""
+    """Queues requests and releases them as batches. See the top of this file for how to drive it."""
 
     def __init__(self) -> None:
         self._apis: dict[str, Api] = {}
@@ -75,7 +74,7 @@ class Dispatcher:
     # Inputs
 
     def set_api(self, rules: ApiRules) -> None:
-        """Add an API, or change its rules; its queued requests and what was learned stay."""
+        """Add an API, or change its rules and keep its queued requests and estimates."""
         self._wakeup = self._now
         if rules.name in self._apis:
             api = self._apis[rules.name]
@@ -90,7 +89,7 @@ class Dispatcher:
             self._admissions[rules.name] = Admission(api, self._slots)
 
     def remove_api(self, name: str) -> bool:
-        """Forget an API and what was learned; return False, and do nothing, while it has requests."""
+        """Remove an API and its estimates; return False, and do nothing, while it has requests."""
         runs = any(batch.api == name for batch in self._slots)
         if self._apis[name].backlog.requests or self._pending_actions or runs:
             return False
@@ -113,15 +112,16 @@ class Dispatcher:
         source: Hashable = None,
         flow: Hashable = None,
     ) -> Shed | None:
-        """Queue a request and return None, or shed it. Actions refer to it by this object, which is hashable.
+        """Queue a request and return None, or refuse it and return its :class:`Shed`.
 
-        ``rows`` is the number of rows, or their total cost. With costs, ``count`` is the number of rows, and
-        ``longest`` the largest cost of one row, by default the average. Without, rows are assumed to share
-        ``size_bytes``, the size of the body, equally.
+        ``request`` is any hashable object; actions refer to it. ``rows`` is the number of rows, or their
+        total cost. With costs, ``count`` is the number of rows, and ``longest`` the largest cost of one row,
+        by default the average. Without costs, rows are assumed to share ``size_bytes``, the size of the body,
+        equally.
 
-        Only requests of one ``key`` share a batch. ``expires_at`` is when the client gives up, if it has
-        said so; it can only bring the deadline forward. Where the API is ``fair``, each ``flow`` gets an
-        equal share.
+        Only requests with the same ``key`` share a batch. ``expires_at`` is when the client gives up; it can
+        only make the deadline earlier. ``source`` identifies the client. If the API is ``fair``, each
+        ``flow`` gets an equal share.
         """
         wakeup = self._wakeup
         self._advance(now)
@@ -147,31 +147,31 @@ class Dispatcher:
         return None
 
     def cancel(self, request: Any, *, now: float) -> None:
-        """Forget a request whose caller has left; ignore one that is unknown or has ended."""
+        """Remove a request whose caller has left; ignore a request that is unknown or has ended."""
         self._advance(now)
         self._queues.cancel(request)
 
     def worker_expected(
         self, place: Hashable, *, now: float, delay_s: float = 0.0, failures: int = 0
     ) -> None:
-        """Note that the process of a worker starts in ``delay_s`` seconds.
+        """Expect a worker, whose process starts in ``delay_s`` seconds.
 
-        While there are no workers, requests that it can still answer in time are queued. ``failures`` is how
-        often in a row the processes of this place have ended before they finished a batch; from two on,
-        requests do not wait for it. A later call for the same ``place`` replaces this one, and
-        :meth:`worker_ready` or :meth:`worker_not_expected` ends it.
+        While there are no workers, requests that the worker can still answer in time are queued. ``failures``
+        is how often in a row the processes at this ``place`` have ended before they finished a batch; from
+        two on, requests do not wait for the worker. A later call for the same place replaces this one;
+        :meth:`worker_ready` or :meth:`worker_not_expected` ends the wait.
         """
         self._advance(now)
         self._slots.launches.expect(place, at=now + delay_s, failures=failures)
 
     def worker_not_expected(self, place: Hashable, *, now: float) -> None:
-        """Note that a worker that was expected will not be ready; ignore one that is not expected."""
+        """Stop expecting a worker at ``place``; ignore a place where none is expected."""
         self._advance(now)
         self._slots.launches.forget(place)
 
     @property
     def startup_s(self) -> float | None:
-        """How long an expected worker usually takes to be ready, in seconds; None before the first."""
+        """Seconds that an expected worker usually takes to be ready; None before the first is."""
         return self._slots.launches.startup_s
 
     def worker_ready(
@@ -183,30 +183,31 @@ class Dispatcher:
         host: Hashable = None,
         takes_ahead: bool = False,
     ) -> None:
-        """Add a worker that has started, or is usable again; a known one stays as it is.
+        """Add a worker that has started, or is usable again; ignore a known worker.
 
         If :meth:`worker_expected` was called for ``place``, the core learns how long a start takes. The
         workers of one ``host`` may be lost together. With ``takes_ahead``, the worker runs its batches in
-        order, and may get the next one early, while it runs another.
+        order, and may get the next batch while it still runs another.
         """
         self._advance(now)
         self._slots.launches.ready(place, now=now)
         self._slots.add(worker, host, takes_ahead=takes_ahead)
 
     def worker_retired(self, worker: int, *, now: float) -> None:
-        """Give a worker no more batches; it finishes those that it has, and is forgotten then.
+        """Give a worker no more batches; it finishes its own, and is then removed.
 
-        Report it with :meth:`worker_lost` if it ends before.
+        If it dies before, call :meth:`worker_lost`.
         """
         self._advance(now)
         self._slots.retire(worker)
         self._forget_if_gone(worker)
 
     def worker_lost(self, worker: int, *, now: float) -> list[Batch[Any]]:
-        """Remove a worker, and run its batches again: once as they are, then each of their requests alone.
+        """Remove a worker and return its batches, whose requests run again.
 
-        Returns these batches. Workers of its host are avoided for a while, unless the worker had been
-        retired. A request that may not run again is :class:`Lost`.
+        After a first loss, a batch runs again as a whole; after a second, each request runs alone. Requests
+        that may not run again fail: :class:`Lost`. Workers on the same host are avoided for a while, unless
+        the lost worker was retired.
         """
         self._advance(now)
         lost = self._slots.lose(worker, now=now)
@@ -225,9 +226,9 @@ class Dispatcher:
     ) -> bool:
         """End a batch; its worker is idle again, or starts the batch ahead.
 
-        ``seconds`` is how long it took, if it ended before ``now``. ``chunks`` gives (rows, seconds) of each
-        call at the worker, if that is known: the rest of the time is transport. Returns False, and does
-        nothing, if the core has given up the batch or its worker in the meantime.
+        ``seconds`` is how long the batch took, if it ended before ``now``. ``chunks`` gives (rows, seconds)
+        of each call at the worker, if known: the rest of the time is transport. Returns False, and does
+        nothing, if the core has given up the batch or its worker.
         """
         self._advance(now)
         ran = self._slots.finish(batch, now=now)
@@ -253,7 +254,7 @@ class Dispatcher:
         return True
 
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]], *, now: float) -> None:
-        """Learn from (rows, seconds) of batches without requests that a worker ran to warm up."""
+        """Learn from (rows, seconds) of batches that a worker ran as its warm-up, without requests."""
         self._advance(now)
         self._apis[api].model.observe_profile(worker, chunks)
 
@@ -266,7 +267,7 @@ class Dispatcher:
     # Outputs
 
     def poll(self, now: float) -> list[Action]:
-        """Return what to do at ``now``, in order. Drivers call it until it returns nothing."""
+        """Return the actions to execute at ``now``, in order. Drivers call this until the list is empty."""
         self._tick(now)
         if now < self._wakeup:
             return []
@@ -279,13 +280,13 @@ class Dispatcher:
     def next_wakeup(self) -> float:
         """Return when to poll next if no input comes before; infinity if only an input can change anything.
 
-        After an input, and until the next poll, this is the time of the input, unless there is nothing to do
-        yet: after a request that is to wait, and after a batch if nothing is queued.
+        After an input, this is the time of the input until the next poll, unless the input needs no action
+        yet: a request that must wait, or the end of a batch while nothing is queued.
         """
         return self._wakeup
 
     def stats(self, *, now: float) -> list[ApiStats]:
-        """Return what each API has queued and what was learned about it."""
+        """Return the queued totals and the estimates of each API."""
         self._tick(now)
         return self._scheduler.stats(now)
 
@@ -298,12 +299,12 @@ class Dispatcher:
         return self._apis[api].sample()
 
     def work(self, *, now: float) -> WorkStats:
-        """Return how many workers there are, and what they run."""
+        """Return the number of workers, and the batches that they run."""
         self._tick(now)
         return self._slots.stats(now)
 
     def runs(self, batch: int) -> bool:
-        """Return True while the batch with this number runs, or is to run next on its worker."""
+        """Return True while the batch with this number runs, or is ahead on its worker."""
         return self._slots.runs(batch)
 
     @property
@@ -313,12 +314,12 @@ class Dispatcher:
 
     @property
     def has_queued(self) -> bool:
-        """Whether any request is queued."""
+        """True if any request is queued."""
         return bool(self._queues)
 
     @property
     def is_empty(self) -> bool:
-        """Whether no request is queued or running and no action is pending."""
+        """True if no request is queued or running, and no action is pending."""
         return not self._queues.unanswered and not self._slots.running and not self._pending_actions
 
     # Bookkeeping
@@ -329,7 +330,7 @@ class Dispatcher:
         self._wakeup = now
 
     def _give_up_overdue(self, now: float) -> list[Abandon]:
-        """Abandon batches that ran past their timeout, and retry those that were ahead on their workers."""
+        """Abandon batches that ran past their timeout, and retry the batches ahead on their workers."""
         abandoned = []
         for overdue, *behind in self._slots.give_up_overdue(now):
             self._queues.end(overdue.entries, RequestState.TIMED_OUT)
@@ -340,7 +341,7 @@ class Dispatcher:
         return abandoned
 
     def _retry(self, batches: Sequence[Batch[Any]], now: float) -> None:
-        """Queue the requests of lost batches again, or end those that may not run again."""
+        """Queue the requests of lost batches again; fail the requests that may not run again."""
         for batch in batches:
             idempotent = self._apis[batch.api].rules.idempotent
             lost = self._queues.retry(batch.number, batch.entries, idempotent=idempotent, now=now)
@@ -348,7 +349,7 @@ class Dispatcher:
             self._pending_actions += [Lost(entry.request) for entry in lost]
 
     def _forget_if_gone(self, worker: int) -> None:
-        """Drop what was learned about a worker that gets no more batches and has none."""
+        """Drop the speed factors of a worker that gets no more batches and has none."""
         if self._slots.is_gone(worker):
             for api in self._apis.values():
                 api.model.forget_worker(worker)

@@ -1,4 +1,4 @@
-"""The ways in which a request gets no answer.
+"""The errors of requests that get no result from a worker.
 
 DispatchError
 ├── RequestShed        shed: its deadline cannot be met, a limit is reached, no worker, draining
@@ -14,11 +14,11 @@ from uncork_dispatcher.wording import plural
 
 
 class DispatchError(Exception):
-    """A request got no answer from a worker."""
+    """A request got no result from a worker."""
 
 
 class RequestShed(DispatchError):
-    """The request was shed; a retry makes sense after ``retry_after_s``."""
+    """The request was shed; the client should retry after ``retry_after_s`` seconds."""
 
     def __init__(self, reason: ShedReason, retry_after_s: float = SHORTEST_RETRY_S) -> None:
         super().__init__(f"request shed: {reason}; retry after {retry_after_s:.1f} s")
@@ -31,7 +31,7 @@ class BatchTimedOut(DispatchError):
 
 
 class WorkerLost(DispatchError):
-    """The worker died while it ran the batch. Runners raise it too."""
+    """The worker died while it ran the batch. Runners may raise this error too."""
 
 
 class WrongResultCount(DispatchError):

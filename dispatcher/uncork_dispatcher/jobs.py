@@ -22,16 +22,16 @@ class Submission(Generic[P, R]):
 
     Attributes:
         waiter: gets the result; None once it was notified, or has left.
-        payload: what the runner needs; None once the batch has ended.
+        payload: the input of the runner; None once the batch has ended.
         longest: the largest cost of a row, by default the average: if the model pads batches to their longest
             row, requests of similar length share a batch.
         size_bytes: the size of the body.
         key: only requests with the same key share a batch.
-        client_timeout_s: after how long the client gives up.
-        source: the client, for example its connection, by which the dispatcher recognizes returning clients;
-            None if unknown.
-        flow: each gets an equal share of the queue, where the rules are ``fair``.
-        arrival: when it was submitted, in seconds on the shell's clock.
+        client_timeout_s: the seconds after which the client gives up.
+        source: identifies the client, for example by its connection, to recognize returning clients; None if
+            unknown.
+        flow: the flow of the request; if the rules are ``fair``, flows share the queue equally.
+        arrival: when the request was submitted, in seconds on the shell's clock.
     """
 
     __slots__ = (
@@ -68,13 +68,13 @@ class Submission(Generic[P, R]):
         self.arrival = 0.0
 
     def leave(self) -> Waiter[R] | None:
-        """Forget the waiter, and return it if it was not notified before."""
+        """Detach and return the waiter; return None if it was notified or has left."""
         waiter, self.waiter = self.waiter, None
         return waiter
 
 
 def results_fault(results: Any, expected: int) -> Exception | None:
-    """Return an error if these cannot be the results of a call of a batch function."""
+    """Return an error unless ``results`` is a collection with one result for each expected item."""
     is_list = isinstance(results, list)  # asking for the abstract types takes several times as long
     if not is_list and (not isinstance(results, Collection) or isinstance(results, Mapping | Set)):
         return TypeError(
@@ -87,8 +87,8 @@ def results_fault(results: Any, expected: int) -> Exception | None:
 class BatchResult(NamedTuple, Generic[R]):
     """The result of a batch.
 
-    ``results`` holds one result per request, in order. ``status`` and ``chunks`` are for the estimator:
-    see :meth:`Dispatcher.batch_done`; chunks count rows as the batch's ``rows`` do.
+    ``results`` has one result per request, in order. ``status`` and ``chunks`` are passed to
+    :meth:`Dispatcher.batch_done`; chunks count rows or cost, like the batch's ``rows``.
     """
 
     results: Sequence[R]
@@ -97,7 +97,7 @@ class BatchResult(NamedTuple, Generic[R]):
 
     @staticmethod
     def checked(outcome: BatchResult[R] | Exception, batch: Batch[Any]) -> BatchResult[R] | Exception:
-        """Return the outcome of a batch, or an error if it cannot be that."""
+        """Return the outcome of a batch, or an error if its results or chunks are invalid."""
         if isinstance(outcome, Exception):
             return outcome
         try:
@@ -117,12 +117,12 @@ class BatchResult(NamedTuple, Generic[R]):
 
 
 def payloads_of(batch: Batch[Submission[P, Any]]) -> list[P]:
-    """Return the payload of each request of a batch that runs."""
+    """Return the payload of each request of a batch that has not ended."""
     return [request.payload for request in batch.requests]
 
 
 def longest_queued_s(batch: Batch[Submission[Any, Any]]) -> float:
-    """Return how long the oldest request of a batch was queued."""
+    """Return how many seconds the oldest request of a batch was queued."""
     return batch.released - min([request.arrival for request in batch.requests])
 
 
@@ -138,20 +138,20 @@ class RequestResult(Generic[R]):
 
 
 class Waiter(Protocol[R]):
-    """Waits for the answer to a request; notified exactly once, unless it has left.
+    """Waits for the result of a request; notified exactly once, unless it has left.
 
-    It may submit and cancel requests meanwhile. Exceptions are logged.
+    Its methods may submit and cancel requests. Their exceptions are logged.
     """
 
     def answered(self, answer: RequestResult[R]) -> None:
-        """Take the result of the request."""
+        """Receive the result of the request."""
 
     def failed(self, error: Exception) -> None:
-        """Take the error of the request or of its whole batch."""
+        """Receive the error of the request or of its whole batch."""
 
 
 OnBatchEnd = Callable[[BatchResult[R] | Exception], None]
-"""Takes the end of a batch. An exception goes to all callers. Ignored if the batch was lost or abandoned."""
+"""Reports the end of a batch; an exception goes to all its waiters. Ignored if it was lost or abandoned."""
 
 
 class Runner(Protocol[P, R]):
@@ -160,38 +160,35 @@ class Runner(Protocol[P, R]):
     def start(self, batch: Batch[Submission[P, R]], ended: OnBatchEnd[R]) -> None:
         """Execute a batch on the worker that it names, and call ``ended`` once, unless the worker is lost.
 
-        Report a loss with :meth:`AsyncDispatcher.worker_lost`. If this raises, the batch ends with that
-        exception; ``ended`` must not be called then.
+        Report a loss with :meth:`AsyncDispatcher.worker_lost`. If ``start`` raises, the batch ends with that
+        exception, and ``ended`` must not be called.
         """
 
     def abandon(self, batch: int, worker: int) -> None:
-        """Stop a batch that ran past its timeout; its result is ignored.
-
-        Its worker counts as lost.
-        """
+        """Stop a batch that ran past its timeout. Its result is ignored, and its worker counts as lost."""
 
 
 class Bursts(Protocol):
-    """Submits requests and takes answers several at a time, for the asyncio shell."""
+    """Submits requests and takes results several at a time, for the asyncio shell."""
 
     def submit_waiting(self) -> None:
-        """Submit the requests that have arrived: the next batch is about to be chosen."""
+        """Submit the requests that have arrived, before the core chooses the next batch."""
 
     def __enter__(self) -> None:
-        """The answers of a batch begin."""
+        """Called before the results of a batch go to its waiters."""
 
     def __exit__(self, *error: object) -> None:
-        """The answers of the batch have been given."""
+        """Called after the results of a batch went to its waiters."""
 
 
 class Observer(Protocol):
-    """Notified of events, for metrics and logs. Must be quick. It may do the same as a waiter."""
+    """Notified of events, for metrics and logs. Must be quick. It may submit and cancel requests."""
 
     def batch_started(self, batch: Batch[Any]) -> None:
-        """A batch was released."""
+        """Called when a batch was released."""
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
-        """A batch has ended. Called once for each that was released."""
+        """Called once for each released batch, when it has ended."""
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
-        """A request was shed."""
+        """Called when a request was shed."""

@@ -1,10 +1,10 @@
-"""Whether the clients of a closed loop should take turns, in two groups for each worker.
+"""Decides whether the clients of a closed loop should take turns, in two groups for each worker.
 
-Clients that wait for their answers return together, and until they are back, the worker is idle. In two
-groups that take turns, the worker runs the batch of one group while the other is away, and the next batch can
-be sent ahead. The price is the fixed part of one more batch. With ``n`` rows of clients for each worker,
-batches that take ``s(n) = a + b * n``, ``t`` for transport, and ``T(n)`` until a group of ``n`` rows is back,
-each client is answered once in::
+Clients that wait for their responses return together, and until then the worker is idle. With two groups that
+take turns, the worker runs the batch of one group while the other is away, and the next batch can be sent
+ahead. The price is the fixed part of one more batch. Let each worker serve clients with ``n`` rows, a batch
+take ``s(n) = a + b * n``, its transport ``t``, and the return of a group of ``n`` rows ``T(n)``. Then each
+client is answered once in::
 
     together:  s(n) + t + T(n)
     in turns:  max(2 * s(n / 2), s(n / 2) + t + T(n / 2))
@@ -21,10 +21,10 @@ from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.learning.returns import ReturnForecast
 
 MOST_SPREAD = 3.0
-"""With several workers, no batch is sent ahead if the standard deviation of the time of the batch before it
-is more than this many times the transport. In simulations, 5 and more made the tail of latencies longer."""
+"""With several workers, no batch is sent ahead if the time of the batch before it has a standard deviation of
+more than this many times the transport. In simulations, 5 and more increased tail latencies."""
 
-# Clients begin to take turns if that should save this share of the time, and continue while it saves the
+# Clients begin to take turns if turns should save this share of the time, and continue while turns save the
 # smaller share: groups that form and dissolve again and again gain nothing.
 _GAIN_TO_BEGIN = 0.05
 _GAIN_TO_CONTINUE = 0.02
@@ -35,23 +35,23 @@ _ROUNDING = 1e-6
 
 
 class ClosedLoop(NamedTuple):
-    """The clients of an API that wait for their answers, when a batch has just ended.
+    """The clients of an API that wait for their responses, when a batch has just ended.
 
-    Their requests are all that the workers get, and may share batches.
+    The workers get no other requests, and all these requests may share batches.
     """
 
     rows: float
-    """Rows (or their cost) that are queued, at workers, or expected from clients answered a moment ago."""
+    """Rows (or their cost) that are queued, at workers, or expected from recently answered clients."""
     mean_rows: float
-    """Rows of an average request among the last arrivals (or their cost); more than 0."""
+    """Rows (or cost) of an average request among the last arrivals; more than 0."""
     workers: int
     """Healthy workers; at least 1."""
     estimate: Estimate
-    """Of an average worker."""
+    """Estimate of the batch time in an average worker."""
     transport_s: float
-    """How long a batch usually is on the way to the worker and back."""
+    """Average seconds that a batch spends on the way to the worker and back."""
     sends_ahead: bool
-    """Whether a batch may be sent while its worker runs another, if the end of that one is certain."""
+    """True if batches may be sent ahead, behind batches whose end is certain."""
     returns: ReturnForecast
     """Which answered clients are expected back, and when."""
 
@@ -59,8 +59,8 @@ class ClosedLoop(NamedTuple):
 def group_rows(loop: ClosedLoop, *, limit_rows: float, take_turns: bool) -> float:
     """Return the rows of a group if clients should take turns; infinity if not.
 
-    ``take_turns`` says whether they do so now. A group has whole requests of average size; if their number
-    is odd, one is left over for the next group.
+    ``take_turns`` is True if clients take turns now. A group has whole requests of average size; if the
+    number of requests is odd, one is left over for the next group.
     """
     rows = loop.rows / loop.workers
     requests = math.floor(rows / loop.mean_rows / 2 + _ROUNDING)

@@ -12,12 +12,12 @@ from uncork_dispatcher.policies import make_policy
 
 
 class SettingError(ValueError):
-    """Settings have values that are not accepted; the message begins with their names.
+    """Settings have values that are not accepted. The message is ``of``, the names of the settings, ``says``.
 
     Args:
         settings: the names of the fields or arguments at fault.
-        says: the rest of the message, from the space or colon after the names on.
-        of: what the settings belong to, for the beginning of the message.
+        says: the rest of the message, with the space or colon after the names.
+        of: the object with the settings, such as ``"API 'predict': "``.
     """
 
     def __init__(self, *settings: str, says: str, of: str = "") -> None:
@@ -31,7 +31,7 @@ class SettingError(ValueError):
         return partial(SettingError, *self._settings, says=self._says, of=self._of), ()
 
     def under(self, names: Mapping[str, str]) -> str:
-        """Return the message with other names of the settings, such as those of options."""
+        """Return the message without ``of``, with other names for the settings, such as option names."""
         return " and ".join([names.get(setting, setting) for setting in self._settings]) + self._says
 
 
@@ -40,7 +40,7 @@ class ApiRules:
     """The limits and the goal of one API, checked on construction.
 
     Attributes:
-        name: the API.
+        name: the name of the API.
         goal_s: latency goal in seconds; a request's deadline is its arrival plus this.
         max_batch_rows: most rows in one batch of several requests. A larger request runs alone.
         max_batch_bytes: most bytes of bodies in one batch of several requests.
@@ -48,19 +48,19 @@ class ApiRules:
         max_hold_s: longest time that a policy may hold a request while a worker is idle.
         timeout_s: seconds that a batch may run before it is abandoned, and that requests wait while there are
             no workers.
-        idempotent: whether requests whose worker was lost may run again: once in the same batch, once alone.
-        max_queue_rows: rows that may be queued; requests beyond are shed.
-        max_queue_requests: requests that may be queued; it matters where their cost is small.
-        max_queue_bytes: bytes of bodies that may be queued; requests beyond are shed.
-        allowed_lengths: the only lengths to which the model pads its batches, in rising order: a row counts
-            as long as the next of them, a longer one as the last. Empty: any length.
-        allowed_batch_sizes: the only numbers of rows to which the model pads its batches, in rising order. It
-            only matters for requests with costs. Empty: any number.
-        fair: whether flows of requests share each queue of the API equally, see
+        idempotent: if True, requests whose worker was lost run again: once in the same batch, once alone.
+        max_queue_rows: most rows queued; further requests are shed.
+        max_queue_requests: most requests queued; matters if the costs of requests are below 1.
+        max_queue_bytes: most bytes of bodies queued; further requests are shed.
+        allowed_lengths: the only lengths to which the model pads its batches, ascending: the length of a row
+            is rounded up to the next, or down to the last. Empty: any length.
+        allowed_batch_sizes: the only numbers of rows to which the model pads its batches, ascending; matters
+            only for requests with costs. Empty: any number.
+        fair: if True, flows of requests share each queue of the API equally, see
             :class:`uncork_dispatcher.requests.fair_queue.FairQueue`.
 
     Raises:
-        SettingError: if a limit is not positive or the policy is unknown.
+        SettingError: if a value is out of range, a list does not ascend, or the policy is unknown.
     """
 
     name: str

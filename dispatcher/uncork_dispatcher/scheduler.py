@@ -1,4 +1,4 @@
-"""What to start and what to shed at one moment, given the queues, the idle workers and the policies."""
+"""Decides which batches to start and which requests to shed, by queues, idle workers and policies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LEAD = 2.0
 
 
 class Scheduler:
-    """The part of the core that turns queued requests into actions. It appends them to ``actions``."""
+    """The part of the core that turns queued requests into actions. Methods append these to ``actions``."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Scheduler:
         slots: Slots,
     ) -> None:
         self.draining = False
-        """Whether everything is released as soon as a worker is idle."""
+        """If True, policies are ignored: every idle worker gets a batch."""
         self._apis = apis
         self._admissions = admissions
         self._queues = queues
@@ -44,7 +44,7 @@ class Scheduler:
         self._no_workers_since = math.inf
 
     def schedule(self, actions: list[Action], now: float) -> float:
-        """Shed and start what is due; return when more will be if nothing happens before."""
+        """Shed requests and start batches that are due; return when the next will be due without an input."""
         expires_at = self._shed_expired(actions, now)
         before = len(actions)
         held_until = self._release(actions, now)
@@ -55,10 +55,10 @@ class Scheduler:
         return min(next_at, expires_at)
 
     def next_at(self, entry: Entry, now: float) -> float:
-        """Return when to schedule again after a request has been queued, if nothing else happens.
+        """Return when to call :meth:`schedule` after a request was queued, if nothing else happens.
 
-        This is ``now`` if the request may change what the last schedule decided. The most urgent request of
-        its queue always may: the caller schedules at once then.
+        This is ``now`` if the request may change an earlier decision. Not for the most urgent request of its
+        queue, which always may: call :meth:`schedule` at once.
         """
         queue = entry.queue
         if not self._slots.idle:
@@ -70,12 +70,12 @@ class Scheduler:
         return math.inf if stands else now
 
     def shed(self, entry: Entry, reason: ShedReason, now: float) -> Shed:
-        """Shed a queued request."""
+        """Shed a queued request; return the action."""
         self._queues.shed(entry)
         return self._admissions[entry.queue.api].shed(entry, reason, now=now)
 
     def stats(self, now: float) -> list[ApiStats]:
-        """Return what each API has queued, and why it is held."""
+        """Return the state of each API: queued totals, estimates, and why its queue is held."""
         return [
             api.stats(
                 now,
@@ -86,14 +86,14 @@ class Scheduler:
         ]
 
     def _holding(self, queue: RequestQueue | None, now: float) -> Holding | None:
-        """Return for how long and why the most urgent of an API's queues is held, if it is."""
+        """Return how long and why ``queue``, an API's most urgent one, is held; None if it is not."""
         if queue is None or not self._slots.idle:
             return None
         decision = self.decide(queue, now)
         return Holding(decision.until - now, decision.reason) if isinstance(decision, Hold) else None
 
     def _shed_expired(self, actions: list[Action], now: float) -> float:
-        """Shed queued requests that can no longer be answered in time; return when the next one expires."""
+        """Shed queued requests that cannot be answered in time; return when the next may have to be shed."""
         leaving = self._queues.next_to_expire
         while leaving is not None and leaving.expires_at <= now:
             actions.append(self.shed(leaving, "client_deadline", now))
@@ -107,7 +107,7 @@ class Scheduler:
         return next_at if leaving is None else min(next_at, leaving.expires_at)
 
     def _shed_hopeless(self, actions: list[Action], now: float) -> float:
-        """Shed queued requests that cannot start in time; return when the next one cannot."""
+        """Shed queued requests that cannot start in time; return when the next will have to be shed."""
         next_at = math.inf
         reason: ShedReason = "deadline" if self._slots.workers else "no_worker"
         for order in self._queues.orders:
@@ -122,9 +122,10 @@ class Scheduler:
         return next_at
 
     def _release(self, actions: list[Action], now: float) -> float:
-        """Start batches on idle workers; return until when the policies hold the queues that are left.
+        """Start batches on idle workers; return when the first hold of the other queues ends.
 
-        Queues are asked in order of urgency; the first release takes the slot, a hold blocks no other queue.
+        Policies decide about queues in order of urgency. The first release takes the slot; a hold blocks no
+        other queue.
         """
         while self._slots.idle:
             held_until = math.inf
@@ -140,7 +141,7 @@ class Scheduler:
         return math.inf
 
     def _send_ahead(self, actions: list[Action], now: float) -> float:
-        """Send complete batches to workers that are about to be idle; return when the next may be sent."""
+        """Send batches ahead to workers that will soon be idle; return when the next may be sent."""
         while not self._slots.idle and (queue := self._queues.most_urgent()) is not None:
             at, behind = self._ahead(queue, now)
             if behind is None or at > now:
@@ -150,10 +151,10 @@ class Scheduler:
         return math.inf
 
     def _ahead(self, queue: RequestQueue, now: float) -> tuple[float, Batch[Any] | None]:
-        """Return when a batch of this queue may be sent ahead, and behind which; infinity and None: never.
+        """Return when a batch of this queue may be sent ahead, and behind which; infinity, None if never.
 
-        Only a complete batch may: it is full, or its policy would not add to it. The APIs of both batches
-        must be idempotent: if the worker dies, it is not known which of them had started.
+        The batch must be complete: full, or so large that its policy would not add to it. The APIs of both
+        batches must be idempotent: if the worker dies, it is unknown which batches had started.
         """
         behind = self._slots.next_ahead(now)
         if behind is None or not (
@@ -165,7 +166,7 @@ class Scheduler:
         return max(now, behind.finish - _LEAD * behind.transport_s), behind
 
     def _is_complete(self, queue: RequestQueue) -> bool:
-        """Whether a queue holds a complete batch, so that its policy need not be asked."""
+        """Return True if a queue has a complete batch, which the policy would release."""
         api = self._apis[queue.api]
         return not (self.draining or queue.retry) and api.fills_batch(queue) and api.has_earned
 
@@ -206,7 +207,7 @@ class Scheduler:
         return Hold(math.inf, "quarantine") if self._slots.retries(queue.api) else Release(0, reason)
 
     def _start(self, queue: RequestQueue, release: Release, actions: list[Action], now: float) -> None:
-        """Start a batch, and shed the requests that would keep it small and would be late."""
+        """Start a batch on an idle worker, and shed late requests that would keep the batch small."""
         worker = self._slots.next_idle(self._apis[queue.api].model.slowdowns, now)
         self._slots.occupy(self._take(queue, release, actions, now, worker=worker))
 
@@ -220,7 +221,7 @@ class Scheduler:
         worker: int,
         behind: Batch[Any] | None = None,
     ) -> Batch[Any]:
-        """Take the next batch for a worker, which may still run the one ``behind`` which it is sent."""
+        """Take the next batch of a queue for a worker; ``behind`` is the batch that the worker still runs."""
         api = self._apis[queue.api]
         starts = now if behind is None else max(now, behind.finish)
         slowdown, measures = api.model.slowdown(worker), api.model.measures
@@ -262,7 +263,7 @@ class Scheduler:
         now: float,
         starts: float,
     ) -> Fill:
-        """Shed the requests that would keep a batch small and late; return an empty one for the others."""
+        """Shed late requests that would keep a batch small; return an empty batch for the others."""
         api = self._apis[queue.api]
         rows = min(rows, api.limit_rows)
         if not self.draining:

@@ -1,4 +1,4 @@
-"""Snapshots of the core, for metrics and status pages."""
+"""Snapshots of the core's state, for metrics and status pages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from uncork_dispatcher.rules import ApiRules
 
 
 class Holding(NamedTuple):
-    """For how long a policy holds with an idle worker, if nothing happens; and why."""
+    """How long a queue is held from now, if nothing happens, and why."""
 
     seconds: float
     reason: HoldReason
 
 
 class ApiStats(NamedTuple):
-    """One API. Rows are their cost, where the API gives one."""
+    """The state of one API. Rows are counted by cost if its requests have costs."""
 
     name: str
     queued_requests: int
@@ -29,28 +29,28 @@ class ApiStats(NamedTuple):
     estimate: Estimate
     rules: ApiRules
     limit_rows: int
-    """The most rows that the policy puts into one batch of several requests."""
+    """The policy's limit of rows in one batch of several requests."""
     smallest_rows: float
     """Rows of the smallest request that was answered; 0 before the first."""
     known_rows: tuple[float, float] | None
-    """Sizes of the smallest and the largest batch behind the estimate; None before the first."""
+    """Rows of the smallest and of the largest batch behind the estimate; None before the first."""
     slope_error_s: float
-    """The likely error of the estimate's slope; infinite while batches of one size do not show it."""
+    """The likely error of the estimate's slope; infinite until two sizes have run repeatedly."""
     oldest_s: float
-    """How long the oldest request has been queued; 0 if none is."""
+    """Seconds that the oldest request has been queued; 0 if none is."""
     padding: Padding | None
     """How the lengths of rows affect batch times; None while no lengths are known to differ."""
     holding: Holding | None
-    """Why the policy holds; None if nothing is queued, or if no worker is idle."""
+    """The hold of the most urgent queue; None if it is not held, as without an idle worker."""
 
 
 class ApiSample(NamedTuple):
-    """Totals and estimates of one API that are cheap to read, for figures over time.
+    """Totals and estimates of one API that are cheap to read often.
 
     Attributes:
-        estimate: of the batch time in the worker.
-        transport_s: average time on the way to the worker and back.
-        arrived_rows: since the start, shed requests included.
+        estimate: estimate of the batch time in an average worker.
+        transport_s: average seconds that a batch spends on the way to the worker and back.
+        arrived_rows: rows that have arrived since the start, shed requests included.
     """
 
     estimate: Estimate
@@ -60,7 +60,7 @@ class ApiSample(NamedTuple):
 
 
 class RunningBatch(NamedTuple):
-    """A batch that a worker runs; ``left_s`` is the predicted rest of its time, negative if it is late."""
+    """A batch that a worker runs; ``left_s`` is its predicted remaining time, negative if it is late."""
 
     worker: int
     api: str
@@ -71,7 +71,7 @@ class RunningBatch(NamedTuple):
 
 
 class WorkStats(NamedTuple):
-    """How many healthy workers there are, and what runs."""
+    """The numbers of healthy and of idle workers, and the running batches."""
 
     workers: int
     idle: int

@@ -15,9 +15,9 @@ R = TypeVar("R")
 
 
 def is_being_cancelled() -> bool:
-    """Return whether the current task was asked to end.
+    """Return True if the current task was cancelled, or there is none.
 
-    A frame that refers to its task would be a reference cycle: a cancelled task keeps its exception.
+    A reference to the task in the calling frame would be a cycle: a cancelled task keeps its exception.
     """
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
@@ -31,14 +31,13 @@ class TaskRunner(Generic[P, R]):
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def start(self, batch: Batch[Submission[P, R]], ended: OnBatchEnd[R]) -> None:
-        """Start the task."""
         number = batch.number
         task = asyncio.get_running_loop().create_task(self._run(batch, ended))
         self._tasks[number] = task
         task.add_done_callback(lambda _: self._tasks.pop(number, None))
 
     def abandon(self, batch: int, worker: int) -> None:
-        """Cancel the task, if it still runs; ignore what it still returns."""
+        """Cancel the task of a batch, if it still runs; ignore its result."""
         task = self._tasks.get(batch)
         if task is not None:
             task.cancel()

@@ -1,15 +1,15 @@
-"""Numbers and clauses in texts for people."""
+"""Formats numbers and clauses for texts that people read."""
 
 import math
 
 
 def plural(count: int | str, one: str, many: str = "") -> str:
-    """Return a count with its noun, ``many`` if the plural is not formed with an s: 1 row, 2 rows."""
+    """Return a count with its noun: "1 row", "2 rows". Give ``many`` if the plural does not just add an s."""
     return f"{count} {one if str(count) == '1' else many or f'{one}s'}"
 
 
 def number(value: float) -> str:
-    """Format a measured number: with two significant digits, or three from 100 on."""
+    """Format a measured number with two significant digits, from 100 on with three."""
     if not math.isfinite(value):
         return "any number"
     value = float(f"{value:.12g}")  # without noise, which would round 12.5 up or down
@@ -67,5 +67,5 @@ def capitalized(text: str) -> str:
 
 
 def as_sentence(text: str) -> str:
-    """Return a clause as a sentence. A quoted message may already end with a period."""
+    """Capitalize a clause and end it with one period."""
     return f"{capitalized(text.rstrip('.'))}."
