@@ -37,7 +37,7 @@ def ms(seconds: float) -> str:
 
 
 def exact_ms(seconds: float) -> str:
-    """Format a setting in milliseconds."""
+    """Format a setting, given in seconds, as milliseconds."""
     return f"{exact(seconds * 1000)} ms"
 
 

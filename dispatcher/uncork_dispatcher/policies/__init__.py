@@ -1,4 +1,4 @@
-"""The policies: one file each, which registers its class. No list names the files."""
+"""The policies: one file each, which registers its class. Files are found by their folder."""
 
 from __future__ import annotations
 

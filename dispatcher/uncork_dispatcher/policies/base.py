@@ -50,7 +50,7 @@ class View(NamedTuple):
     goal_s: float
     """The latency goal of the API."""
     full: bool
-    """Whether rows or bytes are at the limit of a batch."""
+    """True if the queue's rows or bytes reach the limit of a batch."""
     idle_workers: int
     """Workers that could start now; at least 1."""
     busy_until: Sequence[float]
@@ -100,7 +100,7 @@ class BatchDone(NamedTuple):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Policy(ABC):
-    """Decides when to release. One object serves one API."""
+    """Decides when to release queued requests, and how many. One object serves one API."""
 
     rank: ClassVar[int] = 100
     """Position in lists of policies; equal ranks are sorted by name."""
