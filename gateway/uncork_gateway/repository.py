@@ -30,7 +30,7 @@ class NotAllowed(GatewayError):
 
 
 class Repository(Protocol):
-    """The services that can be loaded."""
+    """Loads and unloads services while the gateway runs."""
 
     def unloaded(self) -> Collection[str]:
         """Return the names of the services that are not loaded."""

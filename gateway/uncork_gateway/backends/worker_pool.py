@@ -256,7 +256,7 @@ class WorkerPool:
         return -1 if connection is None or connection.index is None else connection.index
 
     def slots(self) -> list[BackendSlot]:
-        """Return every worker that has identified itself."""
+        """Return the slots of all workers that have identified themselves."""
         return [one.slot(one.hello) for one in self._workers if one.hello is not None]
 
     def states(self) -> list[WorkerState]:

@@ -61,7 +61,7 @@ class Methods:
 
 
 def open_call(method: Method, stream: CallStream, head: CallHead) -> Call:
-    """Open a call of a method."""
+    """Open a call of a method, unary or streaming."""
     if isinstance(method, StreamingMethod):
         return method.open(stream, head)
     return UnaryCall(stream, head, method)

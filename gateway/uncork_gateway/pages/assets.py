@@ -46,7 +46,7 @@ class _Packed(NamedTuple):
 
 
 class Assets:
-    """Files under one path. Each is read and compressed in a thread at its first request, and kept.
+    """Files under one path. Each is read and compressed in a thread when first requested, then cached.
 
     Args:
         prefix: the path of the page that loads them, such as ``/docs``; they are at ``/docs/NAME``.

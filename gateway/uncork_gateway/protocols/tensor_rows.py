@@ -166,7 +166,7 @@ def columns_of(rows: Sequence[bytes]) -> dict[str, list[bytes]] | None:
 
 
 def row_texts(rows: bytes) -> list[bytes]:
-    """Split JSON texts that are joined by commas."""
+    """Return each row of results, which are JSON texts joined by commas."""
     return [bytes(text) for text in _texts_decoder.decode(b"[%b]" % rows)]
 
 

@@ -125,7 +125,7 @@ def split_rows(tensor: Tensor, counts: Sequence[int]) -> list[Tensor]:
 
 
 def cut_rows(tensors: Sequence[Tensor], rows: int, most_rows: int) -> list[tuple[int, list[Tensor]]]:
-    """Cut tensors into pieces of at most ``most_rows`` rows; return each piece with its number of rows."""
+    """Split tensors into parts of at most ``most_rows`` rows; return each with its number of rows."""
     whole, rest = divmod(rows, most_rows)
     counts = [most_rows] * whole + [rest] * (rest > 0)
     pieces = zip(*[split_rows(tensor, counts) for tensor in tensors], strict=True)
@@ -149,7 +149,7 @@ def leaves(shape: Sequence[int]) -> int:
 
 
 def between_commas(text: bytes, stops: Sequence[int], width: int) -> list[bytes]:
-    """Cut a JSON list after the rows in ``stops``; a row has ``width`` values."""
+    """Split the text of a JSON list after each row number in ``stops``; a row has ``width`` values."""
     if width == 0:
         return [b""] * len(stops)
     marks = np.frombuffer(without_strings(text), np.uint8)

@@ -47,7 +47,7 @@ class SortedHead(NamedTuple):
 
 @dataclass(eq=False, kw_only=True)
 class ProxyRoute(ProxyTarget):
-    """One target (path and query) of the HTTP servers behind the proxy.
+    """The route of one target (path and query) on the HTTP servers behind the proxy.
 
     Attributes:
         relay: relays a request unchanged, given target, headers and body.

@@ -73,7 +73,7 @@ class Scaling:
         return self.decision.wanted
 
     async def run(self) -> None:
-        """Count arrivals every second, and decide every :data:`LOOK_S` seconds."""
+        """Count arrivals every second, and decide every :data:`LOOK_S` seconds, until cancelled."""
         while True:
             await asyncio.sleep(_COUNT_EVERY_S)
             await self.check()

@@ -31,7 +31,7 @@ class _Snapshot(NamedTuple):
 
 
 class _Api:
-    """The record of one API."""
+    """The recorded snapshots and smoothed estimate of one API."""
 
     def __init__(self) -> None:
         self.last_event = -math.inf
@@ -149,7 +149,7 @@ class Recorder:
 
 
 def _with_transport(sample: ApiSample) -> Estimate | None:
-    """Return the estimate of the time from release to reply; None if too few batches have run."""
+    """Return the estimate with transport time added; None if too few batches have run."""
     estimate = sample.estimate
     if not estimate.earned_rows:
         return None

@@ -22,7 +22,7 @@ NO_TABLE = b"\x20"
 
 
 def block(fields: Iterable[Header]) -> bytes:
-    """Write header fields."""
+    """Return header fields as an HPACK block without indexing."""
     return b"".join([b"\0" + _size(name) + name + _size(value) + value for name, value in fields])
 
 

@@ -125,7 +125,7 @@ class Session:
         )
 
     def drain(self, why: str) -> None:
-        """Refuse new streams."""
+        """Refuse new streams, with a GOAWAY that gives the reason."""
         self.begin()
         self.is_draining = True
         self.outbox.add(frames.goaway(self.last_number, ErrorCode.NO_ERROR, why))

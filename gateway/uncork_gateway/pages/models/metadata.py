@@ -46,7 +46,7 @@ _TF_DTYPES = {
 
 
 class UnknownModel(GatewayError):
-    """No model has the name that a client asked for."""
+    """The client asked for a model, or a version of a model, that does not exist."""
 
     status = 404
 

@@ -188,7 +188,7 @@ def _response(status: int, errors: Mapping[str, GatewayError], dialect: Dialect)
 
 
 def _written(dialect: Dialect, error: GatewayError) -> tuple[str, bytes]:
-    """Return the media type and the body of an error."""
+    """Return an error's media type and body, as the dialect writes them."""
     # A key is checked before the route is known, too, but the paths of other protocols tell their format.
     if error.status in _BEFORE_ROUTE or (error.status == 401 and isinstance(dialect, Native)):
         return PROBLEM_JSON, problem(error.status, str(error), error.reason)
@@ -197,7 +197,7 @@ def _written(dialect: Dialect, error: GatewayError) -> tuple[str, bytes]:
 
 
 def _reference(body: bytes) -> Schema:
-    """Return a reference to the schema of an error."""
+    """Return a reference to the schema that matches an error's body."""
     error = msgspec.json.decode(body).get("error")
     name = "Problem" if error is None else "Error" if isinstance(error, str) else "OpenAIError"
     return {"$ref": f"#/components/schemas/{name}"}

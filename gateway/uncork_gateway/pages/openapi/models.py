@@ -75,7 +75,7 @@ def paths_of_models(models: ModelVersions, settings: ServerSettings) -> Schema:
 
 
 def _calls(model: Model, outputs: Mapping[tuple[str, str], Outputs]) -> Iterator[tuple[str, _Call]]:
-    """Yield the paths of a model, with ``{model}`` in place of its name."""
+    """Yield each path of a model, with ``{model}`` in place of the name, and the call behind the path."""
     # Dialects report what they write to the outputs; examples are no answers.
     for path, api, dialect in dialects_of(model._replace(outputs=Outputs())):
         head, _, tail = path.partition(f"/models/{model.name}")
