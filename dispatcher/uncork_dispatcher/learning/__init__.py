@@ -1,1 +1,1 @@
-"""What the core learns from traffic: execution time, arrivals, returning clients, worker speed."""
+"""Learns from traffic: execution times, arrivals, returning clients, worker speeds."""

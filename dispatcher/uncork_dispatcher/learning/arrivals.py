@@ -12,7 +12,7 @@ _WINDOW_S = 0.5
 _SLOW_S = 5.0
 # Within this share of the window nothing is forgotten: many requests arrive at the same time.
 _GRAIN = 1e-4
-# The rows of an average request follow each new request by this share.
+# The weight of a new request in the average rows of a request.
 _FRESH_REQUEST = 0.01
 # The first arrivals count as if they had taken at least this long.
 _LEAST_S = 0.05
@@ -23,8 +23,8 @@ _SETTLED_WINDOWS = 40.0
 class ArrivalRate:
     """Rows per second, averaged over about the last ``window_s`` seconds with exponential forgetting.
 
-    A window of time, not of arrivals: clients that wait for a batch return all at once, and an average over
-    the last 50 arrivals would mistake such a burst for the rate of the traffic.
+    It averages over time because clients that wait for a batch return all at once: an average over the last
+    50 arrivals would mistake such a burst for the rate of the traffic.
     """
 
     def __init__(self, window_s: float = _WINDOW_S) -> None:
@@ -66,11 +66,11 @@ class Traffic:
         self._rate = ArrivalRate()
         self._slow_rate = ArrivalRate(_SLOW_S)
         self.new_clients = ArrivalRate()
-        """Arrivals from clients that were not expected back."""
+        """The rate of arrivals from clients that were not expected back."""
         self.returns = Returns()
 
     def arrived(self, source: Hashable, rows: float, now: float) -> None:
-        """Count a request of ``rows`` rows from ``source``; None is an unknown client."""
+        """Count a request of ``rows`` rows from the client ``source``; None if the client is unknown."""
         self.arrived_rows += rows
         mean = self.mean_rows
         if rows != mean:

@@ -2,18 +2,18 @@
 
 Model: ``s(n) = intercept + slope * n`` seconds for a batch of ``n`` rows, both non-negative.
 
-One mean is kept per batch size (sizes that lie close together share one), and a line is drawn through
-the means. Because sizes are kept apart, the line survives a flood of batches of one size: plain least squares
-over the last 50 batches, as in BentoML, forgets the slope as soon as all of them have the same size, and then
-predicts 0.8 s for a batch that takes 65 ms.
+The estimator keeps one mean per batch size (similar sizes share a mean), and draws a line through the means.
+So the line survives a flood of batches of one size: plain least squares over the last 50 batches, as in
+BentoML, forgets the slope as soon as all of them have the same size, and then predicts 0.8 s for a batch that
+takes 65 ms.
 
-Forgetting: every observation weakens the other sizes, down to a floor. At the floor a size no longer
-outweighs fresh ones, but still separates slope from intercept when nothing else does. When several batches
-in a row miss the prediction to the same side, the model itself has become slower or faster, and all sizes
-move.
+Forgetting: every observation weakens the other sizes, down to a floor. At the floor, a size no longer
+outweighs fresh sizes, but still separates slope from intercept if no other size does. If several batches in a
+row are all slower or all faster than predicted, the model itself has changed, and the means of all sizes are
+scaled.
 
-Fit: weighted least squares of the relative error, restricted to non-negative values. With two unknowns
-the restricted optimum is either the free one or on one of two edges, so it is written out here.
+Fit: weighted least squares of the relative error, restricted to non-negative values. With two unknowns,
+the restricted optimum is either the free optimum or on one of two edges, so it is written out here.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Estimate(NamedTuple):
         return self.seconds(rows) * (1.0 + z * self.spread)
 
     def rows_within(self, seconds: float) -> float:
-        """Return the rows of a batch that rarely exceeds a time; negative or infinite as for the line."""
+        """Return the rows of the largest batch that rarely exceeds a time; see :func:`line.rows_within`."""
         allowed_s = seconds / (1.0 + 2.0 * self.spread)
         return rows_within(allowed_s, intercept_s=self.intercept_s, slope_s=self.slope_s)
 
@@ -82,7 +82,7 @@ class Estimate(NamedTuple):
         return self._replace(intercept_s=self.intercept_s * factor, slope_s=self.slope_s * factor)
 
     def in_units_of(self, rows: float) -> Estimate:
-        """Return the same estimate with batches counted in units of ``rows`` rows."""
+        """Return the same estimate with batch sizes in units of ``rows`` rows."""
         if rows == 1.0:
             return self
         return self._replace(slope_s=self.slope_s * rows, earned_rows=self.earned_rows / rows)
@@ -97,7 +97,7 @@ class _Size:
     weight: float
     seen: int
     proven: int = 0
-    """The batches that show how long this size takes, of those that the mean remembers."""
+    """Batches of this size that count as evidence, at most 10; the first of a size does not count."""
 
 
 class BatchTimeEstimator:
@@ -113,16 +113,16 @@ class BatchTimeEstimator:
 
     @property
     def known_rows(self) -> tuple[float, float] | None:
-        """Sizes of the smallest and the largest batch seen; None before the first."""
+        """Rows of the smallest and of the largest batch seen; None before the first."""
         sizes = [size.rows for size in self._sizes.values()]
         return (min(sizes), max(sizes)) if sizes else None
 
     @property
     def slope_error_s(self) -> float:
-        """The likely error of the slope, in seconds per row; infinite until two sizes show it.
+        """The likely error of the slope, in seconds per row; infinite until two sizes have run repeatedly.
 
-        The line through the sizes that have run repeatedly may differ from the estimate, which also rests on
-        single batches, and its own slope has a standard error.
+        It is the standard error of the slope of a line through the sizes that have run repeatedly, plus the
+        distance of that slope from the estimate's, which also rests on single batches.
         """
         sizes = self._sizes.values()
         sums = _Sums(sizes, [size.proven / max(size.seconds, 1e-9) ** 2 for size in sizes])
@@ -137,7 +137,7 @@ class BatchTimeEstimator:
         """Learn that a batch of ``rows`` rows (or of that cost) took ``seconds`` seconds.
 
         Raises:
-            ValueError: if ``rows`` is not positive or ``seconds`` is negative, or one is not finite.
+            ValueError: if ``rows`` is not positive, ``seconds`` is negative, or either is not finite.
         """
         _check(rows, seconds)
         predicted = self.estimate.seconds(rows)
@@ -147,12 +147,12 @@ class BatchTimeEstimator:
         self._estimate_anew()
 
     def observe_profile(self, chunks: Sequence[tuple[float, float]]) -> None:
-        """Learn from (rows, seconds) of batches of many sizes that were run to be measured.
+        """Learn from (rows, seconds) of batches of many sizes that were run as a measurement.
 
-        Distances from the line are the shape of the model, not changes or outliers: each counts fully.
+        Every batch counts fully, however far from the prediction: none is an outlier or a change.
 
         Raises:
-            ValueError: as for :meth:`observe`; then none of them counts.
+            ValueError: as for :meth:`observe`; nothing is learned then.
         """
         for rows, seconds in chunks:
             _check(rows, seconds)
@@ -171,7 +171,7 @@ class BatchTimeEstimator:
         )
 
     def _judge(self, rows: float, seconds: float, predicted: float) -> float:
-        """Learn from the distance of a measurement from the prediction; return the seconds to count."""
+        """Update the spread, and follow a change of the model; return ``seconds``, limited if an outlier."""
         changed = self._follow_change(seconds / predicted)
         # A size not seen before says more about the prediction than about the spread.
         if not changed and _size_class(rows) in self._sizes:
@@ -181,7 +181,7 @@ class BatchTimeEstimator:
         return seconds if trusted else min(seconds, _OUTLIER * predicted)
 
     def _follow_change(self, ratio: float) -> bool:
-        """Move all sizes if this and the last measurements miss to one side; return whether they do."""
+        """Scale all sizes if several batches in a row were far slower or far faster; return True if so."""
         side = 1 if ratio > 1 else -1
         far = abs(math.log(max(ratio, 1e-9))) > max(math.log(_CHANGE), 1.5 * math.sqrt(self._variance))
         if not far:
@@ -229,7 +229,7 @@ class BatchTimeEstimator:
         return intercept, slope
 
     def _rescaled(self, rows: float, seconds: float) -> tuple[float, float]:
-        """Keep the shape of the line and move it through a point: one size gives the level only."""
+        """Return intercept and slope of the current line, scaled to pass through the only known size."""
         before = self.estimate
         if before.seconds(1.0) <= 0:
             before = Estimate(intercept_s=1.0, slope_s=_PRIOR_SLOPE_PER_INTERCEPT)
@@ -262,5 +262,5 @@ def _check(rows: float, seconds: float) -> None:
 
 
 def _size_class(rows: float) -> int:
-    """Return the class of a size: each has its own up to 8, larger ones share it with those within 9 %."""
+    """Return the class of a size: one per row up to 8 rows, then eight for each doubling (9 % apart)."""
     return round(rows) if 0.5 <= rows <= 8 else 8 + round(8 * math.log2(rows / 8))

@@ -1,15 +1,15 @@
-"""How long groups of clients that were answered together stay away, by the size of the group.
+"""Learns how long groups of clients that were answered together take to return, by the size of the group.
 
-A group is away until its answers are written, and its next requests are sent and read. Part of that is work
-on one request after the other, so large groups take longer. Each size has its own mean. A size that has not
-been seen takes the time of the nearest size, in proportion; if none is near, that of half or twice the size.
+The time includes writing the responses and reading the next requests. Part of this work is serial, so large
+groups take longer. Each size has its own mean. The time of a new size follows from the nearest known size,
+in proportion; if none is near, from half or twice the size.
 """
 
 from __future__ import annotations
 
 import math
 
-# A mean follows each new group by this share, and none counts for more than this multiple of it.
+# The weight of a new group in a mean, and the multiple of the mean to which its time is limited.
 _FRESH = 0.1
 _OUTLIER = 2.0
 # Sizes share a mean if they differ by less than about a twentieth.
@@ -19,7 +19,7 @@ _NEAR = 4
 
 
 class GroupTimes:
-    """The mean seconds until almost all clients of a group are back, by rows of the group."""
+    """The mean seconds until 98 % of the clients of a group are back, by the rows of the group."""
 
     def __init__(self) -> None:
         self._means: dict[int, tuple[float, int]] = {}
@@ -37,9 +37,9 @@ class GroupTimes:
         self._means[size] = mean + max(_FRESH, 1 / (seen + 1)) * (seconds - mean), seen + 1
 
     def whole_and_half(self, rows: float) -> tuple[float, float]:
-        """Return the seconds for a group of ``rows`` rows and for half of it; zeros if neither was seen.
+        """Return the seconds for a group of ``rows`` rows and for half of it; zeros if neither is known.
 
-        A half takes no longer than the whole, and the whole at most twice as long as a half.
+        The half never takes longer than the whole, nor the whole longer than twice the half.
         """
         whole, half = self._seen(rows), self._seen(rows / 2)
         if whole is None:
@@ -49,7 +49,7 @@ class GroupTimes:
         return min(whole, 2 * half), min(half, whole)
 
     def _seen(self, rows: float) -> float | None:
-        """Return the time of the seen size that is nearest, in proportion; None if none is near."""
+        """Return the seconds for ``rows`` rows in proportion to the nearest size; None if none is near."""
         size = _size(rows)
         for distance in range(_NEAR + 1):
             for near in (size + distance, size - distance):

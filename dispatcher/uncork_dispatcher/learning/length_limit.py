@@ -1,4 +1,4 @@
-"""The length beyond which rows take no more time, as models truncate their input.
+"""Finds the length beyond which rows take no more time, because the model truncates its input.
 
 The time of a padded batch is ``a + b * rows * min(longest, limit)``. Lines through the last batches, with
 different limits, show which limit explains their times best.
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 # Lines are fitted to this many of the last batches, whenever half of them are new.
 _KEPT = 64
-# The limit changes if the squared error falls below this share. A limit must halve that of no limit: times
-# that grow less than linearly look a little like truncation.
+# The limit changes if the squared error falls below this share. A limit must halve the error without limit:
+# times that grow less than linearly look a little like truncation.
 _CLEAR = 0.8
 _BETTER = 0.5
 _NEGLIGIBLE_ERROR = 0.01**2
@@ -24,7 +24,7 @@ _STEP = math.sqrt(2)
 
 
 class LengthLimit:
-    """Finds the limit from batches that are padded to their longest row.
+    """Finds the length at which a model truncates rows, from batches that are padded to their longest row.
 
     Attributes:
         length: the limit; infinity if none has been found.
@@ -37,7 +37,7 @@ class LengthLimit:
         self._seen = 0
 
     def observe(self, number: float, longest: float, seconds: float) -> bool:
-        """Learn that a batch of ``number`` rows took ``seconds``; return whether the limit has changed."""
+        """Learn that a batch of ``number`` rows took ``seconds``; return True if the limit has changed."""
         if seconds <= 0:
             return False
         self._batches.append((number, longest, seconds))
@@ -56,7 +56,7 @@ class LengthLimit:
         return best if errors[best] < _BETTER * errors[math.inf] else math.inf
 
     def batches(self) -> list[tuple[float, float]]:
-        """Return (padded size, seconds) of the last batches."""
+        """Return (padded size, seconds) of each of the last batches, with the limit applied."""
         return self._limited(self.length)
 
     def _limited(self, limit: float) -> list[tuple[float, float]]:
@@ -66,7 +66,7 @@ class LengthLimit:
         return _NEGLIGIBLE_ERROR + _squared_error(self._limited(limit))
 
     def _candidates(self) -> list[float]:
-        """Return limits that lie within the lengths of the last batches."""
+        """Return the limits to try: powers of √2 within the lengths of the last batches."""
         lengths = sorted([longest for _, longest, _ in self._batches])
         first = math.ceil(math.log(lengths[0], _STEP) - 1e-9)
         end = math.ceil(math.log(lengths[-_ABOVE], _STEP) - 1e-9)
@@ -74,7 +74,7 @@ class LengthLimit:
 
 
 def _squared_error(batches: Sequence[tuple[float, float]]) -> float:
-    """Return the mean squared relative error of the line that fits some batches best."""
+    """Return the mean squared relative error of the line that fits the (size, seconds) of batches best."""
     weight = x = y = xx = xy = 0.0
     for size, seconds in batches:
         w = 1 / seconds**2

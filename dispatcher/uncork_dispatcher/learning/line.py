@@ -1,4 +1,4 @@
-"""What follows from the line of batch times, ``s(n) = a + b * n``: a batch of ``n`` rows takes ``s(n)``."""
+"""Formulas for the line of batch times: a batch of ``n`` rows takes ``s(n) = a + b * n`` seconds."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import math
 
 
 def keep_up_rows(rate: float, *, workers: int, intercept_s: float, slope_s: float) -> float:
-    """Return the smallest mean batch with which workers keep up, ``n*``, maybe below 1; infinity if none.
+    """Return ``n*``, the mean rows of a batch with which workers just keep up with ``rate`` rows per second.
 
-    ``n* = rate * a / (W - rate * b)``: batches of ``n`` rows start ``rate / n`` times per second, and ``W``
-    workers that are never idle give ``rate / n * s(n) = W``. ``rate`` is rows per second.
+    ``n* = rate * a / (W - rate * b)``, because ``rate / n`` batches per second keep ``W`` workers busy if
+    ``rate / n * s(n) = W``. The result may be below 1; it is infinity if no batch size suffices.
     """
     idle = workers - rate * slope_s
     return rate * intercept_s / idle if idle > 0 else math.inf
 
 
 def rows_within(seconds: float, *, intercept_s: float, slope_s: float) -> float:
-    """Return the rows, whole or not, of the largest batch that takes so long: ``(seconds - a) / b``.
+    """Return the rows, not rounded, of the largest batch that takes ``seconds``: ``(seconds - a) / b``.
 
     Negative if an empty batch takes longer; infinity if rows take no time.
     """

@@ -1,8 +1,8 @@
-"""What the time of a batch depends on: the sum of its rows' lengths, or rows x longest row.
+"""Learns which measure of a batch its time depends on: the total length of its rows, or rows x longest row.
 
-Many models pad a batch to its longest row, others do not. The dispatcher estimates the batch time from each
-measure of a batch, and uses the estimate that predicts best. The length of a row is its cost. Without costs,
-it is the bytes of its body; then the number of rows counts until one of the lengths predicts better.
+Many models pad a batch to its longest row, others do not. The dispatcher estimates the batch time by each
+measure, and uses the estimate that predicts best. The length of a row is its cost; without costs, its bytes
+in the body. Without costs, the number of rows is a third measure, in use until a length predicts better.
 
 While the lengths of rows hardly differ, the measures are proportional to each other, and only one estimator
 learns.
@@ -35,8 +35,8 @@ _LARGEST_ERROR = 1.0
 _NEGLIGIBLE_ERROR = 0.01**2
 # The logarithm of the likelihood ratio above which another measure takes over.
 _EVIDENCE = 5.0
-# What it takes to drop padding that batches have confirmed, and what confirms it. The first batches, of mixed
-# lengths, show most. Later ones, of similar lengths, show little, and if padding is dropped by mistake,
+# The evidence to drop padding that batches have confirmed, and to confirm it. The first batches, of mixed
+# lengths, show most. Later batches, of similar lengths, show little, and if padding is dropped by mistake,
 # several mixed batches follow.
 _STRONG_EVIDENCE = 15.0
 _CONFIRMING_EVIDENCE = 3.5
@@ -44,7 +44,8 @@ _CONFIRMING_EVIDENCE = 3.5
 _FRESH_RATIO = 0.05
 
 Measure = Literal["sum", "longest", "bytes", "longest_bytes"]
-"""What batch times depend on: the sum of the costs, or rows x largest cost; the same of body bytes."""
+"""What batch times depend on. ``sum``: total cost. ``longest``: rows x largest cost. ``bytes``: total bytes
+of bodies. ``longest_bytes``: rows x most bytes per row."""
 
 
 class Padding(NamedTuple):
@@ -52,7 +53,7 @@ class Padding(NamedTuple):
 
     Attributes:
         measure: the measure that predicts batch times best.
-        share: the share of the work of recent batches that was padding; 0 if the measure is a sum.
+        share: the share of the work of recent batches that was padding; 0 if the measure is a total.
         length_limit: the length beyond which rows take no more time, such as the limit at which a model
             truncates its input; infinity if none has been found.
     """
@@ -67,8 +68,8 @@ class BatchSize(NamedTuple):
 
     Attributes:
         rows: the number of rows, or their total cost.
-        padded: the number of rows times the longest of them.
-        size_bytes: bytes of bodies.
+        padded: the number of rows times the length of the longest row.
+        size_bytes: total bytes of bodies.
     """
 
     rows: float
@@ -76,13 +77,13 @@ class BatchSize(NamedTuple):
     size_bytes: float = 0.0
 
     def part(self, rows: float) -> BatchSize:
-        """Return the size of ``rows`` rows of the batch, assuming the same lengths."""
+        """Return the size of a part of the batch with ``rows`` rows, assuming the same lengths."""
         share = rows / self.rows
         return BatchSize(rows, self.padded * share, self.size_bytes * share)
 
 
 class Rows(NamedTuple):
-    """How many rows a batch has, and how long the longest is."""
+    """The number of rows of a batch, and the length of the longest."""
 
     number: float
     longest: float
@@ -96,16 +97,16 @@ class Measures:
     """The batch time of one API, estimated from the measure that predicts best.
 
     Attributes:
-        has_costs: whether requests have a cost, which is the length of their rows.
-        in_force: the place of the measure that counts in :class:`BatchSize`.
-        pads: whether the size of a batch is rows x longest row.
-        separates: whether to keep lengths that pad each other much in separate batches. False until some
-            batches have mixed them: only such batches show whether the model pads.
-        estimate: the batch time by size.
+        has_costs: True if requests have costs, which are the lengths of their rows.
+        in_force: the place of the current measure in :class:`BatchSize`.
+        pads: True if the current measure is rows x longest row.
+        separates: True if very different lengths should go into separate batches. False until some batches
+            have mixed lengths: only such batches show whether the model pads.
+        estimate: the batch time by size, in the current measure.
         of_cost: the batch time by rows, or by cost, with the average padding of the last batches.
-        ratio: the size of these batches over their rows or cost.
+        ratio: the size of the last batches over their rows or cost.
         limit_ratio: the part of ``ratio`` that counts towards the limit of rows or cost in a batch.
-        length_limit: rows longer than this take no more time than rows of this length.
+        length_limit: the length beyond which rows take no more time; infinity if there is none.
     """
 
     def __init__(self) -> None:
@@ -116,19 +117,19 @@ class Measures:
         self.length_limit = math.inf
         self.in_force = _ROWS
         self._by = [BatchTimeEstimator()]
-        """By place; only the first until lengths differ."""
+        """The estimators by place in :class:`BatchSize`; only the first until lengths differ."""
         self._ratios = [1.0]
         self._errors = [0.0]
         self._compared = 0
         self._confirmed = False
-        """Whether batches have shown that the model pads. At first that is only assumed."""
+        """True once batches have shown that the model pads; before, padding is an assumption."""
         self._batches = 0
         self._bytes_per_row = 0.0
         self._limit = LengthLimit()
 
     @property
     def known_rows(self) -> tuple[float, float] | None:
-        """Rows or costs of the smallest and the largest batch seen; None before the first."""
+        """Rows or costs of the smallest and of the largest batch seen; None before the first."""
         return self._by[_ROWS].known_rows
 
     @property
@@ -138,7 +139,7 @@ class Measures:
 
     @property
     def padding(self) -> Padding | None:
-        """How lengths affect batch times; None if they have not differed, or do not matter."""
+        """How lengths affect batch times; None if lengths have not differed, or do not matter."""
         if not self.compares or (self.in_force == _ROWS and not self.has_costs):
             return None
         if not self.pads:
@@ -149,11 +150,11 @@ class Measures:
 
     @property
     def compares(self) -> bool:
-        """Whether lengths have differed; only then do batches show what their times depend on."""
+        """True once lengths have differed: only then do batches show which measure predicts best."""
         return len(self._by) > 1
 
     def expect_costs(self, has_costs: bool) -> None:
-        """Say whether requests have costs; a change forgets what was learned about lengths."""
+        """Set whether requests have costs, and forget what was learned about lengths."""
         self.has_costs = has_costs
         self._by, self._ratios = self._by[:1], [1.0]
         self._use(_PADDED if has_costs else _ROWS)
@@ -162,11 +163,11 @@ class Measures:
         self._update()
 
     def size(self, size: BatchSize) -> float:
-        """Return the size of a batch by the measure in force."""
+        """Return the size of a batch by the current measure."""
         return size[self.in_force]
 
     def observe(self, size: BatchSize, seconds: float, rows: Rows | None = None) -> None:
-        """Learn that a batch took ``seconds``; from its ``rows``, learn which lengths make a difference.
+        """Learn that a batch took ``seconds``; from its ``rows``, if given, learn the limit of lengths.
 
         Raises:
             ValueError: as for :meth:`BatchTimeEstimator.observe`.
@@ -187,7 +188,7 @@ class Measures:
         self._update()
 
     def observe_profile(self, chunks: Sequence[tuple[float, float]]) -> None:
-        """Learn from (rows or cost, seconds) of batches without padding that measured the model.
+        """Learn from (rows or cost, seconds) of batches without padding that were run as a measurement.
 
         Raises:
             ValueError: as for :meth:`observe`.
@@ -198,7 +199,7 @@ class Measures:
         self._update()
 
     def _lengths_differ(self, size: BatchSize) -> bool:
-        """Whether a batch is the first that can tell the measures apart."""
+        """Return True if the lengths in a batch differ enough to distinguish the measures."""
         if self.has_costs:
             return size.padded != size.rows
         if not size.size_bytes:
@@ -210,12 +211,12 @@ class Measures:
         return most > 1 + _TELLING_BYTES
 
     def _learns_lengths(self) -> bool:
-        """Whether to learn from the lengths in this batch."""
+        """Return True if the lengths in this batch should be learned from."""
         sampled = self._compared < _ALL or self._batches % _SAMPLED == 0
         return self.has_costs or self.in_force != _ROWS or sampled
 
     def _tell_apart(self, size: BatchSize) -> None:
-        """Begin to learn from every measure."""
+        """Begin to estimate by every measure."""
         if self.has_costs:
             self._by.append(deepcopy(self._by[_ROWS]))
             self._ratios.append(1.0)
@@ -257,7 +258,7 @@ class Measures:
         self._errors, self._compared = [0.0] * len(self._by), 0
 
     def _limit_changed(self) -> None:
-        """Count lengths up to another limit; what was learned from others does not hold."""
+        """Apply the new limit of lengths, and learn the padded estimate again from the last batches."""
         self.length_limit = self._limit.length
         self._by[_PADDED] = BatchTimeEstimator()
         self._by[_PADDED].observe_profile(self._limit.batches())

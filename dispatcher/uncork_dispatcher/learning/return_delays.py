@@ -1,7 +1,7 @@
-"""How long answered clients take to send their next request, as a distribution that is learned.
+"""Learns the distribution of the time that answered clients take to send their next request.
 
-A histogram with exponential forgetting. Stragglers, clients that think and clients that never return need no
-assumptions.
+It is a histogram with exponential forgetting, so stragglers, think times and clients that never return need
+no assumptions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
 GONE_S = 2.0
-"""A client that has not returned after this is not expected any more."""
+"""A client that has not returned after this many seconds is not expected any more."""
 _SHORTEST_S = 50e-6
 _RATIO = 1.15
 # Weight of an observation relative to the one before: the last 350 or so have half of the total weight.
@@ -32,7 +32,7 @@ _EDGES = _edges()
 
 
 class ReturnDelays:
-    """The distribution of the time until an answered client is back, in weights of observations."""
+    """The distribution of the time until an answered client is back; each observation has a weight."""
 
     def __init__(self) -> None:
         # Of each delay between two edges, and last of all longer ones.
@@ -44,7 +44,7 @@ class ReturnDelays:
         self._cumulated: list[float] = []
         self._total = 0.0
         self._new: list[float] = []
-        """Delays that are not counted yet; counting several at a time costs half as much."""
+        """Delays not counted yet; counting several at a time costs half as much."""
 
     def observe(self, delay_s: float) -> None:
         """Learn that a client returned after ``delay_s`` seconds."""
@@ -77,12 +77,12 @@ class ReturnDelays:
 
     @property
     def total(self) -> float:
-        """Weight of all answered clients."""
+        """The total weight of all observations, clients that did not return included."""
         self._accumulate()
         return self._total
 
     def returned_within(self, delay_s: float) -> float:
-        """Return the weight of the answered clients that are back within ``delay_s``."""
+        """Return the weight of the clients that returned within ``delay_s`` seconds."""
         back = self._accumulate()
         place = bisect_right(_EDGES, delay_s)
         if place == len(_EDGES):
@@ -91,12 +91,12 @@ class ReturnDelays:
         return back[place - 1] + self._weights[place - 1] * (delay_s - low) / (_EDGES[place] - low)
 
     def return_probability(self) -> float:
-        """Return the share of the answered clients that return at all; 0 before the first does."""
+        """Return the share of the answered clients that return; 0 before the first returns."""
         back = self._accumulate()
         return back[-1] / self._total if self._total else 0.0
 
     def usual(self) -> float:
-        """Return the seconds within which 98 % of the clients that return at all are back."""
+        """Return the seconds within which 98 % of the returning clients are back; infinity if unknown."""
         back = self._accumulate()
         most = back[-1] * 0.98
         if most <= 0:
@@ -108,7 +108,7 @@ class ReturnDelays:
     def squared_variation(self) -> float:
         """Return the squared coefficient of variation of the delay; 0 while nothing is known.
 
-        Well below 1 for clients that send again as soon as they are answered; 1 or more for independent
+        It is well below 1 for clients that send again as soon as they are answered; 1 or more for independent
         arrivals over a pool of connections.
         """
         self._count()
@@ -116,7 +116,7 @@ class ReturnDelays:
         return max(0.0, weights * squares / (delays * delays) - 1.0) if delays > 0 else 0.0
 
     def _accumulate(self) -> list[float]:
-        """Return the weight of the answered clients that are back by each edge."""
+        """Return, for each edge of the histogram, the weight of the clients that returned by then."""
         self._count()
         if not self._cumulated:
             self._cumulated = [0.0, *accumulate(self._weights[:-1])]

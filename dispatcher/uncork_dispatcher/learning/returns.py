@@ -1,8 +1,8 @@
-"""Which answered clients are expected back, how many rows they will bring, and when.
+"""Predicts which answered clients return, with how many rows, and when.
 
-Many clients send their next request when they receive an answer: all clients of a batch are answered at once
-and return as a burst. The source of a request (its connection) tells who has returned; ``return_delays.py``
-learns how long that takes.
+Many clients send their next request when they receive a response: all clients of a batch are answered at once
+and return as a burst. The source of a request (its connection) identifies the client; ``return_delays.py``
+learns how long returns take.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class _Group:
 
     answered_at: float
     clients: dict[Hashable, float]
-    """The rows of each client's last request, by source."""
+    """The rows of the last request of each missing client, by source."""
     rows: float
     all_rows: float = 0.0
-    """The rows of the whole group."""
+    """The rows of the whole group, returned clients included."""
     stragglers: int = -1
-    """The group is back when this many clients are missing; -1 if nothing is learned from it."""
+    """The group counts as back when only this many clients are missing; -1 to learn nothing from it."""
 
 
 class ReturnForecast:
-    """The returns that are expected from ``now`` on. Read-only; valid until the next arrival or answer.
+    """A forecast of returning clients from ``now`` on. Read-only; valid until the next arrival or response.
 
-    Its figures are computed when a policy asks for them: most decisions need few.
+    Each value is computed on request, because most decisions need few.
     """
 
     __slots__ = ("_delays", "_due", "_group_times", "_groups", "_now")
@@ -58,30 +58,30 @@ class ReturnForecast:
         self._due: list[tuple[float, float, float]] | None = None
 
     def expected_rows(self, within_s: float) -> float:
-        """Return the rows that are expected within ``within_s`` seconds from now."""
+        """Return the rows that returning clients are expected to bring within ``within_s`` seconds."""
         total = 0.0
         for age, rows, back in self._due_groups():
             total += rows * (self._delays.returned_within(age + within_s) - back)
         return total
 
     def return_times(self) -> list[float]:
-        """Return the seconds from now until each group of clients will be almost complete."""
+        """Return, for each group of clients, the seconds from now until 98 % of them should be back."""
         if not self._groups:
             return []
         usual = self._delays.usual()
         return [usual - age for age, _, _ in self._due_groups() if age < usual]
 
     def group_s(self, rows: float) -> tuple[float, float]:
-        """Return the seconds until a group of clients with ``rows`` rows is back, and until half of it is.
+        """Return how many seconds a group of clients with ``rows`` rows takes to return, and half a group.
 
-        Zeros while no such group has been seen. 2 % of the clients may still be away.
+        Zeros while no such group has been seen. A group has returned when 98 % of its clients are back.
         """
         return self._group_times.whole_and_half(rows)
 
     def away_rows(self) -> float:
-        """Return the rows of the clients that were answered a moment ago, and are not back yet.
+        """Return the rows of the clients that were recently answered and are not back yet.
 
-        A moment is twice the time of the last group that was back.
+        Recently means within twice the time that the latest group took to return.
         """
         since = self._now - 2 * self._group_times.latest_s
         rows = 0.0
@@ -100,7 +100,7 @@ class ReturnForecast:
         return self._delays.squared_variation()
 
     def _due_groups(self) -> list[tuple[float, float, float]]:
-        """Of each group: age, rows still missing per weight not back yet, weight that is."""
+        """Return, for each group: its age, its missing rows per weight not back yet, and the weight back."""
         if self._due is None:
             total = self._delays.total
             self._due = []
@@ -112,7 +112,7 @@ class ReturnForecast:
 
 
 class Returns:
-    """Tracks the answered clients. Times are seconds on the core's clock."""
+    """Tracks answered clients until they return. Times are seconds on the core's clock."""
 
     def __init__(self) -> None:
         self._delays = ReturnDelays()
@@ -121,10 +121,10 @@ class Returns:
         # would scan past deleted entries.
         self._groups: OrderedDict[_Group, None] = OrderedDict()
         self.group_times = GroupTimes()
-        """How long groups of clients that were answered together stay away."""
+        """How long groups of clients that were answered together take to return."""
 
     def answered(self, clients: Iterable[tuple[Hashable, float]], *, now: float) -> None:
-        """Expect clients back, each given with the rows of its request; a client None is unknown."""
+        """Expect answered clients back, given as (source, rows of the request); ignore the source None."""
         group = _Group(now, {}, 0.0)
         for source, rows in clients:
             if source is None:
@@ -140,7 +140,7 @@ class Returns:
         self._give_up(now)
 
     def arrived(self, source: Hashable, now: float) -> bool:
-        """Note a request of a client; return whether it was expected back."""
+        """Note a request of a client; return True if the client was expected back."""
         group = self._leave(source)
         if group is None:
             return False
@@ -151,7 +151,7 @@ class Returns:
         return True
 
     def forecast(self, *, now: float) -> ReturnForecast:
-        """Return what to expect from the latest groups."""
+        """Return the forecast of returning clients."""
         return ReturnForecast(self._groups, self._delays, self.group_times, now)
 
     def _leave(self, source: Hashable) -> _Group | None:
@@ -166,7 +166,7 @@ class Returns:
         return group
 
     def _give_up(self, now: float) -> None:
-        """Stop expecting the clients that have been away for too long, or that are too many."""
+        """Stop expecting clients that were answered more than 2 s ago; the oldest, if too many are away."""
         while self._groups:
             oldest = next(iter(self._groups))
             if now - oldest.answered_at < GONE_S and len(self._sources) <= _MOST_SOURCES:

@@ -1,4 +1,4 @@
-"""How long batches of one API take: in an average worker, in each worker, and on the way there and back."""
+"""Predicts how long batches of one API take: in an average worker, in each worker, and in transport."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from uncork_dispatcher.learning.measures import BatchSize, Measures, Rows
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
 
-# Transport is averaged over about the last ten batches; this much is always plausible.
+# Transport is averaged over about the last ten batches; a transport up to this is never an outlier.
 _FRESH_TRANSPORT = 0.1
 _SHORT_TRANSPORT_S = 0.001
 # The allowance for transport in deadlines changes by this share of the goal at least.
@@ -18,23 +18,23 @@ _WITHIN_REACH = 0.9
 
 
 class ServiceModel:
-    """Predicts batches of one API, and judges whether its goal can be met."""
+    """Predicts the batch times of one API, and whether its goal can be met."""
 
     def __init__(self, *, goal_s: float, limit_rows: float) -> None:
         self._smallest = BatchSize(math.inf, math.inf, math.inf)
         """The size of the smallest request that was answered; infinity before the first."""
         self.smallest_s = 0.0
-        """Predicted seconds of a batch of that request."""
+        """Predicted seconds of a batch of the smallest request."""
         self._transports = 0
         """How many batches have shown their transport."""
         self.transport_s = 0.0
-        """Average seconds on the way to the worker and back."""
+        """Average seconds that a batch spends on the way to the worker and back."""
         self.allowance_s = 0.0
         """Seconds that deadlines allow for transport."""
         self._goal_s = goal_s
         self._limit_rows = limit_rows
         self.measures = Measures()
-        """The estimates of the batch time."""
+        """The estimates of the batch time by each measure."""
         self._speeds = SpeedFactors()
         self.slowdown = self._speeds.slowdown
         self.forget_worker = self._speeds.forget
@@ -50,12 +50,12 @@ class ServiceModel:
 
     @property
     def _limit_size(self) -> float:
-        """The limit of a batch by the measure in force."""
+        """The largest size of a batch by the current measure."""
         return self._limit_rows * self.measures.ratio / self.measures.limit_ratio
 
     @property
     def slowdowns(self) -> Callable[[int], float] | None:
-        """The factor on the batch time of each worker; None if it is 1 for all of them."""
+        """A function from a worker to its factor on batch times; None if all factors are 1."""
         return self.slowdown if self._speeds.differ else None
 
     def change(self, *, goal_s: float, limit_rows: float) -> None:
@@ -65,14 +65,14 @@ class ServiceModel:
         self._update_trust()
 
     def can_predict(self, rows: float) -> bool:
-        """Whether the prediction for a batch of ``rows`` rows is good enough to shed a request.
+        """Return True if the prediction for a batch of ``rows`` rows is good enough to shed a request.
 
-        Not before it has been earned, nor while even the smallest request on an idle worker misses the goal.
+        False until enough batches have run, and while even the smallest request misses the goal.
         """
         return min(rows * self.measures.ratio, self._limit_size) <= self._trusted_size
 
     def least_s(self, size: BatchSize) -> float:
-        """Return the least time in seconds of a batch of this size."""
+        """Return the least seconds that a batch of this size takes."""
         rows, estimate = self.measures.size(size), self.measures.estimate
         if min(rows, self._limit_size) > self._trusted_size:
             # A batch above the earned size takes at least as long as one of the earned size.
@@ -80,7 +80,7 @@ class ServiceModel:
         return estimate.seconds(rows)
 
     def expect_costs(self, has_costs: bool) -> None:
-        """Say whether requests have costs; see :meth:`Measures.expect_costs`."""
+        """Set whether requests have costs; see :meth:`Measures.expect_costs`."""
         self.measures.expect_costs(has_costs)
         self._update_estimate()
 
@@ -97,9 +97,9 @@ class ServiceModel:
     ) -> None:
         """Learn from a batch of this size that took ``seconds``.
 
-        ``chunks`` gives (rows, seconds) of each call at the worker, if known: the rest is transport.
-        ``smallest`` is the size of the smallest request in the batch. For a batch that ``was_ahead``,
-        ``seconds`` does not include most of its way to the worker, so it shows no transport.
+        ``chunks`` gives (rows, seconds) of each call at the worker, if known: the rest of the time is
+        transport. ``smallest`` is the size of the smallest request in the batch. A batch that ``was_ahead``
+        shows no transport, because ``seconds`` excludes most of its way to the worker.
         """
         self._smallest = BatchSize(*map(min, self._smallest, smallest))
         transport_s = seconds
@@ -117,7 +117,7 @@ class ServiceModel:
         self._update_estimate()
 
     def observe_profile(self, worker: int, chunks: Sequence[tuple[float, float]]) -> None:
-        """Learn from (rows, seconds) of batches that warmed a worker up; ignore those above the limit."""
+        """Learn from (rows, seconds) of batches that warmed a worker up; ignore batches above the limit."""
         chunks = [(rows, seconds) for rows, seconds in chunks if rows <= self._limit_rows]
         is_first = self.estimate.seconds(1.0) == 0
         if is_first:
@@ -130,7 +130,7 @@ class ServiceModel:
         self._update_estimate()
 
     def goal_lost(self) -> float | None:
-        """Return the seconds that the smallest request needs, if the goal has just gone out of reach."""
+        """Return the seconds of the smallest request if the goal has just gone out of reach, else None."""
         needed_s = self.smallest_s + self.transport_s
         if self._out_of_reach:
             self._out_of_reach = needed_s > _WITHIN_REACH * self._goal_s
@@ -139,7 +139,7 @@ class ServiceModel:
         return needed_s if self._out_of_reach else None
 
     def _observe_transport(self, seconds: float) -> None:
-        """Learn from a batch that was on the way for so long."""
+        """Learn that a batch spent ``seconds`` in transport."""
         # A stall of this process must not count for long.
         seconds = max(0.0, min(seconds, 4 * self.transport_s + _SHORT_TRANSPORT_S))
         self._transports += 1
@@ -152,14 +152,14 @@ class ServiceModel:
         self._speeds.observe(worker, seconds=seconds, average_s=average_s, spread=estimate.spread)
 
     def _update_estimate(self) -> None:
-        """Store the new estimate, and the values that follow from it."""
+        """Update the attributes that follow from the estimates."""
         self.estimate = self.measures.of_cost
         if self._smallest.rows < math.inf:
             self.smallest_s = self.measures.estimate.seconds(self.measures.size(self._smallest))
         self._update_trust()
 
     def _update_trust(self) -> None:
-        """Store what follows from estimate and goal: every request asks for it."""
+        """Update the largest size for which a prediction may shed a request."""
         earned = self.measures.estimate.earned_rows
         # Before the first batch the size of requests is unknown, whatever a profile says.
         answered = self.smallest_rows < math.inf

@@ -1,9 +1,9 @@
-"""How much longer or shorter than the average each worker takes for the same batch.
+"""Learns how much slower or faster than average each worker is.
 
-Workers on different devices, or next to a noisy neighbour, differ for long. ``estimator.py`` learns the
-batch time of an average worker. Here each worker has a factor on it: a moving average of the logarithm of
-measured over predicted time, less the mean of all workers. A factor is 1 until the difference exceeds the
-noise: twice the standard deviation of such an average.
+Workers on different devices, or next to a noisy neighbour, differ for a long time. ``estimator.py`` learns
+the batch time of an average worker; here each worker gets a factor on that time. Its logarithm is a moving
+average of the logarithm of measured over predicted time, less the mean of all workers. A factor is 1 until
+the difference exceeds the noise: twice the standard deviation of such an average.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 
-# A worker's factor is believed after this many of its batches; their average remembers about 1/_MEMORY.
+# A worker's factor is used after this many of its batches; the average covers about the last 1/_MEMORY.
 _EARNED_BATCHES = 5
 _MEMORY = 0.1
 _LEAST_DIFFERENCE = 0.1
-# A measurement counts as at most this far off the usual, in logarithms: a factor of 2, as for estimates.
+# The limit of a measurement's distance from the average, as a logarithm: a factor of 2, as for estimates.
 _OUTLIER = math.log(2.0)
 
 
 class SpeedFactors:
-    """The factor on batch time of each worker of one API: 2.0 is a worker that takes twice as long."""
+    """The factor of each worker on the batch times of one API; a worker with 2.0 takes twice as long."""
 
     def __init__(self) -> None:
         self._seen: dict[int, int] = {}
         self._logs: dict[int, float] = {}
-        """Average surprise of each worker, in logarithms."""
+        """The average logarithm of measured over predicted time, by worker."""
         self._earned: dict[int, float] = {}
-        """Of these, the ones that are believed; in ascending order, and their sum, mean and noise."""
+        """The averages with enough batches; below, in ascending order, and their sum, mean and noise."""
         self._ordered: list[float] = []
         self._sum = 0.0
         self._mean = 0.0
         self._noise = math.inf
         self.differ = False
-        """Whether any worker has a factor other than 1."""
+        """True if any worker has a factor other than 1."""
 
     def slowdown(self, worker: int) -> float:
-        """Return the factor on the batch time of an average worker; 1 while nothing else is known."""
+        """Return the worker's factor on the average batch time; 1 while no other is known."""
         log = self._earned.get(worker)
         if log is None:
             return 1.0
@@ -44,9 +44,9 @@ class SpeedFactors:
         return math.exp(difference) if abs(difference) > self._noise else 1.0
 
     def observe(self, worker: int, *, seconds: float, average_s: float, spread: float) -> None:
-        """Learn from a batch for which an average worker is predicted to take ``average_s`` seconds.
+        """Learn from a batch that took ``seconds``; an average worker is predicted to take ``average_s``.
 
-        ``spread`` is the relative standard deviation of batch times on one worker. Times of 0 teach nothing.
+        ``spread`` is the relative standard deviation of batch times on one worker. Times of 0 are ignored.
         """
         if seconds <= 0 or average_s <= 0:
             return
@@ -66,7 +66,7 @@ class SpeedFactors:
         self._compare()
 
     def forget(self, worker: int) -> None:
-        """Drop the factor of a worker that is gone; its number may go to another device."""
+        """Drop the factor of a worker that is gone."""
         self._seen.pop(worker, None)
         self._logs.pop(worker, None)
         self._drop(worker)
