@@ -1,4 +1,4 @@
-"""The state of one API, apart from its queues: rules, policy, totals, and what was learned."""
+"""The state of one API, apart from its queues: rules, policy, totals, and learned estimates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, Holding
 from uncork_dispatcher.workers.slots import Slots
 
-# A policy plans anew after batches of so many requests: for a lone client, that would cost too much.
+# A policy plans again after batches of this many requests: for a lone client, plans would cost too much.
 _SEVERAL = 4
 # The rows at workers are added up for each plan, so the number of workers must be small.
 _MOST_WORKERS = 8
@@ -37,7 +37,7 @@ _SPARE = 0.5
 
 
 class Api:
-    """State of one API inside the core."""
+    """The state of one API inside the core."""
 
     def __init__(self, rules: ApiRules) -> None:
         self.rules = rules
@@ -48,18 +48,18 @@ class Api:
 
     @property
     def is_fair(self) -> bool:
-        """Whether flows share each queue equally."""
+        """True if flows share each queue equally."""
         return self.rules.fair
 
     def change(self, rules: ApiRules) -> None:
-        """Apply other rules; queued requests and what was learned stay."""
+        """Apply other rules; keep queued requests and estimates."""
         if (rules.policy, rules.max_batch_rows) != (self.rules.policy, self.rules.max_batch_rows):
             self.policy = make_policy(rules.policy, limit_rows=rules.max_batch_rows)
         self.rules = rules
         self.model.change(goal_s=rules.goal_s, limit_rows=rules.max_batch_rows)
 
     def view(self, queue: RequestQueue, slots: Slots, now: float) -> View:
-        """Return what the policy sees of one of the queues."""
+        """Return the policy's view of a queue."""
         rules, traffic, model = self.rules, self.traffic, self.model
         slowdowns = model.slowdowns
         # By position, in the order of the class: keywords would cost a microsecond of each decision.
@@ -84,7 +84,7 @@ class Api:
         )
 
     def plan(self, ended: Batch[Any], queues: RequestQueues, slots: Slots, now: float) -> None:
-        """Let the policy plan after a batch of several requests, and after each while a plan is in force."""
+        """Let the policy plan, after a batch of several requests or, while it has a plan, after any batch."""
         policy = self.policy
         if policy.plans and (len(ended.entries) >= _SEVERAL or policy.complete_rows < math.inf):
             policy.plan(self._closed_loop(ended.key, queues, slots, now))
@@ -92,9 +92,9 @@ class Api:
     def _closed_loop(
         self, key: Hashable, queues: RequestQueues, slots: Slots, now: float
     ) -> ClosedLoop | None:
-        """Return what the policy sees after a batch with this batch key.
+        """Return the closed loop that the policy may plan for, after a batch with this batch key.
 
-        None if
+        Return None if
 
         * the clients return so soon that workers are hardly idle;
         * new clients, other APIs, or other batch keys have requests too;
@@ -132,11 +132,11 @@ class Api:
         )
 
     def is_full(self, queue: RequestQueue) -> bool:
-        """Whether a queue holds as much as a batch may carry."""
+        """Return True if the rows or bytes of a queue reach the limit of a batch."""
         return queue.rows >= self.limit_rows or queue.size_bytes >= self.rules.max_batch_bytes
 
     def fills_batch(self, queue: RequestQueue) -> bool:
-        """Whether a queue holds a complete batch, or as much as both rules and policy allow in one."""
+        """Return True if a queue has a complete batch, by the policy's plan or by every limit."""
         # Without a call, because busy gateways ask for each request.
         rules, policy = self.rules, self.policy
         if queue.rows >= policy.complete_rows:
@@ -148,13 +148,13 @@ class Api:
 
     @property
     def limit_rows(self) -> float:
-        """The most rows in a batch: the policy's limit, or that of the rules less the usual padding."""
+        """The most rows in a batch: the limit of the policy or, less the usual padding, of the rules."""
         return min(self.policy.limit_rows, self.rules.max_batch_rows / self.model.measures.limit_ratio)
 
     def fill(self, queue: RequestQueue, rows: float, turns: Iterable[Entry] | None = None) -> Fill:
-        """Return an empty batch for a queue, at most as large as ``rows`` rows with the usual padding.
+        """Return an empty batch for a queue, with room for ``rows`` rows with the usual padding.
 
-        It is to take requests in the order of ``turns``, by default that of the queue.
+        The batch must take requests in the order of ``turns``, by default the order of the queue.
         """
         measures, rules = self.model.measures, self.rules
         size, most_rows = self._limits(rows)
@@ -173,18 +173,18 @@ class Api:
         )
 
     def separates(self, queue: RequestQueue) -> bool:
-        """Whether the lengths of requests decide which of a queue share a batch."""
+        """Return True if lengths decide which requests of a queue share a batch."""
         return self.model.measures.separates and queue.has_lengths
 
     def mixable_rows(self, queue: RequestQueue, rows: float) -> float:
-        """Return about how many of the ``rows`` most urgent rows may share a batch with the first of them."""
+        """Return about how many of the ``rows`` most urgent rows may share a batch with the first row."""
         sample = list(islice(queue.turns(), SAMPLE))
         lengths = self._mixable(queue, sample, *self._limits(rows))
         mixable = sum([entry.rows for entry in sample if lengths.shortest <= entry.length <= lengths.longest])
         return min(rows, queue.rows * mixable / sum([entry.rows for entry in sample]))
 
     def _limits(self, rows: float) -> tuple[float, float]:
-        """Return the largest size, by the measure in force, and the most rows of a batch of ``rows`` rows."""
+        """Return the largest size, by the current measure, and the most rows of a batch of ``rows`` rows."""
         measures, rules = self.model.measures, self.rules
         size, allowed = rows * measures.ratio, rules.allowed_batch_sizes
         # Of short rows, more than usual make a batch of this size, but never more than the limit.
@@ -206,7 +206,7 @@ class Api:
     def row_lengths(
         self, rows: float, count: float | None, longest: float | None, size_bytes: int
     ) -> RowLengths:
-        """Return the lengths of a request; arguments as for :meth:`Dispatcher.submit`."""
+        """Return the lengths of a request, from the arguments of :meth:`Dispatcher.submit`."""
         measures = self.model.measures
         has_costs = count is not None
         if has_costs is not measures.has_costs:
@@ -216,16 +216,16 @@ class Api:
         )
 
     def urgency(self, queue: RequestQueue) -> float:
-        """Sort key of queues: the oldest request first, as if younger for a loose goal or a slow model."""
+        """Return the sort key of a queue: the oldest request first; loose goals and slow models go later."""
         return queue.oldest.arrival + max(self.rules.goal_s, 2 * self.model.smallest_s)
 
     def due_at(self, now: float, expires_at: float) -> float:
-        """Return when the worker must be done with a request that arrives ``now``, to be in time."""
+        """Return when the worker must be done with a request that arrives ``now``: less the transport."""
         due_at = now + self.rules.goal_s
         return (due_at if due_at < expires_at else expires_at) - self.model.allowance_s
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus, now: float, seconds: float) -> None:
-        """Expect the clients of a batch back, and show it to the policy if it worked."""
+        """Expect the clients of a batch back, and let the policy observe the batch if it worked."""
         entries = batch.entries
         self.traffic.returns.answered([(entry.source, entry.rows) for entry in entries], now=now)
         if status == "worked":
@@ -235,9 +235,9 @@ class Api:
     def learn(
         self, batch: Batch[Any], chunks: Sequence[tuple[float, float]], seconds: float
     ) -> GoalOutOfReach | None:
-        """Learn the batch time from a batch that worked; arguments as for :meth:`Dispatcher.batch_done`.
+        """Learn the batch time from a batch that worked; return a warning if the goal is newly out of reach.
 
-        Returns a warning if the goal has just gone out of reach.
+        ``chunks`` and ``seconds`` are the arguments of :meth:`Dispatcher.batch_done`.
         """
         entries = batch.entries
         rows, padded, sizes = zip(*[(one.rows, one.padded, one.size_bytes) for one in entries], strict=True)
@@ -255,24 +255,24 @@ class Api:
 
     @property
     def has_earned(self) -> bool:
-        """Whether the estimate rests on enough batches to shed requests by it."""
+        """True if the estimate rests on enough batches to shed requests by it."""
         return self.model.estimate.earned_rows > 0
 
     def _rows(self, entries: Sequence[Entry]) -> Rows | None:
-        """Return the rows of a padded batch; None if they teach no limit of lengths."""
+        """Return the rows that the limit of lengths is learned from; None if it cannot be learned."""
         if not self.model.measures.compares or self.rules.allowed_lengths:
             return None
         number = padded_count(sum([entry.count for entry in entries]), self.rules.allowed_batch_sizes)
         return Rows(number, max([entry.longest for entry in entries]))
 
     def sample(self) -> ApiSample:
-        """Return totals and estimates, for figures over time."""
+        """Return totals and estimates that are cheap to read often."""
         return ApiSample(
             self.model.estimate, self.model.transport_s, self.traffic.arrived_rows, self.backlog.rows
         )
 
     def stats(self, now: float, *, oldest_s: float = 0.0, holding: Holding | None = None) -> ApiStats:
-        """Return what is queued and what was learned."""
+        """Return the queued totals, the estimates and the limits."""
         backlog, traffic, model = self.backlog, self.traffic, self.model
         return ApiStats(
             self.rules.name,
