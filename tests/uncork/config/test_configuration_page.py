@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from uncork.cli.configurable import CONFIGURABLE
-from uncork.config.environment import read_environment, variable_of
+from uncork.config.environment import read_environment
 from uncork.config.file import read_file
 from uncork.config.names import OF_SERVICES, settings_of
 from uncork.config.option_fields import option_parameters, parameter_info
@@ -30,18 +32,14 @@ def rows() -> Iterator[str]:
         yield from (
             row(name, one) for name, one in settings_of(CONFIGURABLE[command]).items() if name not in both
         )
-    for argument in ARGUMENTS:
-        yield f"| `{argument}` | `UNCORK_API_PREDICT_{argument.upper()}` | {default_of(argument)} |"
 
 
 def row(name: str, parameter: inspect.Parameter) -> str:
     info = parameter_info(parameter.annotation)
     assert info is not None
-    option = f"`--{name.replace('_', '-')}`"
-    if name in ("target", "urls"):
-        option = "argument"
+    kind = " (argument)" if name in ("target", "urls") else ""
     default = info.show_default if isinstance(info.show_default, str) else shown(parameter.default)
-    return f"| `{name}` | {option} | `{variable_of(name)}` | {default} | {info.help} |"
+    return f"| `{name}`{kind} | {default} | {info.help} |"
 
 
 def shown(default: object) -> str:
@@ -56,21 +54,33 @@ def shown(default: object) -> str:
             return str(default)
 
 
-def default_of(argument: str) -> str:
-    """What an argument of ``@api`` is if nobody says anything."""
-    api = ApiDescription(name="name", route="/NAME", input={})
-    return shown(api.route if argument == "route" else getattr(api.settings, argument))
+def section(heading: str) -> str:
+    found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return str(found[1])
 
 
 def test_every_setting_is_on_the_page() -> None:
-    begins = [" | ".join(line.split(" | ")[:3]) if "UNCORK_API_" in line else line for line in rows()]
-    lacking = [line for line in begins if not any(have.startswith(line) for have in PAGE.splitlines())]
-    assert lacking == []
+    assert [line for line in rows() if line not in PAGE.splitlines()] == []
 
 
 def test_the_page_has_no_other_settings() -> None:
-    expected = {line.split(" | ")[0] for line in rows()}
-    assert {line.split(" | ")[0] for line in PAGE.splitlines() if "| `UNCORK_" in line} == expected
+    headings = re.findall(r"^## (Settings of .*)$", PAGE, re.MULTILINE)
+    listed = [
+        line for heading in headings for line in section(heading).splitlines() if line.startswith("| `")
+    ]
+    assert len(listed) == len(list(rows()))
+
+
+def test_the_arguments_of_an_api_have_their_defaults() -> None:
+    [file] = [content for language, content in FENCED.findall(section("Arguments of `@api`"))]
+    values = tomllib.loads(file)["api"]["predict"]
+    assert tuple(values) == ARGUMENTS
+    api = ApiDescription(name="predict", route="/predict", input={})
+    defaults = {"route": api.route, **msgspec.structs.asdict(api.settings)}
+    assert {name: values[name] for name, one in defaults.items() if one is not None} == {
+        name: one for name, one in defaults.items() if one is not None
+    }
 
 
 @pytest.mark.parametrize("number", range(sum(language == "toml" for language, _ in FENCED.findall(PAGE))))
@@ -86,8 +96,7 @@ def test_its_files_can_be_read(number: int, tmp_path: Path) -> None:
 
 
 def test_the_settings_that_a_service_can_have_are_listed() -> None:
-    [section] = re.findall(r"^## Several services\n(.*?)^## ", PAGE, re.MULTILINE | re.DOTALL)
-    cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    cells = re.findall(r"^\| (`.*?) \|", section("Several services"), re.MULTILINE)
     assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted(OF_SERVICES)
 
 
