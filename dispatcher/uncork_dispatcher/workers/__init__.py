@@ -1,1 +1,1 @@
-"""The workers: which there are, what they run, and which will be free or ready when."""
+"""The workers: their slots and batches, and predictions of when they will be free or ready."""

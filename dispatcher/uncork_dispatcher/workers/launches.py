@@ -1,4 +1,4 @@
-"""When the next worker will be ready, learned from how long workers took from launch to ready."""
+"""Predicts when the next worker will be ready, from the time that workers took from launch to ready."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Launch(NamedTuple):
     at: float
     failures: int
     since: float
-    """When its first process should have started, of those that have started since one was ready."""
+    """When the first process at this place started, or should have, since a worker was last ready there."""
 
 
 class Launches:
@@ -29,34 +29,37 @@ class Launches:
 
     def __init__(self) -> None:
         self._launches: dict[Hashable, _Launch] = {}
-        """By the place of the worker."""
+        """By place."""
         self._startups_s: deque[float] = deque(maxlen=_REMEMBERED)
 
     def expect(self, place: Hashable, *, at: float, failures: int = 0) -> None:
         """Note that a process starts at ``at``; a later call for the same ``place`` replaces this one.
 
-        ``failures`` is how often in a row the process has ended before it finished a batch.
+        ``failures`` is how often in a row a process at this place has ended before it finished a batch.
         """
         known = self._launches.get(place)
         self._launches[place] = _Launch(at, failures, at if known is None else known.since)
 
     def forget(self, place: Hashable) -> None:
-        """Note that a process does not start, or ends for good; ignore one that is unknown."""
+        """Note that no worker is expected at this place any more."""
         self._launches.pop(place, None)
 
     def ready(self, place: Hashable, *, now: float) -> None:
-        """Note that the worker of a place is ready; learn how long that took if it was expected."""
+        """Note that the worker at this place is ready; if it was expected, learn how long it took."""
         expected = self._launches.pop(place, None)
         if expected is not None:
             self._startups_s.append(max(0.0, now - expected.at))
 
     @property
     def startup_s(self) -> float | None:
-        """The median of the last times from launch to ready; None before the first."""
+        """The median of the last times from launch to ready, in seconds; None before the first."""
         return statistics.median(self._startups_s) if self._startups_s else None
 
     def due(self, now: float) -> list[float]:
-        """Return when each dependable worker should be ready, soonest first, never before ``now``."""
+        """Return when each starting worker should be ready, soonest first, never before ``now``.
+
+        Omits workers that have failed twice in a row, or have taken twice the usual time.
+        """
         startup_s = self.startup_s
         if startup_s is None:
             return []
@@ -67,7 +70,7 @@ class Launches:
         )
 
     def awaited_until(self, now: float) -> float:
-        """Return until when a batch that lost its worker waits for another; ``now`` if none may come."""
+        """Return until when a batch that lost its worker waits for another; ``now`` if none is starting."""
         startup_s = self.startup_s
         if startup_s is None or not self._launches:
             return now
@@ -75,6 +78,6 @@ class Launches:
         return max(now, newest + _AWAITED_STARTS * startup_s)
 
     def soonest(self, now: float) -> float:
-        """Return when any worker can be ready at the earliest; ``now`` if that is unknown."""
+        """Return the earliest time at which a worker may be ready; ``now`` if no worker is starting."""
         startup_s = self.startup_s or 0.0
         return max(now, min([launch.at + startup_s for launch in self._launches.values()], default=now))

@@ -1,4 +1,4 @@
-"""When busy workers should be free again, soonest first."""
+"""Predicts when busy workers will be free again, soonest first."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from uncork_dispatcher.requests.batch import Batch
 
 
 class Outlook:
-    """The predicted finishes of batches, kept in order; of equal ones, the first added first.
+    """Batches in the order of their predicted finishes; of equal finishes, in the order of adding.
 
-    Adding or removing one costs two binary searches, whatever the number of workers.
+    The cost of adding or removing a batch hardly depends on the number of workers.
     """
 
     def __init__(self) -> None:
         self.finishes: list[float] = []
-        """Predicted finishes in ascending order, of late batches as well. Read-only."""
+        """The predicted finishes, ascending; in the past for late batches. Read-only."""
         self.batches: list[Batch[Any]] = []
-        """The batches in this order. Read-only."""
+        """The batches, in the order of ``finishes``. Read-only."""
 
     def add(self, batch: Batch[Any]) -> None:
         """Add a batch. While it is here, its predicted finish must not change."""
@@ -36,11 +36,14 @@ class Outlook:
         del self.batches[place]
 
     def rows(self, api: str) -> Numbers:
-        """Return the rows of an API in each of the batches, 0 in another API's; valid until a change."""
+        """Return the rows of each batch of an API, 0 for batches of other APIs; valid until a change."""
         return _RowsOf(self.batches, api)
 
     def free_at(self, now: float, idle: int) -> Numbers:
-        """Return when each worker is free, of which ``idle`` are now; valid until a change."""
+        """Return when each worker is free: ``idle`` workers at ``now``, then the busy ones, soonest first.
+
+        Valid until a change.
+        """
         return _FreeAt(self.finishes, now, idle)
 
 

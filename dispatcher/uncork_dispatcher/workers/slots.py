@@ -27,60 +27,60 @@ _MOST_LATE = 15
 
 
 class Slots:
-    """Which workers there are, which are idle (the one idle longest first), and what the rest run."""
+    """The healthy workers, which of them are idle (the longest idle first), and the batches that run."""
 
     def __init__(self) -> None:
         self._workers: dict[int, Hashable] = {}
         """The host of each healthy worker."""
         self._idle: dict[int, None] = {}
         self._running: dict[int, Batch[Any]] = {}
-        """By batch."""
+        """By number of the batch."""
         self._batches: dict[int, list[Batch[Any]]] = {}
-        """For each busy worker, the batch that it runs, then the one ahead if there is one."""
+        """For each busy worker, the batch that it runs, then the batch ahead if there is one."""
         self._takes_ahead: set[int] = set()
         """Workers to which a batch may be sent while they run another."""
         self._retried: set[int] = set()
-        """Batches that run again."""
+        """Batches that were lost and run again."""
         self._timeouts = LazyHeap(self._running)
         self._outlook = Outlook()
         """The last batch of each worker, except retired ones: no other batch can start when they end."""
         self._retired: set[int] = set()
         """Workers that get no more batches but still run one."""
         self._avoided: dict[Hashable, float] = {}
-        """Until when hosts are avoided; some of these times may have passed."""
+        """Until when each host is avoided, possibly in the past."""
         self._host_died_until = -math.inf
-        """Until when the death of a host explains lost batches."""
+        """Until when lost batches are blamed on the death of a host."""
         self.launches = Launches()
         self.next_timeout = math.inf
         """When the first running batch times out; infinity if nothing runs."""
         self.changes = 0
-        """Counts the changes: a result computed from the slots is valid while this stays the same."""
+        """The number of changes: a result computed from the slots is valid while this stays the same."""
 
     def __iter__(self) -> Iterator[Batch[Any]]:
         return iter(self._running.values())
 
     @property
     def workers(self) -> int:
-        """How many healthy workers there are."""
+        """The number of healthy workers."""
         return len(self._workers)
 
     @property
     def idle(self) -> int:
-        """How many batches could start now."""
+        """The number of idle workers, each of which could start a batch."""
         return len(self._idle)
 
     @property
     def running(self) -> int:
-        """How many batches are at workers."""
+        """The number of batches at workers, batches ahead included."""
         return len(self._running)
 
     @property
     def takes_ahead(self) -> bool:
-        """Whether there is a worker that may get a batch while it runs another."""
+        """True if any worker may get a batch while it runs another."""
         return bool(self._takes_ahead)
 
     def add(self, worker: int, host: Hashable = None, *, takes_ahead: bool = False) -> None:
-        """Add an idle worker; ignore one that is known, also one that only finishes its batches."""
+        """Add an idle worker; ignore a known one, even if it is retired and still runs a batch."""
         if not self.is_gone(worker):
             return
         self.changes += 1
@@ -90,9 +90,9 @@ class Slots:
             self._takes_ahead.add(worker)
 
     def lose(self, worker: int, *, now: float) -> list[Batch[Any]]:
-        """Remove a worker; return the batches that it had, in their order.
+        """Remove a worker; return its batches, in their order.
 
-        Its host is avoided for a while, unless the worker was retired or given up before.
+        Its host is avoided for 2 s, unless the worker was retired or given up before.
         """
         self.changes += 1
         if worker in self._workers:
@@ -106,7 +106,7 @@ class Slots:
         return self._remove_all(worker)
 
     def retire(self, worker: int) -> None:
-        """Give a worker no more batches; it finishes those that it has. Ignore a worker that is unknown."""
+        """Give a worker no more batches; it finishes its own. Ignore an unknown worker."""
         if worker in self._workers:
             self.changes += 1
             self._leave(worker)
@@ -115,15 +115,15 @@ class Slots:
                 self._outlook.remove(self._batches[worker][-1])
 
     def is_gone(self, worker: int) -> bool:
-        """Whether a worker gets no more batches and has none."""
+        """Return True if a worker gets no more batches and has none."""
         return worker not in self._workers and worker not in self._batches
 
     def next_idle(self, slowdown: Callable[[int], float] | None, now: float) -> int:
-        """Return the fastest of the first idle workers, of equally fast ones the one idle longest.
+        """Return the fastest of the 16 workers that have been idle longest; of equals, the longest idle.
 
-        ``slowdown`` gives the factor on the time of each; None: all are equal. There must be an idle worker.
-        While hosts are avoided, workers of other hosts go first. If there are none idle, those of the host
-        that will be avoided for the shortest time go first.
+        ``slowdown`` returns the factor on a worker's batch time; None if all are equal. A worker must be
+        idle. Workers of avoided hosts go last; if all idle workers are on avoided hosts, the host that is
+        avoided for the shortest time goes first.
         """
         if self._avoided:
             self._end_avoidance(now)
@@ -136,8 +136,8 @@ class Slots:
     def avoids_idle_until(self, now: float) -> float:
         """Return until when a lost batch should wait for a worker of another host; ``now`` if it should not.
 
-        It waits while all idle workers are on avoided hosts, and a busy one on a host that is not avoided, or
-        for a shorter time. A worker must be idle.
+        The batch waits while all idle workers are on avoided hosts, and a busy worker is on a host that is
+        not avoided or is avoided for less time. A worker must be idle.
         """
         if not self._avoided:
             return now
@@ -148,9 +148,9 @@ class Slots:
     def spares_one_until(self, now: float) -> float:
         """Return until when a batch that runs again should wait for another worker; ``now`` if it should not.
 
-        It may lose its worker too, so it should leave a healthy one for other requests. It waits while each
-        other worker runs such a batch, or is about to be ready. It does not wait if a host with several
-        workers has just lost them all: then no request lost them. A worker must be idle.
+        Its next worker may die too, so it should leave a healthy worker for other requests. It waits while
+        every other worker runs such a batch or is about to be ready. It does not wait if a host with several
+        workers has just lost all of them: then no request killed them. A worker must be idle.
         """
         if now < self._host_died_until:
             return now
@@ -160,7 +160,7 @@ class Slots:
         return math.inf if at_risk else self.launches.awaited_until(now)
 
     def occupy(self, running: Batch[Any]) -> None:
-        """Take the slot of the worker that the batch starts on."""
+        """Start a batch on the idle worker that it names, which takes the worker's slot."""
         self.changes += 1
         worker = running.worker
         del self._idle[worker]
@@ -172,10 +172,10 @@ class Slots:
         self._limit_time(running)
 
     def next_ahead(self, now: float) -> Batch[Any] | None:
-        """Return the batch that should end next, late ones aside, if another may be sent behind it.
+        """Return the batch that should end next, late batches aside, if another may be sent behind it.
 
         Nothing is sent behind a batch that runs again, because it may kill this worker too. With several
-        workers, nothing is sent behind one whose end is uncertain: another worker may be idle first.
+        workers, nothing is sent behind a batch whose end is uncertain: another worker may be idle first.
         """
         if not self._takes_ahead:
             return None
@@ -192,7 +192,7 @@ class Slots:
         return None
 
     def put_ahead(self, ahead: Batch[Any]) -> None:
-        """Note that the batch has been sent to a worker that runs another one."""
+        """Note that a batch ahead has been sent to its worker."""
         self.changes += 1
         batches = self._batches[ahead.worker]
         self._running[ahead.number] = ahead
@@ -201,18 +201,18 @@ class Slots:
         self._outlook.add(ahead)
 
     def runs(self, batch: int) -> bool:
-        """Whether a batch is at a worker."""
+        """Return True if the batch with this number is at a worker."""
         return batch in self._running
 
     def retries(self, api: str) -> bool:
-        """Whether a quarantined request of an API is being retried."""
+        """Return True if a quarantined request of an API is being retried."""
         retried = [self._running[batch] for batch in self._retried]
         return any(one.api == api and one.entries[0].queue.retry == "alone" for one in retried)
 
     def finish(self, batch: int, *, now: float) -> Batch[Any] | None:
-        """End a batch; return None if it is not known any more.
+        """End a batch and return it; return None if it is unknown.
 
-        The batch ahead starts now, if the worker has one; otherwise the slot is free.
+        If its worker has a batch ahead, that batch starts; otherwise the slot is free.
         """
         self.changes += 1
         running = self._running.pop(batch, None)
@@ -239,7 +239,7 @@ class Slots:
         return running
 
     def give_up_overdue(self, now: float) -> list[list[Batch[Any]]]:
-        """Remove the workers whose batch ran past its timeout; return the batches of each, in their order."""
+        """Remove each worker whose batch ran past its timeout; return their batches, one list per worker."""
         overdue: list[list[Batch[Any]]] = []
         while now >= self.next_timeout:
             first = self._timeouts.top()
@@ -251,18 +251,18 @@ class Slots:
 
     @property
     def busy_until(self) -> Sequence[float]:
-        """When each busy worker should be free, soonest first; of late ones it is in the past.
+        """When each busy worker should be free, soonest first; in the past for late batches.
 
-        Without retired workers: no other batch can start when theirs end.
+        Excludes retired workers, because no other batch can start on them.
         """
         return self._outlook.finishes
 
     def running_rows(self, api: str) -> Numbers:
-        """Return the rows of an API in the batch that each of them runs last; 0 in another API's."""
+        """Return, for each worker of :attr:`busy_until`, the rows of its last batch; 0 if of another API."""
         return self._outlook.rows(api)
 
     def free_at(self, now: float) -> Numbers:
-        """Return when each worker is free, soonest first; without workers, when each that starts is due."""
+        """Return when each worker is free, soonest first; without workers, when starting ones are due."""
         return self._outlook.free_at(now, len(self._idle)) if self._workers else self.launches.due(now)
 
     def stats(self, now: float) -> WorkStats:
@@ -307,14 +307,14 @@ class Slots:
         return batches
 
     def _forget(self, running: Batch[Any]) -> None:
-        """Forget what else is known about a batch that has been removed."""
+        """Drop a removed batch from the retried batches and from the timeouts."""
         self._retried.discard(running.number)
         if running.gives_up_at <= self.next_timeout:
             first = self._timeouts.top()
             self.next_timeout = math.inf if first is None else first.gives_up_at
 
     def _least_avoided(self) -> list[int]:
-        """Return the first idle workers of hosts that are not avoided, or else of the one to be used next."""
+        """Return the first idle workers of hosts that are not avoided, else of the least avoided host."""
         # Not a generator expression: mypyc would go through all workers.
         preferred = filter(lambda worker: self._avoided_until(worker) == -math.inf, self._idle)
         workers = list(islice(preferred, _COMPARED))
