@@ -1,4 +1,4 @@
-"""A batch, from its release on."""
+"""A batch, from its release to its end."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ class Batch(Generic[Q]):
     """Requests that run together on one worker. Times are seconds on the core's clock.
 
     Attributes:
-        number: identifies it; never used twice.
-        requests: its requests, as they were submitted to the core.
-        entries: the same inside the core, until it has ended.
-        rows: its rows, or their total cost.
-        padded: that cost if every row were as long as the longest.
-        count: its number of rows.
-        deadlines: when each request should be done at the worker.
-        reason: why it was released.
+        number: identifies the batch; never used twice.
+        requests: the requests, as they were submitted to the core.
+        entries: the core's entries of the requests; empty once the batch has ended.
+        rows: the number of rows, or their total cost.
+        padded: the total cost if every row were as long as the longest.
+        count: the number of rows.
+        deadlines: for each request, when the worker should be done with it.
+        reason: why the batch was released.
         predicted_s: the predicted seconds at the worker; ``spread_s`` is their standard deviation.
-        released: when it was released.
-        is_ahead: whether it was sent while its worker ran another batch.
+        released: when the batch was released.
+        is_ahead: True if it was sent while its worker ran another batch.
         started: when it started; until then, when it should start.
         seconds: how long it ran; 0 until it has ended.
-        timeout_s: how long it may run.
-        transport_s: how long batches of its API usually spend on the way to the worker and back.
+        timeout_s: how many seconds it may run.
+        transport_s: average seconds that batches of its API spend on the way to the worker and back.
     """
 
     __slots__ = (
@@ -83,20 +83,20 @@ class Batch(Generic[Q]):
 
     @property
     def finish(self) -> float:
-        """When the worker should be done with it."""
+        """The predicted time at which the worker is done."""
         return self.started + self.predicted_s
 
     @property
     def gives_up_at(self) -> float:
-        """When it is abandoned."""
+        """The time at which the batch is abandoned if it still runs."""
         return self.started + self.timeout_s
 
     @property
     def left_s(self) -> list[float]:
-        """How many seconds each request has left at the start, to be done in time; negative if it is late."""
+        """For each request, the seconds from the start of the batch to its deadline; negative if late."""
         return [deadline - self.started for deadline in self.deadlines]
 
     def ended(self, now: float) -> None:
-        """Note that it has ended."""
+        """Note that the batch ended at ``now``."""
         self.started = min(self.started, now)
         self.seconds = now - self.started

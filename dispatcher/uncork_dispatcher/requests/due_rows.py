@@ -1,4 +1,4 @@
-"""How many rows of a queue are due after a moment, where deadlines do not come in the order of arrival."""
+"""Counts the rows that are due after a given deadline, if deadlines are not in the order of arrival."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _STEPS = 64
 
 
 class DueRows:
-    """The rows and requests of a queue, by their deadline in steps."""
+    """The rows and requests of a queue by deadline, in steps of 1/64 of the goal."""
 
     def __init__(self, goal_s: float) -> None:
         self.goal_s = goal_s
@@ -33,7 +33,7 @@ class DueRows:
             self._steps[step] = before - rows, requests - 1
 
     def after(self, deadline: float) -> tuple[float, int]:
-        """Return the rows and requests that are due in a later step than this deadline."""
+        """Return the rows and the number of requests that are due in a later step than ``deadline``."""
         first, rows, requests = self._step(deadline) + 1, 0.0, 0
         later = range(first, self._last + 1)
         # After a change of the goal, there may be more steps than requests.

@@ -1,11 +1,11 @@
 """A queue that its flows, for example the clients of a gateway, share equally.
 
-While several flows have requests queued, each gets as many rows as the others, whatever it sends. This is
-self-clocked fair queueing (Golestani 1994): deficit round robin without a quantum, which would have to be as
-large as the largest request, and would then fill whole batches with one flow. Each flow has a level, the
-rows that it has had. The next request is the one that leaves its flow at the lowest level. The level of the
-queue is that of the last request taken; a flow that is new, or was empty, starts there, so that no flow
-saves up for later.
+While several flows have requests queued, batches take as many rows from each flow, whatever it sends. This is
+self-clocked fair queueing (Golestani 1994): deficit round robin without a quantum, because a quantum as large
+as the largest request would fill whole batches with one flow. The level of a flow is the number of rows that
+batches have taken from it. The next request is the one that leaves its flow at the lowest level. The level of
+the queue is the level of the flow of the last request taken. A flow that is new, or was empty, starts at the
+level of the queue, so that no flow saves up for later.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Load(NamedTuple):
         )
 
     def least(self, other: Load) -> Load:
-        """Return the smaller of the two in each respect."""
+        """Return the smaller of the two in each field."""
         return Load(
             min(self.rows, other.rows),
             min(self.requests, other.requests),
@@ -41,14 +41,14 @@ class Load(NamedTuple):
         )
 
     def share(self, limits: Load) -> float:
-        """Return the share of the limits that this takes, of the limit that it takes most of."""
+        """Return the largest of the shares that this load takes of each limit."""
         return max(
             self.rows / limits.rows, self.requests / limits.requests, self.size_bytes / limits.size_bytes
         )
 
 
 class _Flow(RequestQueue):
-    """The queued requests of one flow. Of flows at one level, the one with the lower ``order`` goes first."""
+    """The queued requests of one flow. Of flows with equal levels, the lower ``order`` goes first."""
 
     def __init__(self, api: str, key: Hashable, *, level: float, order: int) -> None:
         super().__init__(api, key)
@@ -63,8 +63,7 @@ class _Flow(RequestQueue):
 class FairQueue(RequestQueue):
     """Takes requests from its flows in turn; within a flow the earliest deadline goes first.
 
-    Shares are equal within a queue, that is, among requests of one batch key. A flow exists while it has
-    requests queued.
+    Flows share equally among requests of one batch key. A flow exists while it has requests queued.
     """
 
     def __init__(self, api: str, key: Hashable) -> None:
@@ -84,7 +83,7 @@ class FairQueue(RequestQueue):
         return super().append(entry)
 
     def remove(self, entry: Entry) -> None:
-        """Remove one request, wherever it stands."""
+        """Remove one request, at any place."""
         super().remove(entry)
         flow = self._flows[entry.flow]
         flow.remove(entry)
@@ -109,19 +108,20 @@ class FairQueue(RequestQueue):
                 heapq.heapreplace(turns, (level + following.rows, order, following, waiting))
 
     def uniform(self) -> Collection[Entry] | None:
-        """Return None: flows take turns."""
+        """Return None: flows take turns, so a batch must take requests in turn."""
         return None
 
     def take(self, entry: Entry) -> None:
-        """Remove a request that goes into a batch; its flow and the queue rise to its level."""
+        """Remove a request that goes into a batch; raise its flow and the queue to their new level."""
         flow = self._flows[entry.flow]
         self._level = flow.level = flow.level + entry.rows
         self.remove(entry)
 
     def before(self, entry: Entry, *, goal_s: float) -> tuple[float, int]:
-        """Return the rows and requests up to and including a new one.
+        """Return the rows and the number of requests that go before a new request, and that request.
 
-        Of every other flow, only as much goes first as its own flow then has that is not due later.
+        Every other flow counts with at most as many rows and requests as the request's own flow has up to
+        its deadline.
         """
         own = self._flows.get(entry.flow)
         rows, requests = (entry.rows, 1) if own is None else own.before(entry, goal_s=goal_s)
@@ -132,10 +132,10 @@ class FairQueue(RequestQueue):
         )
 
     def skippable(self, entries: Sequence[Entry], *, rows: float, goal_s: float) -> int:
-        """Return how many of ``entries``, the most urgent, may be shed so that others fill a batch.
+        """Return how many of ``entries``, which start with the most urgent, may be shed to fill a batch.
 
-        A flow that has queued no more than its share of the batch is served first. The exception is a request
-        that is urgent because its client says so: it could keep all batches small.
+        A flow that has queued no more than its share of the batch loses no request, unless the client set a
+        short deadline: such requests could keep all batches small.
         """
         share = rows / len(self._flows)
         for place, entry in enumerate(entries):
@@ -145,10 +145,10 @@ class FairQueue(RequestQueue):
         return len(entries)
 
     def displaced(self, flow: Hashable, more: Load, *, over: Load, limits: Load) -> list[Entry]:
-        """Return the requests to shed so that ``more`` of a flow fits, which is ``over`` the limits.
+        """Return the requests to shed so that ``flow`` can queue ``more``, now ``over`` the limits.
 
-        They are the newest of the flows that have most queued. There are none if that would be unfair:
-        ``flow`` must have queued no more than its equal share of the limits, and less than those flows.
+        These are the newest requests of the flows that have queued most. The list is empty if that would be
+        unfair: ``flow`` must queue no more than its equal share of ``limits``, and less than those flows.
         """
         own = self._flows.get(flow)
         mine = (more if own is None else own.load.plus(more)).share(limits)

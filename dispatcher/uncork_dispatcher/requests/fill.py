@@ -18,18 +18,18 @@ class Fill:
     """A batch that is being filled. It takes at least one request, and no more than its limits allow.
 
     Args:
-        size: the largest size by the measure in force.
-        measure: the place of that measure in :class:`BatchSize`.
+        size: the largest size by the current measure.
+        measure: the place of the current measure in :class:`BatchSize`.
         most_rows: the most rows.
         most_requests: the most requests.
         size_bytes: the most bytes of bodies.
-        lengths: take only requests whose longest row lies inside, if given.
+        lengths: the batch takes only requests whose longest row is in this interval, if given.
         allowed_batch_sizes: the numbers of rows to which the model pads its batches.
 
     Attributes:
-        entries: the requests that it has taken.
+        entries: the requests taken so far.
         count: their number of rows.
-        body_bytes: the size of their bodies.
+        body_bytes: the total size of their bodies.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class Fill:
 
     @property
     def taken(self) -> BatchSize:
-        """The size of the batch."""
+        """The size of the batch so far, by each measure."""
         return BatchSize(self._rows, self._padded, self.body_bytes)
 
     def take(self, queue: RequestQueue) -> list[Entry]:
-        """Take the requests whose turn it is out of a queue."""
+        """Fill the batch with the next requests of a queue, remove them from it, and return them."""
         uniform = queue.uniform()
         if uniform is not None and self._take_all(uniform, rows=queue.rows):
             queue.clear()
@@ -77,7 +77,7 @@ class Fill:
         return self.entries
 
     def take_from(self, turns: Iterator[Entry]) -> None:
-        """Take requests in turn, until one does not fit; pass over those of other lengths."""
+        """Take requests in the order of ``turns`` until one does not fit; skip requests of other lengths."""
         shortest, longest = 0.0, math.inf
         if self._lengths is not None:
             shortest, longest = self._lengths
@@ -87,9 +87,9 @@ class Fill:
                 break
 
     def _take_all(self, queued: Collection[Entry], *, rows: float) -> bool:
-        """Take requests of one length, about ``rows`` rows, all at once; return False if they do not fit.
+        """Take all of ``queued``, requests of one length with about ``rows`` rows; return False if too large.
 
-        This costs a third as much as taking them in turn.
+        This costs a third of taking each request in turn.
         """
         if rows > self._most or self._measure or self._lengths or self._allowed_sizes:
             return False
@@ -108,7 +108,7 @@ class Fill:
         return True
 
     def _take(self, entry: Entry) -> bool:
-        """Take a request; return False if it does not fit."""
+        """Add a request to the batch; return False if it does not fit."""
         if len(self.entries) >= self._most_requests:
             return False
         longest, padding = self._longest, self._padding

@@ -1,11 +1,11 @@
-"""Which of the queued requests go into a batch when not all of them can be answered in time.
+"""Chooses the requests of a batch when not all queued requests can be answered in time.
 
 Shrinking the batch to save the oldest request is a death spiral: smaller batches mean less capacity just
 when it is scarce. So, unless the rest can follow in time, the batch is the largest one that finishes before
 the earliest deadline in it, and the requests that prevent it are skipped (Symphony, arXiv 2308.07470).
 
-Where lengths decide who shares a batch, the largest is the one with the most rows, not with the most work:
-a long answer is worth no more than a short one.
+Where lengths decide which requests share a batch, the largest batch has the most rows, not the most work: a
+long request is worth no more than a short one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COMPARED = 32
 
 
 class Choice(NamedTuple):
-    """Skip this many of the requests, most urgent first, then take this many rows."""
+    """Skip the ``skipped`` most urgent requests, then take up to ``rows`` rows."""
 
     skipped: int
     rows: float
@@ -41,8 +41,8 @@ def largest_feasible_batch(
 ) -> Choice:
     """Choose from ``entries``, most urgent first, for a batch of at most ``limit_rows`` rows that starts now.
 
-    ``next_start`` is when the batch after it can start. At most ``most_skipped`` requests are skipped, and at
-    least one is taken.
+    ``next_start`` is when the following batch can start. Skips at most ``most_skipped`` requests, and takes
+    at least one.
     """
     rows = sum(entry.rows for entry in entries)
     first = estimate.rows_within(entries[0].deadline - now)
@@ -71,10 +71,10 @@ def largest_mixed_batch(
     most_skipped: int,
     begin: Callable[[Iterable[Entry], float], Fill],
 ) -> Choice:
-    """Choose like :func:`largest_feasible_batch` where lengths decide who shares a batch.
+    """Choose like :func:`largest_feasible_batch` where lengths decide which requests share a batch.
 
-    ``begin`` returns an empty batch for requests in this order, of at most so many rows; the lengths that it
-    accepts depend on the first of them.
+    ``begin(requests, rows)`` returns an empty batch of at most ``rows`` rows, for requests in this order; the
+    lengths that the batch accepts depend on the first of them.
     """
     best = Choice(0, limit_rows)
     most, left = 0.0, sum([entry.count for entry in entries])
@@ -97,7 +97,7 @@ def largest_mixed_batch(
 def _rest_is_safe(
     entries: Sequence[Entry], first: float, limit_rows: float, next_start: float, estimate: Estimate
 ) -> bool:
-    """Whether the requests that do not fit into a first batch of ``first`` rows can follow in time."""
+    """Return True if a next batch can meet the deadlines of all requests beyond the first ``first`` rows."""
     taken = rest = 0.0
     deadline = None
     for entry in entries:

@@ -13,10 +13,10 @@ _SLACK = 64
 
 
 class LazyHeap(Generic[T]):
-    """Members of a mapping by a time, the earliest first.
+    """The members of a mapping, each with a time, the earliest first.
 
-    A member that is removed from the mapping stays in the heap until it surfaces, or until most of the heap
-    is such members. The mapping must not get a removed key back.
+    To remove a member, remove it from the mapping; the heap drops it later. A removed key must not return to
+    the mapping.
     """
 
     def __init__(self, members: Mapping[int, T], times: Iterable[tuple[float, int]] = ()) -> None:
@@ -28,7 +28,7 @@ class LazyHeap(Generic[T]):
         return len(self._times)
 
     def push(self, at: float, key: int) -> None:
-        """Add the member with this key."""
+        """Add the mapping's member ``key``, with the time ``at``."""
         if len(self._times) > 2 * len(self._members) + _SLACK:
             self._times = [each for each in self._times if each[1] in self._members]
             heapq.heapify(self._times)

@@ -1,4 +1,4 @@
-"""The lengths of the rows of requests, as a model that pads them sees them."""
+"""The lengths of the rows of requests, for models that pad or truncate rows."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Lengths(NamedTuple):
 RowLengths = tuple[float, float, float, float]
 """The rows of one request:
 
-1. their number;
-2. the length of the longest: its cost, or the bytes of the body per row;
-3. the length to which the model pads that row by itself, or at which it truncates it;
-4. the size of the request alone: their number times that length.
+1. the number of rows;
+2. the length of the longest row: its cost, or the bytes of the body per row;
+3. that length after the model pads or truncates the row by itself;
+4. the size of the request alone: the first times the third.
 
-It is a plain tuple because a named one takes 0.2 µs to make, for each request.
+A plain tuple, because a named one takes 0.2 µs more for each request.
 """
 
 
@@ -38,9 +38,10 @@ def row_lengths(
     allowed: Sequence[float] = (),
     limit: float = math.inf,
 ) -> RowLengths:
-    """Return the lengths of a request, from the arguments of ``submit``.
+    """Return the lengths of a request, from the arguments of :meth:`Dispatcher.submit`.
 
-    A row counts as long as the next of the ``allowed`` lengths, or as the last; and at most ``limit``.
+    The length of a row is rounded up to the next of the ``allowed`` lengths, or down to the last, if given;
+    otherwise it counts up to ``limit``.
     """
     if count is None:
         if not size_bytes:
@@ -59,9 +60,9 @@ def row_lengths(
 
 
 def padded_count(count: float, allowed: Sequence[int]) -> float:
-    """Return how many rows the model computes for ``count`` rows, given the ``allowed`` numbers of rows.
+    """Return how many rows the model computes for ``count`` rows if it pads them to ``allowed`` numbers.
 
-    More than the largest go in several calls.
+    Rows beyond the largest allowed number go into further calls.
     """
     if not allowed:
         return count

@@ -1,8 +1,8 @@
-"""Which lengths may share a batch with the most urgent request, where batches are padded.
+"""Chooses the lengths that may share a batch with the most urgent request, for models that pad batches.
 
-Padding wastes the time of a batch; splitting the batch costs the fixed time of another one. The interval of
-lengths starts at the most urgent request. It grows by the neighbor that adds less padding, until its padding
-costs more than a share of another batch.
+Padding wastes the time of a batch; splitting the batch costs the fixed time of another batch. The interval
+of lengths starts at the most urgent request. It grows by the neighbor that adds less padding, until the
+padding costs more than a share of another batch.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def mixable_lengths(
     """Return the shortest and the longest row that may share a batch with the first of ``sample``.
 
     Args:
-        sample: the most urgent of the ``queued`` requests, of which there must be one.
-        limit: the largest permitted batch, padding included.
-        spare: the padding worth accepting, in the same unit; infinite if padding costs nothing.
+        sample: the most urgent of the ``queued`` requests; must not be empty.
+        limit: the largest permitted size of a batch, padding included.
+        spare: the padding worth accepting, in the unit of ``limit``; infinite if padding costs nothing.
         most_rows: the most rows in a batch.
     """
     if spare == math.inf:

@@ -17,28 +17,28 @@ from uncork_dispatcher.requests.states import RequestState
 _QUEUED = RequestState.QUEUED
 
 Retry = Literal["batch", "alone"]
-"""How requests run again whose worker was lost: as the same batch, or each alone."""
+"""How requests run again after their worker was lost: as the same batch, or each alone."""
 
 
 class Entry:
     """One request inside the core.
 
     Attributes:
-        number: identifies it; they are counted in the order of arrival.
-        request: as it was submitted.
+        number: identifies the request; ascends in the order of arrival.
+        request: the request as it was submitted.
         arrival: when it was queued; for a quarantined request, when its batch was lost again.
-        rows: its rows, or their cost.
-        size_bytes: the size of its body.
-        deadline: when it should be answered.
-        expires_at: when its client gives up.
+        rows: the number of rows, or their total cost.
+        size_bytes: the size of the body.
+        deadline: when the worker should be done with it.
+        expires_at: when the client gives up; infinity if it has set no time.
         queue: the queue that it is in, or was taken from.
-        count: its number of rows.
+        count: the number of rows.
         longest: the length of its longest row, see :class:`~uncork_dispatcher.requests.lengths.RowLengths`.
         length: the length to which the model pads or truncates that row.
         padded: ``count * length``.
-        source: the client, for the forecast of returns.
+        source: the client, for the forecast of returns; None if unknown.
         flow: the flow that shares a fair queue with others.
-        state: where it is, or how it ended.
+        state: where the request is, or how it ended.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class Held(NamedTuple):
     hold: Hold
 
     def stands(self, rows: float, now: float) -> bool:
-        """Whether the hold continues with ``rows`` rows queued, without asking the policy again."""
+        """Return True if the hold continues while ``rows`` rows are queued at ``now``."""
         until = self.hold.until
         if now >= until:
             return False
@@ -95,14 +95,14 @@ class Held(NamedTuple):
 
 
 class RequestQueue:
-    """Earliest deadline first; of equal deadlines the oldest. Any request can be removed.
+    """Requests in the order of their deadlines, then of arrival. Any request can be removed.
 
-    Deadlines usually come in the order of arrival. While they do, the queue keeps no other order; the first
+    Deadlines are usually in the order of arrival. While they are, the queue keeps no other order; the first
     request that is more urgent than an earlier one makes it build a heap.
 
     ``retry`` is None for requests that have not run yet. Otherwise it says how they run again: as one batch,
-    the one with the number ``lost_batch``; or one request at a time, because one of them may be what kills
-    workers. ``number`` is given to each queue when it gets its first request, in ascending order.
+    which was lost as number ``lost_batch``; or one request at a time, because one of them may kill workers.
+    ``number`` ascends in the order in which queues get their first request.
     """
 
     def __init__(self, api: str, key: Hashable, *, retry: Retry | None = None, lost_batch: int = 0) -> None:
@@ -115,17 +115,17 @@ class RequestQueue:
         self.size_bytes = 0
         self.newest = 0.0
         self.has_lengths = False
-        """Whether requests of different lengths have been queued."""
+        """True once requests of different lengths have been queued."""
         self.held: Held | None = None
-        """The last hold that its policy decided; None before the first."""
+        """The last hold that the policy decided; None before the first."""
         self.is_held = False
-        """Whether its policy is not asked until the end of that hold, see :class:`QueueOrder`."""
+        """True while the policy need not decide about this queue, see :class:`QueueOrder`."""
         self._length: float | None = None
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._latest_deadline = -math.inf
         self._deadlines: LazyHeap[Entry] | None = None
         self._due_rows: DueRows | None = None
-        """Counts the requests by deadline, once a request came that is due before the last one."""
+        """The requests by deadline, once a request has arrived that is due before an earlier one."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -152,7 +152,7 @@ class RequestQueue:
         return self.most_urgent is entry
 
     def remove(self, entry: Entry) -> None:
-        """Remove one request, wherever it stands."""
+        """Remove one request, at any place."""
         del self._entries[entry.number]
         self.rows -= entry.rows
         self.size_bytes -= entry.size_bytes
@@ -164,11 +164,11 @@ class RequestQueue:
         return iter(self._entries.values()) if self._deadlines is None else self._deadlines.ascending()
 
     def uniform(self) -> Collection[Entry] | None:
-        """Return all requests if they are alike, and queued in the order in which batches take them."""
+        """Return all requests if they have one length, and batches take them in the order of arrival."""
         return self._entries.values() if self._deadlines is None and not self.has_lengths else None
 
     def clear(self) -> None:
-        """Remove all requests of a queue that is :meth:`uniform`."""
+        """Remove all requests; only for queues for which :meth:`uniform` returned them."""
         self._entries.clear()
         self._due_rows = None
         self.rows, self.size_bytes = 0.0, 0
@@ -184,11 +184,11 @@ class RequestQueue:
         return sorted(self._entries.values(), key=lambda entry: (entry.deadline, entry.number))
 
     def newest_first(self) -> Iterator[Entry]:
-        """Iterate over all requests; the queue must not change meanwhile."""
+        """Iterate over all requests, the newest first; the queue must not change meanwhile."""
         return reversed(self._entries.values())
 
     def before(self, entry: Entry, *, goal_s: float) -> tuple[float, int]:
-        """Return the rows and requests up to and including a new one: those that are not due later."""
+        """Return the rows and the number of requests due no later than a new request, which it includes."""
         rows, requests = self.rows + entry.rows, len(self) + 1
         if not self or (self._deadlines is None and entry.deadline >= self._latest_deadline):
             return rows, requests
@@ -203,12 +203,12 @@ class RequestQueue:
         return rows - later_rows, requests - later
 
     def skippable(self, entries: Sequence[Entry], *, rows: float, goal_s: float) -> int:
-        """Return how many of ``entries``, the most urgent, may be shed to fill a batch: here all."""
+        """Return how many of ``entries``, most urgent first, may be shed to fill a batch: here all."""
         return len(entries)
 
     @property
     def oldest(self) -> Entry:
-        """The request at the head. The queue must not be empty."""
+        """The request that arrived first. The queue must not be empty."""
         return next(iter(self._entries.values()))
 
     @property

@@ -1,6 +1,6 @@
-"""The queues of one API in the orders in which the scheduler looks at them.
+"""The queues of one API, in the orders in which the scheduler considers them.
 
-Clients may choose batch keys, so no step may go through all queues.
+Clients can choose batch keys, so no step may visit all queues.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _FRONT = 16
 
 
 class QueueHeap:
-    """Queues by a time, the earliest first; of equal times, the queue with the lowest number.
+    """Queues, each with a time, the earliest first; of equal times, the queue with the lowest number.
 
-    A queue whose time changes leaves an outdated item in the heap, until it surfaces or the heap is rebuilt.
+    A queue whose time changes leaves an outdated item in the heap; :meth:`top` or a rebuild removes it.
     """
 
     def __init__(self) -> None:
@@ -42,12 +42,12 @@ class QueueHeap:
             heapq.heappush(self._heap, (at, number))
 
     def discard(self, queue: RequestQueue) -> None:
-        """Remove a queue, if it is here."""
+        """Remove a queue; ignore one that is not in the heap."""
         if self._filed.pop(queue.number, None) is not None and not self._filed:
             self._heap.clear()
 
     def top(self) -> tuple[float, RequestQueue] | None:
-        """Return the earliest time, and its queue; None if there is no queue."""
+        """Return the earliest time and its queue; None if the heap is empty."""
         heap = self._heap
         while heap:
             at, number = heap[0]
@@ -69,13 +69,14 @@ class QueueHeap:
 
 
 class QueueOrder:
-    """The queues of one API whose requests have not run yet, or run again in the same way.
+    """The queues of one API with the same ``retry``.
 
-    The policy decides about the *front*, the oldest queues, whenever something has happened. Any other queue
-    is *held* once its policy has decided so, until its time has come, it changes, or it joins the front.
+    The policy decides about the *front*, the 16 queues with the oldest requests, whenever something happens.
+    Once the policy has held another queue, it decides about that queue again only when the hold ends, the
+    queue changes, or the queue joins the front.
 
     Attributes:
-        front: the queues with the oldest requests, in this order.
+        front: the queues with the oldest requests, oldest first.
         by_deadline: all queues, by the deadline of their most urgent request.
     """
 
@@ -89,7 +90,7 @@ class QueueOrder:
         self._others = QueueHeap()
         """The queues behind the front, by the arrival of their oldest request."""
         self._to_ask = QueueHeap()
-        """Of these, the queues that are not held."""
+        """The queues behind the front that are not held."""
 
     def changed(self, queue: RequestQueue) -> None:
         """Move a queue to its new place after its first request has changed; drop it if it is empty."""
@@ -111,9 +112,10 @@ class QueueOrder:
             self.ask(last)
 
     def to_ask(self) -> Iterator[RequestQueue]:
-        """Iterate over the queues about which the policy decides now, the oldest first.
+        """Iterate over the queues about which the policy must decide now, the oldest first.
 
-        A queue is held if the next one is taken. If it is released instead, the iteration must end.
+        To continue the iteration means that the policy holds the last queue: set its ``held`` before. After a
+        release, end the iteration.
         """
         yield from self.front
         while (top := self._to_ask.top()) is not None:
@@ -125,7 +127,7 @@ class QueueOrder:
             self._held.file(queue, queue.held.hold.until)
 
     def ask(self, queue: RequestQueue) -> None:
-        """Let the policy be asked again about a queue behind the front."""
+        """Make the policy decide again about a queue behind the front."""
         queue.is_held = False
         self._held.discard(queue)
         self._to_ask.file(queue, queue.oldest.arrival)

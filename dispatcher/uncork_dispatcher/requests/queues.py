@@ -1,4 +1,4 @@
-"""All requests inside the core, and the queues of those that wait."""
+"""All requests inside the core, and the queues of the requests that wait."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Backlog:
     rows: float = 0.0
     size_bytes: int = 0
     order: QueueOrder | None = field(default=None, compare=False, repr=False)
-    """The queues of the requests that have not run yet; None before the first."""
+    """The queues of the requests that have not run yet; None before the first request."""
 
     def oldest(self, default: float) -> float:
         """Return the arrival of the oldest request that has not run yet; ``default`` if there is none."""
@@ -53,17 +53,17 @@ class Backlog:
 
 
 class QueueOwner(Protocol):
-    """An API, as far as the queues know it."""
+    """The attributes of an API that the queues need."""
 
     backlog: Backlog
 
     @property
     def is_fair(self) -> bool:
-        """Whether flows share each queue equally."""
+        """True if flows share each queue equally."""
         ...
 
     def urgency(self, queue: RequestQueue) -> float:
-        """Sort key of its queues among those of all APIs: the lowest goes first."""
+        """Return the sort key of a queue among the queues of all APIs: the lowest goes first."""
         ...
 
 
@@ -77,16 +77,16 @@ class RequestQueues:
     def __init__(self, apis: Mapping[str, QueueOwner]) -> None:
         self._apis = apis
         self._queues: dict[tuple[str, Hashable], RequestQueue] = {}
-        """By API and batch key, of requests that have not run yet."""
+        """The queues of requests that have not run yet, by API and batch key."""
         self._retries: dict[tuple[str, Hashable, int], RequestQueue] = {}
-        """By API, batch key and number of the lost batch; 0 for quarantined requests."""
+        """The other queues, by API, batch key and number of the lost batch; 0 for quarantined requests."""
         self._orders: dict[tuple[str, Retry | None], QueueOrder] = {}
         """By API and the queues' ``retry``."""
         self._held = QueueHeap()
         self._entries: dict[Any, Entry] = {}
-        """By request, of those that have not ended."""
+        """The entries that have not ended, by request."""
         self._impatient: dict[int, Entry] = {}
-        """The queued requests whose clients have set a time."""
+        """The queued requests whose clients have set a time, by number."""
         self._expiries = LazyHeap(self._impatient)
         self._last_number = 0
         self._quarantined_went_last = False
@@ -95,21 +95,21 @@ class RequestQueues:
         return bool(self._queues or self._retries)
 
     def __iter__(self) -> Iterator[RequestQueue]:
-        """The queues; they must not change meanwhile."""
+        """Iterate over all queues; they must not change meanwhile."""
         return chain(self._queues.values(), self._retries.values())
 
     @property
     def orders(self) -> Iterable[QueueOrder]:
-        """The queues of each API, in their orders."""
+        """The orders of the queues, one for each API and ``retry``."""
         return self._orders.values()
 
     @property
     def unanswered(self) -> Collection[Any]:
-        """The requests that have reached no final state, as they were submitted."""
+        """The requests that are queued or running, as they were submitted."""
         return self._entries.keys()
 
     def queue(self, api: str, key: Hashable) -> RequestQueue:
-        """Return the queue of a batch key. A new one is kept once a request is added to it."""
+        """Return the queue of a batch key, a new one if there is none; :meth:`add` keeps the new one."""
         queue = self._queues.get((api, key))
         if queue is None:
             kind = FairQueue if self._apis[api].is_fair else RequestQueue
@@ -117,7 +117,7 @@ class RequestQueues:
         return queue
 
     def add(self, entry: Entry) -> bool:
-        """Queue a request in ``entry.queue``; return whether it is now the most urgent request there."""
+        """Queue a request in ``entry.queue``; return True if it is now the most urgent request there."""
         queue = entry.queue
         self._entries[entry.request] = entry
         if entry.expires_at != math.inf:
@@ -134,9 +134,9 @@ class RequestQueues:
         return is_first
 
     def regroup(self, api: str) -> None:
-        """Queue the requests of an API again, in their order, after :attr:`QueueOwner.is_fair` has changed.
+        """Rebuild the queues of an API after :attr:`QueueOwner.is_fair` has changed; keep the order.
 
-        Requests that run again stay where they are.
+        The queues of requests that run again stay as they are.
         """
         for (name, key), old in list(self._queues.items()):
             if name != api:
@@ -158,10 +158,10 @@ class RequestQueues:
             self._orders.pop((api, retry), None)
 
     def retry(self, batch: int, entries: Sequence[Entry], *, idempotent: bool, now: float) -> list[Entry]:
-        """Queue the requests of a lost batch again; end those that may not run again, and return them.
+        """Queue the requests of a lost batch again; end and return the requests that may not run again.
 
-        After the first loss they are queued as one batch, each in its old place in the order. After the
-        second they are quarantined, behind all that are queued now.
+        After the first loss, the requests are queued as one batch, in the order of their arrival. After the
+        second, they are quarantined, behind all requests that are queued now.
         """
         lost: list[Entry] = []
         for entry in sorted(entries, key=lambda entry: entry.arrival):
@@ -176,7 +176,7 @@ class RequestQueues:
         return lost
 
     def cancel(self, request: Any) -> None:
-        """Forget a request, queued or running; ignore one that is unknown or has ended."""
+        """Remove a request, queued or running; ignore a request that is unknown or has ended."""
         entry = self._entries.pop(request, None)
         if entry is None:
             return
@@ -185,19 +185,19 @@ class RequestQueues:
         entry.state = RequestState.CANCELLED
 
     def shed(self, entry: Entry) -> None:
-        """End a queued request."""
+        """Remove a queued request, which ends as SHED."""
         del self._entries[entry.request]
         self._unqueue(entry)
         entry.state = RequestState.SHED
 
     def end(self, entries: Iterable[Entry], state: RequestState) -> None:
-        """End running requests, except those that were cancelled."""
+        """Set the final state of running requests; ignore cancelled requests."""
         for entry in entries:
             if self._entries.pop(entry.request, None) is not None:
                 entry.state = state
 
     def take(self, queue: RequestQueue, fill: Fill) -> list[Entry]:
-        """Fill a batch with the requests that are next in a queue, and remove them; they run now."""
+        """Move the next requests of a queue into ``fill``, mark them as running, and return them."""
         entries = fill.take(queue)
         self._apis[queue.api].backlog.remove(len(entries), fill.taken.rows, fill.body_bytes)
         state = _RUNS[queue.retry]
@@ -216,10 +216,10 @@ class RequestQueues:
         return self._expiries.top()
 
     def most_urgent(self, api: str | None = None) -> RequestQueue | None:
-        """Return the first queue, of one API or of all, whether it is held or not; None if there is none.
+        """Return the most urgent queue, of one API or of all, held or not; None if nothing is queued.
 
-        After a quarantined request all other queues come first, so that an only worker is not kept busy by
-        requests that kill it.
+        After a quarantined request has run, all other queues come first, so that requests that kill workers
+        do not keep a lone worker busy.
         """
         orders = self._orders.values()
         firsts = [order.front[0] for order in orders if order.front and api in (None, order.api)]
@@ -233,21 +233,21 @@ class RequestQueues:
         return min([order.front[0].oldest.arrival for order in orders], default=default)
 
     def to_ask(self, now: float) -> Iterator[RequestQueue]:
-        """Iterate over the queues about which the policies decide now, the most urgent first.
+        """Iterate over the queues about which the policies must decide now, the most urgent first.
 
-        See :meth:`QueueOrder.to_ask`.
+        For the duties of the caller, see :meth:`QueueOrder.to_ask`.
         """
         self.end_holds(now)
         orders = [order.to_ask() for order in self._orders.values() if order.front]
         return merge(*orders, key=self._urgency) if len(orders) > 1 else chain(*orders)
 
     def end_holds(self, now: float = math.inf) -> None:
-        """Let the policies be asked again about the queues that were held until ``now``, by default all."""
+        """Make the policies decide again about the queues held until ``now`` or earlier, by default all."""
         while (top := self._held.top()) is not None and top[0] <= now:
             self._orders[top[1].api, top[1].retry].ask(top[1])
 
     def held_until(self) -> float:
-        """Return when the first hold ends; infinity if no queue is held."""
+        """Return when the first hold of a queue behind the fronts ends; infinity if there is none."""
         top = self._held.top()
         return math.inf if top is None else top[0]
 
@@ -282,7 +282,7 @@ class RequestQueues:
         self._changed(entry.queue)
 
     def _changed(self, queue: RequestQueue) -> None:
-        """Move a queue to its new place, or drop it, after requests have been removed."""
+        """Move a queue to its new place after requests were removed; drop it if it is empty."""
         self._orders[queue.api, queue.retry].changed(queue)
         if queue:
             return

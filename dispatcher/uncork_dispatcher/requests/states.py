@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class RequestState(Enum):
-    """Where a request is, or how it ended. The transitions are listed at the top of ``core.py``."""
+    """Where a request is, or how it ended. For the transitions, see the top of ``core.py``."""
 
     QUEUED = "queued"
     RUNNING = "running"
