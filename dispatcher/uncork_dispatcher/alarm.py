@@ -103,7 +103,6 @@ class FileAlarm:
         self._library.timerfd_settime(self._file, _ABSOLUTE, self._reference, None)
 
     def close(self) -> None:
-        """Close the file."""
         if self._file >= 0:
             if not self._loop.is_closed():
                 self._loop.remove_reader(self._file)

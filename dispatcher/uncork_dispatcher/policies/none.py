@@ -16,7 +16,6 @@ class NonePolicy(Policy):
         super().__init__(limit_rows=1)
 
     def decide(self, view: View) -> Release:
-        """Release the oldest request."""
         return Release(1, "idle")
 
 

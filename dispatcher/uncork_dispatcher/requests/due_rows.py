@@ -17,7 +17,6 @@ class DueRows:
         self._last = 0
 
     def add(self, deadline: float, rows: float) -> None:
-        """Add a request."""
         step = self._step(deadline)
         self._last = max(self._last, step) if self._steps else step
         before, requests = self._steps.get(step, (0.0, 0))

@@ -120,7 +120,6 @@ class Cell:
 
     @property
     def service(self) -> ServiceTime:
-        """The service time of the cell."""
         return ServiceTime(
             intercept_s=self.intercept_ms / 1000,
             slope_s=self.slope_ms / 1000,

@@ -40,11 +40,9 @@ class RowLengths:
 
     @property
     def mean(self) -> float:
-        """The mean length."""
         return sum(share * mean for share, mean, _ in self.parts)
 
     def draw(self, random_: random.Random) -> float:
-        """Draw the length of one row."""
         share, mean, cv = self.parts[0]
         if len(self.parts) > 1 and random_.random() >= share:
             _, mean, cv = self.parts[1]

@@ -30,7 +30,6 @@ class Outlook:
         self.batches.insert(place, batch)
 
     def remove(self, batch: Batch[Any]) -> None:
-        """Remove a batch."""
         place = self.batches.index(batch, bisect_left(self.finishes, batch.finish))
         del self.finishes[place]
         del self.batches[place]
