@@ -1,4 +1,4 @@
-"""The actions of the core: values that its driver executes. A :class:`Batch` asks to be started."""
+"""The actions that the core returns for its driver to execute. To execute a :class:`Batch`, start it."""
 
 from __future__ import annotations
 

@@ -325,7 +325,7 @@ class Dispatcher:
     # Bookkeeping
 
     def _advance(self, now: float) -> None:
-        """Begin an input at ``now``."""
+        """Begin an input: set the time, and the next wakeup, to ``now``."""
         self._tick(now)
         self._wakeup = now
 

@@ -155,7 +155,7 @@ OnBatchEnd = Callable[[BatchResult[R] | Exception], None]
 
 
 class Runner(Protocol[P, R]):
-    """Executes batches."""
+    """Executes batches on workers, for the asyncio shell."""
 
     def start(self, batch: Batch[Submission[P, R]], ended: OnBatchEnd[R]) -> None:
         """Execute a batch on the worker that it names, and call ``ended`` once, unless the worker is lost.

@@ -61,7 +61,7 @@ _EACH = 8
 
 
 class Load(NamedTuple):
-    """The demand of the traffic on the workers."""
+    """The number of workers, and their load: ``rho`` and n* as above."""
 
     workers: int
     rho: float
@@ -70,7 +70,7 @@ class Load(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """A possible hold: its length if nothing arrives, and the queued rows up to which it pays and lasts."""
+    """A possible hold: its length if nothing arrives, the rows up to which it pays, the rows that end it."""
 
     seconds: float
     pays_up_to: float
@@ -120,7 +120,7 @@ class CorkPolicy(Policy):
         )
 
     def _best(self, view: View, load: Load, rows: float) -> Wait:
-        """Return the hold that pays up to the most rows; one of 0 s if none pays for the queued ``rows``."""
+        """Return the hold that pays up to the most rows; a hold of 0 s if none pays for ``rows`` rows."""
         own_s = view.estimate.seconds(view.rows) / load.workers
         gap, releases = self._gap(view, load, own_s)
         own = not releases

@@ -112,16 +112,16 @@ class FairQueue(RequestQueue):
         return None
 
     def take(self, entry: Entry) -> None:
-        """Remove a request that goes into a batch; raise its flow and the queue to their new level."""
+        """Remove a request that goes into a batch; add its rows to the level of its flow."""
         flow = self._flows[entry.flow]
         self._level = flow.level = flow.level + entry.rows
         self.remove(entry)
 
     def before(self, entry: Entry, *, goal_s: float) -> tuple[float, int]:
-        """Return the rows and the number of requests that go before a new request, and that request.
+        """Return the rows and the number of requests that batches take up to and including a new request.
 
-        Every other flow counts with at most as many rows and requests as the request's own flow has up to
-        its deadline.
+        In its own flow, requests that are due no later count. Every other flow counts with all that it has
+        queued, up to the same rows and number of requests.
         """
         own = self._flows.get(entry.flow)
         rows, requests = (entry.rows, 1) if own is None else own.before(entry, goal_s=goal_s)

@@ -188,7 +188,7 @@ class RequestQueue:
         return reversed(self._entries.values())
 
     def before(self, entry: Entry, *, goal_s: float) -> tuple[float, int]:
-        """Return the rows and the number of requests due no later than a new request, which it includes."""
+        """Return the rows and the number of requests that batches take up to and including a new request."""
         rows, requests = self.rows + entry.rows, len(self) + 1
         if not self or (self._deadlines is None and entry.deadline >= self._latest_deadline):
             return rows, requests

@@ -74,7 +74,7 @@ class _Sent(NamedTuple):
 
 
 class _Size(NamedTuple):
-    """The size of a request, for the arguments of :meth:`Dispatcher.submit`."""
+    """The size of a request as the core knows it; ``number`` is its number of rows, if it has a cost."""
 
     rows: float
     number: int | None = None

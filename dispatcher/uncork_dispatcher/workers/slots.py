@@ -266,7 +266,7 @@ class Slots:
         return self._outlook.free_at(now, len(self._idle)) if self._workers else self.launches.due(now)
 
     def stats(self, now: float) -> WorkStats:
-        """Return how many workers there are, and what they run."""
+        """Return the number of workers, and the batches that they run."""
         running = [
             RunningBatch(
                 batch.worker,
