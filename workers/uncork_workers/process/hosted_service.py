@@ -160,6 +160,7 @@ class HostedService(PieceSink):
             files=service_files(self._target),
             profile={api: one.chunks for api, one in results.items()},
             results={api: one.result for api, one in results.items() if one.result is not None},
+            limits={api: limit.most for api, limit in executor.limits.items() if limit.most < math.inf},
         )
         self._warmed_up = settings, ready
         return ready

@@ -93,7 +93,7 @@ class JsonFormatter(logging.Formatter):
             if name not in _OWN_FIELDS and value not in (None, ""):
                 line.setdefault(name, value)
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = record.exc_text or self.formatException(record.exc_info)
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
         return _as_json(line)

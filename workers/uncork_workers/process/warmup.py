@@ -16,7 +16,10 @@ from uncork_workers.definition.outputs.encoding import row_result
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.plural import plural
 from uncork_workers.process.batches.chunks import padded_size
+from uncork_workers.process.batches.exception_reports import release
 from uncork_workers.process.batches.execution import Executor
+from uncork_workers.process.batches.out_of_memory import is_out_of_memory
+from uncork_workers.process.batches.size_limit import CLOSE, SizeLimit
 from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.messages import Batch, RawForm, RowResult
 from uncork_workers.wire.overrides import Override, with_overrides
@@ -34,6 +37,8 @@ _RUNS_PER_SIZE = 2
 
 class WarmupFailed(Exception):
     """A handler failed on its example. The message names the API; the cause is the handler's exception."""
+
+    is_out_of_memory = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,26 +167,51 @@ class ApiWarmUp:
     chunks: Chunks = field(default_factory=list)
     result: RowResult | None = None
     took_s: float = 0.0
+    ran: list[int] = field(default_factory=list)
+    """The sizes that have worked, in rows."""
+    too_large: int = 0
+    """The smallest size that ran out of memory, in rows; 0: none has."""
 
     def run_next_size(self, ends: float) -> bool:
-        """Run the next size if there is one that should end in time; return whether it ran."""
-        sizes, done = self.example.sizes(), len(self.chunks)
-        if done == len(sizes):
+        """Run the next size if there is one that should end in time; return whether there was.
+
+        After a size that runs out of memory come sizes between it and the last that worked, until these are
+        close.
+        """
+        rows = self._next_size()
+        if rows is None:
             return False
-        rows = sizes[done]
-        if done:
+        if self.ran:
             # An upper bound: time grows at most in proportion to the rows.
-            expected_s = _RUNS_PER_SIZE * self.chunks[-1][1] * rows / sizes[done - 1]
+            expected_s = _RUNS_PER_SIZE * self.chunks[-1][1] * rows / self.ran[-1]
             if self.clock() + expected_s > ends:
                 return False
         self.on_size(self.example.api, rows)
-        times = [self._run(rows) for _ in range(_RUNS_PER_SIZE)]
+        try:
+            times = [self._run(rows) for _ in range(_RUNS_PER_SIZE)]
+        except WarmupFailed as failed:
+            if not (self.ran and failed.is_out_of_memory):
+                raise
+            self.too_large = rows
+            limit = self.executor.limits[self.example.api]
+            limit.become(SizeLimit(self.example.padded_total(self.ran[-1])))
+            return True
         self.took_s += sum(times)
         self.chunks.append((self.example.padded_total(rows), min(times)))
+        self.ran.append(rows)
+        if self.too_large:
+            self.executor.limits[self.example.api].become(SizeLimit(self.example.padded_total(rows)))
         return True
 
+    def _next_size(self) -> int | None:
+        if not self.too_large:
+            return next((size for size in self.example.sizes() if size > max(self.ran, default=0)), None)
+        middle = (self.ran[-1] + self.too_large) // 2
+        is_close = self.ran[-1] >= CLOSE * self.too_large or middle == self.ran[-1]
+        return None if is_close or self.example.settings.allowed_batch_sizes else middle
+
     def log_summary(self) -> None:
-        sizes = self.example.sizes()[: len(self.chunks)]
+        sizes = self.ran
         rows = plural(sizes[0], "row") if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} rows"
         log.info("%s: warmed up with %s in %.1f s", self.example.api, rows, self.took_s)
 
@@ -194,9 +224,13 @@ class ApiWarmUp:
         except Stopped:
             raise
         except BaseException as error:
-            raise WarmupFailed(
+            failed = WarmupFailed(
                 f"{api} raised {type(error).__name__} on its warm-up example (rows: {rows}): {error}"
-            ) from error
+            )
+            failed.is_out_of_memory = is_out_of_memory(error)
+            if failed.is_out_of_memory and self.ran:
+                release(error)  # smaller sizes follow
+            raise failed from error
         took_s = self.clock() - began
         if not self.chunks:
             self.result = row_result(results, answers_each=self.example.answers_each)

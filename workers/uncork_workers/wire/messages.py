@@ -148,13 +148,14 @@ class Ready(msgspec.Struct, tag="ready", frozen=True):
     """The worker has set up its service, which now consists of ``files``, and accepts batches.
 
     By API, ``profile`` has (cost, seconds) of the warm-up batches, padding to allowed lengths and batch sizes
-    included, and ``results`` the result for one row,
-    if it is JSON or text.
+    included, ``results`` the result for one row, if it is JSON or text, and ``limits`` what
+    :attr:`Reply.limit` is, if the warm-up ran out of memory.
     """
 
     files: list[str] = []
     profile: dict[str, list[tuple[_Cost, _Seconds]]] = {}
     results: dict[str, RowResult] = {}
+    limits: dict[str, _Cost] = {}
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True):
@@ -197,6 +198,8 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
         left_s: seconds left to each request's deadline at the release; negative if it has passed.
         trace: ``traceparent`` and ``tracestate`` of the batch's span.
         in_file: whether the bodies are in the shared file, and the payload is empty; see :class:`TakeFile`.
+        pads: whether the model pads the rows of a call to the longest, so that its size is rows x longest.
+        fits: what :attr:`Reply.limit` was in the last process of this worker; None: unknown.
     """
 
     batch: int
@@ -217,6 +220,8 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     left_s: list[float] = []
     trace: tuple[str, str] | None = None
     in_file: bool = False
+    pads: bool = False
+    fits: _Cost | None = None
 
 
 class TakeFile(msgspec.Struct, tag="file", frozen=True):
@@ -255,6 +260,9 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
         reasons: error texts that refer to rows, by position of the request. Only the gateway knows where the
             client wrote these rows; the body gives the paths as if it were a list of rows.
         in_file: as in :class:`Batch`.
+        limit: the size that calls of the API may have on this worker, in rows or cost, because larger ones
+            ran out of memory; None: none has.
+        memory_failures: how many calls of this batch ran out of memory.
     """
 
     batch: int
@@ -269,6 +277,8 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     exceptions: list[ExceptionReport] = []
     reasons: dict[int, list[str | RowPath]] = {}
     in_file: bool = False
+    limit: _Cost | None = None
+    memory_failures: int = 0
 
 
 class AnswerHead(msgspec.Struct, frozen=True):

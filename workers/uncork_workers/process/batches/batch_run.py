@@ -1,12 +1,15 @@
 """One batch inside the worker: merge its requests, call the handler, split the results."""
 
 import logging
+import math
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import accumulate, chain
 from typing import Any
+
+from msgspec.structs import replace
 
 from uncork_workers.definition.adapters import InvalidInput
 from uncork_workers.definition.outputs.encoding import (
@@ -23,19 +26,18 @@ from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.plural import plural
 from uncork_workers.process.batches.bisection import Bisection
 from uncork_workers.process.batches.chunks import (
+    CallSizes,
     by_request,
     cut_chunks,
     padded_size,
     with_copies,
     without_copies,
 )
-from uncork_workers.process.batches.exception_reports import (
-    NamingHandler,
-    exception_report,
-    release,
-    repr_of,
-)
+from uncork_workers.process.batches.exception_reports import NamingHandler, repr_of
+from uncork_workers.process.batches.failure import Failure
 from uncork_workers.process.batches.merging import BatchRequests, merge
+from uncork_workers.process.batches.parts_that_fit import PartsThatFit
+from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.context import costing
 from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.messages import (
@@ -59,10 +61,18 @@ _ROWS = CompleteResponse(OK, b"")
 
 
 class BatchRun:
-    """The execution of one batch. Requests are identified by their position in the batch."""
+    """The execution of one batch. Requests are identified by their position in the batch.
+
+    ``limit`` is what the API's calls may have for lack of memory; the batch adds to what it knows.
+    """
 
     def __init__(
-        self, api: ApiDefinition, handler: Callable[[Any], Any], batch: Batch, bodies: Sequence[bytes]
+        self,
+        api: ApiDefinition,
+        handler: Callable[[Any], Any],
+        batch: Batch,
+        bodies: Sequence[bytes],
+        limit: SizeLimit | None = None,
     ) -> None:
         self._adapter = api.adapter
         self._method = api.handler
@@ -71,6 +81,11 @@ class BatchRun:
         forms = expand_forms(batch.forms, len(bodies))
         costs = () if batch.costs is None else by_request(batch.costs, batch.rows)
         self._requests = BatchRequests(bodies, batch.rows, forms, costs, batch.metas or (), batch.raw or ())
+        self._limit = SizeLimit() if limit is None else limit
+        self._sizes = CallSizes(batch.allowed_batch_sizes, batch.allowed_lengths, batch.pads)
+        self._called: tuple[int, Sequence[float]] = 0, ()
+        """The rows of the last call of the handler, and their costs."""
+        self._memory_failures = 0
         self._valid: Sequence[int] = ()
         self._complete: dict[int, CompleteResponse] = {}
         self._forms: list[RowsForm] = [None] * len(bodies)
@@ -105,7 +120,7 @@ class BatchRun:
         if merged is None:
             self._valid = self._mergeable()
             requests = self._requests.pick(self._valid)
-            merged = merge(self._adapter, requests) if self._valid else ()
+            merged = self._merge(requests) if self._valid else ()
         with NamingHandler(self._method):
             results = self._call(requests, merged)
         if len(results.bodies) == len(self.bodies) and set(map(type, results.bodies)) == {bytes}:
@@ -121,30 +136,85 @@ class BatchRun:
         """
         self._worked = False
         reported = len(self._exceptions)
-        self._search(error)
+        failure = self._failure(error)
+        self._search(failure)
         if len(self._exceptions) == reported:
-            self._exceptions.append(exception_report(error, self._method))
-        release(error)
+            self._exceptions.append(failure.report)
 
-    def _search(self, error: BaseException) -> None:
+    def _failure(self, error: BaseException) -> Failure:
+        """Report an exception, and free what the failed call has allocated."""
+        failure = Failure(error, self._method)
+        self.returned = None
+        self._memory_failures += failure.is_out_of_memory
+        return failure
+
+    def _search(self, failure: Failure) -> None:
+        """Answer the requests of a portion that failed, those that can be in smaller parts."""
         valid = self._valid
-        if len(valid) == 1 or not self._batch.idempotent:
-            self._fail(valid, error)
+        is_alone = len(valid) == 1 and (not failure.is_out_of_memory or self._requests.rows[valid[0]] == 1)
+        if is_alone or not self._batch.idempotent:
+            if failure.is_out_of_memory and not is_alone:
+                self._limit.failed(self._call_size)
+            self._fail(valid, failure)
             return
-        self._warn_of_search(len(valid), error)
         # At the timeout the gateway kills the worker, and no request of the batch is answered. A part can
         # take as long as the failed run, so stop in time.
         took_s = time.perf_counter() - self._portion_began
         ends = self._began + _SHARE_OF_TIMEOUT * self._batch.timeout_s - took_s
-        search: Bisection[tuple[bytes | CompleteResponse, RowsForm]] = Bisection(valid)
+        if failure.is_out_of_memory:
+            self._run_smaller(failure, ends)
+        else:
+            self._warn_of_search(len(valid), failure.text_of_error)
+            self._find_culprits(valid, failure, ends)
+
+    def _find_culprits(self, group: Sequence[int], failure: Failure, ends: float) -> None:
+        """Answer requests that failed together, each alone with 500 if it is at fault."""
+        search: Bisection[tuple[bytes | CompleteResponse, RowsForm]] = Bisection(group)
         while search.part is not None and time.perf_counter() < ends:
             outcome = self._try(search.part)
-            if isinstance(outcome, BaseException) and len(search.part) > 1:
-                release(outcome)
+            if isinstance(outcome, Failure) and outcome.is_out_of_memory:
+                if len(search.part) > 1:
+                    self._limit.failed(self._call_size)
+                else:
+                    self._limit.blame_row()
             search.ran(outcome)
-        for at, (body, form) in search.results.items():
+        self._answer_all(search.results)
+        culprits = {at: fault for at, fault in search.culprits.items() if isinstance(fault, Failure)}
+        self._fail_each(culprits | dict.fromkeys(search.given_up, failure))
+
+    def _run_smaller(self, failure: Failure, ends: float) -> None:
+        """Answer requests that ran out of memory together, in smaller parts, and learn what fits."""
+        known = self._limit
+        search: PartsThatFit[tuple[bytes | CompleteResponse, RowsForm]]
+        search = PartsThatFit(self._valid, self._size, known)
+        self._limit = search.limit
+        outcome: Sequence[tuple[bytes | CompleteResponse, RowsForm]] | Failure = failure
+        search.ran(outcome, rows=self._called[0], size=self._call_size)
+        while search.part is not None and time.perf_counter() < ends:
+            outcome = self._try(search.part)
+            search.ran(outcome, rows=self._called[0], size=self._call_size)
+        search.learn()
+        self._limit = known
+        self._answer_all(search.results)
+        for part, fault in search.failed:
+            if len(part) > 1:
+                self._find_culprits(part, fault, ends)
+            else:
+                self._fail(part, fault)
+        self._fail_each(search.culprits | dict.fromkeys(search.given_up, failure))
+
+    @property
+    def _call_size(self) -> float:
+        return self._sizes.of(*self._called)
+
+    def _size(self, group: Sequence[int]) -> float:
+        requests = self._requests
+        costs = [cost for at in group for cost in requests.costs[at]] if requests.costs else ()
+        return self._sizes.of(sum([requests.rows[at] for at in group]), costs)
+
+    def _answer_all(self, results: Mapping[int, tuple[bytes | CompleteResponse, RowsForm]]) -> None:
+        for at, (body, form) in results.items():
             self._answer(at, body, form)
-        self._fail_each({**search.culprits, **dict.fromkeys(search.given_up, error)})
 
     def reply(self) -> Reply:
         """Return the reply that goes with ``bodies``."""
@@ -168,6 +238,8 @@ class BatchRun:
             headers=headers,
             exceptions=self._exceptions,
             reasons=self._reasons,
+            limit=None if self._limit.most == math.inf else self._limit.most,
+            memory_failures=self._memory_failures,
         )
 
     def _answer(self, at: int, body: bytes | CompleteResponse, form: RowsForm = None) -> None:
@@ -176,36 +248,39 @@ class BatchRun:
         else:
             self.bodies[at], self._forms[at] = body, form
 
-    def _try(
-        self, group: Sequence[int]
-    ) -> Sequence[tuple[bytes | CompleteResponse, RowsForm]] | BaseException:
+    def _try(self, group: Sequence[int]) -> Sequence[tuple[bytes | CompleteResponse, RowsForm]] | Failure:
         requests = self._requests.pick(group)
         try:
             # Merged again, as the handler may have changed its argument.
-            merged = merge(self._adapter, requests)
+            merged = self._merge(requests)
             with NamingHandler(self._method):
                 return list(zip(*self._call(requests, merged), strict=True))
         except Stopped:
             raise
         except BaseException as error:
-            return error
+            failed = error
+        return self._failure(failed)
+
+    def _merge(self, requests: BatchRequests) -> Any:
+        self._called = sum(requests.rows), [*chain.from_iterable(requests.costs)]
+        return merge(self._adapter, requests)
 
     def _merged(self, requests: BatchRequests) -> Any:
         """Return the rows of all requests; None if the adapter raises."""
         try:
-            return merge(self._adapter, requests)
+            return self._merge(requests)
         except InvalidInput:
             return None
         except Stopped:
             raise
         except BaseException as error:
             if len(requests.bodies) > 1:
-                self._warn_of_search(len(requests.bodies), error)
+                self._warn_of_search(len(requests.bodies), repr_of(error))
             return None
 
     def _mergeable(self) -> list[int]:
         """Return the requests that can be merged alone; answer the others, with 400 if they are invalid."""
-        faults: dict[int, BaseException] = {}
+        faults: dict[int, Failure] = {}
         mergeable = []
         for at in self._valid:
             try:
@@ -218,7 +293,7 @@ class BatchRun:
             except Stopped:
                 raise
             except BaseException as error:
-                faults[at] = error
+                faults[at] = self._failure(error)
         self._fail_each(faults)
         return mergeable
 
@@ -227,11 +302,20 @@ class BatchRun:
         sizes = self._batch.allowed_batch_sizes
         costs = [*chain.from_iterable(requests.costs)]
         most_rows = None if sizes is None else sizes[-1]
-        chunks = cut_chunks(sum(requests.rows), costs, limit=self._batch.limit_rows, most_rows=most_rows)
+        chunks = cut_chunks(
+            sum(requests.rows),
+            costs,
+            limit=self._batch.limit_rows,
+            most_rows=most_rows,
+            fits=self._limit.most,
+            sizes=self._sizes,
+        )
         encoded: list[Encoded | Array] = []
         done = 0
         for count, cost in chunks:
             began = time.perf_counter()
+            self._called = count, costs[done : done + count]
+            self.returned = None  # the memory of the last call's results is free for this one
             rows = merged if len(chunks) == 1 else merged[done : done + count]
             size = padded_size(count, sizes)
             with costing(with_copies(costs[done : done + count], size)) if costs else nullcontext():
@@ -241,6 +325,8 @@ class BatchRun:
                 # The next call of the handler may reuse the same arrays.
                 chunk = chunk.copied()
             encoded.append(chunk)
+            if self._limit.learns:
+                self._limit.worked(self._call_size)
             self.chunks.append((cost, time.perf_counter() - began))
             done += count
         if not encoded:
@@ -261,29 +347,27 @@ class BatchRun:
             as_tensors="tensors" in raw,
         )
 
-    def _warn_of_search(self, requests: int, error: BaseException) -> None:
+    def _warn_of_search(self, requests: int, error: str) -> None:
         log.warning(
             "API %s failed on a batch of %d requests; running parts of it to find the failing ones: %s",
-            *(self._batch.api, requests, repr_of(error)),
+            *(self._batch.api, requests, error),
         )
 
-    def _fail_each(self, errors: Mapping[int, BaseException]) -> None:
+    def _fail_each(self, failures: Mapping[int, Failure]) -> None:
         """Answer requests with 500. If there are many, requests with the same error share an error id."""
         alike: dict[tuple[ExceptionReport, int | None], list[int]] = {}
-        for at, error in errors.items():
-            own = at if len(errors) <= _MOST_IDS else None
-            alike.setdefault((exception_report(error, self._method), own), []).append(at)
+        for at, failure in failures.items():
+            own = at if len(failures) <= _MOST_IDS else None
+            alike.setdefault((failure.report, own), []).append(at)
         for group in alike.values():
-            self._fail(group, errors[group[0]])
-        for error in errors.values():
-            release(error)
+            self._fail(group, failures[group[0]])
 
-    def _fail(self, group: Sequence[int], error: BaseException) -> None:
+    def _fail(self, group: Sequence[int], failure: Failure) -> None:
         """Answer requests with 500 and an error id that the log has too."""
         error_id = uuid.uuid4().hex[:12]
         api, rows = self._batch.api, sum(self._requests.rows[at] for at in group)
-        log.error("API %s failed on a batch of %s [%s]", api, plural(rows, "row"), error_id, exc_info=error)
-        self._exceptions.append(exception_report(error, self._method, error_id=error_id, requests=len(group)))
+        failure.log(log, f"API {api} failed on a batch of {plural(rows, 'row')} [{error_id}]")
+        self._exceptions.append(replace(failure.report, id=error_id, requests=len(group)))
         detail = f"the handler of API {api!r} failed; error id {error_id}".encode()
         for at in group:
             self._answer(at, CompleteResponse(_FAILED, detail))

@@ -1,5 +1,6 @@
 """Cut the rows of a batch into chunks, one per handler call, and pad each to an allowed size."""
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
@@ -22,28 +23,74 @@ def by_request(costs: Sequence[float], rows: Sequence[int]) -> list[Sequence[flo
     return [costs[end - count : end] for count, end in zip(rows, accumulate(rows), strict=True)]
 
 
-def cut_chunks(rows: int, costs: Sequence[float], *, limit: int, most_rows: int | None) -> list[Chunk]:
+class CallSizes(NamedTuple):
+    """How the size of a handler call is counted where memory limits it: in rows, or in cost.
+
+    Attributes:
+        allowed: the numbers of rows to which calls are padded; None: any.
+        lengths: the lengths to which a model pads its rows; empty: any.
+        pads: whether the model pads all rows of a call to the longest.
+    """
+
+    allowed: Sequence[int] | None = None
+    lengths: Sequence[float] = ()
+    pads: bool = False
+
+    def size(self, rows: int, cost: float, longest: float) -> float:
+        """Return the size of a call, padding included; without costs, ``longest`` is 0."""
+        padded = padded_size(rows, self.allowed)
+        if not longest:
+            return padded
+        if not self.pads:
+            return cost * padded / rows
+        return padded * next((length for length in self.lengths if length >= longest), longest)
+
+    def of(self, rows: int, costs: Sequence[float]) -> float:
+        """Return the size of a call with all these rows; ``costs`` is empty if they have none."""
+        return self.size(rows, sum(costs), max(costs, default=0.0)) if rows else 0.0
+
+
+_UNPADDED = CallSizes()
+
+
+def cut_chunks(
+    rows: int,
+    costs: Sequence[float],
+    *,
+    limit: int,
+    most_rows: int | None,
+    fits: float = math.inf,
+    sizes: CallSizes = _UNPADDED,
+) -> list[Chunk]:
     """Cut rows into chunks of at most ``most_rows`` that cost at most ``limit`` or are a single row.
 
-    ``costs`` has the cost of each row; if it is empty, each costs 1.
+    ``costs`` has the cost of each row; if it is empty, each costs 1. A chunk of several rows has at most the
+    size ``fits``.
     """
     most_rows = rows if most_rows is None else most_rows
     if not costs:
         most_rows = min(most_rows, limit)
+        if fits < math.inf:
+            allowed = [size for size in sizes.allowed or () if size <= fits] or [*(sizes.allowed or ())[:1]]
+            most_rows = min(most_rows, allowed[-1] if allowed else max(1, int(fits)))
         counts = [min(most_rows, rows - done) for done in range(0, rows, most_rows)] if rows else []
         return [Chunk(count, count) for count in counts]
     total = sum(costs)
-    if total <= limit and rows <= most_rows:
+    if total <= limit and rows <= most_rows and (fits == math.inf or sizes.of(rows, costs) <= fits):
         return [Chunk(rows, total)]
     chunks: list[Chunk] = []
-    size, cost = 0, 0.0
+    count, cost, longest = 0, 0.0, 0.0
     for row_cost in costs:
-        if size and (cost + row_cost > limit or size == most_rows):
-            chunks.append(Chunk(size, cost))
-            size, cost = 0, 0.0
-        size += 1
+        is_full = cost + row_cost > limit or count == most_rows
+        longest = max(longest, row_cost)
+        if count and (
+            is_full or (fits < math.inf and sizes.size(count + 1, cost + row_cost, longest) > fits)
+        ):
+            chunks.append(Chunk(count, cost))
+            count, cost, longest = 0, 0.0, row_cost
+        count += 1
         cost += row_cost
-    return [*chunks, Chunk(size, cost)]
+    return [*chunks, Chunk(count, cost)]
 
 
 def padded_size(rows: int, allowed: Sequence[int] | None) -> int:

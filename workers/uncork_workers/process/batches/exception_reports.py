@@ -2,6 +2,7 @@
 
 import os
 import sysconfig
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from traceback import walk_tb
@@ -51,9 +52,21 @@ class NamingHandler:
             error.add_note(f"handler: {describe_function(self._handler)}")
 
 
+def traceback_text(error: BaseException) -> str:
+    """Return the traceback as logs show it; only the exception if code of the service fails meanwhile."""
+    try:
+        return "".join(traceback.format_exception(error)).rstrip("\n")
+    except BaseException:  # a __str__ of the service
+        return type(error).__name__
+
+
 def release(error: BaseException) -> None:
-    """Drop the tracebacks of an exception that has been reported: their frames keep the whole batch alive."""
-    for one in _with_causes(error):
+    """Drop the tracebacks of an exception that has been reported, and the variables of their frames.
+
+    They would keep what the failed call has allocated alive, such as memory of a GPU.
+    """
+    for one in with_causes(error):
+        traceback.clear_frames(one.__traceback__)
         one.__traceback__ = None
 
 
@@ -102,7 +115,7 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _with_causes(error: BaseException) -> Iterator[BaseException]:
+def with_causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an exception, the exceptions of a group, and the causes and contexts of each."""
     found: dict[int, BaseException] = {}
     left: list[BaseException | None] = [error]

@@ -1,6 +1,7 @@
 """Execute the batches of one service object."""
 
 import inspect
+import math
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
@@ -12,6 +13,7 @@ from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.process.batches.batch_run import BatchRun, StreamRun
 from uncork_workers.process.batches.handler_loop import HandlerLoop
+from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.batches.streaming import PieceSink, Stream
 from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.context import Context, Running
@@ -20,12 +22,19 @@ from uncork_workers.wire.messages import Batch, Reply
 
 
 class Executor:
-    """Executes batches one at a time. A service with generators needs a ``sink`` for their pieces."""
+    """Executes batches one at a time. A service with generators needs a ``sink`` for their pieces.
+
+    Attributes:
+        limits: by API, the size of calls that fits into memory.
+    """
 
     def __init__(self, service: Service, sink: PieceSink | None = None) -> None:
         self._service = service
         self._sink = sink
         self._apis = {definition.name: definition for definition in find_apis(type(service))}
+        self.limits = {name: SizeLimit() for name in self._apis}
+        self._units: dict[str, bool] = {}
+        """By API, whether the last batch's size was that of padded rows."""
         self._loop = HandlerLoop()
         self._handlers = {name: self._handler(getattr(service, name)) for name in self._apis}
 
@@ -48,14 +57,26 @@ class Executor:
     def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
         """Execute a batch. Every request gets a status and a body, whatever the handler raises."""
         definition, handler = self._apis[batch.api], self._handlers[batch.api]
+        limit = self._limit(batch)
         if definition.description.streams:
-            run: BatchRun = StreamRun(definition, partial(self._stream, batch.batch, handler), batch, bodies)
+            stream = partial(self._stream, batch.batch, handler)
+            run: BatchRun = StreamRun(definition, stream, batch, bodies, limit)
         else:
-            run = BatchRun(definition, handler, batch, bodies)
+            run = BatchRun(definition, handler, batch, bodies, limit)
         with Running(self._context(batch)):
             for portion in run.portions():
                 _run_portion(run, portion)
         return run.reply(), run.bodies
+
+    def _limit(self, batch: Batch) -> SizeLimit:
+        """Return what the calls of a batch may have: what was learned here, or by the process before."""
+        limit = self.limits[batch.api]
+        if self._units.setdefault(batch.api, batch.pads) != batch.pads:
+            self._units[batch.api] = batch.pads
+            limit.become(SizeLimit())  # it was learned in another unit
+        elif batch.fits is not None and limit.most == math.inf:
+            limit.become(SizeLimit(batch.fits))
+        return limit
 
     def run_example(self, batch: Batch, bodies: Sequence[bytes]) -> object:
         """Execute a warm-up batch and return what the last call of the handler returned.
@@ -64,7 +85,8 @@ class Executor:
             BaseException: what the handler raised, or why it was not called.
         """
         with Running(self._context(batch)):
-            run = BatchRun(self._apis[batch.api], self._handlers[batch.api], batch, bodies)
+            limit = self.limits[batch.api]
+            run = BatchRun(self._apis[batch.api], self._handlers[batch.api], batch, bodies, limit)
             for portion in run.portions():
                 run.run(portion)
             if not run.chunks:

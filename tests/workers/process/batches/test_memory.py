@@ -1,0 +1,249 @@
+"""Batches that do not fit into memory which lives as long as Python refers to it, as that of torch does."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from tests.workers.run_batch import batch_of
+from uncork_workers.definition.adapters import Json
+from uncork_workers.definition.service import Service, api
+from uncork_workers.process.batches.execution import Executor
+from uncork_workers.wire.messages import Reply
+
+FITS_NOWHERE = 1000
+
+
+class Tensor:
+    """Takes memory of a device until nothing refers to it."""
+
+    used = 0.0
+    room = 0.0
+
+    def __init__(self, size: float) -> None:
+        self.size = 0.0
+        if Tensor.used + size > Tensor.room:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
+        self.size = size
+        Tensor.used += size
+
+    def __del__(self) -> None:
+        Tensor.used -= self.size
+
+
+class Model(Service):
+    """A row takes as much memory as its number says; the sum of a half is allocated before the rest."""
+
+    def setup(self) -> None:
+        self.calls: list[int] = []
+        self.in_use: list[float] = []
+
+    def _run(self, rows: list[Any]) -> list[Any]:
+        self.calls.append(len(rows))
+        self.in_use.append(Tensor.used)
+        if "quote" in rows:
+            raise ValueError("CUDA out of memory")
+        sizes = [row["n"] if isinstance(row, dict) else row for row in rows]
+        first = Tensor(sum(sizes) / 2)
+        second = Tensor(sum(sizes) / 2)
+        assert first is not second
+        return rows
+
+    @api(input=Json())
+    def predict(self, rows: list[Any]) -> list[Any]:
+        return self._run(rows)
+
+    @api(input=Json())
+    async def later(self, rows: list[Any]) -> list[Any]:
+        return self._run(rows)
+
+    @api(input=Json())
+    def padded(self, rows: list[Any]) -> list[Any]:
+        self._run([max(row["n"] for row in rows)] * len(rows))
+        return rows
+
+
+@pytest.fixture(autouse=True)
+def no_collector() -> Iterator[None]:
+    """Nothing frees memory by chance."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def run(executor: Executor, *bodies: bytes, api: str = "predict", **fields: Any) -> tuple[Model, Reply]:
+    model = executor._service
+    assert isinstance(model, Model)
+    model.setup()
+    reply, answers = executor.run(batch_of(api, *bodies, **fields), list(bodies))
+    for status, body, answer in zip(reply.statuses, bodies, answers, strict=True):
+        assert status == 500 or answer == body
+    assert set(model.in_use) == {0}
+    assert Tensor.used == 0
+    return model, reply
+
+
+@pytest.fixture
+def executor(caplog: pytest.LogCaptureFixture) -> Iterator[Executor]:
+    caplog.set_level(logging.CRITICAL)  # records keep nothing, but pytest shows them
+    with closing(Executor(Model())) as made:
+        yield made
+
+
+@pytest.mark.parametrize("api", ["predict", "later"])
+@pytest.mark.parametrize(
+    ("requests", "room", "most"),
+    [
+        (64, 7, 17),
+        (64, 31, 8),
+        (64, 32, 4),
+        (64, 100, 1),
+        (256, 7, 50),
+        (256, 31, 20),
+        (256, 32, 20),
+        (256, 100, 8),
+    ],
+)
+def test_all_are_answered_and_what_fits_is_learned(
+    requests: int, room: int, most: int, api: str, executor: Executor
+) -> None:
+    """The memory of a failed call is free before the next, without the garbage collector."""
+    Tensor.room = room
+    model, reply = run(executor, *[b"1"] * requests, api=api)
+    assert reply.statuses == [200] * requests
+    assert len(model.calls) <= most
+
+    for _ in range(4):
+        model, reply = run(executor, *[b"1"] * requests, api=api)
+        assert reply.statuses == [200] * requests
+    assert reply.memory_failures == 0
+    if requests > room:
+        assert reply.limit is not None
+        assert 0.85 * room <= reply.limit <= math.ceil(1.25 * room)  # it grows to look for more room
+    else:
+        assert reply.limit is None
+
+
+def test_a_request_of_many_rows_gets_smaller_calls(executor: Executor) -> None:
+    Tensor.room = 31
+    body = b",".join([b"1"] * 256)
+    model, reply = run(executor, body, rows=[256])
+
+    assert reply.statuses == [200]
+    assert reply.limit is not None
+    model, reply = run(executor, body, rows=[256])
+    assert reply.memory_failures == 0
+    assert max(model.calls) <= 31
+
+
+@pytest.mark.parametrize("at", [0, 20, 63])
+def test_one_row_that_fits_nowhere_fails_alone(at: int, executor: Executor) -> None:
+    """It says nothing about the size of batches, however often it comes."""
+    Tensor.room = 100
+    bodies = [b"1"] * 64
+    bodies[at] = b"%d" % FITS_NOWHERE
+    for _ in range(5):
+        model, reply = run(executor, *bodies)
+
+        assert [at for at, status in enumerate(reply.statuses) if status == 500] == [at]
+        assert len(model.calls) <= 2 * 6 + 2
+        assert reply.limit is None
+
+
+def test_a_row_that_fits_nowhere_among_many_of_one_request_shrinks_nothing(executor: Executor) -> None:
+    Tensor.room = 100
+    body = b",".join([*[b"1"] * 63, b"%d" % FITS_NOWHERE])
+    for _ in range(3):
+        _, reply = run(executor, body, b"1", rows=[64, 1])
+        assert (reply.statuses, reply.limit) == ([500, 200], None)
+
+
+def test_what_a_client_writes_changes_no_limit(executor: Executor) -> None:
+    """The handler quotes it in another error."""
+    Tensor.room = 1000
+    for _ in range(5):
+        _, reply = run(executor, *[b"1"] * 31, b'"quote"')
+        assert reply.statuses == [200] * 31 + [500]
+        assert (reply.limit, reply.memory_failures) == (None, 0)
+
+
+def test_a_poisoned_request_does_not_hide_that_memory_is_short(executor: Executor) -> None:
+    Tensor.room = 12
+    for _ in range(2):
+        _, reply = run(executor, *[b"1"] * 20, b'"quote"', *[b"1"] * 20)
+        assert reply.statuses == [200] * 20 + [500] + [200] * 20
+    assert reply.limit is not None
+
+
+def test_what_may_run_once_is_not_repeated_but_teaches(executor: Executor) -> None:
+    Tensor.room = 32
+    for _ in range(2):
+        model, reply = run(executor, *[b"1"] * 64, idempotent=False)
+        assert (set(reply.statuses), model.calls) == ({500}, [64])
+    assert reply.limit == 32
+    _, reply = run(executor, *[b"1"] * 64, idempotent=False)
+    assert reply.statuses == [200] * 64
+
+
+def test_the_limit_counts_cost(executor: Executor) -> None:
+    Tensor.room = 100
+    bodies = [b'{"n":%d}' % (1 + at % 9) for at in range(64)]
+    costs = [float(1 + at % 9) for at in range(64)]
+    for _ in range(5):
+        _, reply = run(executor, *bodies, costs=costs)
+        assert reply.statuses == [200] * 64
+    assert reply.limit is not None
+    assert 85 <= reply.limit <= 100
+    assert reply.memory_failures == 0
+
+
+def test_a_model_that_pads_is_limited_by_rows_times_the_longest(executor: Executor) -> None:
+    Tensor.room = 100
+    bodies = [b'{"n":%d}' % (1 + at % 9) for at in range(64)]
+    costs = [float(1 + at % 9) for at in range(64)]
+    for _ in range(6):
+        _, reply = run(executor, *bodies, costs=costs, pads=True, api="padded")
+        assert reply.statuses == [200] * 64
+    assert reply.limit is not None
+    assert 80 <= reply.limit <= 100
+    assert reply.memory_failures == 0
+
+
+def test_calls_have_an_allowed_size_that_fits(executor: Executor) -> None:
+    Tensor.room = 31
+    for _ in range(4):
+        model, reply = run(executor, *[b"1"] * 64, allowed_batch_sizes=(8, 16, 64))
+        assert reply.statuses == [200] * 64
+    assert set(model.calls) == {16}
+
+
+def test_another_unit_forgets_the_limit(executor: Executor) -> None:
+    Tensor.room = 8
+    for _ in range(3):
+        _, reply = run(executor, *[b"1"] * 64, costs=[1.0] * 64)
+    assert reply.limit is not None
+    Tensor.room = 1000
+    _, reply = run(executor, *[b"1"] * 64, costs=[1.0] * 64, pads=True)
+    assert reply.limit is None
+
+
+def test_a_new_process_begins_with_the_limit_of_the_one_before(executor: Executor) -> None:
+    Tensor.room = 30
+    model, reply = run(executor, *[b"1"] * 64, fits=28.0)
+
+    assert (model.calls, reply.memory_failures, reply.limit) == ([28, 28, 8], 0, 28)
+
+
+def test_it_stops_in_time(executor: Executor) -> None:
+    """At the timeout the gateway would kill the worker."""
+    Tensor.room = 7
+    model, reply = run(executor, *[b"1"] * 64, timeout_s=0.0)
+
+    assert (model.calls, set(reply.statuses)) == ([64], {500})

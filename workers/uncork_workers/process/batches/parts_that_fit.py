@@ -1,0 +1,101 @@
+"""Run a batch that ran out of memory in smaller parts, and learn from them how large calls may be."""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from uncork_workers.process.batches.bisection import Part
+from uncork_workers.process.batches.failure import Failure
+from uncork_workers.process.batches.size_limit import SizeLimit
+
+R = TypeVar("R")
+
+
+class PartsThatFit(Generic[R]):
+    """The search in a batch that ran out of memory. Run :attr:`part` and pass the outcome to :meth:`ran`
+    until it is None; then call :meth:`learn`.
+
+    Depth first, so that a size that fits is used for the rest at once. A request of many rows stays a part of
+    its own, and :attr:`limit` makes its calls smaller.
+
+    Args:
+        requests: positions of requests.
+        size: returns the size of a part, if it runs in one call.
+        known: what is known of the size that fits.
+
+    Attributes:
+        part: the requests to run next; None if the search has ended.
+        limit: what calls may have during the search.
+        results: the results of requests that succeeded.
+        culprits: requests of which a single row is too large.
+        failed: the parts that failed for other reasons.
+    """
+
+    def __init__(self, requests: Part, size: Callable[[Part], float], known: SizeLimit) -> None:
+        self.part: Part | None = requests
+        self.limit = known.copy()
+        self.results: dict[int, R] = {}
+        self.culprits: dict[int, Failure] = {}
+        self.failed: list[tuple[Part, Failure]] = []
+        self._requests = requests
+        self._size = size
+        self._known = known
+        self._pending: list[Part] = []
+        """The next part is the last."""
+        self._too_large: list[tuple[Part, float]] = []
+
+    @property
+    def given_up(self) -> list[int]:
+        """Requests of which nothing is known, if the search is stopped before its end."""
+        ended = {*self.results, *self.culprits, *[at for part, _ in self.failed for at in part]}
+        return [at for at in self._requests if at not in ended]
+
+    def ran(self, outcome: Sequence[R] | Failure, *, rows: int, size: float) -> None:
+        """Take the outcome of :attr:`part`, whose last call had these rows and this size."""
+        part = self.part
+        assert part is not None
+        if not isinstance(outcome, Failure):
+            self.results.update(zip(part, outcome, strict=True))
+        elif not outcome.is_out_of_memory:
+            self.failed.append((part, outcome))
+        elif len(part) == 1 and rows <= 1:
+            self.culprits[part[0]] = outcome
+            self.limit.blame_row()
+        else:
+            self._too_large.append((part, size))
+            # The rows of one request are a single client's: their number may as well be the reason.
+            self.limit.failed(size, is_sure=len(part) == 1)
+            self._pending += self._cut(part)
+        self.part = self._next()
+
+    def learn(self) -> None:
+        """Add to what is known of the size that fits."""
+        if not self.culprits:
+            self._known.become(self.limit)
+            return
+        # A row that is too large alone is why the parts with it failed.
+        for part, size in self._too_large:
+            if not any(at in self.culprits for at in part):
+                self._known.failed(size, is_sure=len(part) == 1)
+
+    def _next(self) -> Part | None:
+        while self._pending:
+            part = self._pending.pop()
+            if len(part) == 1 or self._size(part) <= self.limit.most:
+                return part
+            self._pending += self._cut(part)
+        return None
+
+    def _cut(self, part: Part) -> list[Part]:
+        """Cut a part into parts within the limit, in two if it is within; return them in reverse order."""
+        if len(part) == 1:
+            return [part]
+        if self._size(part) <= self.limit.most:
+            middle = len(part) // 2
+            return [part[middle:], part[:middle]]
+        parts: list[Part] = []
+        start = 0
+        for end in range(2, len(part) + 1):
+            if end - start > 1 and self._size(part[start:end]) > self.limit.most:
+                parts.append(part[start : end - 1])
+                start = end - 1
+        return [part[start:], *reversed(parts)]

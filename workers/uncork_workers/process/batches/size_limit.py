@@ -1,0 +1,103 @@
+"""The largest size of a handler call that fits into memory, learned from calls that ran out of it."""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+
+# The search for the largest size that fits ends when it is this share of the smallest that does not.
+CLOSE = 0.85
+# Two sizes within this factor count as the same.
+_ALIKE = 1.1
+# A limit grows by this factor after so many calls of about its size: the first time, after a growth that
+# worked, and at most. After a growth that failed, it waits for twice as many calls as before.
+_GROWTH = 1.25
+_FIRST_WAIT, _SHORT_WAIT, _LONGEST_WAIT = 50, 10, 3200
+
+
+class SizeLimit:
+    """What a handler call may have: rows, or cost.
+
+    A call that fails for lack of memory is a suspicion: one of its rows may have been large. Its size is too
+    large if another call of about that size fails before one has worked.
+
+    Attributes:
+        most: the size that calls may have now; infinity until one is too large.
+    """
+
+    def __init__(self, most: float = math.inf) -> None:
+        self.most = most
+        self._fits = 0.0 if most == math.inf else most
+        """The largest size that has worked since a smaller one was too large."""
+        self._fails = math.inf
+        """The smallest size that is too large."""
+        self._suspects: tuple[float, ...] = ()
+        self._worked = 0
+        """Calls of about the limit's size since it has changed."""
+        self._wait = _FIRST_WAIT
+        self._grows = False
+        """Whether the limit has grown, and no call of its size has worked yet."""
+
+    def copy(self) -> SizeLimit:
+        """Return one that learns on its own from here on."""
+        return copy(self)
+
+    def become(self, other: SizeLimit) -> None:
+        """Take over what a copy has learned."""
+        vars(self).update(vars(other))
+
+    @property
+    def learns(self) -> bool:
+        """Whether a call that works can change anything."""
+        return self.most < math.inf or bool(self._suspects)
+
+    def worked(self, size: float) -> None:
+        """Note a call that had enough memory."""
+        if self._suspects:
+            self._suspects = tuple([suspect for suspect in self._suspects if suspect > _ALIKE * size])
+        if self.most == math.inf:
+            return
+        if size >= self._fails:
+            self._fails = math.inf
+        is_full = size * _ALIKE >= self.most
+        if size > self._fits:
+            if self._grows and is_full:
+                self._grows, self._wait = False, _SHORT_WAIT
+            self._fits = size
+            self._aim()
+        self._worked += is_full
+        if self._worked >= self._wait:
+            self._worked, self._grows = 0, True
+            self._fails = math.inf
+            self.most = math.ceil(self.most * _GROWTH)
+
+    def failed(self, size: float, *, is_sure: bool = False) -> None:
+        """Note a call that ran out of memory; ``is_sure`` if no single row can be the reason."""
+        if self.most < math.inf and size > self._fits > 0:
+            # More than has ever fitted since: the size must be the reason.
+            is_sure = True
+            if self._grows:
+                self._grows = False
+                self._wait = min(2 * max(self._wait, _FIRST_WAIT // 2), _LONGEST_WAIT)
+            self._worked = 0
+        if not is_sure and not any(suspect <= _ALIKE * size for suspect in self._suspects):
+            self._suspects += (size,)
+            return
+        self._suspects = ()
+        self._fails = min(self._fails, size)
+        if self._fits >= self._fails:
+            self._fits = 0.0
+        self._aim()
+
+    def blame_row(self) -> None:
+        """Note that a row has failed alone: it explains the calls that failed with it."""
+        self._suspects = ()
+
+    def _aim(self) -> None:
+        """Set the limit to what fits if that is close to what does not, else to half way between them."""
+        if self._fails == math.inf:
+            return
+        if self._fits >= CLOSE * self._fails or self._fails - self._fits <= 1:
+            self.most = max(1, self._fits)
+        else:
+            self.most = max(1, (self._fits + self._fails) // 2)
