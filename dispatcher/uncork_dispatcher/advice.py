@@ -124,6 +124,10 @@ TEMPLATES: dict[str, tuple[str, str]] = {
     "errors/lost": (f"{_FAILED} because {{lost}}", "see {log}"),
     "errors": (f"{_FAILED} from {{handler}}", "see {log}"),
     "goal_out_of_reach": (_TOO_SLOW, "raise {setting}, or make the model faster"),
+    "memory_limit": (
+        "batches of more than {fits:{unit}} do not fit into the memory of a {part}",
+        "set {setting} to {to} to run out of it no more, or give the model more memory",
+    ),
     "raise_cap": (
         "{share:percent} of the batches reach the limit of {cap:{unit}}, and larger ones would answer more",
         "raise {setting}, for example to {to}",

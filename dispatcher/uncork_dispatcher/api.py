@@ -71,7 +71,7 @@ class Api:
             queue.newest,
             queue.most_urgent.deadline,
             rules.goal_s,
-            self.is_full(queue),
+            self.is_full(queue, slots.next_fits(rules.name, slowdowns, now)),
             slots.idle,
             slots.busy_until,
             slots.running_rows(rules.name),
@@ -131,33 +131,47 @@ class Api:
             returns,
         )
 
-    def is_full(self, queue: RequestQueue) -> bool:
-        """Return True if the rows or bytes of a queue reach the limit of a batch."""
-        return queue.rows >= self.limit_rows or queue.size_bytes >= self.rules.max_batch_bytes
+    def is_full(self, queue: RequestQueue, fits: float) -> bool:
+        """Return True if the rows or bytes of a queue reach the limit of a batch.
 
-    def fills_batch(self, queue: RequestQueue) -> bool:
-        """Return True if a queue has a complete batch, by the policy's plan or by every limit."""
+        ``fits`` is the size that fits into the memory of its worker.
+        """
+        size = queue.rows * self.model.measures.limit_ratio
+        return queue.rows >= self.limit_rows or size >= fits or queue.size_bytes >= self.rules.max_batch_bytes
+
+    def fills_batch(self, queue: RequestQueue, fits: float) -> bool:
+        """Return True if a queue has a complete batch, by the policy's plan or by every limit.
+
+        ``fits`` is as for :meth:`is_full`.
+        """
         # Without a call, because busy gateways ask for each request.
         rules, policy = self.rules, self.policy
         if queue.rows >= policy.complete_rows:
             return True
+        most = rules.max_batch_rows if fits == math.inf else min(fits, rules.max_batch_rows)
         return (
-            queue.rows * self.model.measures.limit_ratio >= rules.max_batch_rows
-            or queue.size_bytes >= rules.max_batch_bytes
-        ) and policy.limit_rows >= rules.max_batch_rows
+            queue.rows * self.model.measures.limit_ratio >= most or queue.size_bytes >= rules.max_batch_bytes
+        ) and policy.limit_rows >= most
 
     @property
     def limit_rows(self) -> float:
         """The most rows in a batch: the limit of the policy or, less the usual padding, of the rules."""
         return min(self.policy.limit_rows, self.rules.max_batch_rows / self.model.measures.limit_ratio)
 
-    def fill(self, queue: RequestQueue, rows: float, turns: Iterable[Entry] | None = None) -> Fill:
+    def fill(
+        self,
+        queue: RequestQueue,
+        rows: float,
+        turns: Iterable[Entry] | None = None,
+        fits: float = math.inf,
+    ) -> Fill:
         """Return an empty batch for a queue, with room for ``rows`` rows with the usual padding.
 
-        The batch must take requests in the order of ``turns``, by default the order of the queue.
+        The batch must take requests in the order of ``turns``, by default the order of the queue. ``fits`` is
+        the size that fits into the memory of its worker.
         """
         measures, rules = self.model.measures, self.rules
-        size, most_rows = self._limits(rows)
+        size, most_rows = self._limits(rows, fits)
         lengths = None
         if self.separates(queue):
             sample = list(islice(queue.turns() if turns is None else turns, SAMPLE))
@@ -183,12 +197,12 @@ class Api:
         mixable = sum([entry.rows for entry in sample if lengths.shortest <= entry.length <= lengths.longest])
         return min(rows, queue.rows * mixable / sum([entry.rows for entry in sample]))
 
-    def _limits(self, rows: float) -> tuple[float, float]:
+    def _limits(self, rows: float, fits: float = math.inf) -> tuple[float, float]:
         """Return the largest size, by the current measure, and the most rows of a batch of ``rows`` rows."""
         measures, rules = self.model.measures, self.rules
         size, allowed = rows * measures.ratio, rules.allowed_batch_sizes
         # Of short rows, more than usual make a batch of this size, but never more than the limit.
-        most = min(rules.max_batch_rows, self.policy.limit_rows)
+        most = min(rules.max_batch_rows, self.policy.limit_rows, fits)
         if not measures.has_costs:
             return size if rows < rules.max_batch_rows else math.inf, most
         # The limit includes the padding, because a model that pads needs memory for it.
@@ -271,7 +285,9 @@ class Api:
             self.model.estimate, self.model.transport_s, self.traffic.arrived_rows, self.backlog.rows
         )
 
-    def stats(self, now: float, *, oldest_s: float = 0.0, holding: Holding | None = None) -> ApiStats:
+    def stats(
+        self, now: float, *, fits: float, oldest_s: float = 0.0, holding: Holding | None = None
+    ) -> ApiStats:
         """Return the queued totals, the estimates and the limits."""
         backlog, traffic, model = self.backlog, self.traffic, self.model
         return ApiStats(
@@ -289,4 +305,5 @@ class Api:
             oldest_s,
             model.measures.padding,
             holding,
+            fits,
         )

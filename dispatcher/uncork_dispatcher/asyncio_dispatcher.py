@@ -107,6 +107,12 @@ class AsyncDispatcher(Generic[P, R]):
         self._core.profile(api, worker, chunks, now=self._now())
         self._changed()
 
+    def limit_batches(self, worker: int, api: str, fits: float) -> bool:
+        """Limit an API's batches on one worker; see :meth:`Dispatcher.limit_batches`."""
+        is_limited = self._core.limit_batches(worker, api, fits, now=self._now())
+        self._changed()
+        return is_limited
+
     def worker_lost(self, worker: int) -> None:
         """Remove a worker. Its batches run again, or their requests fail; see :meth:`Dispatcher.worker_lost`.
 

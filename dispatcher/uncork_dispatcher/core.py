@@ -258,6 +258,16 @@ class Dispatcher:
         self._advance(now)
         self._apis[api].model.observe_profile(worker, chunks)
 
+    def limit_batches(self, worker: int, api: str, fits: float, *, now: float) -> bool:
+        """Limit the size of an API's batches on one worker, where more rows or cost do not fit into memory.
+
+        Infinity ends the limit; so does the loss of the worker. Returns False, without an effect, if the
+        worker gets no batches.
+        """
+        self._advance(now)
+        self._queues.end_holds()
+        return self._slots.limit_batches(worker, api, fits)
+
     def drain(self, *, now: float) -> None:
         """Shed new requests, and release the queued ones as soon as workers are idle."""
         self._advance(now)

@@ -62,10 +62,13 @@ class Scheduler:
         """
         queue = entry.queue
         if not self._slots.idle:
-            return self._ahead(queue, now)[0] if self._apis[queue.api].fills_batch(queue) else math.inf
+            is_full = self._apis[queue.api].fills_batch(queue, self._slots.least_fits(queue.api))
+            return self._ahead(queue, now)[0] if is_full else math.inf
         held = queue.held
         stands = (
-            held is not None and held.stands(queue.rows, now) and not self._apis[queue.api].is_full(queue)
+            held is not None
+            and held.stands(queue.rows, now)
+            and not self._apis[queue.api].is_full(queue, self._slots.least_fits(queue.api))
         )
         return math.inf if stands else now
 
@@ -79,6 +82,7 @@ class Scheduler:
         return [
             api.stats(
                 now,
+                fits=self._slots.least_fits(name),
                 oldest_s=now - self._queues.oldest(name, now),
                 holding=self._holding(self._queues.most_urgent(name), now),
             )
@@ -158,17 +162,18 @@ class Scheduler:
         """
         behind = self._slots.next_ahead(now)
         if behind is None or not (
-            self._is_complete(queue)
+            self._is_complete(queue, behind.worker)
             and self._apis[queue.api].rules.idempotent
             and self._apis[behind.api].rules.idempotent
         ):
             return math.inf, None
         return max(now, behind.finish - _LEAD * behind.transport_s), behind
 
-    def _is_complete(self, queue: RequestQueue) -> bool:
+    def _is_complete(self, queue: RequestQueue, worker: int) -> bool:
         """Return True if a queue has a complete batch, which the policy would release."""
         api = self._apis[queue.api]
-        return not (self.draining or queue.retry) and api.fills_batch(queue) and api.has_earned
+        fits = self._slots.fits(worker, queue.api)
+        return not (self.draining or queue.retry) and api.fills_batch(queue, fits) and api.has_earned
 
     def _complete(self, queue: RequestQueue) -> Release:
         policy = self._apis[queue.api].policy
@@ -227,7 +232,8 @@ class Scheduler:
         slowdown, measures = api.model.slowdown(worker), api.model.measures
         if queue.retry is None:
             latest = starts if behind is None else starts + behind.spread_s
-            fill = self._fill(queue, release.rows, api.model.estimate.slowed(slowdown), actions, now, latest)
+            estimate, fits = api.model.estimate.slowed(slowdown), self._slots.fits(worker, queue.api)
+            fill = self._fill(queue, release.rows, estimate, actions, now, latest, fits)
         else:
             # A lost batch runs again whole, even if the limits are lower now.
             fill = Fill(size=release.rows)
@@ -250,6 +256,7 @@ class Scheduler:
             spread_s=measures.estimate.spread * predicted_s,
             timeout_s=api.rules.timeout_s,
             transport_s=api.model.transport_s,
+            pads=measures.pads and measures.has_costs,
         )
         actions.append(batch)
         return batch
@@ -262,12 +269,13 @@ class Scheduler:
         actions: list[Action],
         now: float,
         starts: float,
+        fits: float,
     ) -> Fill:
         """Shed late requests that would keep a batch small; return an empty batch for the others."""
         api = self._apis[queue.api]
-        rows = min(rows, api.limit_rows)
+        rows = min(rows, api.limit_rows, max(1.0, fits / api.model.measures.limit_ratio))
         if not self.draining:
             admission = self._admissions[queue.api]
             rows, skipped = admission.size_batch(queue, limit=rows, estimate=estimate, now=starts)
             actions.extend([self.shed(entry, "deadline", now) for entry in skipped])
-        return api.fill(queue, rows)
+        return api.fill(queue, rows, fits=fits)

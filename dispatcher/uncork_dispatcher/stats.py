@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from uncork_dispatcher.learning.estimator import Estimate
@@ -42,6 +43,8 @@ class ApiStats(NamedTuple):
     """How the lengths of rows affect batch times; None while no lengths are known to differ."""
     holding: Holding | None
     """The hold of the most urgent queue; None if it is not held, as without an idle worker."""
+    fits: float = math.inf
+    """The smallest size of batches, over the workers, that fits into memory; infinity without a limit."""
 
 
 class ApiSample(NamedTuple):

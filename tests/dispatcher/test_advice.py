@@ -29,6 +29,7 @@ FIGURES = {
     "error_id": "77ab",
     "failed": 47,
     "first": "sent 1, expected 2, got 3",
+    "fits": 28.0,
     "fitting": 24,
     "free": 4_294_967_296,
     "full_s": 0.3615,

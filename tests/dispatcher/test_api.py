@@ -64,7 +64,7 @@ def test_full_by_rows_or_by_bytes(size: tuple[int, int], full: bool) -> None:
     """At the limit, where one more row or byte could not go along."""
     api = Api(RULES)
     assert api.view(queue(size), slots(), 5.0).full is full
-    assert api.fills_batch(queue(size)) is full
+    assert api.fills_batch(queue(size), math.inf) is full
 
 
 def test_urgency_is_the_oldest_arrival_plus_the_goal() -> None:
@@ -175,7 +175,7 @@ def test_a_profile_is_what_batches_take() -> None:
     assert api.model.estimate.intercept_s == pytest.approx(0.05)
     assert api.model.estimate.slope_s == pytest.approx(0.01)
     assert api.model.slowdown(3) == 1.0
-    assert (api.stats(1.0).rate_rows, api.backlog.requests) == (0, 0)
+    assert (api.stats(1.0, fits=math.inf).rate_rows, api.backlog.requests) == (0, 0)
 
 
 def test_a_profile_alone_refuses_nobody() -> None:

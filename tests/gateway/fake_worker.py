@@ -81,6 +81,8 @@ class FakeWorker:
         worked: bool = True,
         chunks: Sequence[tuple[float, float]] | None = None,
         forms: Sequence[RowsForm] = (None,),
+        limit: float | None = None,
+        memory_failures: int = 0,
     ) -> None:
         """Reply to a batch: by default every request succeeded, in one call."""
         reply = Reply(
@@ -91,6 +93,8 @@ class FakeWorker:
             lengths=[len(body) for body in bodies],
             chunks=[(sum(batch.costs or batch.rows), 0.001)] if chunks is None else list(chunks),
             forms=tuple(forms),
+            limit=limit,
+            memory_failures=memory_failures,
         )
         self.send(reply, bodies)
 

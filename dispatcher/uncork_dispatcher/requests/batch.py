@@ -30,12 +30,13 @@ class Batch(Generic[Q]):
         seconds: how long it ran; 0 until it has ended.
         timeout_s: how many seconds it may run.
         transport_s: average seconds that batches of its API spend on the way to the worker and back.
+        pads: True if its size is counted as rows x longest, because the model pads.
     """
 
     __slots__ = (
         *("number", "worker", "api", "key", "requests", "entries", "rows", "padded", "count", "deadlines"),
         *("reason", "predicted_s", "spread_s", "released", "is_ahead", "started", "seconds"),
-        *("timeout_s", "transport_s"),
+        *("timeout_s", "transport_s", "pads"),
     )
 
     def __init__(
@@ -57,6 +58,7 @@ class Batch(Generic[Q]):
         spread_s: float,
         timeout_s: float,
         transport_s: float,
+        pads: bool = False,
     ) -> None:
         self.number = number
         self.worker = worker
@@ -77,6 +79,7 @@ class Batch(Generic[Q]):
         self.seconds = 0.0
         self.timeout_s = timeout_s
         self.transport_s = transport_s
+        self.pads = pads
 
     def __repr__(self) -> str:
         return f"<Batch {self.number} of {self.api} on {self.worker}: {self.requests}>"

@@ -21,6 +21,7 @@ def to_frame(
     *,
     batch_id: str,
     trace: tuple[str, str] | None = None,
+    fits: float | None = None,
 ) -> tuple[messages.Batch, list[bytes]]:
     """Return a batch as a message to a worker, and the bodies that follow the message."""
     key, payloads = batch.key, payloads_of(batch)
@@ -44,6 +45,8 @@ def to_frame(
         id=batch_id,
         left_s=batch.left_s,
         trace=trace,
+        pads=batch.pads,
+        fits=fits,
     )
     return frame, bodies
 

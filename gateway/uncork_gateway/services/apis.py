@@ -175,6 +175,10 @@ class Apis:
         self._catalogue.put(self._batching.name, offer)
         self.forget_removed()
 
+    def weighs(self, api: str) -> bool:
+        """Return True if an API defines a cost."""
+        return api in self.in_force and self.in_force[api].settings.cost is not None
+
     def withdraw(self, apis: Collection[str]) -> None:
         """Reject requests to some APIs, while the service stays otherwise unchanged."""
         if self._offer is not None:

@@ -23,6 +23,7 @@ from uncork_gateway.requests.batch_frames import from_frame, to_frame
 from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.services.apis import Apis, GatewaySettings, Prepared
 from uncork_gateway.services.catalogue import Catalogue
+from uncork_gateway.services.memory_limits import MemoryLimits
 from uncork_gateway.services.remote_workers import RemoteWorkers
 from uncork_gateway.services.scaling import Scaling, Workers
 from uncork_gateway.services.view import ServiceView
@@ -88,13 +89,16 @@ class ServedService:
         self._apis = Apis(
             self.batching, catalogue, name=name, unready=lambda: front_end.unready_of(self.batching)
         )
+        log = ServiceLog(name or "")
+        self._memory = MemoryLimits(self.batching, log, lambda api: self._apis.weighs(api))
         self.events = WorkerEvents(
             self.batching,
             self._apis,
+            self._memory,
             supervisor,
             settings,
             readiness_changed=front_end.readiness_changed,
-            log=ServiceLog(name or ""),
+            log=log,
         )
         self.pool = WorkerPool(
             self.events,
@@ -222,6 +226,8 @@ class ServedService:
             ValueError: as :meth:`prepare_take_over`, unless ``change`` is its result.
         """
         settings, prepared, _ = change or self.prepare_take_over(launches)
+        if change is not None:
+            self._memory.forget_all()
         if prepared is not None:
             self.events.put_in_force(prepared)
         replaced = self.pool.take_over(launches, renewed=change is not None)
@@ -251,14 +257,18 @@ class ServedService:
             raise Unavailable(message, reason="api_removed")
         batch_id = self.batching.batch_headers.id_of(batch.number)
         trace = None if self._traces is None else self._traces.begin_batch(batch_id, batch)
-        frame, bodies = to_frame(batch, api.settings, batch_id=batch_id, trace=trace)
+        index = self.pool.index_of(batch.worker)
+        fits = self._memory.of(batch.api, index)
+        frame, bodies = to_frame(batch, api.settings, batch_id=batch_id, trace=trace, fits=fits)
         on_piece = None if sink is None else sink.piece
         outputs = self._apis.outputs.get(batch.api)
 
         def done(outcome: Executed) -> None:
-            ran = from_frame(batch, outcome)
+            ran, reply = from_frame(batch, outcome), outcome.reply
             ended(ran)
-            self._failures.note(batch.api, outcome.reply.exceptions)
+            if reply.limit != fits or reply.memory_failures:
+                self._memory.learn(batch.worker, index, batch.api, reply.limit, reply.memory_failures)
+            self._failures.note(batch.api, reply.exceptions)
             if outputs is not None:
                 outputs.saw_results(ran.results)
 

@@ -21,6 +21,7 @@ from uncork_gateway.batching import Batching
 from uncork_gateway.requests.batch_frames import result_of_row
 from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.services.apis import Apis, GatewaySettings, Prepared
+from uncork_gateway.services.memory_limits import MemoryLimits
 from uncork_workers.wire.messages import Failed
 from uncork_workers.wire.schema import ServiceDescription
 
@@ -72,6 +73,7 @@ class WorkerEvents:
         self,
         batching: Batching,
         apis: Apis,
+        memory: MemoryLimits,
         supervisor: SupervisorActions,
         settings: GatewaySettings,
         *,
@@ -84,6 +86,7 @@ class WorkerEvents:
         self._readiness_changed = readiness_changed
         self._dispatcher = batching.dispatcher
         self._apis = apis
+        self._memory = memory
         self._supervisor = supervisor
         self.described: asyncio.Future[ServiceDescription] = asyncio.get_running_loop().create_future()
         self.files: set[str] = set()
@@ -216,6 +219,7 @@ class WorkerEvents:
         if not worker.is_launched:
             self.log.info("worker %d on %s is ready", hello.index, hello.host)
         self._dispatcher.worker_ready(worker.key, place=hello.index, host=hello.host, takes_ahead=True)
+        self._memory.is_ready(worker.key, hello.index, ready.limits, self._apis.in_force)
 
     def _gone(self, worker: WorkerConnection) -> None:
         """Report the loss of a worker, so that its batches run again."""

@@ -94,7 +94,7 @@ def test_one_worker_is_never_held_from_new_clients(load: float) -> None:
 
 @pytest.mark.parametrize("service", [STEADY, SLOW])
 def test_one_worker_is_not_held_from_independent_arrivals_of_a_pool(service: ServiceTime) -> None:
-    """Reused connections look like clients that return; still there are as many batches as without holds."""
+    """Reused connections look like clients that return; still it holds for hardly any batch."""
     arrivals = open_loop(
         "poisson",
         rate=0.2 * service.capacity(workers=1, limit_rows=64),
@@ -106,7 +106,7 @@ def test_one_worker_is_not_held_from_independent_arrivals_of_a_pool(service: Ser
         for policy in ("cork", "fixed:0")
     ]
 
-    assert len(cork.batches) > 0.995 * len(free.batches)
+    assert len(cork.batches) > 0.99 * len(free.batches)
 
 
 def test_large_batches_are_dealt_to_idle_workers() -> None:

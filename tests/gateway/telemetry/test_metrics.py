@@ -298,7 +298,7 @@ def test_limits_are_shown(reading: Reading) -> None:
 
 def test_who_has_no_goal_shows_none() -> None:
     """A proxy without a goal lacks only the goal's gauge."""
-    stats = Api(ApiRules(name="echo")).stats(0.0)
+    stats = Api(ApiRules(name="echo")).stats(0.0, fits=math.inf)
     live = LiveState(apis=lambda: [stats], workers=list, restarts=lambda: 0, has_goal=False)
     reading = read(Metrics(), live)
 

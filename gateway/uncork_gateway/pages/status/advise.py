@@ -49,6 +49,19 @@ def _no_worker(figures: Figures, names: Names) -> Iterator[Advice]:
         yield advise("no_worker", reason=figures.not_ready_reason.rstrip("."), log=names.log)
 
 
+def _memory_limit(figures: Figures, names: Names) -> Iterator[Advice]:
+    fits = figures.stats.fits
+    if fits < figures.stats.rules.max_batch_rows:
+        yield advise(
+            "memory_limit",
+            fits=fits,
+            unit=unit(figures),
+            part=names.part,
+            setting=names.cap,
+            to=max(1, math.floor(fits)),
+        )
+
+
 def _errors(figures: Figures, names: Names) -> Iterator[Advice]:
     recent, failure = figures.recent, figures.failure
     if recent.error_share <= A_FEW:
@@ -230,6 +243,7 @@ def _noisy(figures: Figures, names: Names) -> Iterator[Advice]:
 ADVICE: dict[str, Callable[[Figures, Names], Iterator[Advice]]] = {
     "no_worker": _no_worker,
     "errors": _errors,
+    "memory_limit": _memory_limit,
     "goal_out_of_reach": _goal_out_of_reach,
     "raise_cap": _raise_cap,
     "raise_batch_bytes": _raise_batch_bytes,
@@ -248,4 +262,11 @@ ADVICE: dict[str, Callable[[Figures, Names], Iterator[Advice]]] = {
 }
 """By code, the most urgent first."""
 
-_NEEDS_NO_STATISTICS = {"no_worker", "errors", "goal_out_of_reach", "policy_none", "client_deadline"}
+_NEEDS_NO_STATISTICS = {
+    "no_worker",
+    "errors",
+    "memory_limit",
+    "goal_out_of_reach",
+    "policy_none",
+    "client_deadline",
+}

@@ -145,6 +145,10 @@ def _cause_of_size(figures: Figures, names: Names) -> str:
     if not figures.merges:
         is_capped = rules.max_batch_rows == 1
         return f"{names.cap} is 1" if is_capped else f"policy {rules.policy} runs each request alone"
+    fits = figures.stats.fits
+    if fits < figures.cap_less_padding and recent.mean_rows > MOSTLY * fits:
+        parts = f"the memory of a {names.part}"
+        return f"batches have at most {_rows(figures, fits)}, because more do not fit into {parts}"
     if recent.share_of_releases("full") >= MOSTLY:
         return f"most batches are full{' of bytes' if figures.is_full_of_bytes else ''}"
     if figures.estimate is None:

@@ -52,6 +52,22 @@ CASES: dict[str, tuple[Names, Figures, dict[str, Any]]] = {
         figures(recent=recent(batches=7, errors={504: 3})),
         {"failed": 3, "status": 504},
     ),
+    "memory_limit": (
+        SERVICE,
+        figures(stats(fits=28.0)),
+        {"fits": 28.0, "unit": "row", "part": "worker", "setting": "mb_max_batch_size", "to": 28},
+    ),
+    "memory_limit, of cost": (
+        SERVICE,
+        figures(stats({"max_batch_rows": 4096}, fits=900.5), weighs=True),
+        {
+            "fits": 900.5,
+            "unit": "unit of cost",
+            "part": "worker",
+            "setting": "mb_max_batch_size",
+            "to": 900,
+        },
+    ),
     "goal_out_of_reach": (
         SERVICE,
         figures(stats(smallest_rows=200.0), recent=recent(batches=3, ran_s=0.41)),

@@ -1,0 +1,53 @@
+"""A model with too little memory for the batches that would suit it otherwise."""
+
+import os
+import signal
+
+import pytest
+
+from tests.e2e.load import statuses_while
+from tests.e2e.server import SERVICES, Server, eventually, serving
+
+pytestmark = pytest.mark.slow
+
+SERVICE = f"{SERVICES / 'short_of_memory.py'}:ShortOfMemory"
+ROOM = 31
+
+
+def failures(server: Server, api: str = "double") -> float:
+    return server.metric("uncork_memory_failures_total", api=api)
+
+
+def limit(server: Server, api: str = "double") -> float:
+    return server.metric("uncork_batch_limit", api=api, worker="0")
+
+
+def more_batches(server: Server, count: int = 20) -> None:
+    def ended() -> float:
+        return server.metric("uncork_batches_total", api="double", outcome="worked")
+
+    before = ended()
+    eventually(lambda: ended() >= before + count)
+
+
+def test_batches_come_to_fit_and_no_request_fails() -> None:
+    """The next process of a worker that is killed does not have to learn it again."""
+    with serving(SERVICE, "--mb-max-latency", "10000") as server:
+        # The warm-up ends with what fits.
+        assert "of worker 0; its batches have at most" in server.output
+        assert 0.85 * ROOM <= limit(server, "warm") <= ROOM
+
+        def act() -> None:
+            eventually(lambda: 0.85 * ROOM <= limit(server) <= 1.25 * ROOM + 1)
+            more_batches(server)
+            [worker] = server.workers()
+            os.kill(worker, signal.SIGKILL)
+            eventually(lambda: server.workers() not in ([], [worker]))
+            before = failures(server)
+            more_batches(server)
+            assert failures(server) <= before + 1  # a try of a larger size
+
+        statuses = statuses_while(server, act, path="/double", body=4, answer=8, clients=64)
+
+        assert set(statuses) == {200}
+        assert failures(server) > 0

@@ -1,0 +1,149 @@
+"""The whole gateway: batches are as large as fits into the memory of workers."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.fake_worker import FakeWorker, json_api, service
+from tests.gateway.gateway_stage import GatewayStage, gateway
+from tests.gateway.running import turns
+from uncork_workers.wire.messages import Batch, Hello, Ready
+from uncork_workers.wire.schema import ApiSettings
+
+SERVES = service(json_api(settings=ApiSettings(policy="fixed:0")))
+
+
+async def answered(on: GatewayStage, worker: FakeWorker, requests: int = 1, **fields: Any) -> list[Batch]:
+    """Have requests answered by batches of the worker, whose replies have these fields."""
+    asking = [on.post("/echo", 0) for _ in range(requests)]
+    batches = []
+    left = requests
+    while left:
+        batch, _ = await worker.batch()
+        batches.append(batch)
+        left -= len(batch.rows)
+        worker.answer(batch, [b"0"] * len(batch.rows), **fields)
+    assert {reply.status_code for reply in await asyncio.gather(*asking)} == {200}
+    return batches
+
+
+async def metrics(on: GatewayStage, name: str) -> list[str]:
+    lines = (await on.http.get("/metrics")).text.splitlines()
+    return [line for line in lines if line.startswith(name)]
+
+
+async def test_batches_follow_what_the_worker_says(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Log, metrics and status show it; another worker is not affected."""
+    caplog.set_level(logging.INFO)
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=SERVES)
+        [first] = await answered(on, worker, limit=3.0, memory_failures=2)
+        assert (first.fits, first.pads) == (None, False)
+
+        batches = await answered(on, worker, 12, limit=3.0)
+
+        assert {batch.fits for batch in batches} == {3}
+        assert max(len(batch.rows) for batch in batches) <= 3
+        said = "echo: larger batches do not fit into the memory of worker 0; its batches have at most 3 rows"
+        assert [record.getMessage() for record in caplog.records].count(said) == 1
+        assert await metrics(on, "uncork_batch_limit{") == [
+            'uncork_batch_limit{api="echo",service="fake",worker="0"} 3.0'
+        ]
+        assert await metrics(on, "uncork_memory_failures_total{") == [
+            'uncork_memory_failures_total{api="echo",service="fake"} 2.0'
+        ]
+        status = (await on.http.get("/status")).json()
+        assert [advice["text"] for advice in status["apis"][0]["advice"]] == [
+            "Batches of more than 3 rows do not fit into the memory of a worker; set mb_max_batch_size to 3 "
+            "to run out of it no more, or give the model more memory."
+        ]
+
+
+async def test_a_limit_that_grows_or_ends_is_followed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=SERVES)
+        for limit in (3.0, 4.0, 4.0, None):
+            await answered(on, worker, limit=limit)
+
+        messages = [record.getMessage() for record in caplog.records]
+        assert messages.count("echo: trying batches of at most 4 rows on worker 0") == 1
+        [batch] = await answered(on, worker)
+        assert batch.fits is None
+        assert await metrics(on, "uncork_batch_limit{") == []
+
+
+async def test_the_next_process_of_a_worker_begins_with_its_limit(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=SERVES)
+        await answered(on, worker, limit=3.0)
+        worker.close()
+        await turns()
+        other = await on.worker(index=1, serves=SERVES)
+        again = await on.worker(serves=SERVES)
+
+        asking = [on.post("/echo", 0) for _ in range(20)]
+        limits = {}
+        for name, each in (("again", again), ("other", other)):
+            batch, _ = await each.batch()
+            limits[name] = batch.fits
+            assert name == "other" or len(batch.rows) <= 3
+        assert limits == {"again": 3, "other": None}
+        for one in asking:
+            one.cancel()
+
+
+async def test_a_warm_up_tells_what_fits(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as on:
+        worker = await on.connect()
+        worker.send(Hello(index=0, launch=1, service=SERVES))
+        worker.send(Ready(limits={"echo": 3.0, "gone": 4.0}))
+        await on.service.batching.ready.wait()
+        await turns()
+
+        batches = await answered(on, worker, 9, limit=3.0)
+        assert max(len(batch.rows) for batch in batches) <= 3
+        assert {batch.fits for batch in batches} == {3}
+
+
+async def test_other_code_begins_without(tmp_path: Path) -> None:
+    """A reply of the old code that comes later teaches nothing."""
+    async with gateway(tmp_path) as on:
+        old = await on.worker(serves=SERVES)
+        await answered(on, old, limit=3.0)
+        asking = on.post("/echo", 0)
+        batch, _ = await old.batch()
+        new = await on.standby(2, serves=SERVES)
+        change = on.service.prepare_take_over([2])
+        on.service.take_over([2], change)
+        old.answer(batch, [b"0"], limit=2.0)
+        assert (await asking).json() == 0
+
+        [first] = await answered(on, new)
+        assert first.fits is None
+
+
+async def test_a_recycled_worker_keeps_it(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as on:
+        old = await on.worker(serves=SERVES)
+        await answered(on, old, limit=3.0)
+        new = await on.standby(2, serves=SERVES)
+        on.service.take_over([2])
+
+        [first] = await answered(on, new, limit=3.0)
+        assert first.fits == 3
+
+
+async def test_cost_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    serves = service(json_api(settings=ApiSettings(cost=2.0)))
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=serves)
+        [batch] = await answered(on, worker, limit=9.5, memory_failures=1)
+
+        assert batch.pads
+        assert "its batches have a cost of at most 9.5" in caplog.text
