@@ -205,6 +205,34 @@ TEMPLATES: dict[str, tuple[str, str]] = {
         "with its own example, the handler {says}",
         "fix the handler, or set a working example with @api(warmup=...)",
     ),
+    "handler-fails/mixed": (
+        "the handler answers each of {rows:row} alone, but if all are in one batch, it {says}",
+        "fix the handler: it receives all rows of a batch at once, and must return one result per row",
+    ),
+    "batch-leak": (
+        "results depend on the other rows of the batch: {where} is {expected} alone, but {found} as row {at} "
+        "of {rows} (tolerance: {tolerance})",
+        "compute each result from its row only, without sums, means or maxima over the batch, and set the "
+        "model to evaluation mode",
+    ),
+    "batch-order": (
+        "results of a batch are not in the order of its rows: row {at} of {rows} got the result of row "
+        "{origin}",
+        "return one result per row, in the order of the rows",
+    ),
+    "not-deterministic": (
+        "the same rows gave different results when they ran again: {where} is {expected}, then {found} "
+        "(tolerance: {tolerance}), so effects of other rows cannot be detected",
+        "if that is not intended, turn off sampling and dropout",
+    ),
+    "not-compared": (
+        "results of rows alone and in batches were not compared: {why}",
+        "compare results of your own rows, sent alone and at the same time",
+    ),
+    "not-compared/equal": (
+        "only copies of one row were compared, alone and in batches: {why}",
+        "compare results of your own rows, sent alone and at the same time",
+    ),
     "row-beyond-timeout": (
         "the smallest batch did not finish within timeout={timeout_s:exact} s",
         "raise timeout, or make the model faster",

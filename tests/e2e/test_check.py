@@ -27,7 +27,7 @@ def test_a_service_without_fault() -> None:
     done = run_uncork("check", f"{CHECKED}:Fine", "--seconds", "2", "--json", "-")
     document = json.loads(done.stdout)
 
-    assert document["findings"] == []
+    assert findings(document) == {("note", "not-compared", "lengths")}
     assert done.returncode == 0
     predict, lengths = document["apis"]
     assert [size["rows"] for size in predict["times"]["sizes"]] == [1, 2, 4, 8, 16]
@@ -56,7 +56,8 @@ def test_several_services(tmp_path: Path) -> None:
     document = json.loads(done.stdout)
 
     one, two = document["services"]["one"], document["services"]["two"]
-    assert (one["service"], one["findings"], one["plan"]["threads"]) == ("Fine", [], 1)
+    assert (one["service"], one["plan"]["threads"]) == ("Fine", 1)
+    assert findings(one) == {("note", "not-compared", "lengths")}
     assert ("error", "goal-below-row", "predict") in findings(two)
     assert ("warning", "workers-above-cores", "") in findings(document)
     needs = document["needs"]
@@ -120,6 +121,45 @@ def test_a_service_whose_handlers_fail() -> None:
     assert "fine" not in wrong
     assert wrong["deadly"] == "with a row generated from the schema, the handler kills the worker process"
     assert done.returncode == 1
+
+
+NEIGHBORS = SERVICES / "neighbors.py"
+
+
+def test_rows_that_do_not_affect_each_other() -> None:
+    """The output says that they were compared; rows without neighbors are not."""
+    done = run_uncork("check", f"{NEIGHBORS}:Apart", "--seconds", "6")
+
+    assert "same results alone and in a batch, within 0.1 % plus 1e-05: softmax, words\n" in done.stdout
+    assert "batch-" not in done.stdout
+    assert "compared:" not in done.stdout
+
+
+def test_rows_that_affect_each_other(tmp_path: Path) -> None:
+    """Each fault is found in the running service; rows that cannot be judged are notes."""
+    file = tmp_path / "found.json"
+    done = run_uncork("check", f"{NEIGHBORS}:Mixed", "--seconds", "20", "--json", str(file))
+    document = json.loads(file.read_text())
+
+    about_rows = {"handler-fails", "batch-leak", "batch-order", "not-deterministic", "not-compared"}
+    assert {one for one in findings(document) if one[1] in about_rows} == {
+        ("error", "batch-leak", "normalized"),
+        ("note", "batch-leak", "unmerged"),
+        ("warning", "batch-leak", "quantized"),
+        ("error", "batch-order", "ordered"),
+        ("note", "not-deterministic", "dropout"),
+        ("note", "not-compared", "known"),
+        ("error", "handler-fails", "stacked"),
+        ("note", "not-compared", "files"),
+        ("note", "not-compared", "deadly"),
+        ("note", "not-compared", "late"),
+    }
+    assert ("warning", "policy-none", "unmerged") not in findings(document)
+    assert done.returncode == 1
+    wrong = {one["api"]: one["wrong"] for one in document["findings"] if one["code"] in about_rows}
+    assert wrong["deadly"].endswith(": the handler kills the worker process")
+    assert wrong["late"].endswith(": the worker died in a batch of deadly")
+    assert "error normalized: results depend on the other rows of the batch: `$[" in done.stdout
 
 
 def line_of(code: str) -> int:

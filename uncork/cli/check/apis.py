@@ -9,11 +9,14 @@ from uncork_dispatcher.learning.line import rows_within
 
 # From this gain on, running each request alone is a mistake.
 _MUCH = 2
+# From this multiple of the tolerance on, a difference is more than rounding, even of a quantized model.
+_LEAK = 50
 
 
 def judge_api(api: ApiFigures, plan: Plan) -> Findings:
     """Yield the findings of one API, without its name."""
     yield from _unmeasured(api)
+    yield from _compared(api)
     yield from _clients(api, plan)
     yield from _sizes(api)
     yield from _bytes(api, plan)
@@ -36,6 +39,19 @@ def _unmeasured(api: ApiFigures) -> Findings:
         yield error("row-beyond-timeout", timeout_s=api.settings.timeout)
     elif api.unmeasured:
         yield note("not-measured", why=api.unmeasured)
+
+
+def _compared(api: ApiFigures) -> Findings:
+    """Report how rows in a batch affect each other; where requests run alone, only for information."""
+    found = api.comparison
+    if found is None or not found.key:
+        return
+    if api.is_single or not found.excess:
+        yield note(found.key, **found.figures)
+    elif found.excess < _LEAK:
+        yield warning(found.key, **found.figures)
+    else:
+        yield error(found.key, **found.figures)
 
 
 def _clients(api: ApiFigures, plan: Plan) -> Findings:
@@ -124,7 +140,8 @@ def _gain(api: ApiFigures, times: Times) -> Findings:
         return
     gain = (first.median_ms / first.rows) / max(last.median_ms / last.rows, 1e-9)
     given = {"rows": last.rows, "unit": api.unit, "gain": gain}
-    if api.is_single and gain > _MUCH:
+    is_safe = api.comparison is None or not api.comparison.excess
+    if api.is_single and gain > _MUCH and is_safe:
         yield warning("policy-none", **given)
     elif not api.is_single and gain < WORTH:
         yield note("little-gain", **given)

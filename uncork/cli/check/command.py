@@ -44,8 +44,9 @@ def check(
 ) -> None:
     """Start services, measure their batches, and report settings that conflict.
 
-    Takes the options of `uncork serve`. Services are measured one after the other; the resources that they
-    need are added up. The exit code is 1 if a finding is an error.
+    Takes the options of `uncork serve`. Also reports results that depend on other rows of the batch. Services
+    are measured one after the other; the resources that they need are added up. The exit code is 1 if a
+    finding is an error.
     """
     with refusals("check"):
         require_writable({"--json": json})

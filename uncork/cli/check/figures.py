@@ -1,7 +1,7 @@
 """Facts about a service, its settings and the machine, and the findings that follow."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from uncork_dispatcher.advice import Advice, advise
@@ -73,6 +73,21 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What is wrong with the results of rows in batches, compared with those of the rows alone.
+
+    Attributes:
+        key: of the advice; empty if nothing is wrong.
+        figures: of the advice.
+        excess: of the greatest difference, as in :class:`Difference`; 0 if no fault was found.
+    """
+
+    key: str = ""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    excess: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class ApiFigures:
     """An API under the settings in force.
 
@@ -82,6 +97,7 @@ class ApiFigures:
         unmeasured: why there are no times although nothing failed; empty otherwise.
         failure: None if every batch was answered.
         timed_out: the smallest batch exceeded ``timeout``.
+        comparison: None if rows never share a batch, or the smallest batch was not answered.
     """
 
     name: str
@@ -92,6 +108,7 @@ class ApiFigures:
     unmeasured: str = ""
     failure: Failure | None = None
     timed_out: bool = False
+    comparison: Comparison | None = None
 
     @property
     def unit(self) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from uncork.cli.check.figures import Failure, Times
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_loadtests.tuning.batch_times import SizeTime, fit
+from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.memory import resident_bytes
 from uncork_workers.process.warmup import Example
 from uncork_workers.wire.messages import Batch, ExceptionReport
@@ -33,12 +34,15 @@ class Refused(Exception):
     """The handler rejected the example; the message has its answer."""
 
 
-class Died(Exception):
-    """The worker ended during a batch."""
-
-
 class Failed(Exception):
     """The handler failed to answer; the message is a verb phrase."""
+
+
+class Died(Failed):
+    """The worker ended during a batch."""
+
+    def __str__(self) -> str:
+        return "kills the worker process"
 
 
 class Slow(Exception):
@@ -66,23 +70,48 @@ class Batches:
         return example.sizes()
 
     async def once(self, rows: int) -> tuple[Executed, float]:
-        """Run one batch; return its reply and the seconds until the reply.
+        """Run one batch of copies; return its reply and the seconds until the reply.
 
         Raises:
-            Refused: if the handler rejects it.
+            Refused, Failed, Slow: as :meth:`of`.
+        """
+        return await self.of([self.example.sample.body] * rows)
+
+    async def of(self, bodies: Sequence[bytes]) -> tuple[Executed, float]:
+        """Run one batch of rows; return its reply and the seconds until the reply.
+
+        Raises:
+            Refused: if the handler rejects one.
             Failed: if the handler fails.
             Slow: if it exceeds the API's timeout.
         """
-        example = self.example
+        batch = msgspec.structs.replace(
+            self.example.batch(len(bodies)), lengths=[*map(len, bodies)], costs=self._costs(bodies)
+        )
         try:
-            async with asyncio.timeout(example.settings.timeout):
-                executed, seconds = await self.run(example.batch(rows), [example.sample.body] * rows)
+            async with asyncio.timeout(self.example.settings.timeout):
+                executed, seconds = await self.run(batch, bodies)
         except TimeoutError:
             raise Slow from None
-        except Died:
-            raise Failed("kills the worker process") from None
         _check_answered(executed)
         return executed, seconds
+
+    def fit(self, bodies: Sequence[bytes]) -> bool:
+        """Return whether one call of the handler may have these rows."""
+        try:
+            costs = self._costs(bodies)
+        except ValueError:
+            return False
+        settings = self.example.settings
+        weight = len(bodies) if costs is None else sum(costs)
+        return weight <= settings.limit_rows and sum(map(len, bodies)) <= settings.mb_max_batch_bytes
+
+    def _costs(self, bodies: Sequence[bytes]) -> list[float] | None:
+        """Return the cost of each row; None if the API defines none."""
+        if self.example.cost is None:
+            return None
+        costs = {body: replace(self.example, sample=Sample(body)).cost or 1 for body in set(bodies)}
+        return [costs[body] for body in bodies]
 
     async def times(self, rows: int) -> tuple[SizeTime, float]:
         """Run batches of one size; return their times in the worker, and the median overhead in milliseconds.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from uncork.cli.check.figures import ApiFigures, Failure, Figures, Plan, Times
+from uncork.cli.check.comparing import compare
+from uncork.cli.check.figures import ApiFigures, Comparison, Failure, Figures, Plan, Times
 from uncork.cli.check.growing import Batches, Died, Failed, Refused, Slow, Unknown, grow, of_profile
 from uncork.config.errors import WrongUsage
 from uncork.config.names import check_policy
@@ -86,10 +88,14 @@ async def measure(
         free_bytes = min(filter(None, (plan.free_bytes, plan.max_worker_memory_bytes)))
         runner = _Runner(pool, worker, process.pid, watch)
         apis = []
+        each_s = seconds / max(1, len(service.apis))
         for api in service.apis:
             tell(f"measuring {api.name}")
-            each_s = seconds / len(service.apis)
             apis.append(await _measure_api(api, runner, seconds=each_s, free_bytes=free_bytes))
+        # Last, because a changed row may end the worker.
+        for at, api in enumerate(service.apis):
+            tell(f"comparing rows of {api.name} alone and in batches")
+            apis[at] = replace(apis[at], comparison=await _compare_rows(api, apis[at], runner, each_s))
         paths = paths_of(known_as, service)
         return Figures(service=service.name, plan=plan, apis=tuple(apis), paths=paths)
     finally:
@@ -142,13 +148,37 @@ async def _run_batches(
     api: ApiDescription, runner: _Runner, *, seconds: float, free_bytes: int
 ) -> tuple[Times | None, Failure | None]:
     """Return the times of an API and its failure; an API that streams is run once and has no times."""
-    if api.example_type != JSON or api.input["kind"] == "raw":
+    if not _is_json(api):
         return (None if api.streams else of_profile(runner.profile.get(api.name, ()))), None
-    example = Example(api=api.name, sample=Sample(api.example), settings=api.settings)
+    example = _example(api)
     if api.streams:
         await Batches(example, runner.run_to_first_piece).once(1)
         return None, None
     return await grow(Batches(example, runner.run), seconds=seconds, pid=runner.pid, free_bytes=free_bytes)
+
+
+async def _compare_rows(
+    api: ApiDescription, measured: ApiFigures, runner: _Runner, seconds: float
+) -> Comparison | None:
+    if measured.times is None or api.settings.limit_rows == 1:
+        return None
+    if runner.why_not or not _is_json(api):
+        why = runner.why_not or "the example is not JSON"
+        return Comparison(key="not-compared", figures={"why": why})
+    most_rows = math.inf if measured.failure is None else measured.failure.rows - 1
+    # The gateway keeps arrays of different shapes apart.
+    resize = api.input["kind"] != "ndarray"
+    return await compare(
+        Batches(_example(api), runner.run), most_rows=most_rows, seconds=seconds, resize=resize
+    )
+
+
+def _is_json(api: ApiDescription) -> bool:
+    return api.example_type == JSON and api.input["kind"] != "raw"
+
+
+def _example(api: ApiDescription) -> Example:
+    return Example(api=api.name, sample=Sample(api.example), settings=api.settings)
 
 
 class _Runner:

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from uncork.cli.check.differences import FLOATS
 from uncork.cli.check.figures import ApiFigures, Figures, Finding
 from uncork.cli.check.judging import Verdict
 from uncork.cli.check.resources import Needs, needs_of
@@ -21,12 +22,14 @@ def text(services: Mapping[str, Figures], verdict: Verdict) -> Iterator[Renderab
     if ONLY in services:
         figures, findings = services[ONLY], verdict.all
         yield _apis(figures)
+        yield from _safe(figures)
         yield from _findings(findings)
         yield _summary(figures.service, findings)
         return
     for name, figures in services.items():
         yield Text.assemble(("service ", "bold"), (name, "bold"))
         yield _apis(figures)
+        yield from _safe(figures)
         yield from _findings(verdict.services[name])
         yield _summary(name, verdict.services[name])
         yield ""
@@ -71,6 +74,13 @@ def _apis(figures: Figures) -> RenderableType:
     for api in figures.apis:
         table.add_row(api.name, *_cells(api))
     return table
+
+
+def _safe(figures: Figures) -> Iterator[str]:
+    """Name the APIs whose results did not depend on the batch."""
+    names = [api.name for api in figures.apis if api.comparison is not None and not api.comparison.key]
+    if names:
+        yield f"same results alone and in a batch, within {FLOATS}: {', '.join(names)}"
 
 
 def _findings(findings: Sequence[Finding]) -> Iterator[RenderableType]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from uncork.cli.check.figures import ApiFigures, Failure, Figures, Plan, Times
+from uncork.cli.check.figures import ApiFigures, Comparison, Failure, Figures, Plan, Times
 from uncork.cli.check.judging import judge
 from uncork_loadtests.tuning.batch_times import SizeTime, fit
 from uncork_workers.wire.schema import ApiSettings
@@ -50,6 +50,7 @@ def test_nothing_is_wrong_with_what_is_right() -> None:
     assert found(seen=seen, plan=plan) == []
 
 
+LEAK = {"where": "the result", "expected": "1", "found": "2", "at": 2, "rows": 4, "tolerance": "none"}
 SLOW = times(400, 1, largest=64)
 CASES: dict[str, tuple[dict[str, Any], str, str, dict[str, Any]]] = {
     "goal below a row": ({"seen": SLOW}, "error", "goal-below-row", {"to": 1203, "needed_s": 0.401}),
@@ -85,6 +86,22 @@ CASES: dict[str, tuple[dict[str, Any], str, str, dict[str, Any]]] = {
         "error", "handler-fails", {"rows": 64, "says": "no"},
     ),
     "no example": ({"api": {"unmeasured": "none"}}, "note", "not-measured", {"why": "none"}),
+    "rows that depend on each other": (
+        {"api": {"comparison": Comparison(key="batch-leak", figures=LEAK, excess=50)}},
+        "error", "batch-leak", {"at": 2, "where": "the result"},
+    ),
+    "rows that differ a little": (
+        {"api": {"comparison": Comparison(key="batch-leak", figures=LEAK, excess=49)}},
+        "warning", "batch-leak", {"at": 2},
+    ),
+    "rows that depend on each other, but run alone": (
+        {"api": {"comparison": Comparison(key="batch-leak", figures=LEAK, excess=50)}, "policy": "none"},
+        "note", "batch-leak", {"at": 2},
+    ),
+    "rows that cannot be judged": (
+        {"api": {"comparison": Comparison(key="not-deterministic", figures=LEAK)}},
+        "note", "not-deterministic", {"expected": "1"},
+    ),
     "impatient clients": (
         {"plan": {"client_timeout_ms": 100}}, "error", "client-below-goal", {"client_s": 0.1, "to": 100},
     ),
@@ -191,6 +208,7 @@ def test_what_is_wrong_is_found(case: str) -> None:
         {"cost": "n", "mb_max_batch_size": 32, "allowed_batch_sizes": (16, 32, 64)},
         {"cost": "n", "mb_max_batch_size": 512, "allowed_lengths": (128, 512)},
         {"policy": "none", "seen": times(0.1, 1)},
+        {"api": {"comparison": Comparison()}},
         {"policy": "none", "api": {"streams": True}, "seen": times(400, 1, largest=1)},
         {"cost": "bytes", "plan": {"max_queue_rows": 10}},
     ],

@@ -1,0 +1,187 @@
+"""Compare the results of rows alone with those in a batch, and in the same batch in reverse order."""
+
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from itertools import cycle, permutations
+from typing import Any
+
+import msgspec
+
+from uncork.cli.check.differences import Difference, Result, difference
+from uncork.cli.check.figures import Comparison
+from uncork.cli.check.growing import Batches, Died, Failed, Refused, Slow, Unknown
+from uncork_workers.definition.adapters.base import UNREADABLE
+from uncork_workers.wire.messages import expand_forms
+
+Results = Callable[[Sequence[bytes]], Awaitable[list[Result]]]
+
+_MOST_ROWS = 4
+# Factors for the numbers in a row, in quarters. They differ, because a handler may normalize each row.
+_FACTORS = ((8, 2, 5), (1, 2, 3))
+
+
+async def compare(
+    batches: Batches, *, most_rows: float, seconds: float, resize: bool = True
+) -> Comparison | None:
+    """Run the example and changed copies of it alone and in batches, with at most eight calls.
+
+    Args:
+        batches: of the example.
+        most_rows: the most rows of a batch.
+        seconds: the time after which no call begins.
+        resize: whether rows of different lengths may share a batch.
+
+    Returns:
+        The comparison; None if a batch has no room for two rows.
+    """
+    most = int(min(_MOST_ROWS, most_rows, max(batches.sizes)))
+    if most < 2:
+        return None
+    results = partial(_results, batches, time.perf_counter() + seconds)
+    try:
+        rows, alone, why = await _rows(batches, results, most, resize=resize)
+        found = await _compared(batches, results, rows, alone, most)
+    except Unknown as error:
+        why = str(error)
+    except Slow:
+        why = "a batch did not finish within timeout"
+    except (Refused, Failed) as error:
+        why = f"the handler {_verb(error)}"
+    else:
+        is_equal = len(rows) == 1 and not found.key
+        return Comparison(key="not-compared/equal", figures={"why": why}) if is_equal else found
+    return Comparison(key="not-compared", figures={"why": why})
+
+
+async def _rows(
+    batches: Batches, results: Results, most: int, *, resize: bool
+) -> tuple[list[bytes], list[Result], str]:
+    """Return the example and changed copies of it, their results, and why there are no more copies."""
+    own = batches.example.sample.body
+    rows, alone, why = [own], await results([own]), "the example has nothing to change"
+    for changed in changed_rows(own, resize=resize)[: _MOST_ROWS - 1]:
+        if len(rows) == most or not batches.fit([*rows, changed]):
+            why = "changed rows do not fit into a batch"
+            continue
+        try:
+            alone += await results([changed])
+        except Died:
+            raise
+        except (Refused, Failed) as error:
+            why = f"with a changed row, the handler {_verb(error)}"
+        else:
+            rows.append(changed)
+    return rows, alone, why
+
+
+async def _compared(
+    batches: Batches, results: Results, rows: Sequence[bytes], alone: Sequence[Result], most: int
+) -> Comparison:
+    places = [at % len(rows) for at in range(most)]
+    while not batches.fit([rows[at] for at in places]):
+        places.pop()
+    found: list[tuple[Comparison, list[bytes], list[Result]]] = []
+    for order in (places, places[::-1]):
+        batch = [rows[at] for at in order]
+        try:
+            together = await results(batch)
+        except (Refused, Failed) as error:
+            figures = {"rows": len(batch), "says": _verb(error)}
+            return Comparison(key="handler-fails/mixed", figures=figures, excess=math.inf)
+        found.append((_fault([alone[at] for at in order], together), batch, together))
+    unlike = _unlike(alone[:1], await results(rows[:1]))
+    fault, batch, together = max(found, key=lambda one: one[0].excess)
+    if unlike is None and fault.key:
+        unlike = _unlike(together, await results(batch))
+    return fault if unlike is None else Comparison(key="not-deterministic", figures=_figures(unlike))
+
+
+async def _results(batches: Batches, ends: float, bodies: Sequence[bytes]) -> list[Result]:
+    """Run a batch of rows.
+
+    Raises:
+        Unknown: if the time is over.
+        Refused, Failed, Slow: as :meth:`Batches.of`.
+    """
+    if time.perf_counter() > ends:
+        raise Unknown("the time is over; raise --seconds")
+    executed, _ = await batches.of(bodies)
+    types = executed.reply.content_types or [""] * len(bodies)
+    return list(map(Result, executed.bodies, types, expand_forms(executed.reply.forms, len(bodies))))
+
+
+def _verb(error: Refused | Failed) -> str:
+    return str(error) if isinstance(error, Failed) else f"returns {error}"
+
+
+def _figures(found: Difference) -> dict[str, Any]:
+    return {name: value for name, value in found._asdict().items() if name != "excess"}
+
+
+def _excess(found: Difference | None) -> float:
+    return 0.0 if found is None else found.excess
+
+
+def _unlike(first: Sequence[Result], second: Sequence[Result]) -> Difference | None:
+    """Return the greatest difference between the results of two runs of the same batch."""
+    return max(map(difference, first, second), key=_excess)
+
+
+def _fault(alone: Sequence[Result], together: Sequence[Result]) -> Comparison:
+    """Compare the results of a batch with those of its rows alone."""
+    unlike = [[difference(own, other) for other in together] for own in alone]
+    places = range(len(alone))
+    at = max(places, key=lambda place: _excess(unlike[place][place]))
+    worst = unlike[at][at]
+    if worst is None:
+        return Comparison()
+    figures: dict[str, Any] = {"at": at + 1, "rows": len(alone)}
+    for order in permutations(places):
+        if all(unlike[own][place] is None for place, own in enumerate(order)):
+            figures["origin"] = order[at] + 1
+            return Comparison(key="batch-order", figures=figures, excess=math.inf)
+    return Comparison(key="batch-leak", figures={**figures, **_figures(worst)}, excess=worst.excess)
+
+
+def changed_rows(body: bytes, *, resize: bool) -> list[bytes]:
+    """Return copies of a JSON row with other numbers, then with texts and lists of other lengths."""
+    try:
+        row = msgspec.json.decode(body)
+        made = [_scaled(row, cycle(quarters)) for quarters in _FACTORS]
+        if resize:
+            made += [_resized(row, is_longer=True), _resized(row, is_longer=False)]
+        return list(dict.fromkeys(msgspec.json.encode(one) for one in made if one != row))
+    except UNREADABLE:
+        return []  # it has NaN
+
+
+def _scaled(value: Any, quarters: Iterator[int]) -> Any:
+    match value:
+        case bool():
+            return value if next(quarters) < 4 else not value
+        case int():
+            factor = next(quarters)
+            return value * factor // 4 if value else factor // 4
+        case float():
+            return (value or 1.0) * next(quarters) / 4
+        case list():
+            return [_scaled(one, quarters) for one in value]
+        case dict():
+            return {name: _scaled(one, quarters) for name, one in value.items()}
+    return value
+
+
+def _resized(value: Any, *, is_longer: bool) -> Any:
+    """Return a row whose texts and innermost lists are three times or half as long."""
+    match value:
+        case str():
+            return " ".join([value] * 3) if is_longer else value[: (len(value) + 1) // 2]
+        case list() if not any(isinstance(one, list | dict) for one in value):
+            return value * 3 if is_longer else value[: (len(value) + 1) // 2]
+        case list():
+            return [_resized(one, is_longer=is_longer) for one in value]
+        case dict():
+            return {name: _resized(one, is_longer=is_longer) for name, one in value.items()}
+    return value
