@@ -113,6 +113,14 @@ class AsyncDispatcher(Generic[P, R]):
         self._changed()
         return is_limited
 
+    def learned(self, api: str) -> list[tuple[float, float]]:
+        """Return what was learned of batch times, for :meth:`recall`; see :meth:`Dispatcher.learned`."""
+        return self._core.learned(api)
+
+    def recall(self, api: str, learned: Sequence[tuple[float, float]]) -> None:
+        """Use what an earlier run has learned; see :meth:`Dispatcher.recall`."""
+        self._core.recall(api, learned)
+
     def worker_lost(self, worker: int) -> None:
         """Remove a worker. Its batches run again, or their requests fail; see :meth:`Dispatcher.worker_lost`.
 

@@ -268,6 +268,18 @@ class Dispatcher:
         self._queues.end_holds()
         return self._slots.limit_batches(worker, api, fits)
 
+    def learned(self, api: str) -> list[tuple[float, float]]:
+        """Return (rows, seconds) of batches as learned so far, for :meth:`recall`; empty if too little is."""
+        return self._apis[api].model.measures.learned()
+
+    def recall(self, api: str, learned: Sequence[tuple[float, float]]) -> None:
+        """Use what an earlier run has :meth:`learned` of an API, once one of its first batches confirms it.
+
+        Raises:
+            ValueError: if sizes are not positive, or times negative or not finite.
+        """
+        self._apis[api].model.measures.recall(learned)
+
     def drain(self, *, now: float) -> None:
         """Shed new requests, and release the queued ones as soon as workers are idle."""
         self._advance(now)

@@ -14,6 +14,9 @@ scaled.
 
 Fit: weighted least squares of the relative error, restricted to non-negative values. With two unknowns,
 the restricted optimum is either the free optimum or on one of two edges, so it is written out here.
+
+A line that an earlier run has learned changes nothing until one of the first batches confirms it. If none
+does, it is dropped: a wrong line costs no more than none.
 """
 
 from __future__ import annotations
@@ -109,6 +112,8 @@ class BatchTimeEstimator:
         self._batches = 0
         self._variance = _FIRST_SPREAD**2
         self._run = 0
+        self._recalled: BatchTimeEstimator | None = None
+        """Has learned the line of an earlier run, which no batch has confirmed yet."""
         self.estimate = Estimate()
 
     @property
@@ -140,6 +145,8 @@ class BatchTimeEstimator:
             ValueError: if ``rows`` is not positive, ``seconds`` is negative, or either is not finite.
         """
         _check(rows, seconds)
+        if self._recalled is not None:
+            self._confirm(self._recalled, rows, seconds)
         predicted = self.estimate.seconds(rows)
         if predicted > 0:
             seconds = self._judge(rows, seconds, predicted)
@@ -156,10 +163,52 @@ class BatchTimeEstimator:
         """
         for rows, seconds in chunks:
             _check(rows, seconds)
+        if chunks and self._recalled is not None:
+            self._confirm(self._recalled, *max(chunks))
+            self._recalled = None
         for rows, seconds in chunks:
             self._remember(rows, seconds, is_profile=True)
         if chunks:
             self._estimate_anew()
+
+    def learned(self) -> list[tuple[float, float]]:
+        """Return (rows, seconds) of the smallest and the largest batch by the estimate, for :meth:`recall`.
+
+        Empty until enough batches have been seen.
+        """
+        if self._batches < _EARNED_BATCHES:
+            return [] if self._recalled is None else self._recalled.learned()
+        smallest, largest = min(self._sizes), max(self._sizes)
+        sizes = [self._sizes[each].rows for each in dict.fromkeys((smallest, largest))]
+        return [(rows, self.estimate.seconds(rows)) for rows in sizes]
+
+    def recall(self, learned: Sequence[tuple[float, float]]) -> None:
+        """Use what an earlier run has :meth:`learned` as soon as one of the first batches confirms it.
+
+        Raises:
+            ValueError: as for :meth:`observe`.
+        """
+        for rows, seconds in learned:
+            _check(rows, seconds)
+        if not learned or self._batches:
+            return
+        recalled = self._recalled = BatchTimeEstimator()
+        # The first batch of a size replaces its time, and counts for more than the other sizes.
+        recalled._sizes = {_size_class(rows): _Size(rows, s, _WEIGHT_FLOOR, 0) for rows, s in learned}
+        recalled._largest, recalled._batches = max(learned)[0], _EARNED_BATCHES
+        recalled._estimate_anew()
+
+    def _confirm(self, recalled: BatchTimeEstimator, rows: float, seconds: float) -> None:
+        """Believe the recalled line if it predicts this measurement; drop it after the first batches."""
+        predicted = recalled.estimate.seconds(rows)
+        if predicted / _CHANGE <= seconds <= predicted * _CHANGE:
+            self._sizes = recalled._sizes | self._sizes
+            self._largest = max(self._largest, recalled._largest)
+            self._batches += recalled._batches
+            self._recalled = None
+            self._estimate_anew()
+        elif self._batches + 1 >= _EARNED_BATCHES:
+            self._recalled = None
 
     def _estimate_anew(self) -> None:
         intercept, slope = self._fit()

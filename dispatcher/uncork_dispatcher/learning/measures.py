@@ -198,6 +198,15 @@ class Measures:
             self._by[_PADDED].observe_profile(chunks)
         self._update()
 
+    def learned(self) -> list[tuple[float, float]]:
+        """Return (rows or cost, seconds) of batches without padding, for :meth:`recall`."""
+        is_padded = self.has_costs and self.pads and self.compares
+        return self._by[_PADDED if is_padded else _ROWS].learned()
+
+    def recall(self, learned: Sequence[tuple[float, float]]) -> None:
+        """Use what an earlier run has :meth:`learned`; see :meth:`BatchTimeEstimator.recall`."""
+        self._by[_ROWS].recall(learned)
+
     def _lengths_differ(self, size: BatchSize) -> bool:
         """Return True if the lengths in a batch differ enough to distinguish the measures."""
         if self.has_costs:
