@@ -1,6 +1,9 @@
 """Settings and fixtures of all tests."""
 
 import asyncio
+import atexit
+import os
+import tempfile
 from collections.abc import Generator
 from functools import partial
 from typing import Any
@@ -22,6 +25,11 @@ settings.register_profile("fresh", settings.get_profile("uncork"), derandomize=F
 # For a quick look: pytest --hypothesis-profile quick
 settings.register_profile("quick", settings.get_profile("uncork"), max_examples=10)
 settings.load_profile("uncork")
+
+# Servers that tests start write nothing into the user's home.
+_state = tempfile.TemporaryDirectory(prefix="uncork-tests-state-")
+atexit.register(_state.cleanup)
+os.environ["XDG_STATE_HOME"] = _state.name
 
 
 @pytest.fixture(scope="module")

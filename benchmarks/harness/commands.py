@@ -14,6 +14,12 @@ def environment(variables: Mapping[str, object]) -> list[str]:
 def uncork_serve(
     target: object | None, options: Mapping[str, object] | None = None, *, python: str = sys.executable
 ) -> list[str]:
-    """Serve a target; without one, the options name a configuration file that has some."""
+    """Serve a target; without one, the options name a configuration file that has some.
+
+    Each server learns anew.
+    """
     targets = [] if target is None else [str(target)]
-    return [python, "-m", "uncork", "serve", *targets, "--host", HOST, *words(options or {})]
+    return [
+        *(python, "-m", "uncork", "serve", *targets, "--host", HOST, "--no-state"),
+        *words(options or {}),
+    ]

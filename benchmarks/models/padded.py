@@ -196,4 +196,5 @@ def _command(each: Contestant, runtime: str, options: Sequence[str]) -> list[str
     # One thread: the gateway and the generator need the other processor of a small machine.
     variables = environment({"ENCODER_RUNTIME": runtime, "OMP_NUM_THREADS": 1})
     gateway = [sys.executable, "-m", "benchmarks.models.members", each.members]
-    return [*variables, *gateway, "serve", SERVICE, "--host", HOST, "--policy", each.policy, *options]
+    serve = ["serve", SERVICE, "--host", HOST, "--no-state", "--policy", each.policy]
+    return [*variables, *gateway, *serve, *options]

@@ -114,7 +114,10 @@ def running(
     ``prefix`` runs it elsewhere, such as ``ip netns exec NAME``.
     """
     port = () if "--port" in command else ("--port", "0")
-    with tempfile.NamedTemporaryFile(prefix="uncork-e2e-") as output:
+    with (
+        tempfile.NamedTemporaryFile(prefix="uncork-e2e-") as output,
+        tempfile.TemporaryDirectory(prefix="uncork-e2e-state-") as state,
+    ):
         process = subprocess.Popen(
             [*prefix, python, "-m", "tests.e2e.over_tcp" if OVER_TCP else "uncork", *command, *port],
             stdout=output,
@@ -122,7 +125,8 @@ def running(
             cwd=folder,
             # A group of its own, so that a test can send what a terminal sends on Ctrl-C.
             start_new_session=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            # What a server learns is neither for the next one nor for the user's home.
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "XDG_STATE_HOME": state},
         )
         server = Server(process, Path(output.name))
         try:

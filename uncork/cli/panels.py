@@ -46,7 +46,14 @@ PANELS = {
         "header_timeout",
         "body_timeout",
     ),
-    "Configuration and stopping": ("config", "watch_config", "drain_delay", "drain_timeout"),
+    "Configuration and stopping": (
+        "config",
+        "watch_config",
+        "drain_delay",
+        "drain_timeout",
+        "state",
+        "state_folder",
+    ),
     "Logs and traces": ("log_level", "log_format", "access_log", "traces"),
 }
 """The names of options by group. ``--help`` explains the others, which a first user needs."""

@@ -201,6 +201,17 @@ class ServeOptions(WorkerPortOptions):
         "Maximum values in one request that the gateway must read one by one; larger requests get 400.",
         min=1,
     )
+    state: bool = option(
+        True,
+        "Keep what is learned about batch times in a file, for the next start; or keep nothing.",
+        "--state/--no-state",
+    )
+    state_folder: Path | None = option(
+        None,
+        "Folder of the files of --state, for this user alone.",
+        metavar="FOLDER",
+        show_default="$XDG_STATE_HOME/uncork, else ~/.local/state/uncork",
+    )
     warmup_seconds: float = option(
         10.0,
         "Maximum seconds that a worker spends warming up APIs that have an example; 0 skips the warm-up.",

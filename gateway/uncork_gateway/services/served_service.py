@@ -287,6 +287,11 @@ class ServedService:
         """The service with its own settings; None until a worker has described it."""
         return self._apis.service
 
+    def learned(self) -> dict[str, list[tuple[float, float]]]:
+        """Return what was learned of batch times, by API; see :meth:`Dispatcher.learned`."""
+        learned = {api: self.batching.dispatcher.learned(api) for api in self._apis.in_force}
+        return {api: points for api, points in learned.items() if points}
+
     @property
     def any_ready(self) -> bool:
         return bool(self.pool.ready())

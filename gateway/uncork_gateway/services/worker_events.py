@@ -1,7 +1,8 @@
 """Handles events of worker processes, from the worker pool and the supervisor."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -22,7 +23,7 @@ from uncork_gateway.requests.batch_frames import result_of_row
 from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.services.apis import Apis, GatewaySettings, Prepared
 from uncork_gateway.services.memory_limits import MemoryLimits
-from uncork_workers.wire.messages import Failed
+from uncork_workers.wire.messages import Failed, Hello, Ready
 from uncork_workers.wire.schema import ServiceDescription
 
 # So many failures in a row are not chance; the log says so once.
@@ -64,6 +65,9 @@ class WorkerEvents:
         failures: why workers are not ready.
         on_joining_changed: called when a self-started worker has changed, or a launched worker has brought a
             different service.
+        model: a digest of what batch times depend on, as the last ready worker has reported it: its code,
+            device and libraries, and the settings of its APIs. Empty before the first.
+        recall: given ``model``, returns (rows, seconds) of what an earlier run has learned, by API.
 
     Args:
         readiness_changed: called when the service may have become ready or not ready.
@@ -92,6 +96,8 @@ class WorkerEvents:
         self.files: set[str] = set()
         self.failures = WorkerFailures(launches=settings.workers > 0)
         self.on_joining_changed: Callable[[], object] = lambda: None
+        self.model = ""
+        self.recall: Callable[[str], Mapping[str, Sequence[tuple[float, float]]]] = lambda model: {}
         self._logged_traceback = ""
 
     # What the supervisor reports
@@ -207,6 +213,7 @@ class WorkerEvents:
             if worker.is_launched:
                 self._supervisor.stands_by(worker.key)
             return
+        self._recall(hello, ready)
         for api, chunks in ready.profile.items():
             if api in self._apis.in_force:
                 self._dispatcher.profile(api, worker.key, chunks)
@@ -220,6 +227,20 @@ class WorkerEvents:
             self.log.info("worker %d on %s is ready", hello.index, hello.host)
         self._dispatcher.worker_ready(worker.key, place=hello.index, host=hello.host, takes_ahead=True)
         self._memory.is_ready(worker.key, hello.index, ready.limits, self._apis.in_force)
+
+    def _recall(self, hello: Hello, ready: Ready) -> None:
+        """Note what the model is; before the first batch, recall what was learned of it."""
+        is_first = not self.model
+        apis = self._apis.in_force
+        settings = [
+            (name, one.settings.cost, one.settings.allowed_batch_sizes, one.settings.allowed_lengths)
+            for name, one in sorted(apis.items())
+        ]
+        self.model = hashlib.sha256(repr((hello.code, ready.surroundings, settings)).encode()).hexdigest()
+        if is_first:
+            for api, learned in self.recall(self.model).items():
+                if api in apis:
+                    self._dispatcher.recall(api, learned)
 
     def _gone(self, worker: WorkerConnection) -> None:
         """Report the loss of a worker, so that its batches run again."""

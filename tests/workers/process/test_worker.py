@@ -172,7 +172,10 @@ def test_a_worker_serves_until_the_gateway_goes(place: Path) -> None:
     expected = msgspec.structs.replace(HELLO, files=[str(place / "shout.py")], code=hello.message.code)
     assert hello == Frame(expected, b"")
     assert len(hello.message.code) == len(sha256().hexdigest())
-    assert ready == Frame(Ready(files=[str(place / "shout.py")]), b"")
+    assert isinstance(ready.message, Ready)
+    of_ready = Ready(files=[str(place / "shout.py")], surroundings=ready.message.surroundings)
+    assert ready == Frame(of_ready, b"")
+    assert len(ready.message.surroundings) == len(sha256().hexdigest())
     message, payload = first_reply
     assert isinstance(message, Reply)
     assert (message.batch, message.worked, message.statuses, message.lengths) == (1, True, [200, 200], [4, 5])

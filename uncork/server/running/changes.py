@@ -74,6 +74,8 @@ EFFECTS: Mapping[str, Effect] = {
             "worker_insecure",
             "reload",
             "watch_config",
+            "state",
+            "state_folder",
             "traces",
         ),
         Effect.RESTART,

@@ -225,6 +225,8 @@ class Revision:
         for name in self._kept:
             service, own = running.services[name], self._services[name]
             service.options = own
+            if service.kept is not None:
+                service.kept.options = own
             service.supervisor.start_by(service.starter_with(own))
             service.recycler.limits = own.recycling
         gateway = running.place.gateway

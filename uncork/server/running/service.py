@@ -12,6 +12,7 @@ from typing import Any
 
 from uncork.server.listeners import Listeners
 from uncork.server.options import ServeOptions, WorkerCount
+from uncork.server.running.kept_estimates import KeptEstimates
 from uncork.server.workers.placement import STANDBYS_SOCKET, WORKERS_SOCKET, StarterWith, launching
 from uncork.server.workers.worker_port import open_worker_port, waiting_for_workers
 from uncork_gateway import Gateway, GatewaySettings
@@ -58,6 +59,7 @@ class RunningService:
     Attributes:
         name: empty if it is the only one and has none.
         options: those in force.
+        kept: what it has learned, in a file; None without ``--state``.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class RunningService:
         served: ServedService,
         supervisor: Supervisor,
         starter_with: StarterWith,
+        kept: KeptEstimates | None,
         resources: AsyncExitStack,
         first_exit: asyncio.Future[str],
         failed: asyncio.Future[None],
@@ -76,6 +79,7 @@ class RunningService:
         self.served = served
         self.supervisor = supervisor
         self.starter_with = starter_with
+        self.kept = kept
         self.scaling = _scaling(served, supervisor, options.worker_count)
         self.recycler = Recycler(supervisor, options.recycling)
         self._resources = resources
@@ -110,6 +114,7 @@ class RunningService:
                 supervisor = _supervisor(options, launcher, served, first_exit)
                 await served.pool.listen(str(folder / WORKERS_SOCKET))
                 await served.pool.listen(str(folder / STANDBYS_SOCKET), standby=True)
+                kept = await _recalled(name, options, served)
                 if port is not None:
                     _listen_on_tcp(served, port, options, place.listeners)
                 return cls(
@@ -118,6 +123,7 @@ class RunningService:
                     served,
                     supervisor,
                     starter_with,
+                    kept,
                     resources.pop_all(),
                     first_exit,
                     place.failed,
@@ -131,6 +137,8 @@ class RunningService:
         self.supervisor.start()
         self.served.events.expect_workers(range(self.options.worker_count.least))
         self._tasks = [asyncio.create_task(self.scaling.run()), asyncio.create_task(self.recycler.run())]
+        if self.kept is not None:
+            self._tasks.append(asyncio.create_task(self.kept.keep(self.served)))
         for task in self._tasks:
             task.add_done_callback(self._on_task_done)
 
@@ -164,6 +172,8 @@ class RunningService:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.kept is not None:
+            await self.kept.write(self.served)
         await self.served.close()
         # Disconnected workers exit by themselves.
         await self.supervisor.stop(hurry=hurry)
@@ -178,6 +188,16 @@ def _listen_on_tcp(
         file = options.worker_token_file
         how = waiting_for_workers(port, listeners, target=options.service, token_file=file)
         log.info("%s", how)
+
+
+async def _recalled(name: str, options: ServeOptions, served: ServedService) -> KeptEstimates | None:
+    """Let the first worker recall what an earlier run has learned."""
+    if not options.state:
+        return None
+    kept = KeptEstimates(name, options)
+    await kept.read()
+    served.events.recall = kept.of
+    return kept
 
 
 def _folder_in(folder: Path) -> Path:

@@ -20,6 +20,7 @@ from uncork_workers.process.batches.streaming import PieceSink
 from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.stopped import Stopped
+from uncork_workers.process.surroundings import surroundings
 from uncork_workers.process.warmup import WarmupFailed, examples_of, warm_up
 from uncork_workers.wire.messages import AnswerHead, Failed, Hello, Ready, Stage, WarmUp
 from uncork_workers.wire.overrides import Override
@@ -161,6 +162,7 @@ class HostedService(PieceSink):
             profile={api: one.chunks for api, one in results.items()},
             results={api: one.result for api, one in results.items() if one.result is not None},
             limits={api: limit.most for api, limit in executor.limits.items() if limit.most < math.inf},
+            surroundings=surroundings(),
         )
         self._warmed_up = settings, ready
         return ready

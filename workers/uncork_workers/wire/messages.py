@@ -149,13 +149,15 @@ class Ready(msgspec.Struct, tag="ready", frozen=True):
 
     By API, ``profile`` has (cost, seconds) of the warm-up batches, padding to allowed lengths and batch sizes
     included, ``results`` the result for one row, if it is JSON or text, and ``limits`` what
-    :attr:`Reply.limit` is, if the warm-up ran out of memory.
+    :attr:`Reply.limit` is, if the warm-up ran out of memory. ``surroundings`` is a digest of the device and
+    the versions of libraries.
     """
 
     files: list[str] = []
     profile: dict[str, list[tuple[_Cost, _Seconds]]] = {}
     results: dict[str, RowResult] = {}
     limits: dict[str, _Cost] = {}
+    surroundings: str = ""
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True):
