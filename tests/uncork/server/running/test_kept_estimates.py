@@ -1,5 +1,6 @@
 """The file of what a service has learned: it is for the same model alone, and no fault of it does harm."""
 
+import asyncio
 import json
 import stat
 from collections.abc import Mapping
@@ -9,7 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from tests.loops import until
 from uncork.server.options import ServeOptions
+from uncork.server.running import kept_estimates
 from uncork.server.running.kept_estimates import KeptEstimates
 from uncork_gateway.services.served_service import ServedService
 
@@ -33,7 +36,7 @@ async def recalled(folder: Path, *, model: str = "m", name: str = "", **values: 
 
 
 def file_in(folder: Path) -> Path:
-    [file] = (folder / "state").iterdir()
+    [file] = (folder / "state").glob("*.json")
     return file
 
 
@@ -85,6 +88,20 @@ async def test_it_is_written_only_when_something_has_changed(tmp_path: Path) -> 
 
     await kept.write(served({"predict": [(1.0, 0.0124), (64.0, 0.25)]}, model="new code"))
     assert await recalled(tmp_path, model="new code") == {"predict": [(1.0, 0.0124), (64.0, 0.25)]}
+
+
+async def test_it_is_written_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a server that is killed loses little; here it does not wait for a minute."""
+    monkeypatch.setattr(kept_estimates, "_EVERY_S", 0.0)
+    learned = dict(LEARNED)
+    keeping = asyncio.create_task(KeptEstimates("", options(tmp_path)).keep(served(learned)))
+    await until(lambda: (tmp_path / "state").exists() and any((tmp_path / "state").glob("*.json")))
+    learned["more"] = [(1.0, 0.5)]
+    await until(lambda: "more" in file_in(tmp_path).read_text())
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+
+    assert await recalled(tmp_path) == learned
 
 
 async def test_a_server_that_learns_nothing_keeps_the_file(tmp_path: Path) -> None:
