@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import logging
 import math
+import random
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 
-from tests.workers.run_batch import batch_of
+from tests.workers.run_batch import Outlet, batch_of
 from uncork_workers.definition.adapters import Json
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
@@ -247,3 +248,54 @@ def test_it_stops_in_time(executor: Executor) -> None:
     model, reply = run(executor, *[b"1"] * 64, timeout_s=0.0)
 
     assert (model.calls, set(reply.statuses)) == ([64], {500})
+
+
+def test_a_stream_is_not_begun_again() -> None:
+    """The client may have got some of it."""
+
+    class Streams(Service):
+        def setup(self) -> None:
+            self.calls = 0
+
+        @api(input=Json(), policy="none")
+        def words(self, rows: list[Any]) -> Iterator[str]:
+            self.calls += 1
+            yield "first"
+            raise MemoryError
+
+    service = Streams()
+    service.setup()
+    with closing(Executor(service, Outlet())) as executor:
+        reply, _ = executor.run(batch_of("words", b"1,2", rows=[2]), [b"1,2"])
+
+    assert (reply.statuses, service.calls, reply.limit) == ([500], 1, None)
+
+
+def test_the_log_has_a_traceback_whose_frames_keep_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    Tensor.room = 1
+    with closing(Executor(Model())) as executor:
+        run_quietly = executor._service
+        assert isinstance(run_quietly, Model)
+        run_quietly.setup()
+        executor.run(batch_of("predict", b"2"), [b"2"])
+
+    assert "CUDA out of memory" in caplog.text
+    assert "first = Tensor(sum(sizes) / 2)" in caplog.text or "second = Tensor" in caplog.text
+    assert Tensor.used == 0
+
+
+@pytest.mark.parametrize(("heavy", "most_calls"), [(FITS_NOWHERE, 29), (90, 25), (50, 16)])
+def test_heavy_rows_among_light_ones_harm_no_neighbour(
+    heavy: int, most_calls: int, executor: Executor
+) -> None:
+    """Of 64 rows, three are heavy on average, and so many calls are made."""
+    Tensor.room = 100
+    random_, calls = random.Random(7), 0
+    for _ in range(100):
+        bodies = [b"%d" % (heavy if random_.random() < 3 / 64 else 1) for _ in range(64)]
+        model, reply = run(executor, *bodies)
+        calls += len(model.calls)
+        for status, body in zip(reply.statuses, bodies, strict=True):
+            assert status == (500 if body == b"%d" % FITS_NOWHERE else 200)
+
+    assert calls / 100 <= most_calls

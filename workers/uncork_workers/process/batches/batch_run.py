@@ -140,6 +140,7 @@ class BatchRun:
         self._search(failure)
         if len(self._exceptions) == reported:
             self._exceptions.append(failure.report)
+        failure.release()
 
     def _failure(self, error: BaseException) -> Failure:
         """Report an exception, and free what the failed call has allocated."""
@@ -259,7 +260,10 @@ class BatchRun:
             raise
         except BaseException as error:
             failed = error
-        return self._failure(failed)
+        failure = self._failure(failed)
+        if len(group) > 1:
+            failure.release()
+        return failure
 
     def _merge(self, requests: BatchRequests) -> Any:
         self._called = sum(requests.rows), [*chain.from_iterable(requests.costs)]
@@ -361,6 +365,8 @@ class BatchRun:
             alike.setdefault((failure.report, own), []).append(at)
         for group in alike.values():
             self._fail(group, failures[group[0]])
+        for failure in failures.values():
+            failure.release()
 
     def _fail(self, group: Sequence[int], failure: Failure) -> None:
         """Answer requests with 500 and an error id that the log has too."""
@@ -385,3 +391,7 @@ class StreamRun(BatchRun):
         rejected = self._handler(merged)
         body = b"" if rejected is None else CompleteResponse(rejected.status, rejected.detail.encode())
         return SplitResults([body], [None])
+
+    def _search(self, failure: Failure) -> None:
+        # Nothing runs again: some of the response may have been sent.
+        self._fail(self._valid, failure)

@@ -60,13 +60,21 @@ def traceback_text(error: BaseException) -> str:
         return type(error).__name__
 
 
-def release(error: BaseException) -> None:
-    """Drop the tracebacks of an exception that has been reported, and the variables of their frames.
+def free_variables(error: BaseException) -> None:
+    """Drop the variables of the frames in the tracebacks of an exception, except of frames that still run.
 
-    They would keep what the failed call has allocated alive, such as memory of a GPU.
+    They keep alive what the failed call has allocated, such as memory of a GPU.
     """
     for one in with_causes(error):
         traceback.clear_frames(one.__traceback__)
+        for frame, _ in walk_tb(one.__traceback__):
+            # Up to Python 3.12, this is a copy that hints may have made; reading it again updates it.
+            _ = frame.f_locals
+
+
+def release(error: BaseException) -> None:
+    """Drop the tracebacks of an exception that has been reported: their frames keep the whole batch alive."""
+    for one in with_causes(error):
         one.__traceback__ = None
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from uncork_workers.process.batches.exception_reports import (
     exception_report,
+    free_variables,
     release,
     repr_of,
     traceback_text,
@@ -14,7 +15,7 @@ from uncork_workers.process.batches.out_of_memory import is_out_of_memory
 
 
 class Failure(Exception):
-    """Stands for the exception of a failed call, which is released; never raised itself.
+    """Stands for the exception of a failed call, whose memory is free; never raised itself.
 
     Attributes:
         report: for operators.
@@ -29,13 +30,17 @@ class Failure(Exception):
         self.is_out_of_memory = is_out_of_memory(error)
         self._error = error
         self._traceback = traceback_text(error)
-        release(error)
+        free_variables(error)
+
+    def release(self) -> None:
+        """Drop the traceback, which refers to the batch, once it is not needed any more."""
+        release(self._error)
 
     def log(self, log: logging.Logger, message: str) -> None:
-        """Log the exception with the traceback that it had."""
+        """Log the exception with its traceback, whose frames have no variables any more."""
         if not log.isEnabledFor(logging.ERROR):
             return
-        exc_info = (type(self._error), self._error, None)
+        exc_info = (type(self._error), self._error, self._error.__traceback__)
         record = log.makeRecord(log.name, logging.ERROR, __file__, 0, message, (), exc_info)
         record.exc_text = self._traceback
         log.handle(record)
