@@ -60,6 +60,7 @@ class Batching:
         is_proxy: True for the servers behind a proxy.
         has_goal: True if a latency goal is set.
         index_of: returns the index of the worker with a key.
+        observers: additional observers of the dispatcher.
 
     Attributes:
         ready: set once a batch can run.
@@ -80,6 +81,7 @@ class Batching:
         is_proxy: bool = False,
         has_goal: bool = True,
         index_of: Callable[[int], int] = lambda worker: worker,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self.served = served
         self.name = name
@@ -95,11 +97,16 @@ class Batching:
             batches=batches,
             prefix=prefix,
         )
-        observers: list[Observer] = [self._recorder, self.metrics, *batch_observers(self.batch_headers.id_of)]
+        all_observers: list[Observer] = [
+            self._recorder,
+            self.metrics,
+            *batch_observers(self.batch_headers.id_of),
+            *observers,
+        ]
         if traces is not None:
-            observers.append(traces)
+            all_observers.append(traces)
         self.dispatcher: AsyncDispatcher[Any, Any] = AsyncDispatcher(
-            runner, observers=observers, bursts=bursts
+            runner, observers=all_observers, bursts=bursts
         )
         self.status = ServiceStatus(
             served,

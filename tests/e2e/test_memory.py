@@ -12,6 +12,8 @@ pytestmark = pytest.mark.slow
 
 SERVICE = f"{SERVICES / 'short_of_memory.py'}:ShortOfMemory"
 ROOM = 31
+# Holds the requests of all clients until there are 64, or as many as fit.
+POLICY = ("--policy", "fixed:1000:64", "--mb-max-latency", "60000")
 
 
 def failures(server: Server, api: str = "double") -> float:
@@ -22,9 +24,9 @@ def limit(server: Server, api: str = "double") -> float:
     return server.metric("uncork_batch_limit", api=api, worker="0")
 
 
-def more_batches(server: Server, count: int = 20) -> None:
+def more_batches(server: Server, count: int = 20, *, api: str = "double") -> None:
     def ended() -> float:
-        return server.metric("uncork_batches_total", api="double", outcome="worked")
+        return server.metric("uncork_batches_total", api=api, outcome="worked")
 
     before = ended()
     eventually(lambda: ended() >= before + count)
@@ -32,7 +34,7 @@ def more_batches(server: Server, count: int = 20) -> None:
 
 def test_batches_come_to_fit_and_no_request_fails() -> None:
     """The next process of a worker that is killed does not have to learn it again."""
-    with serving(SERVICE, "--mb-max-latency", "10000") as server:
+    with serving(SERVICE, *POLICY) as server:
         # The warm-up ends with what fits.
         assert "of worker 0; its batches have at most" in server.output
         assert 0.85 * ROOM <= limit(server, "warm") <= ROOM
@@ -51,3 +53,19 @@ def test_batches_come_to_fit_and_no_request_fails() -> None:
 
         assert set(statuses) == {200}
         assert failures(server) > 0
+
+
+def test_batches_that_kill_workers_become_smaller() -> None:
+    """No request fails: those of the last such batch run alone first."""
+    with serving(SERVICE, *POLICY, "--warmup-seconds", "0") as server:
+
+        def act() -> None:
+            eventually(lambda: 0 < limit(server, "lethal") <= ROOM)
+            more_batches(server, api="lethal")
+            restarts = server.metric("uncork_worker_restarts_total")
+            more_batches(server, api="lethal")
+            assert server.metric("uncork_worker_restarts_total") == restarts
+
+        statuses = statuses_while(server, act, path="/lethal", body=4, answer=8, clients=64)
+
+        assert set(statuses) == {200}

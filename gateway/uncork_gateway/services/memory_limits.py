@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 
 from prometheus_client import Counter, Gauge
 
-from uncork_dispatcher.wording import exact
+from uncork_dispatcher.wording import exact, plural
 from uncork_gateway.batching import Batching
 from uncork_gateway.service_log import ServiceLog
 
@@ -24,7 +25,12 @@ class MemoryLimits:
         self._dispatcher = batching.dispatcher
         self._log = log
         self._counts_cost = counts_cost
-        self._known: dict[tuple[str, int], float] = {}
+        self._said: dict[tuple[str, int], float] = {}
+        """By API and index, the limits that workers have said."""
+        self._survived: dict[tuple[str, int], float] = {}
+        """The limits after batches that have killed workers."""
+        self._workers: dict[int, int] = {}
+        """The key of the worker that was ready last, by index."""
         text = "Most rows in a batch for this worker, or cost, because more did not fit into its memory."
         self._gauge = Gauge("uncork_batch_limit", text, ["api", "worker"], registry=None)
         text = "Calls of handlers that ran out of memory."
@@ -32,46 +38,73 @@ class MemoryLimits:
         batching.collectors += [self._gauge, self._failures]
 
     def of(self, api: str, index: int) -> float | None:
-        """Return the limit of an API on the worker with this index; None if there is none."""
-        return self._known.get((api, index))
+        """Return the limit that the worker with this index has said; None if there is none."""
+        return self._said.get((api, index))
 
     def is_ready(self, worker: int, index: int, limits: Mapping[str, float], apis: Collection[str]) -> None:
         """Limit the batches of a worker that has become ready; ``limits`` are what its warm-up found."""
+        self._workers[index] = worker
         for api in apis:
-            limit = limits.get(api, self.of(api, index))
-            if limit is not None:
-                self.learn(worker, index, api, limit)
-                self._dispatcher.limit_batches(worker, api, limit)
+            self.learn(worker, index, api, limits.get(api, self.of(api, index)))
+            self._put_in_force(worker, index, api)
 
     def learn(self, worker: int, index: int, api: str, limit: float | None, failures: int = 0) -> None:
         """Note the limit in a reply of a worker, and how many calls ran out of memory."""
         if failures:
             self._failures.labels(api).inc(failures)
         known = self.of(api, index)
-        if limit == known or not self._dispatcher.limit_batches(worker, api, limit or math.inf):
+        if limit == known or self._workers.get(index) != worker:
             return
         if limit is None:
-            self._forget(api, index)
-            return
-        self._known[api, index] = limit
-        self._gauge.labels(api, str(index)).set(limit)
-        unit = "a cost of at most" if self._counts_cost(api) else "at most"
-        rows = "" if self._counts_cost(api) else " rows"
-        if known is None or limit < known:
-            self._log.warning(
-                "%s: larger batches do not fit into the memory of worker %d; its batches have %s %s%s",
-                *(api, index, unit, exact(limit), rows),
-            )
+            del self._said[api, index]
         else:
-            self._log.info(
-                "%s: trying batches of %s %s%s on worker %d", *(api, unit, exact(limit), rows, index)
+            self._said[api, index] = limit
+        self._put_in_force(worker, index, api)
+        if limit is not None and (known is None or limit < known):
+            self._log.warning(
+                "%s: larger batches do not fit into the memory of worker %d; its batches have %s",
+                *(api, index, self._at_most(api, limit)),
+            )
+        elif limit is not None:
+            self._log.info("%s: trying batches of %s on worker %d", api, self._at_most(api, limit), index)
+
+    def killed(self, api: str, indexes: Collection[int], size: float) -> None:
+        """Note that batches of this size kill workers: half of it is the limit until the code changes.
+
+        It is not raised again: each try would cost workers.
+        """
+        limit = max(1.0, size // 2)
+        for index in indexes:
+            if limit >= self._survived.get((api, index), math.inf):
+                continue
+            self._survived[api, index] = limit
+            self._put_in_force(self._workers.get(index, -1), index, api)
+            self._log.warning(
+                "%s: a batch of size %s killed worker %d, but each of its requests ran alone, so it was "
+                "probably too large for the memory; batches of this worker have %s",
+                *(api, exact(size), index, self._at_most(api, limit)),
             )
 
     def forget_all(self) -> None:
         """Forget all limits, because the code has changed."""
-        for api, index in list(self._known):
-            self._forget(api, index)
+        for api, index in {**self._said, **self._survived}:
+            self._gauge.remove(api, str(index))
+        self._said.clear()
+        self._survived.clear()
+        self._workers.clear()
 
-    def _forget(self, api: str, index: int) -> None:
-        del self._known[api, index]
-        self._gauge.remove(api, str(index))
+    def _put_in_force(self, worker: int, index: int, api: str) -> None:
+        limits = [known[api, index] for known in (self._said, self._survived) if (api, index) in known]
+        self._dispatcher.limit_batches(worker, api, min(limits, default=math.inf))
+        if limits:
+            self._gauge.labels(api, str(index)).set(min(limits))
+        else:
+            with suppress(KeyError):
+                self._gauge.remove(api, str(index))
+
+    def _at_most(self, api: str, limit: float) -> str:
+        return (
+            f"a cost of at most {exact(limit)}"
+            if self._counts_cost(api)
+            else f"at most {plural(exact(limit), 'row')}"
+        )

@@ -23,6 +23,7 @@ from uncork_gateway.requests.batch_frames import from_frame, to_frame
 from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.services.apis import Apis, GatewaySettings, Prepared
 from uncork_gateway.services.catalogue import Catalogue
+from uncork_gateway.services.lethal_batches import LethalBatches
 from uncork_gateway.services.memory_limits import MemoryLimits
 from uncork_gateway.services.remote_workers import RemoteWorkers
 from uncork_gateway.services.scaling import Scaling, Workers
@@ -85,6 +86,11 @@ class ServedService:
             bursts=front_end.listener.bursts,
             traces=settings.traces,
             index_of=lambda worker: self.pool.index_of(worker),
+            observers=[
+                LethalBatches(
+                    lambda worker: self.pool.index_of(worker), lambda *case: self._memory.killed(*case)
+                )
+            ],
         )
         self._apis = Apis(
             self.batching, catalogue, name=name, unready=lambda: front_end.unready_of(self.batching)

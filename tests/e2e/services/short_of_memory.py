@@ -1,6 +1,7 @@
 """A model with room for ROOM rows, in memory that is freed when nothing refers to it, as that of a GPU is."""
 
 import os
+import signal
 import time
 from typing import Any
 
@@ -39,4 +40,12 @@ class ShortOfMemory(Service):
         half = Tensor(len(numbers) // 2)
         rest = Tensor(len(numbers) - half.rows)
         time.sleep(INTERCEPT_S + SLOPE_S * (half.rows + rest.rows))
+        return [2 * number for number in numbers]
+
+    @api(input=Json())
+    def lethal(self, numbers: list[Any]) -> list[Any]:
+        """The kernel kills the process instead."""
+        if len(numbers) > ROOM:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(INTERCEPT_S)
         return [2 * number for number in numbers]

@@ -147,3 +147,58 @@ async def test_cost_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
 
         assert batch.pads
         assert "its batches have a cost of at most 9.5" in caplog.text
+
+
+async def killed_by(
+    on: GatewayStage, requests: int, *, index: int = 0, alone: str = "answered"
+) -> FakeWorker:
+    """Have a batch lose two workers, and its requests run alone on a third, which is returned."""
+    worker = await on.worker(index=index, serves=SERVES)
+    blocking = on.post("/echo", 0)
+    first, payload = await worker.batch()
+    asking = [on.post("/echo", 0) for _ in range(requests)]
+    await turns(20)
+    worker.answer(first, [payload])
+    await blocking
+    batch, _ = await worker.batch()
+    assert len(batch.rows) == requests
+    worker.close()
+    worker = await on.worker(index=index, serves=SERVES)
+    batch, _ = await worker.batch()
+    assert len(batch.rows) == requests
+    worker.close()
+    worker = await on.worker(index=index, serves=SERVES)
+    for number in range(requests):
+        batch, payload = await worker.batch()
+        assert len(batch.rows) == 1
+        if alone == "kills" and number == 0:
+            worker.close()
+            worker = await on.worker(index=index, serves=SERVES)
+        else:
+            worker.answer(batch, [payload])
+    await asyncio.gather(*asking)
+    return worker
+
+
+async def test_a_batch_that_kills_two_workers_and_runs_request_by_request_was_too_large(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Half of it is the limit, which stays; replies do not raise it."""
+    async with gateway(tmp_path) as on:
+        worker = await killed_by(on, 8)
+
+        assert "a batch of size 8 killed worker 0, but each of its requests ran alone" in caplog.text
+        assert caplog.text.count("batches of this worker have at most 4 rows") == 1
+        assert await metrics(on, "uncork_batch_limit{") == [
+            'uncork_batch_limit{api="echo",service="fake",worker="0"} 4.0'
+        ]
+        batches = await answered(on, worker, 20, limit=None)
+        assert max(len(batch.rows) for batch in batches) <= 4
+        assert {batch.fits for batch in batches} == {None}
+
+
+async def test_a_request_that_kills_workers_alone_was_the_reason_itself(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as on:
+        await killed_by(on, 4, alone="kills")
+
+        assert await metrics(on, "uncork_batch_limit{") == []
