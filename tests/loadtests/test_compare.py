@@ -197,6 +197,7 @@ def test_the_tables_have_medians_and_ratios() -> None:
     assert ["cork", "10.00", "8.00", "20.00", "100.0", "100.00", "4.0", "150", "50"] in cells
     assert ["none", "10.00", "20.00", "-", "100.0", "100.00", "4.0", "150", "50"] in cells
     assert ["none", "1.000", "2.500 (2.000 .. 3.000)", "-", *["1.000"] * 5] in cells
+    assert "left out: a first load of 2 s on each policy, to learn and to warm up" in lines
 
 
 def test_the_tables_have_lengths_where_some_policy_knows_them() -> None:
@@ -217,6 +218,7 @@ def test_json_has_every_round() -> None:
     figures = json.loads(as_json(comparison(*ROUNDS)))
 
     assert figures["base"] == "cork"
+    assert figures["warm_up_s"] == figures["plan"]["seconds"] == 2
     assert figures["rounds"]["whole"][1]["none"]["p50_ms"] == 24
     assert figures["results"][1]["ratios"]["p50_ms"] == {"median": 2.5, "low": 2, "high": 3}
     assert figures["results"][1]["medians"]["p99_ms"] is None

@@ -70,6 +70,7 @@ def as_json(comparison: Comparison) -> bytes:
     figures = {
         "service": comparison.target,
         "plan": plan,
+        "warm_up_s": comparison.plan.seconds,
         "base": comparison.results[0].policy if comparison.results else None,
         "results": comparison.results,
         "rounds": comparison.rounds,
