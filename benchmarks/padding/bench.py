@@ -16,6 +16,9 @@ from rich.progress import Progress
 
 from benchmarks.harness.cli import JsonFile, exit_with, write_json
 from benchmarks.harness.report import ResultPage
+from benchmarks.harness.sheets import output as standard_output
+from benchmarks.harness.sheets import show
+from benchmarks.padding.cold import cold_cells, cold_marks, cold_sheet, cold_starts
 from benchmarks.padding.findings import cells, find
 from benchmarks.padding.overload import overloads
 from benchmarks.padding.tables import (
@@ -74,6 +77,9 @@ _FIRST_SEED = 101
 
 def main(
     quick: Annotated[bool, typer.Option("--quick", help="Run a few cells only; a minute.")] = False,
+    cold: Annotated[
+        bool, typer.Option("--cold", help="Measure only the first seconds of a fresh gateway; no page.")
+    ] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each cell, with different seeds.")] = 1,
     processes: Annotated[
         int | None, typer.Option(min=1, help="Processes that share the runs.", show_default="one per core")
@@ -85,6 +91,17 @@ def main(
     progress = Console(stderr=True)
     processes = processes or usable_cores()
     chosen, first = cells(quick=quick), _FIRST_SEED
+    if cold:
+        with _telling("cold starts", progress) as tell:
+            starts = cold_starts(
+                cold_cells(quick=quick), range(first, first + seeds), processes=processes, tell=tell
+            )
+        cold_found = cold_marks(starts)
+        for sheet in (marks_sheet(cold_found), cold_sheet(starts)):
+            show(sheet, console=standard_output())
+        if json_file is not None:
+            write_json(starts, json_file)
+        exit_with([str(mark) for mark in cold_found if not mark.is_met], progress=progress)
     with _telling("runs", progress) as tell:
         findings = find(chosen, range(first, first + seeds), processes=processes, tell=tell)
     with _telling("overload", progress) as tell:

@@ -13,7 +13,7 @@ from benchmarks.padding.findings import Dispatcher, Finding, Traffic, spread
 from benchmarks.padding.overload import Overload
 from benchmarks.padding.unstated import CASES
 
-_TRUTHS = {1.0: "padded", 0.5: "half of the padding takes time", 0.0: "no padding"}
+TRUTHS = {1.0: "padded", 0.5: "half of the padding takes time", 0.0: "no padding"}
 _TRAFFIC: tuple[Traffic, ...] = ("closed", "Poisson", "bursts")
 _TITLES = {
     "closed": "Closed loops",
@@ -144,7 +144,7 @@ def _traffic_sheet(traffic: Traffic, findings: Sequence[Finding]) -> Sheet:
 
 def _groups(traffic: Traffic, findings: Sequence[Finding]) -> Iterator[tuple[str, Sequence[Finding]]]:
     """Yield the groups of cells that share a row of a table."""
-    for padding, truth in _TRUTHS.items():
+    for padding, truth in TRUTHS.items():
         if some := [one for one in findings if one.cell.padding == padding]:
             yield truth, some
     padded = [one for one in findings if one.cell.padding == 1]

@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 import pytest
 
 from benchmarks.padding.cells import EQUAL, padded_cells
+from benchmarks.padding.cold import SECONDS, ColdStart, cold_cells, cold_marks, cold_sheet, cold_start
 from benchmarks.padding.findings import Finding, cells, find, spread
 from benchmarks.padding.overload import GOAL_MS, Overload, overload, overload_cells
 from benchmarks.padding.tables import (
@@ -170,6 +171,50 @@ def test_overload_is_related_to_the_closed_loop() -> None:
     (row,) = overload_sheet([overloaded()]).rows
 
     assert row == ["4+0.02n lognormal:64:1 W=1 2 times", "100", "0.95", "99.0%", "0.50", "100.0%"]
+
+
+# Cold starts
+
+
+def cold(padding: float = 1.0, *, last: float = 100.0, sums: float = 100.0) -> ColdStart:
+    """A cold start that is slow in its first second, with this many answers in the last."""
+    cork = [10.0, *[100.0] * (SECONDS - 2), last]
+    return ColdStart(replace(CLOSED, padding=padding), cork, [100.0] * SECONDS, [sums] * SECONDS)
+
+
+def test_every_second_but_the_first_counts() -> None:
+    assert (cold().worst, cold(last=80).worst) == (1.0, 0.8)
+    assert cold(last=90, sums=50).kept == pytest.approx(500 / 300)
+
+
+@pytest.mark.parametrize(
+    ("slow", "names"),
+    [
+        (cold(last=94), ["padded: answers in a second / one by one"]),
+        (cold(0.5, last=94), ["half of the padding takes time: answers in a second / one by one"]),
+        (cold(0.0, sums=90), ["no padding: answers in 6 s / cork that knows sums"]),
+        (cold(1.0, sums=200), []),
+    ],
+)
+def test_the_worst_cold_start_of_each_truth_decides(slow: ColdStart, names: list[str]) -> None:
+    good = [cold(1.0), cold(0.5), cold(0.0, sums=80)]
+    assert missed(cold_marks([*good, slow])) == names
+
+
+def test_a_row_has_the_answers_of_both_in_each_second() -> None:
+    (row,) = cold_sheet([cold(last=80)]).rows
+    assert row[1:] == ["10, 100", *["100, 100"] * (SECONDS - 2), "80, 100", "0.80"]
+
+
+def test_all_truths_start_cold() -> None:
+    assert {cell.padding for cell in cold_cells(quick=True)} == {1.0, 0.5, 0.0}
+    assert set(cold_cells(quick=True)) < set(cold_cells(quick=False))
+
+
+def test_one_by_one_answers_steadily() -> None:
+    found = cold_start(replace(CLOSED, intercept_ms=80.0), [1])
+    assert all(9 <= answers <= 13 for answers in found.one_by_one)
+    assert min(found.cork[1:]) > 5 * max(found.one_by_one)
 
 
 # Runs

@@ -45,6 +45,8 @@ class Api:
         self.backlog = Backlog()
         self.traffic = Traffic()
         self.model = ServiceModel(goal_s=rules.goal_s, limit_rows=rules.max_batch_rows)
+        self._has_lengths = False
+        """True once lengths have decided which requests share a batch."""
 
     @property
     def is_fair(self) -> bool:
@@ -107,7 +109,8 @@ class Api:
         most_idle_s = 2 * traffic.returns.group_times.latest_s + model.transport_s
         if self.policy.complete_rows == math.inf and most_idle_s < model.estimate.intercept_s:
             return None
-        if not 0 < slots.workers <= _MOST_WORKERS or model.measures.separates:
+        separates = model.measures.separates and self._has_lengths
+        if not 0 < slots.workers <= _MOST_WORKERS or separates:
             return None
         rows = self.backlog.rows
         for running in slots:
@@ -174,6 +177,7 @@ class Api:
         size, most_rows = self._limits(rows, fits)
         lengths = None
         if self.separates(queue):
+            self._has_lengths = True
             sample = list(islice(queue.turns() if turns is None else turns, SAMPLE))
             lengths = self._mixable(queue, sample, size, most_rows)
         return Fill(
@@ -211,10 +215,17 @@ class Api:
     def _mixable(
         self, queue: RequestQueue, sample: Sequence[Entry], size: float, most_rows: float
     ) -> Lengths:
-        estimate = self.model.measures.estimate
-        another = estimate.intercept_s / estimate.slope_s if estimate.slope_s > 0 else math.inf
+        measures = self.model.measures
+        intercept_s, slope_s = measures.estimate[:2]
+        # Before the first batch, nothing is known to be worth padding.
+        another = intercept_s / slope_s if slope_s > 0 else math.inf if intercept_s > 0 else 0.0
         return mixable_lengths(
-            sample, queued=len(queue), limit=size, spare=_SPARE * another, most_rows=most_rows
+            sample,
+            queued=len(queue),
+            limit=size,
+            spare=another * (_SPARE if measures.is_shown else 1.0),
+            most_rows=most_rows,
+            each=not measures.is_shown,
         )
 
     def row_lengths(

@@ -1,6 +1,7 @@
-"""Draw the simulations of the page about the dispatcher again: ``python docs/pictures/simulations.py``.
+"""Draw the simulations of the explanations again: ``python docs/pictures/simulations.py``.
 
-It runs the commands that the page shows, which take some minutes, and writes open.svg and closed.svg.
+It runs the commands that a page shows, which take some minutes, and writes open.svg and closed.svg. From some
+cells of ``scripts/bench padding --cold``, it writes cold.svg.
 """
 
 import json
@@ -14,6 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from style import STYLE, headline, line_look, log_across, log_upwards
 
+from benchmarks.padding.cold import SECONDS, cold_cells, cold_starts
+from benchmarks.padding.tables import TRUTHS
 from uncork_loadtests.reports.page import BLUE, DARK_GREY, GREEN, PURPLE, SKY_BLUE, VERMILION
 
 FOLDER = Path(__file__).parent
@@ -88,7 +91,30 @@ def draw_closed() -> None:
     finish(figure, axes, "5 + 0.1n ms, 1 worker, round trip 0.5 ms, noise 0.1", "closed.svg")
 
 
+def draw_cold() -> None:
+    figure = Figure(figsize=(9.5, 3.4), layout="constrained")
+    found = cold_starts(cold_cells(quick=True), range(101, 111), processes=2, tell=lambda done, of: None)
+    panels = figure.subplots(1, len(found), sharey=True)
+    for axes, one in zip(panels, found, strict=True):
+        axes.set_title(TRUTHS[one.cell.padding])
+        axes.set_xlabel("second since the first request")
+        for policy, answers in (("cork", one.cork), ("one by one", one.one_by_one)):
+            colour, mark = LOOKS["cork" if policy == "cork" else "fixed:0"]
+            axes.plot(
+                range(1, SECONDS + 1),
+                answers,
+                label=policy,
+                color=colour,
+                marker=mark,
+                **line_look(first=policy == "cork"),
+            )
+        axes.set_ylim(bottom=0)
+    panels[0].set_ylabel("answers per second")
+    finish(figure, panels[0], "A fresh gateway: 4 + 0.02 * size ms, 1 worker, 64 clients", "cold.svg")
+
+
 if __name__ == "__main__":
     with rc_context(STYLE | {"svg.hashsalt": "uncork"}):
         draw_open()
         draw_closed()
+        draw_cold()

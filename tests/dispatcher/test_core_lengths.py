@@ -118,6 +118,9 @@ def test_the_size_of_a_batch_counts_padding(
     limits: dict[str, object], lengths: tuple[float, ...], sizes: list[tuple[int, float, float]]
 ) -> None:
     on = Padded(**limits)  # type: ignore[arg-type]
+    for length in (10, 40):  # shows what a batch costs
+        on.submit(length)
+        on.run_all()
     on.submit(*lengths)
     found = []
     for _ in sizes:
@@ -308,8 +311,18 @@ def test_a_queue_is_full_with_the_usual_padding() -> None:
     assert on.start().requests == (1, 2)
 
 
-def test_lengths_are_not_kept_apart_before_batches_have_mixed_them() -> None:
-    """Five batches that are padded show what padding costs."""
+def test_before_the_first_batch_lengths_are_kept_apart() -> None:
+    on = Padded()
+    short = on.submit(10, 10)
+    long = on.submit(400)
+    assert on.run_all() == [tuple(short), tuple(long)]
+
+
+def test_lengths_mix_until_batches_have_shown_that_the_model_pads() -> None:
+    """If the batch is no slower than its requests one by one: here, three more would cost 300 tokens.
+
+    Five batches with padding show it; then this much of it is worth two batches.
+    """
     on = Padded()
     for length in (10, 50, 100, 200, 400) * 2:
         on.submit(length)
@@ -318,11 +331,45 @@ def test_lengths_are_not_kept_apart_before_batches_have_mixed_them() -> None:
     for _ in range(8):
         first = on.submit(10)
         start = on.start()
-        queued = on.submit(10, 400, 10, 400)
+        queued = on.submit(10, 110, 10, 110)
         on.finish(start)
         mixed.append(on.run_all()[0] == tuple(queued))
         assert start.requests == tuple(first)
     assert mixed == [True] * 5 + [False] * 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("padding", "share"), [(1.0, 1.05), (0.5, 1.0), (0.0, 0.55)])
+def test_the_first_batches_take_no_longer_than_their_requests_one_by_one(
+    padding: float, share: float, seed: int
+) -> None:
+    """In all, with a full queue from the start. If they mixed all lengths, padded ones took twice as long."""
+    on, random_ = Padded(padding=padding), random.Random(seed)
+    draw = row_lengths("lognormal:64:1").draw
+    on.submit(*[draw(random_) for _ in range(64)])
+    alone_s = 0.0
+    for _ in range(10):
+        start = on.start()
+        on.finish(start)
+        alone_s += sum(FIXED_S + TOKEN_S * on.lengths[one] for one in start.requests)
+        on.submit(*[draw(random_) for _ in start.requests])
+    assert on.now < share * alone_s
+
+
+@pytest.mark.parametrize("padding", [1.0, 0.5])
+def test_a_cold_start_answers_as_many_as_one_by_one(padding: float) -> None:
+    """In a closed loop whose batches would take three times as long if they mixed all lengths."""
+    scenario = Scenario(
+        service=replace(padded_time(0.004), padding=padding),
+        arrivals=Clients(count=64),
+        limit_rows=16_384,
+        goal_s=1e3,
+        requests=400,
+        lengths=row_lengths("lognormal:64:1").draw,
+    )
+    cork, alone = (simulate(replace(scenario, policy=policy)).answered for policy in ("cork", "none"))
+    assert cork[200].finish < alone[200].finish
+    assert cork[350].finish < 0.9 * alone[350].finish
 
 
 def of_bodies(measure: str, *, seed: int = 1) -> tuple[Dispatcher, list[tuple[int, ...]]]:

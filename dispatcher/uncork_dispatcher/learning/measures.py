@@ -100,8 +100,8 @@ class Measures:
         has_costs: True if requests have costs, which are the lengths of their rows.
         in_force: the place of the current measure in :class:`BatchSize`.
         pads: True if the current measure is rows x longest row.
-        separates: True if very different lengths should go into separate batches. False until some batches
-            have mixed lengths: only such batches show whether the model pads.
+        separates: True if very different lengths should go into separate batches.
+        is_shown: True once batches of mixed lengths have shown whether the model pads.
         estimate: the batch time by size, in the current measure.
         of_cost: the batch time by rows, or by cost, with the average padding of the last batches.
         ratio: the size of the last batches over their rows or cost.
@@ -111,7 +111,7 @@ class Measures:
 
     def __init__(self) -> None:
         self.has_costs = False
-        self.pads = self.separates = False
+        self.pads = self.separates = self.is_shown = False
         self.estimate = self.of_cost = Estimate()
         self.ratio = self.limit_ratio = 1.0
         self.length_limit = math.inf
@@ -158,7 +158,7 @@ class Measures:
         self.has_costs = has_costs
         self._by, self._ratios = self._by[:1], [1.0]
         self._use(_PADDED if has_costs else _ROWS)
-        self.separates = self._confirmed = False
+        self.separates, self.is_shown, self._confirmed = has_costs, False, False
         self._limit, self.length_limit = LengthLimit(), math.inf
         self._update()
 
@@ -242,10 +242,15 @@ class Measures:
             return
         self._compared += 1
         share = 1 / min(self._compared, _COMPARED)
-        for place, predicted_s in enumerate(predicted):
-            error = min(math.log(seconds / predicted_s) ** 2, _LARGEST_ERROR)
+        missed = [min(math.log(seconds / each) ** 2, _LARGEST_ERROR) for each in predicted]
+        for place, error in enumerate(missed):
             self._errors[place] += share * (error - self._errors[place])
         if self._compared < _FIRST_COMPARED:
+            # The first batches of all lengths, after padding was dropped: if that was wrong, they take
+            # several times as long as predicted.
+            if self.has_costs and not self.pads and missed[_ROWS] == _LARGEST_ERROR > missed[_PADDED]:
+                self._use(_PADDED)
+                self.separates = self._confirmed = True
             return
         errors = [_NEGLIGIBLE_ERROR + error for error in self._errors]
         best = errors.index(min(errors))
@@ -256,7 +261,7 @@ class Measures:
         elif self.pads and not self._confirmed:
             others = errors[:_PADDED] + errors[_PADDED + 1 :]
             self._confirmed = self._evidence(min(others), errors[_PADDED]) > _CONFIRMING_EVIDENCE
-        self.separates = self.pads
+        self.separates, self.is_shown = self.pads, True
 
     def _evidence(self, error: float, smaller: float) -> float:
         """Return the logarithm of the likelihood ratio for the measure with the smaller error."""

@@ -2,7 +2,9 @@
 
 Padding wastes the time of a batch; splitting the batch costs the fixed time of another batch. The interval
 of lengths starts at the most urgent request. It grows by the neighbor that adds less padding, until the
-padding costs more than a share of another batch.
+padding costs more than a share of another batch. Until it is known whether the model pads, the padding may
+cost as much as the batches that the requests would need one by one: a mixed batch shows whether the model
+pads, and should take no longer than they would.
 """
 
 from __future__ import annotations
@@ -23,7 +25,13 @@ _by_length = attrgetter("length")
 
 
 def mixable_lengths(
-    sample: Sequence[Entry], *, queued: int, limit: float, spare: float, most_rows: float = math.inf
+    sample: Sequence[Entry],
+    *,
+    queued: int,
+    limit: float,
+    spare: float,
+    most_rows: float = math.inf,
+    each: bool = False,
 ) -> Lengths:
     """Return the shortest and the longest row that may share a batch with the first of ``sample``.
 
@@ -32,6 +40,7 @@ def mixable_lengths(
         limit: the largest permitted size of a batch, padding included.
         spare: the padding worth accepting, in the unit of ``limit``; infinite if padding costs nothing.
         most_rows: the most rows in a batch.
+        each: accept ``spare`` for each request but the first, rather than for the batch.
     """
     if spare == math.inf:
         return Lengths(0.0, math.inf)
@@ -51,7 +60,8 @@ def mixable_lengths(
         more_count = count + joins.count
         size = more_count * top
         scale = min(share, limit / size, most_rows / more_count)
-        if (padding + more) * scale > spare + _TOLERANCE * size * scale:
+        accepted = spare * ((high - low + 1) * scale - 1) if each else spare
+        if (padding + more) * scale > accepted + _TOLERANCE * size * scale:
             break
         padding, count, longest = padding + more, more_count, top
         if shorter <= longer:

@@ -68,6 +68,20 @@ def test_cheaper_tokens_in_short_rows_do_not_look_like_no_padding(seed: int) -> 
         assert measures.pads
 
 
+def test_the_first_batch_that_padding_slows_down_much_brings_it_back() -> None:
+    """After a few batches with little padding that it did not slow down."""
+    measures = with_costs()
+    for number in range(30):
+        if measures.pads:
+            rows = 100 + number
+            measures.observe(BatchSize(rows, (1.5 if number % 2 else 1.1) * rows), 0.002 + 1e-5 * rows)
+    assert (measures.pads, measures.separates) == (False, False)
+    measures.observe(BatchSize(100, 400), 0.002 + 1e-5 * 400)
+    assert (measures.pads, measures.separates) == (False, False), "too little to be no hiccup"
+    measures.observe(BatchSize(1000, 5000), 0.002 + 1e-5 * 5000)
+    assert (measures.pads, measures.separates) == (True, True)
+
+
 def test_few_batches_decide_nothing() -> None:
     assert learned(0.0, batches=4, noise=0.0).pads
 
@@ -179,7 +193,7 @@ def test_costs_replace_what_was_learned_about_bytes() -> None:
     measures = of_bytes("longest")
     before = measures.known_rows
     measures.expect_costs(True)
-    assert (measures.padding, measures.pads, measures.ratio, measures.separates) == (None, True, 1.0, False)
+    assert (measures.padding, measures.pads, measures.ratio, measures.is_shown) == (None, True, 1.0, False)
     assert measures.known_rows == before
 
 

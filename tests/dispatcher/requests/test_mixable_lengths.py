@@ -15,11 +15,16 @@ from uncork_dispatcher.requests.mixable_lengths import mixable_lengths
 
 
 def mixable(
-    *lengths: float, spare: float, limit: float = 1e9, queued: int | None = None, rows: int = 1
+    *lengths: float,
+    spare: float,
+    limit: float = 1e9,
+    queued: int | None = None,
+    rows: int = 1,
+    each: bool = False,
 ) -> Lengths:
     """Return the interval for requests of these lengths, the most urgent first."""
     sample = [entry(number, rows=rows, length=length) for number, length in enumerate(lengths)]
-    return mixable_lengths(sample, queued=queued or len(sample), limit=limit, spare=spare)
+    return mixable_lengths(sample, queued=queued or len(sample), limit=limit, spare=spare, each=each)
 
 
 MIXED: dict[str, tuple[Lengths, tuple[float, float]]] = {
@@ -44,6 +49,11 @@ MIXED: dict[str, tuple[Lengths, tuple[float, float]]] = {
     "the limit cuts a long queue": (mixable(10, 12, spare=5, queued=20, limit=48), (10, 12)),
     "a little padding is worth no split": (mixable(100, 101, spare=0), (100, 101)),
     "padding costs nothing": (mixable(1, 1000, spare=math.inf), (0, math.inf)),
+    # All three have 170 of padding; the tolerance is 15.
+    "each accepts too little": (mixable(10, 20, 100, spare=77, each=True), (10, 20)),
+    "each accepts enough": (mixable(10, 20, 100, spare=78, each=True), (10, 100)),
+    "each of a long queue": (mixable(10, 20, 100, spare=57, queued=30, each=True), (10, 100)),
+    "each request, not each row": (mixable(10, 14, spare=10, rows=4, each=True), (10, 10)),
 }
 
 
@@ -65,20 +75,21 @@ def test_the_most_urgent_is_inside(lengths: list[int], spare: float, limit: floa
     assert shortest <= lengths[0] <= longest
 
 
-@given(lengths=LENGTHS, **REST)
+@given(lengths=LENGTHS, each=st.booleans(), **REST)
 def test_the_sample_pads_for_no_more_than_the_spare(
-    lengths: list[int], spare: float, limit: float, more: int
+    lengths: list[int], spare: float, limit: float, more: int, each: bool
 ) -> None:
     lengths = list(dict.fromkeys(lengths))
-    shortest, longest = mixable(*lengths, spare=spare, queued=len(lengths))
+    shortest, longest = mixable(*lengths, spare=spare, queued=len(lengths), each=each)
     inside = [length for length in lengths if shortest <= length <= longest]
     padding = sum(longest - length for length in inside)
+    spare *= len(inside) - 1 if each else 1
     assert padding <= (spare + 0.05 * len(inside) * longest) * (1 + 1e-9)
 
 
-@given(LENGTHS, st.floats(0, 1e4), st.floats(0, 1e4))
-def test_more_spare_never_narrows(lengths: list[int], spare: float, more: float) -> None:
-    narrow, wide = mixable(*lengths, spare=spare), mixable(*lengths, spare=spare + more)
+@given(LENGTHS, st.floats(0, 1e4), st.floats(0, 1e4), st.booleans())
+def test_more_spare_never_narrows(lengths: list[int], spare: float, more: float, each: bool) -> None:
+    narrow, wide = mixable(*lengths, spare=spare, each=each), mixable(*lengths, spare=spare + more, each=each)
     assert wide.shortest <= narrow.shortest <= narrow.longest <= wide.longest
 
 
