@@ -110,6 +110,11 @@ _LENGTHS = (
     "and {mixed_s:ms} if only one has {long:byte}, "
 )
 
+_TOO_LARGE = (
+    "batches of more than {fits:{unit}} do not fit into the memory of a {part}",
+    "set {setting} to {to} to run out of it no more, or give the model more memory",
+)
+
 TEMPLATES: dict[str, tuple[str, str]] = {
     # A running gateway or proxy.
     "no_worker": ("{reason}", "see {log}"),
@@ -124,10 +129,7 @@ TEMPLATES: dict[str, tuple[str, str]] = {
     "errors/lost": (f"{_FAILED} because {{lost}}", "see {log}"),
     "errors": (f"{_FAILED} from {{handler}}", "see {log}"),
     "goal_out_of_reach": (_TOO_SLOW, "raise {setting}, or make the model faster"),
-    "memory_limit": (
-        "batches of more than {fits:{unit}} do not fit into the memory of a {part}",
-        "set {setting} to {to} to run out of it no more, or give the model more memory",
-    ),
+    "memory_limit": _TOO_LARGE,
     "raise_cap": (
         "{share:percent} of the batches reach the limit of {cap:{unit}}, and larger ones would answer more",
         "raise {setting}, for example to {to}",
@@ -294,6 +296,7 @@ TEMPLATES: dict[str, tuple[str, str]] = {
         "shutdown waits {drain:exact} s, but requests may take {longest_s:ms}: some get 503",
         "set --drain-timeout to {to}",
     ),
+    "memory-limit": _TOO_LARGE,
     "cap-above-memory/machine": (
         f"{_FULL_BATCH}but the free memory per worker is {{room:MiB}}",
         "set mb_max_batch_size to {to}",

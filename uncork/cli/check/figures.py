@@ -1,5 +1,6 @@
 """Facts about a service, its settings and the machine, and the findings that follow."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -51,6 +52,8 @@ class Times:
     row_bytes: int | None = None
     """Length of the body of a row."""
     memory_per_row_bytes: float | None = None
+    fits: float = math.inf
+    """What fits into memory, if a size ran out of it; else infinity."""
 
     @property
     def smallest_ms(self) -> float:

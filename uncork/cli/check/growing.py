@@ -49,6 +49,18 @@ class Slow(Exception):
     """The smallest batch exceeded the API's timeout."""
 
 
+class OutOfMemory(Exception):
+    """The size does not fit into memory, but smaller calls answered the batch.
+
+    Args:
+        limit: the size that fits, if the worker knows it.
+    """
+
+    def __init__(self, limit: float | None) -> None:
+        super().__init__()
+        self.limit = limit
+
+
 class Unknown(Exception):
     """The API cannot be measured; the message says why."""
 
@@ -84,6 +96,7 @@ class Batches:
             Refused: if the handler rejects one.
             Failed: if the handler fails.
             Slow: if it exceeds the API's timeout.
+            OutOfMemory: if it ran in smaller calls for lack of memory.
         """
         batch = msgspec.structs.replace(
             self.example.batch(len(bodies)), lengths=[*map(len, bodies)], costs=self._costs(bodies)
@@ -93,6 +106,11 @@ class Batches:
                 executed, seconds = await self.run(batch, bodies)
         except TimeoutError:
             raise Slow from None
+        reply = executed.reply
+        if {*reply.statuses} == {200}:
+            size = sum(batch.costs or batch.rows)
+            if reply.memory_failures or (reply.limit is not None and reply.limit < size):
+                raise OutOfMemory(reply.limit)
         _check_answered(executed)
         return executed, seconds
 
@@ -117,7 +135,7 @@ class Batches:
         """Run batches of one size; return their times in the worker, and the median overhead in milliseconds.
 
         Raises:
-            Refused, Failed, Slow: as :meth:`once`.
+            Refused, Failed, Slow, OutOfMemory: as :meth:`once`.
         """
         runs = [await self.once(rows) for _ in range(_RUNS_OF_A_SIZE)]
         seen = [(executed.reply.seconds * 1000, seconds * 1000) for executed, seconds in runs[1:]]
@@ -167,6 +185,7 @@ async def grow(
     peaks: list[tuple[int, int]] = []
     overheads_ms: list[float] = []
     failure = None
+    fits = math.inf
     for rows in batches.sizes:
         began = time.perf_counter()
         reset_peak(pid)
@@ -176,6 +195,9 @@ async def grow(
             if not sizes:
                 raise
             failure = Failure(rows=rows, says=str(error)) if isinstance(error, Failed) else None
+            break
+        except OutOfMemory:
+            fits = await _what_fits(batches, rows) or (sizes[-1].rows if sizes else 1)
             break
         sizes.append(size)
         overheads_ms.append(overhead_ms)
@@ -189,8 +211,20 @@ async def grow(
         overhead_ms=overheads_ms[0],
         row_bytes=len(batches.example.sample.body),
         memory_per_row_bytes=growth_per_row(peaks),
+        fits=fits,
     )
     return times, failure
+
+
+async def _what_fits(batches: Batches, rows: int) -> float | None:
+    """Run a size that is too large until the worker has learned what fits; return that if it is known."""
+    limit = None
+    for _ in range(_RUNS_OF_A_SIZE):
+        try:
+            await batches.once(rows)
+        except OutOfMemory as error:
+            limit = error.limit
+    return limit
 
 
 def of_profile(profile: Sequence[tuple[float, float]]) -> Times:

@@ -70,6 +70,11 @@ def _limit(plan: Plan) -> Findings:
 
 def _batch_memory(plan: Plan, api: ApiFigures) -> Findings:
     """Judge the memory of workers that run a full batch, unless idle ones do not fit already."""
+    if api.times is not None and api.times.fits < api.settings.limit_rows:
+        fits = api.times.fits
+        figures = {"unit": api.unit, "part": "worker", "setting": "mb_max_batch_size", "to": int(fits)}
+        yield warning("memory-limit", fits=fits, **figures)
+        return
     base = plan.worker_bytes
     if base is None or (plan.free_bytes is not None and plan.workers * base > plan.free_bytes):
         return

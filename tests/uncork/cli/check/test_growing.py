@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import mmap
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from uncork.cli.check.figures import Failure, Times
 from uncork.cli.check.growing import (
@@ -36,11 +38,22 @@ RAISED = ExceptionReport("IndexError", "service.py:7", "list index out\nof range
 class Model:
     """Takes 2 ms and 1 ms a row, as it says, and 9 ms more for the first batch of a size.
 
-    Refuses batches of more rows than it likes, and raises on those of more than it can.
+    Refuses batches of more rows than it likes, and raises on those of more than it can. Those of more than
+    fit run in smaller calls, from the second on as the worker has learned.
     """
 
-    def __init__(self, *, likes: int = 1000, can: int = 1000, hangs: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        likes: int = 1000,
+        can: int = 1000,
+        fits: int = 1000,
+        knows: bool = False,
+        hangs: bool = False,
+    ) -> None:
         self.likes = likes
+        self.fits = fits
+        self.knows = knows
         self.can = can
         self.hangs = hangs
         self.sizes: list[int] = []
@@ -56,6 +69,11 @@ class Model:
         if raised and rows == 1:
             status = 500
         reply = Reply(0, not raised, seconds, [status] * rows, [], [], exceptions=raised)
+        if rows > self.fits or self.knows:
+            limit = float(self.fits) if self.knows else None
+            failures = 0 if self.knows else 1
+            errors = [] if self.knows else [RAISED]
+            reply = replace(reply, limit=limit, memory_failures=failures, exceptions=errors)
         return Executed(reply, [b"no"] * rows), seconds + 0.5
 
 
@@ -71,6 +89,19 @@ def tried(
     example = Example(api="predict", sample=Sample(b"[1,2]"), settings=ApiSettings(**settings))
     batches = Batches(example, model.run)
     return asyncio.run(grow(batches, seconds=seconds, pid=os.getpid(), free_bytes=free_bytes))
+
+
+@pytest.mark.parametrize("knows", [False, True])
+def test_it_stops_at_the_size_that_fits_into_memory(knows: bool) -> None:
+    """Whether the batch shows that, or the warm-up has shown it."""
+    times = grown(Model(fits=28, knows=knows))
+
+    assert [size.rows for size in times.sizes] == [1, 2, 4, 8, 16]
+    assert times.fits == (28 if knows else 16)
+
+
+def test_without_a_shortage_everything_fits() -> None:
+    assert grown(Model()).fits == math.inf
 
 
 def test_sizes_double_up_to_the_cap() -> None:

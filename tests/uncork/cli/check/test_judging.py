@@ -160,6 +160,10 @@ CASES: dict[str, tuple[dict[str, Any], str, str, dict[str, Any]]] = {
         {"seen": times(**GROWING), "plan": {"worker_bytes": 100 * MIB, "free_bytes": 600 * MIB}},
         "error", "cap-above-memory", {"room": 600 * MIB, "to": 400},
     ),
+    "a batch that runs out of memory": (
+        {"seen": times(largest=16, fits=16.0)},
+        "warning", "memory-limit", {"fits": 16, "to": 16, "setting": "mb_max_batch_size"},
+    ),
     "a batch above the limit of a worker": (
         {
             "seen": times(**GROWING),
