@@ -69,3 +69,19 @@ def test_batches_that_kill_workers_become_smaller() -> None:
         statuses = statuses_while(server, act, path="/lethal", body=4, answer=8, clients=64)
 
         assert set(statuses) == {200}
+
+
+def test_main_memory_can_be_limited_in_the_same_way() -> None:
+    """64 requests need 1.3 GB, and the worker may have 700 MB, with what it needs to start."""
+    options = ("--worker-memory-limit", "700MB", "--warmup-seconds", "0")
+    with serving(SERVICE, *POLICY, *options) as server:
+        workers = server.workers()
+
+        def act() -> None:
+            eventually(lambda: limit(server, "allocate") > 0)
+            more_batches(server, 5, api="allocate")
+
+        statuses = statuses_while(server, act, path="/allocate", body=4, answer=8, clients=64)
+
+        assert set(statuses) == {200}
+        assert server.workers() == workers

@@ -8,6 +8,7 @@ PANELS = {
         "environment",
         "max_batches_per_worker",
         "max_worker_memory",
+        "worker_memory_limit",
     ),
     "Workers on other machines": (
         "worker_port",

@@ -21,6 +21,7 @@ OF_SERVICES = (
     "mb_max_batch_size",
     "max_batches_per_worker",
     "max_worker_memory",
+    "worker_memory_limit",
     "gpus",
     "warmup_seconds",
     "python",

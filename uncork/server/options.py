@@ -127,6 +127,15 @@ class ServeOptions(WorkerPortOptions):
         show_default="never",
         callback=readable(read_size),
     )
+    worker_memory_limit: str | None = option(
+        None,
+        "Let allocations fail with MemoryError that would take the data of a worker process beyond this "
+        "size, such as 2GiB, so that the kernel does not kill it. Not for CUDA, which reserves more than it "
+        "uses.",
+        metavar="SIZE",
+        show_default="none",
+        callback=readable(read_size),
+    )
     on: str = option(
         "local",
         "Where to start the workers: local, on this machine; ray, on the Ray cluster of $RAY_ADDRESS or of "
@@ -277,7 +286,9 @@ class ServeOptions(WorkerPortOptions):
         overrides = msgspec.json.encode(self.overrides).decode()
         warmup = ["--warmup-seconds", str(self.warmup_seconds)]
         log = ["--log-level", self.log_level, "--log-format", self.log_format]
-        return [*log, *warmup, "--overrides", overrides]
+        limit = self.worker_memory_limit
+        memory = [] if limit is None else ["--memory-limit", str(read_size(limit))]
+        return [*log, *warmup, *memory, "--overrides", overrides]
 
     @property
     def recycling(self) -> RecyclingLimits:

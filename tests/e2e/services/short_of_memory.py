@@ -49,3 +49,9 @@ class ShortOfMemory(Service):
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(INTERCEPT_S)
         return [2 * number for number in numbers]
+
+    @api(input=Json())
+    def allocate(self, numbers: list[Any]) -> list[Any]:
+        """Take 20 MiB for each."""
+        memory = bytearray(len(numbers) * 20 * 2**20)
+        return [2 * number for number in numbers if memory]

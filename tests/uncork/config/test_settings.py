@@ -26,6 +26,7 @@ SAMPLES: dict[str, Any] = {
     "log_level": "error",
     "log_format": "json",
     "max_worker_memory": "5GB",
+    "worker_memory_limit": "6GB",
     "gpus": "7,",
     "workers": "2-7",
     "on": "ray://head:10001",

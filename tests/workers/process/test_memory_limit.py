@@ -1,5 +1,9 @@
 """The limit of a worker's memory."""
 
+import resource
+import subprocess
+import sys
+
 import pytest
 
 from uncork_workers.process.memory_limit import MemoryLimit
@@ -50,3 +54,33 @@ def test_a_later_gateway_does_not_lift_the_limit() -> None:
 def test_the_memory_is_that_of_this_process() -> None:
     assert MemoryLimit(1).excess() != ""
     assert MemoryLimit(2**50).excess() == ""
+
+
+def limited(code: str) -> str:
+    """Run code in a process that has limited its data to 600 MiB; return what it prints."""
+    first = "import resource; from uncork_workers.process.memory_limit import limit_data"
+    code = f"{first}; limit_data({600 * MIB})\n{code}"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return run.stdout.strip()
+
+
+def test_allocations_beyond_the_limit_of_data_raise() -> None:
+    """The process lives."""
+    code = f"""
+small = bytearray({100 * MIB})
+try:
+    large = bytearray({700 * MIB})
+except MemoryError:
+    print("raised", len(small) // {MIB})
+"""
+    assert limited(code) == "raised 100"
+
+
+def test_the_limit_of_data_is_not_raised_above_one_that_is_set() -> None:
+    """The hard limit stays as it is."""
+    code = "print(resource.getrlimit(resource.RLIMIT_DATA))"
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+
+    assert limited(code) == str((600 * MIB, most))
+    lower = f"resource.setrlimit(resource.RLIMIT_DATA, ({500 * MIB}, {500 * MIB})); limit_data({600 * MIB})"
+    assert limited(f"{lower}; {code}") == str((500 * MIB, 500 * MIB))

@@ -46,6 +46,7 @@ EFFECTS: Mapping[str, Effect] = {
             "gpus",
             "python",
             "environment",
+            "worker_memory_limit",
             "worker_cpus",
             "worker_gpus",
             "warmup_seconds",

@@ -1,9 +1,10 @@
-"""The memory limit of a worker that connects from elsewhere."""
+"""Limits of a worker process's memory."""
 
 from __future__ import annotations
 
 import logging
 import os
+import resource
 from collections.abc import Callable
 
 from uncork_workers.memory import mebibytes, resident_bytes
@@ -45,3 +46,13 @@ class MemoryLimit:
         if self._limit_bytes is None or (used := self._used_bytes()) <= self._limit_bytes:
             return ""
         return f"uses {mebibytes(used)}, more than the limit of {mebibytes(self._limit_bytes)},"
+
+
+def limit_data(limit_bytes: int) -> None:
+    """Let allocations of this process and its children fail that would exceed a size, as ``MemoryError``.
+
+    Up to the limit that is set for the process anyway. Libraries in C++ may raise errors of their own.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = limit_bytes if most == resource.RLIM_INFINITY else min(limit_bytes, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, most))

@@ -17,6 +17,7 @@ from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.hosted_service import HostedService, Settings, StageFailed, failed
 from uncork_workers.process.libc import die_with, keep_freed_memory
 from uncork_workers.process.logs import log_to_stderr
+from uncork_workers.process.memory_limit import limit_data
 from uncork_workers.process.streams import outlive_readers
 from uncork_workers.wire.dialing import (
     VERSION,
@@ -45,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     if options.parent is not None:
         die_with(options.parent)
+    if options.memory_limit is not None:
+        limit_data(options.memory_limit)
     keep_freed_memory()
     outlive_readers()
     # A service manager's SIGTERM may reach every process; the gateway drains, then closes the socket.
@@ -93,6 +96,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--overrides", default="[]", type=overrides.decode, help="overrides of @api arguments, as JSON"
     )
+    parser.add_argument("--memory-limit", type=int, help="most bytes of data of this process")
     parser.add_argument("--node", default="", help="name of this machine, unless it is the gateway's")
     parser.add_argument("--parent", type=int, help="PID of the process to exit with")
     return parser.parse_args(arguments)
