@@ -280,7 +280,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     reasons: dict[int, list[str | RowPath]] = {}
     in_file: bool = False
     limit: _Cost | None = None
-    memory_failures: int = 0
+    memory_failures: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class AnswerHead(msgspec.Struct, frozen=True):

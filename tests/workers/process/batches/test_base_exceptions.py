@@ -268,3 +268,28 @@ def test_a_failed_batch_is_not_kept(to: str, texts: Sequence[str], caplog: pytes
         logging.getLogger("uncork.worker").removeFilter(deaf)
 
     assert kept == [None] * len(service.seen)
+
+
+class Odd(RuntimeError):
+    """Not even its attributes can be read."""
+
+    @property
+    def __cause__(self) -> BaseException:  # type: ignore[override]
+        raise SystemExit
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise SystemExit
+
+
+def test_an_exception_that_fails_when_it_is_looked_at_fails_its_request_only() -> None:
+    class Raises(Service):
+        @api(input=Json())
+        def predict(self, rows: list[Any]) -> list[Any]:
+            if 13 in rows:
+                raise Odd
+            return rows
+
+    reply, answers = run_batch(Raises(), "predict", b"1", b"13", b"2")
+
+    assert reply.statuses == [200, 500, 200]
+    assert [answers[0], answers[2]] == [b"1", b"2"]

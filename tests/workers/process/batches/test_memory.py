@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
 import math
 import random
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -134,15 +136,82 @@ def test_all_are_answered_and_what_fits_is_learned(
 
 
 def test_a_request_of_many_rows_gets_smaller_calls(executor: Executor) -> None:
+    """Some of them show that the number of rows is the reason."""
     Tensor.room = 31
     body = b",".join([b"1"] * 256)
-    model, reply = run(executor, body, rows=[256])
-
-    assert reply.statuses == [200]
+    for _ in range(10):
+        model, reply = run(executor, body, rows=[256])
+        assert reply.statuses == [200]
     assert reply.limit is not None
-    model, reply = run(executor, body, rows=[256])
     assert reply.memory_failures == 0
     assert max(model.calls) <= 31
+
+
+def test_large_rows_of_one_request_shrink_nothing(executor: Executor) -> None:
+    """Only two of them in one call do not fit."""
+    Tensor.room = 100
+    body = b",".join([b"60", *[b"1"] * 61, b"60"])
+    for _ in range(5):
+        _, reply = run(executor, body, rows=[63])
+        assert (reply.statuses, reply.limit) == ([200], None)
+        _, reply = run(executor, *[b"1"] * 64)
+        assert reply.memory_failures == 0
+
+
+def test_a_request_among_others_that_raise_gets_smaller_calls(executor: Executor) -> None:
+    Tensor.room = 100
+    _, reply = run(executor, b",".join([b"1"] * 256), b'"quote"', b"1", rows=[256, 1, 1])
+
+    assert reply.statuses == [200, 500, 200]
+
+
+@pytest.mark.parametrize(
+    ("fields", "body", "room"),
+    [
+        ({"allowed_batch_sizes": (8, 16, 64), "rows": [2]}, b"60,60", 100),
+        ({"costs": [0.1] * 4, "rows": [4]}, b"0.1,0.1,0.1,0.1", 0.3),
+    ],
+)
+def test_calls_that_cannot_get_smaller_end(
+    fields: dict[str, Any], body: bytes, room: float, executor: Executor
+) -> None:
+    """At the smallest allowed size, or at a cost below 1."""
+    Tensor.room = room
+    model, reply = run(executor, body, **fields)
+
+    assert (reply.statuses, reply.limit) == ([500], None)
+    assert len(model.calls) < 10
+
+
+def test_the_calls_of_one_request_end_in_time(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then nothing is learned from it, as it is not known whether a row is too large."""
+    Tensor.room = 1.5
+    ticks = itertools.count()
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) / 100)
+    model, reply = run(executor, b",".join([b"1"] * 256), rows=[256], timeout_s=1.0)
+
+    assert (reply.statuses, reply.limit) == ([500], None)
+    assert len(model.calls) < 60
+
+
+def test_rows_that_the_handler_moves_to_the_device_are_freed(executor: Executor) -> None:
+    """It puts them in place of what it got."""
+
+    class InPlace(Model):
+        def _run(self, rows: list[Any]) -> list[Any]:
+            self.calls.append(len(rows))
+            self.in_use.append(Tensor.used)
+            given = list(rows)
+            for at, row in enumerate(given):
+                rows[at] = Tensor(row)
+            more = Tensor(sum(given))
+            return given if more else []
+
+    Tensor.room = 100
+    model = InPlace()
+    with closing(Executor(model)) as made:
+        _, reply = run(made, *[b"1"] * 8, b"60", *[b"1"] * 40)
+    assert reply.statuses == [200] * 8 + [500] + [200] * 40
 
 
 @pytest.mark.parametrize("at", [0, 20, 63])

@@ -86,6 +86,8 @@ class BatchRun:
         self._called: tuple[int, Sequence[float]] = 0, ()
         """The rows of the last call of the handler, and their costs."""
         self._memory_failures = 0
+        self._ends = math.inf
+        """When to begin no more calls of a search."""
         self._valid: Sequence[int] = ()
         self._complete: dict[int, CompleteResponse] = {}
         self._forms: list[RowsForm] = [None] * len(bodies)
@@ -144,7 +146,7 @@ class BatchRun:
 
     def _failure(self, error: BaseException) -> Failure:
         """Report an exception, and free what the failed call has allocated."""
-        failure = Failure(error, self._method)
+        failure = Failure(error, self._method, size=self._call_size)
         self.returned = None
         self._memory_failures += failure.is_out_of_memory
         return failure
@@ -163,7 +165,7 @@ class BatchRun:
         took_s = time.perf_counter() - self._portion_began
         ends = self._began + _SHARE_OF_TIMEOUT * self._batch.timeout_s - took_s
         if failure.is_out_of_memory:
-            self._run_smaller(failure, ends)
+            self._run_smaller(valid, failure, ends)
         else:
             self._warn_of_search(len(valid), failure.text_of_error)
             self._find_culprits(valid, failure, ends)
@@ -181,21 +183,23 @@ class BatchRun:
             search.ran(outcome)
         self._answer_all(search.results)
         culprits = {at: fault for at, fault in search.culprits.items() if isinstance(fault, Failure)}
+        rows = self._requests.rows
+        for at in [at for at, fault in culprits.items() if fault.is_out_of_memory and rows[at] > 1]:
+            self._run_smaller([at], culprits.pop(at), ends)
         self._fail_each(culprits | dict.fromkeys(search.given_up, failure))
 
-    def _run_smaller(self, failure: Failure, ends: float) -> None:
+    def _run_smaller(self, group: Sequence[int], failure: Failure, ends: float) -> None:
         """Answer requests that ran out of memory together, in smaller parts, and learn what fits."""
-        known = self._limit
+        known, self._ends = self._limit, ends
         search: PartsThatFit[tuple[bytes | CompleteResponse, RowsForm]]
-        search = PartsThatFit(self._valid, self._size, known)
+        search = PartsThatFit(group, self._size, known)
         self._limit = search.limit
-        outcome: Sequence[tuple[bytes | CompleteResponse, RowsForm]] | Failure = failure
-        search.ran(outcome, rows=self._called[0], size=self._call_size)
+        search.ran(failure, rows=max(self._requests.rows[group[0]], len(group)), size=failure.size)
         while search.part is not None and time.perf_counter() < ends:
             outcome = self._try(search.part)
             search.ran(outcome, rows=self._called[0], size=self._call_size)
         search.learn()
-        self._limit = known
+        self._limit, self._ends = known, math.inf
         self._answer_all(search.results)
         for part, fault in search.failed:
             if len(part) > 1:
@@ -250,12 +254,8 @@ class BatchRun:
             self.bodies[at], self._forms[at] = body, form
 
     def _try(self, group: Sequence[int]) -> Sequence[tuple[bytes | CompleteResponse, RowsForm]] | Failure:
-        requests = self._requests.pick(group)
         try:
-            # Merged again, as the handler may have changed its argument.
-            merged = self._merge(requests)
-            with NamingHandler(self._method):
-                return list(zip(*self._call(requests, merged), strict=True))
+            return self._results(self._requests.pick(group))
         except Stopped:
             raise
         except BaseException as error:
@@ -264,6 +264,13 @@ class BatchRun:
         if len(group) > 1:
             failure.release()
         return failure
+
+    def _results(self, requests: BatchRequests) -> Sequence[tuple[bytes | CompleteResponse, RowsForm]]:
+        # Merged again, as the handler may have changed its argument, to rows that are on a device. They must
+        # go with this frame.
+        merged = self._merge(requests)
+        with NamingHandler(self._method):
+            return list(zip(*self._call(requests, merged), strict=True))
 
     def _merge(self, requests: BatchRequests) -> Any:
         self._called = sum(requests.rows), [*chain.from_iterable(requests.costs)]
@@ -318,6 +325,11 @@ class BatchRun:
         done = 0
         for count, cost in chunks:
             began = time.perf_counter()
+            if done and began >= self._ends:
+                raise TimeoutError(
+                    f"{done} of {sum(requests.rows)} rows have run, in calls that fit into memory, when the "
+                    "batch's time was up"
+                )
             self._called = count, costs[done : done + count]
             self.returned = None  # the memory of the last call's results is free for this one
             rows = merged if len(chunks) == 1 else merged[done : done + count]

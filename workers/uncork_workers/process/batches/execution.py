@@ -70,12 +70,12 @@ class Executor:
 
     def _limit(self, batch: Batch) -> SizeLimit:
         """Return what the calls of a batch may have: what was learned here, or by the process before."""
-        limit = self.limits[batch.api]
-        if self._units.setdefault(batch.api, batch.pads) != batch.pads:
-            self._units[batch.api] = batch.pads
-            limit.become(SizeLimit())  # it was learned in another unit
-        elif batch.fits is not None and limit.most == math.inf:
+        limit, pads = self.limits[batch.api], self._units.get(batch.api)
+        self._units[batch.api] = batch.pads
+        if pads is None and batch.fits is not None and limit.most == math.inf:
             limit.become(SizeLimit(batch.fits))
+        elif pads is not None and pads != batch.pads:
+            limit.become(SizeLimit())  # it was learned in another unit
         return limit
 
     def run_example(self, batch: Batch, bodies: Sequence[bytes]) -> object:

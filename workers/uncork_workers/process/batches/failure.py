@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from uncork_workers.process.batches.exception_reports import (
@@ -12,6 +13,7 @@ from uncork_workers.process.batches.exception_reports import (
     traceback_text,
 )
 from uncork_workers.process.batches.out_of_memory import is_out_of_memory
+from uncork_workers.wire.messages import ExceptionReport
 
 
 class Failure(Exception):
@@ -21,20 +23,25 @@ class Failure(Exception):
         report: for operators.
         text_of_error: the exception as one line of a log.
         is_out_of_memory: whether the call needed more memory than there was.
+        size: of the call.
     """
 
-    def __init__(self, error: BaseException, handler: Callable[..., Any]) -> None:
+    def __init__(self, error: BaseException, handler: Callable[..., Any], *, size: float) -> None:
         super().__init__(error)
-        self.report = exception_report(error, handler)
-        self.text_of_error = repr_of(error)
-        self.is_out_of_memory = is_out_of_memory(error)
+        self.size = size
         self._error = error
-        self._traceback = traceback_text(error)
-        free_variables(error)
+        self.text_of_error, self._traceback = repr_of(error), traceback_text(error)
+        try:
+            self.report = exception_report(error, handler)
+            self.is_out_of_memory = is_out_of_memory(error)
+            free_variables(error)
+        except BaseException:  # the attributes of an exception can be code of the service too
+            self.report, self.is_out_of_memory = ExceptionReport(type(error).__name__, "", ""), False
 
     def release(self) -> None:
         """Drop the traceback, which refers to the batch, once it is not needed any more."""
-        release(self._error)
+        with suppress(BaseException):  # as above
+            release(self._error)
 
     def log(self, log: logging.Logger, message: str) -> None:
         """Log the exception with its traceback, whose frames have no variables any more."""

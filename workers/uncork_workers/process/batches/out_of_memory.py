@@ -31,7 +31,7 @@ def _says_so(error: BaseException) -> bool:
     kind = type(error)
     if isinstance(error, MemoryError) or any(base.__name__ in _NAMES for base in kind.__mro__):
         return True
-    if kind is not RuntimeError and kind.__module__.partition(".")[0] not in _LIBRARIES:
+    if kind is not RuntimeError and str(kind.__module__).partition(".")[0] not in _LIBRARIES:
         return False
     try:
         text = str(error)

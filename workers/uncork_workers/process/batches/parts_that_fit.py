@@ -26,7 +26,7 @@ class PartsThatFit(Generic[R]):
         part: the requests to run next; None if the search has ended.
         limit: what calls may have during the search.
         results: the results of requests that succeeded.
-        culprits: requests of which a single row is too large.
+        culprits: requests of which a single row is too large, or as few as the model can have at a time.
         failed: the parts that failed for other reasons.
     """
 
@@ -42,6 +42,8 @@ class PartsThatFit(Generic[R]):
         self._pending: list[Part] = []
         """The next part is the last."""
         self._too_large: list[tuple[Part, float]] = []
+        self._last: tuple[Part, float] = (), 0.0
+        """The part that ran last, and the size of its last call."""
 
     @property
     def given_up(self) -> list[int]:
@@ -57,25 +59,28 @@ class PartsThatFit(Generic[R]):
             self.results.update(zip(part, outcome, strict=True))
         elif not outcome.is_out_of_memory:
             self.failed.append((part, outcome))
-        elif len(part) == 1 and rows <= 1:
+        elif len(part) == 1 and (rows <= 1 or (self._last[0] == part and size >= self._last[1])):
             self.culprits[part[0]] = outcome
             self.limit.blame_row()
         else:
             self._too_large.append((part, size))
-            # The rows of one request are a single client's: their number may as well be the reason.
+            # For this search: the calls of one request must get smaller.
             self.limit.failed(size, is_sure=len(part) == 1)
             self._pending += self._cut(part)
+        self._last = part, size
         self.part = self._next()
 
     def learn(self) -> None:
         """Add to what is known of the size that fits."""
-        if not self.culprits:
+        unknown = {*self.culprits, *self.given_up}
+        if not unknown and all(len(part) > 1 for part, _ in self._too_large):
             self._known.become(self.limit)
             return
-        # A row that is too large alone is why the parts with it failed.
+        # A row that is too large alone is why the parts with it failed. Of one request, all calls may have
+        # had a large row, which would shrink everybody's batches: each is a suspicion.
         for part, size in self._too_large:
-            if not any(at in self.culprits for at in part):
-                self._known.failed(size, is_sure=len(part) == 1)
+            if not any(at in unknown for at in part):
+                self._known.failed(size)
 
     def _next(self) -> Part | None:
         while self._pending:
