@@ -82,6 +82,7 @@ def test_cost_is_limited_as_rows_are() -> None:
     rules = ApiRules(name="a", max_batch_rows=4096, goal_s=9.0, policy="fixed:0")
     core = core_with(rules)
     core.limit_batches(0, "a", 100.0, now=0.0)
+    core.profile("a", 0, [(10.0, 0.11), (100.0, 0.2)], now=0.0)
     for number in range(50):
         longest = 10.0 if number else 20.0
         submit(core, 1, first=number, rows=longest, count=1, longest=longest)

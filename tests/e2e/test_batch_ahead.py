@@ -114,7 +114,8 @@ def test_large_batches_arrive_whole() -> None:
     def act(server: Server) -> None:
         more_ahead(server, "large")
         assert lost(server, "large") == 0
-        for _ in range(2):
+        # One that is killed between two batches loses none.
+        while lost(server, "large") < 2:
             os.kill(server.workers()[0], signal.SIGKILL)
             more_ahead(server, "large")
 

@@ -193,7 +193,7 @@ def test_a_batch_takes_as_long_as_its_padding_says() -> None:
         batches = run(known=known).batches
 
         assert all(one.seconds == pytest.approx(PADDED.mean(one.padded)) for one in batches)
-        assert any(one.padded > 2 * one.rows for one in batches)
+        assert any(one.padded > 1.2 * one.rows for one in batches)
         assert all(one.rows <= one.padded <= one.requests * 1500 for one in batches)
 
 

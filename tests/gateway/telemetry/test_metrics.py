@@ -261,12 +261,14 @@ async def test_the_share_of_padding_is_shown() -> None:
     """It is 0 for an API whose lengths have not differed."""
 
     async def run(job: Batch[Any]) -> BatchResult[int]:
-        return BatchResult(payloads_of(job), chunks=[(job.rows, 0.001 * job.rows)])
+        return BatchResult(payloads_of(job), chunks=[(job.rows, 0.01 + 0.001 * job.padded)])
 
     dispatcher = AsyncDispatcher(TaskRunner(run))
     for name in ("texts", "rows"):
         dispatcher.set_api(ApiRules(name=name))
     dispatcher.worker_ready(1)
+    # Another batch costs more than the padding, so lengths share batches.
+    dispatcher.profile("texts", 1, [(1.0, 0.011), (10.0, 0.02)])
     live = LiveState(apis=dispatcher.stats, workers=list, restarts=int)
     for _ in range(30):
         calls = [dispatcher.call("texts", 0, cost=cost) for cost in (1, 1, 3)]
