@@ -30,7 +30,8 @@ class _Case:
 class LethalBatches:
     """Finds batches that lost two workers and whose requests were then all answered alone.
 
-    No request was at fault, so the size of the batch was. An observer of the dispatcher.
+    No request was at fault, so the size of the batch was, unless a batch of that size has worked: then
+    something else killed the workers. An observer of the dispatcher.
 
     Args:
         index_of: returns the index of the worker with a key; negative if it is unknown.
@@ -45,6 +46,8 @@ class LethalBatches:
         self._cases: dict[Any, _Case] = {}
         """By request."""
         self._oldest: deque[_Case] = deque()
+        self._largest: dict[str, float] = {}
+        """The size of the largest batch that has worked, by API."""
 
     def batch_started(self, batch: Batch[Any]) -> None:
         """Do nothing; see :class:`uncork_dispatcher.Observer`."""
@@ -54,6 +57,8 @@ class LethalBatches:
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         is_alone = len(batch.requests) == 1
+        if status == "worked" and (size := _size(batch)) > self._largest.get(batch.api, 0.0):
+            self._largest[batch.api] = size
         if status == "lost" and not is_alone:
             self._lost(batch)
         elif self._cases and (case := self._cases.get(batch.requests[0])) is not None:
@@ -65,7 +70,7 @@ class LethalBatches:
     def _lost(self, batch: Batch[Any]) -> None:
         case = self._cases.get(batch.requests[0])
         if case is None:
-            case = _Case(batch.api, batch.padded if batch.pads else batch.rows, batch.requests)
+            case = _Case(batch.api, _size(batch), batch.requests)
             self._cases.update(dict.fromkeys(batch.requests, case))
             self._oldest.append(case)
             if len(self._oldest) > _REMEMBERED:
@@ -78,9 +83,14 @@ class LethalBatches:
         case.pending.discard(request)
         if not case.pending:
             self._close(case)
-            self._found(case.api, [index for index in case.places if index >= 0], case.size)
+            if case.size > self._largest.get(case.api, 0.0):
+                self._found(case.api, [index for index in case.places if index >= 0], case.size)
 
     def _close(self, case: _Case) -> None:
         for request in case.requests:
             self._cases.pop(request, None)
         self._oldest.remove(case)
+
+
+def _size(batch: Batch[Any]) -> float:
+    return batch.padded if batch.pads else batch.rows

@@ -202,3 +202,24 @@ async def test_a_request_that_kills_workers_alone_was_the_reason_itself(tmp_path
         await killed_by(on, 4, alone="kills")
 
         assert await metrics(on, "uncork_batch_limit{") == []
+
+
+async def test_workers_that_die_with_a_size_that_has_worked_teach_nothing(tmp_path: Path) -> None:
+    """Somebody else killed them."""
+    async with gateway(tmp_path) as on:
+        worker = await killed_by(on, 4, alone="kills")
+        blocking = on.post("/echo", 0)
+        first, payload = await worker.batch()
+        asking = [on.post("/echo", 0) for _ in range(5)]
+        await turns(20)
+        worker.answer(first, [payload])
+        batch, payload = await worker.batch()
+        assert len(batch.rows) == 5
+        worker.answer(batch, [b"0"] * 5)
+        await asyncio.gather(blocking, *asking)
+        worker.close()
+        await turns()
+
+        await killed_by(on, 5)
+
+        assert await metrics(on, "uncork_batch_limit{") == []
