@@ -86,6 +86,7 @@ LAYERS = {
     "uncork_workers": [
         "extras",
         "plural",
+        "cores",
         "memory",
         "wire",
         "definition",

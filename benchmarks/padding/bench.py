@@ -29,7 +29,7 @@ from benchmarks.padding.tables import (
     unstated_sheet,
 )
 from benchmarks.padding.unstated import find_unstated
-from uncork_workers.supervision.processes import usable_cores
+from uncork_workers.cores import usable_cores
 
 PAGE = ResultPage(
     title="Padded batches",

@@ -41,12 +41,12 @@ class ColdStart(NamedTuple):
 
     @property
     def worst(self) -> float:
-        """The lowest ratio of answers to those of one by one, of the seconds after the first."""
+        """The lowest ratio of ``cork`` to one by one in any second but the first."""
         return min(ours / theirs for ours, theirs in zip(self.cork[1:], self.one_by_one[1:], strict=True))
 
     @property
     def kept(self) -> float:
-        """The ratio of all answers to those of ``sums``."""
+        """The answers of ``cork`` in all seconds, divided by the answers of ``sums``."""
         return sum(self.cork) / sum(self.sums)
 
 
@@ -120,7 +120,7 @@ def _answers(cell: Cell, policy: str, seed: int) -> list[int]:
 
 
 def cold_marks(found: Sequence[ColdStart]) -> list[Mark]:
-    """Return what each truth should reach in its worst cell."""
+    """Return one mark for the worst cell of each truth."""
     result = []
     for padding, truth in TRUTHS.items():
         some = [one for one in found if one.cell.padding == padding]

@@ -114,7 +114,7 @@ class AsyncDispatcher(Generic[P, R]):
         return is_limited
 
     def learned(self, api: str) -> list[tuple[float, float]]:
-        """Return what was learned of batch times, for :meth:`recall`; see :meth:`Dispatcher.learned`."""
+        """Return the learned batch times of an API, for :meth:`recall`; see :meth:`Dispatcher.learned`."""
         return self._core.learned(api)
 
     def recall(self, api: str, learned: Sequence[tuple[float, float]]) -> None:

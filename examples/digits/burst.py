@@ -57,7 +57,8 @@ def compare(base: str) -> None:
     """Send images one by one and at once, and print the rates."""
     url = f"{base}/predict"
     images = bodies(AT_ONCE)
-    rows_in_batch(url, images[0])
+    if not rows_in_batch(url, images[0]):
+        sys.exit(f"{base}: the gateway refuses requests (503). Is the service ready?")
     began = time.perf_counter()
     for image in images[:ONE_BY_ONE]:
         rows_in_batch(url, image)

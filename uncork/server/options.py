@@ -90,7 +90,7 @@ class ServeOptions(WorkerPortOptions):
     target: list[str] | None = argument(
         None,
         "Services to run, each as MODULE:SERVICE or FILE.py:SERVICE. NAME=FILE.py:SERVICE sets the name of a "
-        "service; by default it is that of its class, in lower case.",
+        "service; by default, it is the name of its class in lower case.",
         metavar="TARGET",
         show_default=False,
     )
@@ -176,14 +176,14 @@ class ServeOptions(WorkerPortOptions):
         None,
         "Python interpreter or virtual environment for the workers; it needs the same version of Uncork.",
         metavar="PATH",
-        show_default="that of the server",
+        show_default="the server's",
         callback=readable(read_python),
     )
     environment: list[str] | None = option(
         None,
         "Environment variable for the workers; may be repeated.",
         metavar="NAME=VALUE",
-        show_default="only those of the server",
+        show_default="the server's variables",
         callback=readable(read_variable),
     )
     own_routes: bool = option(

@@ -190,7 +190,7 @@ class _Demand:
         return max(self._work_of(rows), self._least_work) if rows else math.inf
 
     def limit(self, workers: int, demands: Sequence[_Demand]) -> ScalingLimit:
-        """Return what decides the work of this API: the goal, the arrivals, or a goal out of reach."""
+        """Return why this API needs workers: its goal, its arrivals, or a goal out of reach."""
         if not self._in_reach:
             return "goal_out_of_reach"
         return "goal" if self.work(workers, demands) > self._least_work else "throughput"

@@ -246,8 +246,8 @@ class Measures:
         for place, error in enumerate(missed):
             self._errors[place] += share * (error - self._errors[place])
         if self._compared < _FIRST_COMPARED:
-            # The first batches of all lengths, after padding was dropped: if that was wrong, they take
-            # several times as long as predicted.
+            # After padding was dropped, the first batches mix all lengths. If the model does pad, they take
+            # far longer than predicted.
             if self.has_costs and not self.pads and missed[_ROWS] == _LARGEST_ERROR > missed[_PADDED]:
                 self._use(_PADDED)
                 self.separates = self._confirmed = True

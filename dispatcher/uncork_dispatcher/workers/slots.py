@@ -143,7 +143,8 @@ class Slots:
 
     def least_fits(self, api: str) -> float:
         """Return the smallest of these sizes."""
-        return min(self._fits.get(api, {}).values(), default=math.inf)
+        # Busy gateways ask for each request.
+        return min(self._fits[api].values()) if api in self._fits else math.inf
 
     def is_gone(self, worker: int) -> bool:
         """Return True if a worker gets no more batches and has none."""

@@ -294,7 +294,7 @@ class ServedService:
         return self._apis.service
 
     def learned(self) -> dict[str, list[tuple[float, float]]]:
-        """Return what was learned of batch times, by API; see :meth:`Dispatcher.learned`."""
+        """Return the learned batch times by API; see :meth:`Dispatcher.learned`."""
         learned = {api: self.batching.dispatcher.learned(api) for api in self._apis.in_force}
         return {api: points for api, points in learned.items() if points}
 

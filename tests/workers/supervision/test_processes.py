@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from uncork_workers.supervision.processes import usable_cores, worker_environment
+from uncork_workers.cores import usable_cores
+from uncork_workers.supervision.processes import worker_environment
 
 
 def test_only_the_cores_that_this_process_may_run_on_count(monkeypatch: pytest.MonkeyPatch) -> None:

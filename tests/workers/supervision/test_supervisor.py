@@ -14,7 +14,7 @@ import uvloop
 
 from tests.loops import HANG_S
 from tests.workers.supervision.crowd import SERVICE, crowd, goes, left_in_peace
-from uncork_workers.supervision.processes import usable_cores
+from uncork_workers.cores import usable_cores
 from uncork_workers.supervision.standbys import ReplacementFailed
 
 Run = Callable[[Coroutine[Any, Any, None]], None]

@@ -7,7 +7,7 @@ import psutil
 
 from uncork.cli.check.figures import Plan
 from uncork.server.options import ServeOptions
-from uncork_workers.supervision.processes import usable_cores
+from uncork_workers.cores import usable_cores
 
 
 def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:

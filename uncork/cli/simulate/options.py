@@ -25,7 +25,7 @@ from uncork_dispatcher.simulator import (
     Cell,
 )
 from uncork_loadtests.traffic.plan import REPLAY
-from uncork_workers.supervision.processes import usable_cores
+from uncork_workers.cores import usable_cores
 
 _OF_OPEN = flags("load", "arrivals")
 _OF_CLOSED = flags("clients", "round_trip_ms", "think_ms", "request_ms")

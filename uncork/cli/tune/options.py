@@ -9,7 +9,7 @@ from uncork.cli.usage import in_options, require_writable
 from uncork.config.option_fields import flags, option
 from uncork_loadtests.traffic.plan import REPLAY
 from uncork_loadtests.tuning.tune import TuningRequest
-from uncork_workers.supervision.processes import usable_cores
+from uncork_workers.cores import usable_cores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from uncork_workers.cores import usable_cores
+
 _LIBRARIES = (
     "numpy",
     "scipy",
@@ -29,7 +31,7 @@ def surroundings() -> str:
 
 
 def _described() -> Iterator[str]:
-    yield f"{platform.python_version()} {platform.machine()} {len(os.sched_getaffinity(0))} {_cpu()}"
+    yield f"{platform.python_version()} {platform.machine()} {usable_cores()} {_cpu()}"
     yield from (f"{name}={os.environ.get(name)}" for name in _VARIABLES)
     for name in _LIBRARIES:
         if (library := sys.modules.get(name)) is not None:

@@ -38,8 +38,6 @@ _RUNS_PER_SIZE = 2
 class WarmupFailed(Exception):
     """A handler failed on its example. The message names the API; the cause is the handler's exception."""
 
-    is_out_of_memory = False
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
@@ -190,8 +188,9 @@ class ApiWarmUp:
         try:
             times = [self._run(rows) for _ in range(_RUNS_PER_SIZE)]
         except WarmupFailed as failed:
-            if not (self.ran and failed.is_out_of_memory):
+            if not (self.ran and is_out_of_memory(failed)):
                 raise
+            release(failed)  # smaller sizes follow
             self.too_large = rows
             limit = self.executor.limits[self.example.api]
             limit.become(SizeLimit(self.example.padded_total(self.ran[-1])))
@@ -224,13 +223,9 @@ class ApiWarmUp:
         except Stopped:
             raise
         except BaseException as error:
-            failed = WarmupFailed(
+            raise WarmupFailed(
                 f"{api} raised {type(error).__name__} on its warm-up example (rows: {rows}): {error}"
-            )
-            failed.is_out_of_memory = is_out_of_memory(error)
-            if failed.is_out_of_memory and self.ran:
-                release(error)  # smaller sizes follow
-            raise failed from error
+            ) from error
         took_s = self.clock() - began
         if not self.chunks:
             self.result = row_result(results, answers_each=self.example.answers_each)

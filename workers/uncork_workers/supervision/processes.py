@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from uncork_workers.cores import usable_cores
 from uncork_workers.supervision.gpus import GPU_VARIABLE
 from uncork_workers.supervision.groups import end_group
 from uncork_workers.supervision.launcher import Dialing, Starter, WorkerProcess
@@ -116,13 +117,6 @@ class Processes:
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
         return describe_exit(code)
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def worker_environment(workers: int) -> dict[str, str]:

@@ -123,7 +123,7 @@ def test_keys_differ_without_being_shown(tmp_path: Path) -> None:
 def test_variables_of_workers_differ_without_being_shown(file: Path) -> None:
     text = "environment = {}".format
     [first] = changes(file, "", text('["TOKEN=one", "B=2"]'))
-    assert first == Change("environment", "(only those of the server)", "TOKEN=***, B=***", NEW_WORKERS)
+    assert first == Change("environment", "(the server's variables)", "TOKEN=***, B=***", NEW_WORKERS)
     [other] = changes(file, text('["TOKEN=one"]'), text('{ TOKEN = "two" }'))
     assert other == Change("environment", "TOKEN=***", "TOKEN=*** (other values)", NEW_WORKERS)
 

@@ -83,8 +83,9 @@ class BatchRun:
         self._requests = BatchRequests(bodies, batch.rows, forms, costs, batch.metas or (), batch.raw or ())
         self._limit = SizeLimit() if limit is None else limit
         self._sizes = CallSizes(batch.allowed_batch_sizes, batch.allowed_lengths, batch.pads)
-        self._called: tuple[int, Sequence[float]] = 0, ()
-        """The rows of the last call of the handler, and their costs."""
+        self._merging = self._requests
+        self._called: tuple[int, Sequence[float]] | None = None
+        """The rows of the last call of the handler, and their costs; None while requests are merged."""
         self._memory_failures = 0
         self._ends = math.inf
         """When to begin no more calls of a search."""
@@ -146,7 +147,7 @@ class BatchRun:
 
     def _failure(self, error: BaseException) -> Failure:
         """Report an exception, and free what the failed call has allocated."""
-        failure = Failure(error, self._method, size=self._call_size)
+        failure = Failure(error, self._method, size=self._sizes.of(*self._last_call))
         self.returned = None
         self._memory_failures += failure.is_out_of_memory
         return failure
@@ -157,7 +158,7 @@ class BatchRun:
         is_alone = len(valid) == 1 and (not failure.is_out_of_memory or self._requests.rows[valid[0]] == 1)
         if is_alone or not self._batch.idempotent:
             if failure.is_out_of_memory and not is_alone:
-                self._limit.failed(self._call_size)
+                self._limit.failed(failure.size)
             self._fail(valid, failure)
             return
         # At the timeout the gateway kills the worker, and no request of the batch is answered. A part can
@@ -177,7 +178,7 @@ class BatchRun:
             outcome = self._try(search.part)
             if isinstance(outcome, Failure) and outcome.is_out_of_memory:
                 if len(search.part) > 1:
-                    self._limit.failed(self._call_size)
+                    self._limit.failed(outcome.size)
                 else:
                     self._limit.blame_row()
             search.ran(outcome)
@@ -197,7 +198,8 @@ class BatchRun:
         search.ran(failure, rows=max(self._requests.rows[group[0]], len(group)), size=failure.size)
         while search.part is not None and time.perf_counter() < ends:
             outcome = self._try(search.part)
-            search.ran(outcome, rows=self._called[0], size=self._call_size)
+            rows, costs = self._last_call
+            search.ran(outcome, rows=rows, size=self._sizes.of(rows, costs))
         search.learn()
         self._limit, self._ends = known, math.inf
         self._answer_all(search.results)
@@ -209,8 +211,9 @@ class BatchRun:
         self._fail_each(search.culprits | dict.fromkeys(search.given_up, failure))
 
     @property
-    def _call_size(self) -> float:
-        return self._sizes.of(*self._called)
+    def _last_call(self) -> tuple[int, Sequence[float]]:
+        """The rows of the last call of the handler, or of the one that was to follow, and their costs."""
+        return self._called or (sum(self._merging.rows), [*chain.from_iterable(self._merging.costs)])
 
     def _size(self, group: Sequence[int]) -> float:
         requests = self._requests
@@ -273,7 +276,7 @@ class BatchRun:
             return list(zip(*self._call(requests, merged), strict=True))
 
     def _merge(self, requests: BatchRequests) -> Any:
-        self._called = sum(requests.rows), [*chain.from_iterable(requests.costs)]
+        self._merging, self._called = requests, None
         return merge(self._adapter, requests)
 
     def _merged(self, requests: BatchRequests) -> Any:
@@ -342,7 +345,7 @@ class BatchRun:
                 chunk = chunk.copied()
             encoded.append(chunk)
             if self._limit.learns:
-                self._limit.worked(self._call_size)
+                self._limit.worked(self._sizes.of(*self._called))
             self.chunks.append((cost, time.perf_counter() - began))
             done += count
         if not encoded:
