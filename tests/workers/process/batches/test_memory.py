@@ -369,3 +369,13 @@ def test_heavy_rows_among_light_ones_harm_no_neighbour(
             assert status == (500 if body == b"%d" % FITS_NOWHERE else 200)
 
     assert calls / 100 <= most_calls
+
+
+def test_more_rows_than_the_largest_allowed_number_have_a_size(executor: Executor) -> None:
+    """A batch of them, or a request, fails in parts as others do."""
+    Tensor.room = 20
+    for _ in range(4):
+        _, reply = run(
+            executor, b",".join([b"1"] * 100), b'"quote"', rows=[100, 1], allowed_batch_sizes=(8, 64)
+        )
+        assert reply.statuses == [200, 500]

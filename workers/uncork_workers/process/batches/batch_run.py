@@ -1,44 +1,27 @@
-"""One batch inside the worker: merge its requests, call the handler, split the results."""
+"""One batch inside the worker: run its requests, search for those at fault, and make the reply."""
 
 import logging
 import math
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any
 
 from msgspec.structs import replace
 
 from uncork_workers.definition.adapters import InvalidInput
-from uncork_workers.definition.outputs.encoding import (
-    OK,
-    Array,
-    CompleteResponse,
-    Encoded,
-    as_array,
-    encode,
-    encode_each,
-)
-from uncork_workers.definition.outputs.split import SplitResults, join_chunks, split_results
+from uncork_workers.definition.outputs.encoding import OK, CompleteResponse
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.plural import plural
 from uncork_workers.process.batches.bisection import Bisection
-from uncork_workers.process.batches.chunks import (
-    CallSizes,
-    by_request,
-    cut_chunks,
-    padded_size,
-    with_copies,
-    without_copies,
-)
-from uncork_workers.process.batches.exception_reports import NamingHandler, repr_of
+from uncork_workers.process.batches.chunks import by_request
+from uncork_workers.process.batches.exception_reports import repr_of
 from uncork_workers.process.batches.failure import Failure
-from uncork_workers.process.batches.merging import BatchRequests, merge
+from uncork_workers.process.batches.handler_calls import HandlerCalls, Result, StreamCalls
+from uncork_workers.process.batches.merging import BatchRequests
 from uncork_workers.process.batches.parts_that_fit import PartsThatFit
 from uncork_workers.process.batches.size_limit import SizeLimit
-from uncork_workers.process.context import costing
 from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.messages import (
     Batch,
@@ -46,7 +29,6 @@ from uncork_workers.wire.messages import (
     Reply,
     RowPath,
     RowsForm,
-    Wanted,
     compact_forms,
     expand_forms,
 )
@@ -63,8 +45,10 @@ _ROWS = CompleteResponse(OK, b"")
 class BatchRun:
     """The execution of one batch. Requests are identified by their position in the batch.
 
-    ``limit`` is what the API's calls may have for lack of memory; the batch adds to what it knows.
+    ``limit`` is the size of the API's calls that fits into memory; the batch adds to what it has learned.
     """
+
+    _make_calls = HandlerCalls
 
     def __init__(
         self,
@@ -72,23 +56,16 @@ class BatchRun:
         handler: Callable[[Any], Any],
         batch: Batch,
         bodies: Sequence[bytes],
-        limit: SizeLimit | None = None,
+        limit: SizeLimit,
     ) -> None:
         self._adapter = api.adapter
         self._method = api.handler
-        self._handler = handler
         self._batch = batch
         forms = expand_forms(batch.forms, len(bodies))
         costs = () if batch.costs is None else by_request(batch.costs, batch.rows)
         self._requests = BatchRequests(bodies, batch.rows, forms, costs, batch.metas or (), batch.raw or ())
-        self._limit = SizeLimit() if limit is None else limit
-        self._sizes = CallSizes(batch.allowed_batch_sizes, batch.allowed_lengths, batch.pads)
-        self._merging = self._requests
-        self._called: tuple[int, Sequence[float]] | None = None
-        """The rows of the last call of the handler, and their costs; None while requests are merged."""
+        self.calls = self._make_calls(api, handler, batch, limit)
         self._memory_failures = 0
-        self._ends = math.inf
-        """When to begin no more calls of a search."""
         self._valid: Sequence[int] = ()
         self._complete: dict[int, CompleteResponse] = {}
         self._forms: list[RowsForm] = [None] * len(bodies)
@@ -98,10 +75,6 @@ class BatchRun:
         self._began = self._portion_began = time.perf_counter()
         self.bodies = [b""] * len(bodies)
         """The bodies of the responses."""
-        self.chunks: list[tuple[float, float]] = []
-        """(cost, seconds) of each successful handler call."""
-        self.returned: object = None
-        """What the last handler call returned."""
 
     def portions(self) -> list[range]:
         """Return the requests to run at a time: all, unless their rows together take too much memory."""
@@ -116,16 +89,15 @@ class BatchRun:
             BaseException: what the handler raised; :meth:`run_parts` answers the requests then.
         """
         self._portion_began = time.perf_counter()
-        self.returned = None  # it may refer to the rows of the portion before
+        self.calls.returned = None  # it may refer to the rows of the portion before
         self._valid = portion
         requests = self._requests if len(portion) == len(self.bodies) else self._requests.pick(portion)
         merged = self._merged(requests)
         if merged is None:
             self._valid = self._mergeable()
             requests = self._requests.pick(self._valid)
-            merged = self._merge(requests) if self._valid else ()
-        with NamingHandler(self._method):
-            results = self._call(requests, merged)
+            merged = self.calls.merge(requests) if self._valid else ()
+        results = self.calls.call(requests, merged)
         if len(results.bodies) == len(self.bodies) and set(map(type, results.bodies)) == {bytes}:
             self.bodies, self._forms = results  # type: ignore[assignment]
             return
@@ -147,8 +119,8 @@ class BatchRun:
 
     def _failure(self, error: BaseException) -> Failure:
         """Report an exception, and free what the failed call has allocated."""
-        failure = Failure(error, self._method, size=self._sizes.of(*self._last_call))
-        self.returned = None
+        failure = Failure(error, self._method, size=self.calls.last[1])
+        self.calls.returned = None
         self._memory_failures += failure.is_out_of_memory
         return failure
 
@@ -158,7 +130,7 @@ class BatchRun:
         is_alone = len(valid) == 1 and (not failure.is_out_of_memory or self._requests.rows[valid[0]] == 1)
         if is_alone or not self._batch.idempotent:
             if failure.is_out_of_memory and not is_alone:
-                self._limit.failed(failure.size)
+                self.calls.limit.failed(failure.size)
             self._fail(valid, failure)
             return
         # At the timeout the gateway kills the worker, and no request of the batch is answered. A part can
@@ -173,14 +145,14 @@ class BatchRun:
 
     def _find_culprits(self, group: Sequence[int], failure: Failure, ends: float) -> None:
         """Answer requests that failed together, each alone with 500 if it is at fault."""
-        search: Bisection[tuple[bytes | CompleteResponse, RowsForm]] = Bisection(group)
+        search: Bisection[Result] = Bisection(group)
         while search.part is not None and time.perf_counter() < ends:
             outcome = self._try(search.part)
             if isinstance(outcome, Failure) and outcome.is_out_of_memory:
                 if len(search.part) > 1:
-                    self._limit.failed(outcome.size)
+                    self.calls.limit.failed(outcome.size)
                 else:
-                    self._limit.blame_row()
+                    self.calls.limit.blame_row()
             search.ran(outcome)
         self._answer_all(search.results)
         culprits = {at: fault for at, fault in search.culprits.items() if isinstance(fault, Failure)}
@@ -191,17 +163,18 @@ class BatchRun:
 
     def _run_smaller(self, group: Sequence[int], failure: Failure, ends: float) -> None:
         """Answer requests that ran out of memory together, in smaller parts, and learn what fits."""
-        known, self._ends = self._limit, ends
-        search: PartsThatFit[tuple[bytes | CompleteResponse, RowsForm]]
-        search = PartsThatFit(group, self._size, known)
-        self._limit = search.limit
+        calls = self.calls
+        known, calls.ends = calls.limit, ends
+        search: PartsThatFit[Result]
+        search = PartsThatFit(group, lambda part: calls.size(self._requests.pick(part)), known)
+        calls.limit = search.limit
         search.ran(failure, rows=max(self._requests.rows[group[0]], len(group)), size=failure.size)
         while search.part is not None and time.perf_counter() < ends:
             outcome = self._try(search.part)
-            rows, costs = self._last_call
-            search.ran(outcome, rows=rows, size=self._sizes.of(rows, costs))
+            rows, size = calls.last
+            search.ran(outcome, rows=rows, size=size)
         search.learn()
-        self._limit, self._ends = known, math.inf
+        calls.limit, calls.ends = known, math.inf
         self._answer_all(search.results)
         for part, fault in search.failed:
             if len(part) > 1:
@@ -210,17 +183,7 @@ class BatchRun:
                 self._fail(part, fault)
         self._fail_each(search.culprits | dict.fromkeys(search.given_up, failure))
 
-    @property
-    def _last_call(self) -> tuple[int, Sequence[float]]:
-        """The rows of the last call of the handler, or of the one that was to follow, and their costs."""
-        return self._called or (sum(self._merging.rows), [*chain.from_iterable(self._merging.costs)])
-
-    def _size(self, group: Sequence[int]) -> float:
-        requests = self._requests
-        costs = [cost for at in group for cost in requests.costs[at]] if requests.costs else ()
-        return self._sizes.of(sum([requests.rows[at] for at in group]), costs)
-
-    def _answer_all(self, results: Mapping[int, tuple[bytes | CompleteResponse, RowsForm]]) -> None:
+    def _answer_all(self, results: Mapping[int, Result]) -> None:
         for at, (body, form) in results.items():
             self._answer(at, body, form)
 
@@ -240,13 +203,13 @@ class BatchRun:
             seconds=time.perf_counter() - self._began,
             statuses=statuses,
             lengths=list(map(len, self.bodies)),
-            chunks=self.chunks,
+            chunks=self.calls.chunks,
             forms=compact_forms(self._forms),
             content_types=content_types,
             headers=headers,
             exceptions=self._exceptions,
             reasons=self._reasons,
-            limit=None if self._limit.most == math.inf else self._limit.most,
+            limit=None if self.calls.limit.most == math.inf else self.calls.limit.most,
             memory_failures=self._memory_failures,
         )
 
@@ -256,9 +219,9 @@ class BatchRun:
         else:
             self.bodies[at], self._forms[at] = body, form
 
-    def _try(self, group: Sequence[int]) -> Sequence[tuple[bytes | CompleteResponse, RowsForm]] | Failure:
+    def _try(self, group: Sequence[int]) -> Sequence[Result] | Failure:
         try:
-            return self._results(self._requests.pick(group))
+            return self.calls.results(self._requests.pick(group))
         except Stopped:
             raise
         except BaseException as error:
@@ -268,21 +231,10 @@ class BatchRun:
             failure.release()
         return failure
 
-    def _results(self, requests: BatchRequests) -> Sequence[tuple[bytes | CompleteResponse, RowsForm]]:
-        # Merged again, as the handler may have changed its argument, to rows that are on a device. They must
-        # go with this frame.
-        merged = self._merge(requests)
-        with NamingHandler(self._method):
-            return list(zip(*self._call(requests, merged), strict=True))
-
-    def _merge(self, requests: BatchRequests) -> Any:
-        self._merging, self._called = requests, None
-        return merge(self._adapter, requests)
-
     def _merged(self, requests: BatchRequests) -> Any:
         """Return the rows of all requests; None if the adapter raises."""
         try:
-            return self._merge(requests)
+            return self.calls.merge(requests)
         except InvalidInput:
             return None
         except Stopped:
@@ -298,7 +250,7 @@ class BatchRun:
         mergeable = []
         for at in self._valid:
             try:
-                merge(self._adapter, self._requests.pick([at]))
+                self.calls.merge(self._requests.pick([at]))
                 mergeable.append(at)
             except InvalidInput as error:
                 self._answer(at, CompleteResponse(_INVALID, str(error).encode()))
@@ -310,61 +262,6 @@ class BatchRun:
                 faults[at] = self._failure(error)
         self._fail_each(faults)
         return mergeable
-
-    def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
-        """Call the handler with one chunk of the rows after the other; return one body per request."""
-        sizes = self._batch.allowed_batch_sizes
-        costs = [*chain.from_iterable(requests.costs)]
-        most_rows = None if sizes is None else sizes[-1]
-        chunks = cut_chunks(
-            sum(requests.rows),
-            costs,
-            limit=self._batch.limit_rows,
-            most_rows=most_rows,
-            fits=self._limit.most,
-            sizes=self._sizes,
-        )
-        encoded: list[Encoded | Array] = []
-        done = 0
-        for count, cost in chunks:
-            began = time.perf_counter()
-            if done and began >= self._ends:
-                raise TimeoutError(
-                    f"{done} of {sum(requests.rows)} rows have run, in calls that fit into memory, when the "
-                    "batch's time was up"
-                )
-            self._called = count, costs[done : done + count]
-            self.returned = None  # the memory of the last call's results is free for this one
-            rows = merged if len(chunks) == 1 else merged[done : done + count]
-            size = padded_size(count, sizes)
-            with costing(with_copies(costs[done : done + count], size)) if costs else nullcontext():
-                self.returned = self._handler(with_copies(rows, size))
-            chunk = without_copies(self._encode(self.returned, size, raw=requests.raw), count)
-            if len(chunks) > 1:
-                # The next call of the handler may reuse the same arrays.
-                chunk = chunk.copied()
-            encoded.append(chunk)
-            if self._limit.learns:
-                self._limit.worked(self._sizes.of(*self._called))
-            self.chunks.append((cost, time.perf_counter() - began))
-            done += count
-        if not encoded:
-            return SplitResults([], [])
-        return split_results(join_chunks(encoded), requests.rows, requests.raw)
-
-    def _encode(self, results: object, expected: int, *, raw: Sequence[Wanted]) -> Encoded | Array:
-        if self._adapter.answers_each:
-            return encode_each(results, expected=expected)
-        array = as_array(results, expected=expected) if any(raw) else None
-        if array is not None:
-            return array
-        return encode(
-            results,
-            expected=expected,
-            accept=self._batch.accept,
-            as_json=not raw or set(raw) != {"tensors"},
-            as_tensors="tensors" in raw,
-        )
 
     def _warn_of_search(self, requests: int, error: str) -> None:
         log.warning(
@@ -395,17 +292,9 @@ class BatchRun:
 
 
 class StreamRun(BatchRun):
-    """A batch of one request whose response is streamed while the handler runs.
+    """A batch of one request whose response is streamed while the handler runs."""
 
-    The handler returns a ``Rejected`` instead of streaming, or None.
-    """
-
-    def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
-        if not requests.bodies:
-            return SplitResults([], [])
-        rejected = self._handler(merged)
-        body = b"" if rejected is None else CompleteResponse(rejected.status, rejected.detail.encode())
-        return SplitResults([body], [None])
+    _make_calls = StreamCalls
 
     def _search(self, failure: Failure) -> None:
         # Nothing runs again: some of the response may have been sent.

@@ -38,7 +38,8 @@ class CallSizes(NamedTuple):
 
     def size(self, rows: int, cost: float, longest: float) -> float:
         """Return the size of a call, padding included; without costs, ``longest`` is 0."""
-        padded = padded_size(rows, self.allowed)
+        # More rows than the largest allowed number are those of several calls, which are padded less.
+        padded = rows if self.allowed and rows > self.allowed[-1] else padded_size(rows, self.allowed)
         if not longest:
             return padded
         if not self.pads:

@@ -89,9 +89,9 @@ class Executor:
             run = BatchRun(self._apis[batch.api], self._handlers[batch.api], batch, bodies, limit)
             for portion in run.portions():
                 run.run(portion)
-            if not run.chunks:
+            if not run.calls.chunks:
                 raise InvalidInput(run.bodies[0].decode())
-        return run.returned
+        return run.calls.returned
 
     def _stream(self, batch: int, handler: Callable[[Any], Any], rows: Any) -> Rejected | None:
         """Send the pieces that a generator yields; return a ``Rejected`` that it yields instead."""

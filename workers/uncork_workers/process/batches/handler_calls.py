@@ -1,0 +1,171 @@
+"""Merge requests, call the handler with their rows, and split the results."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from itertools import chain
+from typing import Any
+
+from uncork_workers.definition.outputs.encoding import (
+    Array,
+    CompleteResponse,
+    Encoded,
+    as_array,
+    encode,
+    encode_each,
+)
+from uncork_workers.definition.outputs.split import SplitResults, join_chunks, split_results
+from uncork_workers.definition.service import ApiDefinition
+from uncork_workers.process.batches.chunks import (
+    CallSizes,
+    cut_chunks,
+    padded_size,
+    with_copies,
+    without_copies,
+)
+from uncork_workers.process.batches.exception_reports import NamingHandler
+from uncork_workers.process.batches.merging import BatchRequests, merge
+from uncork_workers.process.batches.size_limit import SizeLimit
+from uncork_workers.process.context import costing
+from uncork_workers.wire.messages import Batch, RowsForm, Wanted
+
+Result = tuple[bytes | CompleteResponse, RowsForm]
+"""The body of a response, and the form of its rows."""
+
+
+class HandlerCalls:
+    """The calls of the handler for the requests of one batch.
+
+    Attributes:
+        limit: the size of calls that fits into memory; it learns from each call that works.
+        ends: when requests begin no further call; infinity: never.
+        chunks: (cost, seconds) of each successful call.
+        returned: what the last call returned.
+    """
+
+    def __init__(
+        self, api: ApiDefinition, handler: Callable[[Any], Any], batch: Batch, limit: SizeLimit
+    ) -> None:
+        self.limit = limit
+        self.ends = math.inf
+        self.chunks: list[tuple[float, float]] = []
+        self.returned: object = None
+        self._adapter = api.adapter
+        self._method = api.handler
+        self._handler = handler
+        self._batch = batch
+        self._sizes = CallSizes(batch.allowed_batch_sizes, batch.allowed_lengths, batch.pads)
+        self._merging = BatchRequests((), (), ())
+        self._called: tuple[int, Sequence[float]] | None = None
+        """The rows of the last call, and their costs; None while requests are merged."""
+
+    @property
+    def last(self) -> tuple[int, float]:
+        """The rows and the size of the last call, or of the one that was to follow a merge."""
+        rows, costs = self._called or _rows_of(self._merging)
+        return rows, self._sizes.of(rows, costs)
+
+    def size(self, requests: BatchRequests) -> float:
+        """Return the size of a call with the rows of these requests."""
+        return self._sizes.of(*_rows_of(requests))
+
+    def merge(self, requests: BatchRequests) -> Any:
+        """Return the rows of all requests.
+
+        Raises:
+            BaseException: what the adapter raises; :class:`InvalidInput` for a body that is not valid.
+        """
+        self._merging, self._called = requests, None
+        return merge(self._adapter, requests)
+
+    def results(self, requests: BatchRequests) -> Sequence[Result]:
+        """Merge requests and return one result for each.
+
+        Raises:
+            BaseException: what the adapter or the handler raises.
+        """
+        # The handler may have put rows on a device in place of those that it got. They go with this frame.
+        return list(zip(*self.call(requests, self.merge(requests)), strict=True))
+
+    def call(self, requests: BatchRequests, merged: Any) -> SplitResults:
+        """Call the handler with one chunk of the rows after the other; return one body per request.
+
+        Raises:
+            BaseException: what the handler raises.
+            TimeoutError: if a call would begin after ``ends``.
+        """
+        with NamingHandler(self._method):
+            return self._call(requests, merged)
+
+    def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
+        sizes = self._batch.allowed_batch_sizes
+        total, costs = _rows_of(requests)
+        chunks = cut_chunks(
+            total,
+            costs,
+            limit=self._batch.limit_rows,
+            most_rows=None if sizes is None else sizes[-1],
+            fits=self.limit.most,
+            sizes=self._sizes,
+        )
+        encoded: list[Encoded | Array] = []
+        done = 0
+        for count, cost in chunks:
+            began = time.perf_counter()
+            if done and began >= self.ends:
+                raise TimeoutError(
+                    f"{done} of {total} rows have run, in calls that fit into memory, when the batch's time "
+                    "was up"
+                )
+            self._called = count, costs[done : done + count]
+            self.returned = None  # the memory of the last call's results is free for this one
+            rows = merged if len(chunks) == 1 else merged[done : done + count]
+            size = padded_size(count, sizes)
+            with costing(with_copies(self._called[1], size)) if costs else nullcontext():
+                self.returned = self._handler(with_copies(rows, size))
+            chunk = without_copies(self._encode(self.returned, size, raw=requests.raw), count)
+            if len(chunks) > 1:
+                # The next call of the handler may reuse the same arrays.
+                chunk = chunk.copied()
+            encoded.append(chunk)
+            if self.limit.learns:
+                self.limit.worked(self._sizes.of(*self._called))
+            self.chunks.append((cost, time.perf_counter() - began))
+            done += count
+        if not encoded:
+            return SplitResults([], [])
+        return split_results(join_chunks(encoded), requests.rows, requests.raw)
+
+    def _encode(self, results: object, expected: int, *, raw: Sequence[Wanted]) -> Encoded | Array:
+        if self._adapter.answers_each:
+            return encode_each(results, expected=expected)
+        array = as_array(results, expected=expected) if any(raw) else None
+        if array is not None:
+            return array
+        return encode(
+            results,
+            expected=expected,
+            accept=self._batch.accept,
+            as_json=not raw or set(raw) != {"tensors"},
+            as_tensors="tensors" in raw,
+        )
+
+
+class StreamCalls(HandlerCalls):
+    """The call for a request whose response is streamed while the handler runs.
+
+    The handler returns a ``Rejected`` instead of streaming, or None.
+    """
+
+    def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
+        if not requests.bodies:
+            return SplitResults([], [])
+        rejected = self._handler(merged)
+        body = b"" if rejected is None else CompleteResponse(rejected.status, rejected.detail.encode())
+        return SplitResults([body], [None])
+
+
+def _rows_of(requests: BatchRequests) -> tuple[int, list[float]]:
+    """Return the number of rows of these requests, and the cost of each; no costs if the API has none."""
+    return sum(requests.rows), [*chain.from_iterable(requests.costs)]
