@@ -112,7 +112,7 @@ _LENGTHS = (
 
 _TOO_LARGE = (
     "batches of more than {fits:{unit}} do not fit into the memory of a {part}",
-    "set {setting} to {to} to run out of it no more, or give the model more memory",
+    "set {setting} to {to}, or give the model more memory",
 )
 
 TEMPLATES: dict[str, tuple[str, str]] = {

@@ -62,13 +62,13 @@ class Scheduler:
         """
         queue = entry.queue
         if not self._slots.idle:
-            is_full = self._apis[queue.api].fills_batch(queue, self._slots.least_fits(queue.api))
+            is_full = self._apis[queue.api].fills_batch(queue, self._slots.memory.least(queue.api))
             return self._ahead(queue, now)[0] if is_full else math.inf
         held = queue.held
         stands = (
             held is not None
             and held.stands(queue.rows, now)
-            and not self._apis[queue.api].is_full(queue, self._slots.least_fits(queue.api))
+            and not self._apis[queue.api].is_full(queue, self._slots.memory.least(queue.api))
         )
         return math.inf if stands else now
 
@@ -82,7 +82,7 @@ class Scheduler:
         return [
             api.stats(
                 now,
-                fits=self._slots.least_fits(name),
+                fits=self._slots.memory.least(name),
                 oldest_s=now - self._queues.oldest(name, now),
                 holding=self._holding(self._queues.most_urgent(name), now),
             )
@@ -172,7 +172,7 @@ class Scheduler:
     def _is_complete(self, queue: RequestQueue, worker: int) -> bool:
         """Return True if a queue has a complete batch, which the policy would release."""
         api = self._apis[queue.api]
-        fits = self._slots.fits(worker, queue.api)
+        fits = self._slots.memory.of(worker, queue.api)
         return not (self.draining or queue.retry) and api.fills_batch(queue, fits) and api.has_earned
 
     def _complete(self, queue: RequestQueue) -> Release:
@@ -232,7 +232,7 @@ class Scheduler:
         slowdown, measures = api.model.slowdown(worker), api.model.measures
         if queue.retry is None:
             latest = starts if behind is None else starts + behind.spread_s
-            estimate, fits = api.model.estimate.slowed(slowdown), self._slots.fits(worker, queue.api)
+            estimate, fits = api.model.estimate.slowed(slowdown), self._slots.memory.of(worker, queue.api)
             fill = self._fill(queue, release.rows, estimate, actions, now, latest, fits)
         else:
             # A lost batch runs again whole, even if the limits are lower now.

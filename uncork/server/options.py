@@ -129,9 +129,8 @@ class ServeOptions(WorkerPortOptions):
     )
     worker_memory_limit: str | None = option(
         None,
-        "Let allocations fail with MemoryError that would take the data of a worker process beyond this "
-        "size, such as 2GiB, so that the kernel does not kill it. Not for CUDA, which reserves more than it "
-        "uses.",
+        "Most memory for the data of a worker process, such as 2GiB. Allocations beyond it fail with "
+        "MemoryError, before the kernel kills the process. Not for CUDA, which reserves more than it uses.",
         metavar="SIZE",
         show_default="none",
         callback=readable(read_size),

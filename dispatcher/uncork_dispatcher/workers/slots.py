@@ -13,6 +13,7 @@ from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.stats import RunningBatch, WorkStats
 from uncork_dispatcher.workers.launches import Launches
+from uncork_dispatcher.workers.memory_fits import MemoryFits
 from uncork_dispatcher.workers.outlook import Outlook
 
 # Seconds that a host is avoided after it lost a worker. If the host itself has died, its other workers are
@@ -50,8 +51,8 @@ class Slots:
         """Until when each host is avoided, possibly in the past."""
         self._host_died_until = -math.inf
         """Until when lost batches are blamed on the death of a host."""
-        self._fits: dict[str, dict[int, float]] = {}
-        """By API, what fits into the memory of workers that have run out of it."""
+        self.memory = MemoryFits()
+        """What fits into the memory of the workers that get batches."""
         self.launches = Launches()
         self.next_timeout = math.inf
         """When the first running batch times out; infinity if nothing runs."""
@@ -117,34 +118,16 @@ class Slots:
                 self._outlook.remove(self._batches[worker][-1])
 
     def limit_batches(self, worker: int, api: str, fits: float) -> bool:
-        """Limit the size of an API's batches on a worker, if it gets any; infinity ends the limit.
-
-        Returns True if it gets batches.
-        """
+        """Limit the size of an API's batches on a worker; return False if the worker gets none any more."""
         if worker not in self._workers:
             return False
         self.changes += 1
-        known = self._fits.setdefault(api, {})
-        known[worker] = fits
-        if fits == math.inf:
-            del known[worker]
-        if not known:
-            del self._fits[api]
+        self.memory.limit(worker, api, fits)
         return True
 
-    def fits(self, worker: int, api: str) -> float:
-        """Return the largest size of an API's batches that fits into a worker's memory, as far as known."""
-        known = self._fits.get(api)
-        return math.inf if known is None else known.get(worker, math.inf)
-
     def next_fits(self, api: str, slowdown: Callable[[int], float] | None, now: float) -> float:
-        """Return the same for the worker that gets the next batch; there must be an idle one."""
-        return self.fits(self.next_idle(slowdown, now), api) if api in self._fits else math.inf
-
-    def least_fits(self, api: str) -> float:
-        """Return the smallest of these sizes."""
-        # Busy gateways ask for each request.
-        return min(self._fits[api].values()) if api in self._fits else math.inf
+        """Return what fits into the memory of the worker that gets the next batch; one must be idle."""
+        return self.memory.of(self.next_idle(slowdown, now), api) if api in self.memory else math.inf
 
     def is_gone(self, worker: int) -> bool:
         """Return True if a worker gets no more batches and has none."""
@@ -317,11 +300,7 @@ class Slots:
         self._workers.pop(worker, None)
         self._idle.pop(worker, None)
         self._takes_ahead.discard(worker)
-        self._fits = {
-            api: left
-            for api, known in self._fits.items()
-            if (left := {one: fits for one, fits in known.items() if one != worker})
-        }
+        self.memory.forget(worker)
 
     def _limit_time(self, running: Batch[Any]) -> None:
         """Begin the timeout of a batch that starts."""

@@ -57,8 +57,8 @@ async def test_batches_follow_what_the_worker_says(tmp_path: Path, caplog: pytes
         ]
         status = (await on.http.get("/status")).json()
         assert [advice["text"] for advice in status["apis"][0]["advice"]] == [
-            "Batches of more than 3 rows do not fit into the memory of a worker; set mb_max_batch_size to 3 "
-            "to run out of it no more, or give the model more memory."
+            "Batches of more than 3 rows do not fit into the memory of a worker; set mb_max_batch_size to 3, "
+            "or give the model more memory."
         ]
 
 

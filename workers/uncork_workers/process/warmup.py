@@ -15,7 +15,7 @@ from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.definition.outputs.encoding import row_result
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.plural import plural
-from uncork_workers.process.batches.chunks import padded_size
+from uncork_workers.process.batches.chunks import padded_length, padded_size
 from uncork_workers.process.batches.exception_reports import release
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.batches.out_of_memory import is_out_of_memory
@@ -64,8 +64,7 @@ class Example:
     @property
     def padded_cost(self) -> float:
         """The cost of the row as the model pads it; 1 if the API defines no cost."""
-        cost, lengths = self.cost or 1, self.settings.allowed_lengths or ()
-        return next((length for length in lengths if length >= cost), lengths[-1] if lengths else cost)
+        return padded_length(self.cost or 1, self.settings.allowed_lengths or ())
 
     def padded_total(self, rows: int) -> float:
         """The cost of a batch of ``rows`` rows as the model pads it; ``rows`` if the API defines no cost."""

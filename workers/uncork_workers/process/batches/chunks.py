@@ -44,7 +44,7 @@ class CallSizes(NamedTuple):
             return padded
         if not self.pads:
             return cost * padded / rows
-        return padded * next((length for length in self.lengths if length >= longest), longest)
+        return padded * padded_length(longest, self.lengths)
 
     def of(self, rows: int, costs: Sequence[float]) -> float:
         """Return the size of a call with all these rows; ``costs`` is empty if they have none."""
@@ -97,6 +97,11 @@ def cut_chunks(
 def padded_size(rows: int, allowed: Sequence[int] | None) -> int:
     """Return the smallest allowed size for ``rows`` rows; without allowed sizes, ``rows``."""
     return rows if allowed is None else allowed[bisect_left(allowed, rows)]
+
+
+def padded_length(length: float, allowed: Sequence[float]) -> float:
+    """Return the smallest allowed length for a row; a longer row counts as the largest. Empty: any length."""
+    return next((one for one in allowed if one >= length), allowed[-1] if allowed else length)
 
 
 def with_copies(rows: Any, size: int) -> Any:

@@ -1,0 +1,43 @@
+"""The largest batches that fit into the memory of workers that have run out of it."""
+
+from __future__ import annotations
+
+import math
+
+
+class MemoryFits:
+    """By API and worker, the size of batches that fits; infinity where none was too large."""
+
+    def __init__(self) -> None:
+        self._by_api: dict[str, dict[int, float]] = {}
+
+    def __contains__(self, api: str) -> bool:
+        """Whether any worker limits the batches of an API."""
+        return api in self._by_api
+
+    def limit(self, worker: int, api: str, fits: float) -> None:
+        """Set the size of an API's batches that fits into a worker's memory; infinity ends the limit."""
+        self._forget(worker, api)
+        if fits < math.inf:
+            self._by_api.setdefault(api, {})[worker] = fits
+
+    def of(self, worker: int, api: str) -> float:
+        """Return the size of an API's batches that fits into a worker's memory."""
+        return self._by_api[api].get(worker, math.inf) if api in self._by_api else math.inf
+
+    def least(self, api: str) -> float:
+        """Return the smallest of these sizes over the workers."""
+        # Busy gateways ask for each request.
+        return min(self._by_api[api].values()) if api in self._by_api else math.inf
+
+    def forget(self, worker: int) -> None:
+        """End the limits of a worker."""
+        for api in list(self._by_api):
+            self._forget(worker, api)
+
+    def _forget(self, worker: int, api: str) -> None:
+        known = self._by_api.get(api)
+        if known is not None:
+            known.pop(worker, None)
+            if not known:
+                del self._by_api[api]
