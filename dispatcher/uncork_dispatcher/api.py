@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -89,22 +89,22 @@ class Api:
         """Let the policy plan, after a batch of several requests or, while it has a plan, after any batch."""
         policy = self.policy
         if policy.plans and (len(ended.entries) >= _SEVERAL or policy.complete_rows < math.inf):
-            policy.plan(self._closed_loop(ended.key, queues, slots, now))
+            policy.plan(self._closed_loop(ended, queues, slots, now))
 
     def _closed_loop(
-        self, key: Hashable, queues: RequestQueues, slots: Slots, now: float
+        self, ended: Batch[Any], queues: RequestQueues, slots: Slots, now: float
     ) -> ClosedLoop | None:
-        """Return the closed loop that the policy may plan for, after a batch with this batch key.
+        """Return the closed loop that the policy may plan for, after a batch.
 
         Return None if
 
         * the clients return so soon that workers are hardly idle;
-        * new clients, other APIs, or other batch keys have requests too;
+        * new clients, other APIs, other groups or other batch keys have requests too;
         * answered clients do not return together;
         * lengths decide which requests share a batch;
         * there are more than eight workers, or none.
         """
-        model, traffic, name = self.model, self.traffic, self.rules.name
+        model, traffic, shared = self.model, self.traffic, (ended.api, ended.group, ended.key)
         # Most traffic ends here. At most twice the last group may be away together.
         most_idle_s = 2 * traffic.returns.group_times.latest_s + model.transport_s
         if self.policy.complete_rows == math.inf and most_idle_s < model.estimate.intercept_s:
@@ -114,11 +114,11 @@ class Api:
             return None
         rows = self.backlog.rows
         for running in slots:
-            if (running.api, running.key) != (name, key):
+            if (running.api, running.group, running.key) != shared:
                 return None
             rows += running.rows
         for queue in queues:
-            if (queue.api, queue.key) != (name, key):
+            if (queue.api, queue.group, queue.key) != shared:
                 return None
         returns = traffic.returns.forecast(now=now)
         new_rate, load_rate = traffic.new_clients.per_second(now=now), traffic.load_rate(now)

@@ -148,6 +148,7 @@ class AsyncDispatcher(Generic[P, R]):
             api=request.api,
             now=now,
             key=request.key,
+            group=request.group,
             rows=rows if cost is None else cost,
             count=None if cost is None else rows,
             longest=request.longest,

@@ -104,6 +104,7 @@ class Dispatcher:
         api: str,
         now: float,
         key: Hashable = None,
+        group: Hashable = None,
         rows: float = 1,
         count: float | None = None,
         longest: float | None = None,
@@ -119,16 +120,18 @@ class Dispatcher:
         by default the average. Without costs, rows are assumed to share ``size_bytes``, the size of the body,
         equally.
 
-        Only requests with the same ``key`` share a batch. ``expires_at`` is when the client gives up; it can
-        only make the deadline earlier. ``source`` identifies the client. If the API is ``fair``, each
-        ``flow`` gets an equal share.
+        Only requests with the same ``key`` and ``group`` share a batch. While requests of 1,000 groups of an
+        API are queued, requests of other groups are refused; None is no group.
+
+        ``expires_at`` is when the client gives up; it can only make the deadline earlier. ``source``
+        identifies the client. If the API is ``fair``, each ``flow`` gets an equal share.
         """
         wakeup = self._wakeup
         self._advance(now)
         to, admission = self._apis[api], self._admissions[api]
         to.traffic.arrived(source, rows, now)
         deadline = to.due_at(now, expires_at)
-        queue = self._queues.queue(api, key)
+        queue = self._queues.queue(api, key, group)
         lengths = to.row_lengths(rows, count, longest, size_bytes)
         self._requests += 1
         entry = Entry(

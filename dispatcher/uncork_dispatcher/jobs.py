@@ -26,7 +26,8 @@ class Submission(Generic[P, R]):
         longest: the largest cost of a row, by default the average: if the model pads batches to their longest
             row, requests of similar length share a batch.
         size_bytes: the size of the body.
-        key: only requests with the same key share a batch.
+        key, group: only requests with the same key and group share a batch; ``group`` is what the author
+            names, None without.
         client_timeout_s: the seconds after which the client gives up.
         source: identifies the client, for example by its connection, to recognize returning clients; None if
             unknown.
@@ -35,8 +36,8 @@ class Submission(Generic[P, R]):
     """
 
     __slots__ = (
-        *("waiter", "api", "payload", "rows", "cost", "longest", "size_bytes", "key", "client_timeout_s"),
-        *("source", "flow", "arrival"),
+        *("waiter", "api", "payload", "rows", "cost", "longest", "size_bytes", "key", "group"),
+        *("client_timeout_s", "source", "flow", "arrival"),
     )
 
     def __init__(
@@ -50,6 +51,7 @@ class Submission(Generic[P, R]):
         longest: float | None = None,
         size_bytes: int = 0,
         key: Hashable = None,
+        group: Hashable = None,
         client_timeout_s: float = math.inf,
         source: Hashable = None,
         flow: Hashable = None,
@@ -62,6 +64,7 @@ class Submission(Generic[P, R]):
         self.longest = longest
         self.size_bytes = size_bytes
         self.key = key
+        self.group = group
         self.client_timeout_s = client_timeout_s
         self.source = source
         self.flow = flow

@@ -244,6 +244,7 @@ class Scheduler:
             worker,
             queue.api,
             queue.key,
+            group=queue.group,
             entries=entries,
             rows=taken.rows,
             padded=taken.padded,

@@ -31,6 +31,11 @@ AVOIDED_S = 2.0
 """How long a host is avoided that lost a worker."""
 
 
+def shared(one: Request | Batch[int]) -> tuple[Hashable, ...]:
+    """What the requests of a batch have in common."""
+    return one.api, one.key, one.group
+
+
 @dataclass
 class Request:
     """A request that was taken in."""
@@ -44,6 +49,7 @@ class Request:
     deadline: float
     expires_at: float
     flow: Hashable = None
+    group: Hashable = None
     state: RequestState = RequestState.QUEUED
     runs: int = 0
 
@@ -77,7 +83,7 @@ class Model:
     def __init__(self) -> None:
         self.rules: dict[str, ApiRules] = {}
         self.requests: dict[int, Request] = {}
-        self.queues: dict[tuple[str, Hashable], list[Request]] = {}
+        self.queues: dict[tuple[Hashable, ...], list[Request]] = {}
         self.repeats: list[list[Request]] = []
         """The requests of each batch that was lost once and is queued again."""
         self.quarantine: list[Request] = []
@@ -150,7 +156,7 @@ class Model:
         assert (refused and refused.reason) == expected
         if refused is None:
             self.requests[request.number] = request
-            self.queues.setdefault((request.api, request.key), []).append(request)
+            self.queues.setdefault(shared(request), []).append(request)
         else:
             assert (refused.request, refused.api) == (request.number, request.api)
             assert refused.retry_after_s >= 1.0
@@ -308,7 +314,7 @@ class Model:
             assert each.queued_bytes == sum(one.size_bytes for one in queued)
 
     def _start(self, start: Batch[Any], now: float) -> None:
-        assert all((one.api, one.key) == (start.api, start.key) for one in self.in_the_way)
+        assert all(shared(one) == shared(start) for one in self.in_the_way)
         self.in_the_way.clear()
         taken = self._of(start)
         assert taken
@@ -333,7 +339,7 @@ class Model:
             assert not self._retries(start.api), "one quarantined request of an api at a time"
         else:
             self._start_batch(taken, start)
-        assert {(one.api, one.key) for one in taken} == {(start.api, start.key)}
+        assert {shared(one) for one in taken} == {shared(start)}
         assert all(one.expires_at > now for one in taken), "its client has given up"
         assert start.rows == sum(one.rows for one in taken)
         assert start.padded == sum(one.count for one in taken) * max(one.length for one in taken)
@@ -358,7 +364,7 @@ class Model:
             "the first may kill its worker once more"
         )
         assert taken[0].state is S.QUEUED
-        rules, queue = self.rules[start.api], self.queues[start.api, start.key] + self.just_shed
+        rules, queue = self.rules[start.api], self.queues[shared(start)] + self.just_shed
         assert rules.idempotent
         if start.reason == "not_worth_waiting":
             assert rules.policy == "cork", "no other policy lets clients take turns"
@@ -371,7 +377,7 @@ class Model:
         ), "more might have come"
 
     def _start_batch(self, taken: list[Request], start: Batch[Any]) -> None:
-        rules, queue = self.rules[start.api], self.queues[start.api, start.key]
+        rules, queue = self.rules[start.api], self.queues[shared(start)]
         lengths = [one.length for one in taken]
         for flow in {one.flow for one in taken} if rules.fair else [None]:
             due = [
@@ -482,7 +488,7 @@ class Model:
     def _unqueue(self, request: Request) -> None:
         assert request.is_queued
         if request.state is S.QUEUED:
-            self.queues[request.api, request.key].remove(request)
+            self.queues[shared(request)].remove(request)
         elif request.state is S.QUARANTINED:
             self.quarantine.remove(request)
         else:

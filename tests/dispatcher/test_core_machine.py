@@ -90,6 +90,7 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(
         api=st.sampled_from(["tight", "tight", "loose"]),
         key=st.sampled_from([None, None, "other"]),
+        group=st.sampled_from([None, None, "en", "other"]),
         flow=st.sampled_from("xxyz"),
         rows=st.integers(1, 4) | st.integers(1, 12),
         length=st.sampled_from([1, 1, 1, 2, 3, 7]),
@@ -110,6 +111,7 @@ class CoreMachine(RuleBasedStateMachine):
         copies: int,
         poll: bool,
         length: int = 1,
+        group: str | None = None,
     ) -> None:
         """Some alike come at once."""
         for _ in range(copies):
@@ -117,12 +119,13 @@ class CoreMachine(RuleBasedStateMachine):
             expires_at = self.now + patience
             deadline = min(self.now + self.books.rules[api].goal_s, expires_at)
             request = Request(
-                self.submitted, api, key, rows, length, size_bytes, deadline, expires_at, flow=flow
+                self.submitted, api, key, rows, length, size_bytes, deadline, expires_at, flow, group
             )
             refused = self.core.submit(
                 request.number,
                 api=api,
                 key=key,
+                group=group,
                 rows=request.rows,
                 count=rows,
                 size_bytes=size_bytes,
@@ -144,11 +147,12 @@ class CoreMachine(RuleBasedStateMachine):
         poll=POLL,
     )
     def submit_many_keys(self, *, api: str, keys: int, rows: int, patience: float, poll: bool) -> None:
-        """Each request comes with a batch key of its own, more than the core asks a policy about at once."""
+        """Each request has a group of its own, more than the core asks a policy about at once."""
         for key in range(keys):
             self.submit(
                 api=api,
-                key=f"key {key}",
+                key=f"key {key % 2}",
+                group=f"group {key}",
                 flow="x",
                 rows=rows,
                 size_bytes=1,

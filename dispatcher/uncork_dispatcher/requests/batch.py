@@ -34,8 +34,8 @@ class Batch(Generic[Q]):
     """
 
     __slots__ = (
-        *("number", "worker", "api", "key", "requests", "entries", "rows", "padded", "count", "deadlines"),
-        *("reason", "predicted_s", "spread_s", "released", "is_ahead", "started", "seconds"),
+        *("number", "worker", "api", "key", "group", "requests", "entries", "rows", "padded", "count"),
+        *("deadlines", "reason", "predicted_s", "spread_s", "released", "is_ahead", "started", "seconds"),
         *("timeout_s", "transport_s", "pads"),
     )
 
@@ -46,6 +46,7 @@ class Batch(Generic[Q]):
         api: str,
         key: Hashable,
         *,
+        group: Hashable = None,
         entries: list[Entry],
         rows: float,
         padded: float,
@@ -64,6 +65,7 @@ class Batch(Generic[Q]):
         self.worker = worker
         self.api = api
         self.key = key
+        self.group = group
         self.requests: tuple[Q, ...] = tuple([entry.request for entry in entries])
         self.entries = entries
         self.rows = rows

@@ -1,4 +1,4 @@
-"""The queued requests of one API and batch key."""
+"""The queued requests of one API, group and batch key."""
 
 from __future__ import annotations
 
@@ -105,8 +105,17 @@ class RequestQueue:
     ``number`` ascends in the order in which queues get their first request.
     """
 
-    def __init__(self, api: str, key: Hashable, *, retry: Retry | None = None, lost_batch: int = 0) -> None:
+    def __init__(
+        self,
+        api: str,
+        key: Hashable,
+        group: Hashable = None,
+        *,
+        retry: Retry | None = None,
+        lost_batch: int = 0,
+    ) -> None:
         self.api = api
+        self.group = group
         self.key = key
         self.retry = retry
         self.lost_batch = lost_batch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
@@ -34,6 +35,8 @@ class Backlog:
     requests: int = 0
     rows: float = 0.0
     size_bytes: int = 0
+    groups: Counter[Hashable] = field(default_factory=Counter)
+    """The number of queues of each group; without None, which means no group."""
     order: QueueOrder | None = field(default=None, compare=False, repr=False)
     """The queues of the requests that have not run yet; None before the first request."""
 
@@ -68,18 +71,18 @@ class QueueOwner(Protocol):
 
 
 class RequestQueues:
-    """One queue for each API and batch key; a queue exists while it is not empty.
+    """One queue for each API, group and batch key; a queue exists while it is not empty.
 
     Requests that run again have queues of their own: one for each lost batch, and one for the quarantined
-    requests of each API and batch key.
+    requests of each API, group and batch key.
     """
 
     def __init__(self, apis: Mapping[str, QueueOwner]) -> None:
         self._apis = apis
-        self._queues: dict[tuple[str, Hashable], RequestQueue] = {}
-        """The queues of requests that have not run yet, by API and batch key."""
-        self._retries: dict[tuple[str, Hashable, int], RequestQueue] = {}
-        """The other queues, by API, batch key and number of the lost batch; 0 for quarantined requests."""
+        self._queues: dict[tuple[str, Hashable, Hashable], RequestQueue] = {}
+        """The queues of requests that have not run yet, by API, group and batch key."""
+        self._retries: dict[tuple[str, Hashable, Hashable, int], RequestQueue] = {}
+        """The other queues, by API, group, batch key and lost batch; 0 for quarantined requests."""
         self._orders: dict[tuple[str, Retry | None], QueueOrder] = {}
         """By API and the queues' ``retry``."""
         self._held = QueueHeap()
@@ -108,12 +111,12 @@ class RequestQueues:
         """The requests that are queued or running, as they were submitted."""
         return self._entries.keys()
 
-    def queue(self, api: str, key: Hashable) -> RequestQueue:
+    def queue(self, api: str, key: Hashable, group: Hashable = None) -> RequestQueue:
         """Return the queue of a batch key, a new one if there is none; :meth:`add` keeps the new one."""
-        queue = self._queues.get((api, key))
+        queue = self._queues.get((api, group, key))
         if queue is None:
             kind = FairQueue if self._apis[api].is_fair else RequestQueue
-            queue = kind(api, key)
+            queue = kind(api, key, group)
         return queue
 
     def add(self, entry: Entry) -> bool:
@@ -138,14 +141,14 @@ class RequestQueues:
 
         The queues of requests that run again stay as they are.
         """
-        for (name, key), old in list(self._queues.items()):
+        for (name, group, key), old in list(self._queues.items()):
             if name != api:
                 continue
             entries = list(old.newest_first())
             for entry in entries:
                 old.remove(entry)
             self._changed(old)
-            queue = self.queue(api, key)
+            queue = self.queue(api, key, group)
             self._register(queue)
             for entry in reversed(entries):
                 entry.queue = queue
@@ -258,20 +261,24 @@ class RequestQueues:
     def _register(self, queue: RequestQueue) -> None:
         """Keep a queue that is about to get its first request."""
         if queue.retry is None:
-            self._queues[queue.api, queue.key] = queue
+            self._queues[queue.api, queue.group, queue.key] = queue
         else:
-            self._retries[queue.api, queue.key, queue.lost_batch] = queue
+            self._retries[queue.api, queue.group, queue.key, queue.lost_batch] = queue
         if (queue.api, queue.retry) not in self._orders:
             order = self._orders[queue.api, queue.retry] = QueueOrder(queue.api, queue.retry, self._held)
             if queue.retry is None:
                 self._apis[queue.api].backlog.order = order
+        if queue.group is not None:
+            self._apis[queue.api].backlog.groups[queue.group] += 1
         self._last_number += 1
         queue.number = self._last_number
 
     def _requeue(self, entry: Entry, state: RequestState, retry: Retry, batch: int) -> None:
-        api, key = entry.queue.api, entry.queue.key
-        queue = self._retries.get((api, key, batch))
-        entry.queue = RequestQueue(api, key, retry=retry, lost_batch=batch) if queue is None else queue
+        api, group, key = entry.queue.api, entry.queue.group, entry.queue.key
+        queue = self._retries.get((api, group, key, batch))
+        if queue is None:
+            queue = RequestQueue(api, key, group, retry=retry, lost_batch=batch)
+        entry.queue = queue
         entry.state = state
         self.add(entry)
 
@@ -286,7 +293,12 @@ class RequestQueues:
         self._orders[queue.api, queue.retry].changed(queue)
         if queue:
             return
+        if queue.group is not None:
+            groups = self._apis[queue.api].backlog.groups
+            groups[queue.group] -= 1
+            if not groups[queue.group]:
+                del groups[queue.group]
         if queue.retry is None:
-            self._queues.pop((queue.api, queue.key), None)
+            self._queues.pop((queue.api, queue.group, queue.key), None)
         else:
-            del self._retries[queue.api, queue.key, queue.lost_batch]
+            del self._retries[queue.api, queue.group, queue.key, queue.lost_batch]

@@ -190,6 +190,7 @@ _REFUSALS: dict[RefusalCause, str] = {
     "deadline": "503 (deadline), because they would have missed {missed}",
     "client_deadline": "504 (client_deadline), because the time in X-Request-Timeout-Ms passed",
     "queue_full": "503 (queue_full), because the queue was full",
+    "too_many_groups": "503 (too_many_groups), because requests of 1,000 other groups were queued",
     "no_worker": "503 (no_worker), because {none_ready}",
     "no_room": "503 (no_room), because too many large request bodies were arriving at once",
     "draining": "503 (draining), because the server is shutting down",

@@ -84,6 +84,10 @@ REFUSALS: dict[str, tuple[Names, Figures]] = {
         SERVICE,
         figures(recent=recent(batches=60, sheds={"queue_full": 40})),
     ),
+    "too_many_groups": (
+        SERVICE,
+        figures(recent=recent(batches=60, sheds={"too_many_groups": 40})),
+    ),
     "no_worker, for a while": (
         SERVICE,
         figures(recent=recent(batches=60, sheds={"no_worker": 40})),
