@@ -53,12 +53,16 @@ class AddingHints:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is None:
-            return
-        try:
-            _add_hint(error, self._service, self._rows)
-        except Exception as fault:  # code of the service too, such as __str__ of the error or __getattr__
-            log.debug("no hint for %s", type(error).__name__, exc_info=fault)
+        if error is not None:
+            add_hint(error, self._service, self._rows)
+
+
+def add_hint(error: BaseException, service: Service, rows: Any) -> None:
+    """Add a hint to an exception, if there is one; ``rows`` are the handler's argument, if it was called."""
+    try:
+        _add_hint(error, service, rows)
+    except Exception as fault:  # code of the service too, such as __str__ of the error or __getattr__
+        log.debug("no hint for %s", type(error).__name__, exc_info=fault)
 
 
 def _add_hint(error: BaseException, service: Service, rows: Any) -> None:

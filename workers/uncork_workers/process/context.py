@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 
 import msgspec
 
@@ -47,7 +47,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.due, default=math.inf) - time.monotonic()
 
 
-_current: ContextVar[Context] = ContextVar("uncork_context")
+running: ContextVar[Context] = ContextVar("uncork_context")
+"""The current batch, set for the duration of its execution."""
 
 
 def context() -> Context:
@@ -57,34 +58,14 @@ def context() -> Context:
         LookupError: outside a handler call, for example in ``setup`` or in a thread that the handler started.
     """
     try:
-        return _current.get()
+        return running.get()
     except LookupError:
         raise LookupError("uncork.context() works only in a handler, while it runs a batch") from None
 
 
-class Running:
-    """Sets the current batch for the duration of a ``with`` block.
-
-    A class, because a generator as a context manager takes more than twice as long.
-    """
-
-    __slots__ = ("_batch", "_token")
-
-    def __init__(self, batch: Context) -> None:
-        self._batch = batch
-        self._token: Token[Context] | None = None
-
-    def __enter__(self) -> None:
-        self._token = _current.set(self._batch)
-
-    def __exit__(self, *error: object) -> None:
-        assert self._token is not None
-        _current.reset(self._token)
-
-
-def costing(costs: Sequence[float]) -> Running:
-    """Set the costs of the rows of a handler call for the duration of a ``with`` block."""
-    return Running(msgspec.structs.replace(context(), costs=tuple(costs)))
+def set_costs(costs: Sequence[float]) -> None:
+    """Set the costs of the rows of the next handler call, until those of another call are set."""
+    running.set(msgspec.structs.replace(context(), costs=tuple(costs)))
 
 
 class BatchOfRecord(logging.Filter):
@@ -92,7 +73,7 @@ class BatchOfRecord(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Accept every record."""
-        batch = _current.get(None)
+        batch = running.get(None)
         record.batch_text = ""
         if batch is not None:
             record.batch, record.api = batch.batch_id, batch.api

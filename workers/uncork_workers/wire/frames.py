@@ -60,7 +60,8 @@ def frame_buffers(message: Message, bodies: Iterable[bytes] = ()) -> list[bytes]
     header = _encoder.encode(message)
     buffers = [b"", *bodies]
     payload_bytes = sum(map(len, buffers))
-    _check_lengths(len(header), payload_bytes)
+    if len(header) > MAX_HEADER_BYTES or payload_bytes > MAX_PAYLOAD_BYTES:
+        raise _too_long(len(header), payload_bytes)
     buffers[0] = _LENGTHS.pack(len(header), payload_bytes) + header
     return buffers
 
@@ -112,12 +113,16 @@ class FrameDecoder:
                     self._start = data
                     return
                 header_bytes, self._missing = _LENGTHS.unpack_from(data)
-                _check_lengths(header_bytes, self._missing)
+                if header_bytes > MAX_HEADER_BYTES or self._missing > MAX_PAYLOAD_BYTES:
+                    raise _too_long(header_bytes, self._missing)
                 header_end = header_start + header_bytes
                 if len(data) < header_end:
                     self._start = data
                     return
-                self._message = _decode_header(data[header_start:header_end])
+                try:
+                    self._message = _decoder.decode(data[header_start:header_end])
+                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                    raise FrameError(f"invalid header: {error}") from error
                 data = data[header_end:]
             if len(data) < self._missing:
                 self._pieces.append(data)
@@ -131,16 +136,8 @@ class FrameDecoder:
             yield frame
 
 
-def _decode_header(header: bytes) -> Message:
-    try:
-        return _decoder.decode(header)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise FrameError(f"invalid header: {error}") from error
-
-
-def _check_lengths(header_bytes: int, payload_bytes: int) -> None:
-    if header_bytes > MAX_HEADER_BYTES or payload_bytes > MAX_PAYLOAD_BYTES:
-        raise FrameError(
-            f"a frame of {header_bytes} + {payload_bytes} bytes is over the limit of "
-            f"{MAX_HEADER_BYTES} + {MAX_PAYLOAD_BYTES}"
-        )
+def _too_long(header_bytes: int, payload_bytes: int) -> FrameError:
+    return FrameError(
+        f"a frame of {header_bytes} + {payload_bytes} bytes is over the limit of "
+        f"{MAX_HEADER_BYTES} + {MAX_PAYLOAD_BYTES}"
+    )

@@ -83,6 +83,7 @@ class NdArray(Adapter):
                 schema["maxItems"] = length
         return schema
 
+    @np.errstate(over="ignore")  # floats that overflow become infinite, which is checked
     def merge(self, bodies: Sequence[bytes]) -> np.ndarray[Any, Any]:
         """Return the rows as an array of shape (rows, ``*shape``)."""
         try:
@@ -90,15 +91,14 @@ class NdArray(Adapter):
         except UNREADABLE as error:
             raise self._wrong(*message_pieces(error)) from error
         try:
-            # Floats that overflow become infinite, which is checked below.
-            with np.errstate(over="ignore"):
-                array = np.array(rows, dtype=self._dtype)
+            array = np.array(rows, dtype=self._dtype)
         except OverflowError as error:
             raise self._wrong(*self._out_of_range(rows)) from error
         except ValueError as error:
             raise self._wrong("rows have different lengths - at ", RowPath(_first_unlike(rows))) from error
-        self._check_shape(array.shape[1:])
-        if self._narrows and not np.isfinite(array).all():
+        if array.shape[1:] != self._shape:
+            self._check_shape(array.shape[1:])
+        if self._narrows and not np.logical_and.reduce(np.isfinite(array), axis=None):
             self._check_narrowed(array, rows)
         return array
 

@@ -115,9 +115,14 @@ def encode(
     """
     results = as_numpy(results)
     form = form_of(results)
-    columns = columns_of(results)
-    rows = _listed(results if columns is None else rows_of(columns), expected)
-    by_name = None if columns is None else named(columns)
+    by_name = None
+    if isinstance(results, np.ndarray) and results.ndim:
+        rows: Sequence[Any] = values_of(results)
+        check_count(len(rows), expected)
+    else:
+        columns = columns_of(results)
+        rows = _listed(results if columns is None else rows_of(columns), expected)
+        by_name = None if columns is None else named(columns)
     values = Values(results if isinstance(results, np.ndarray) else rows, by_name) if as_tensors else None
     if accept != CSV and (form or _PLAIN.issuperset(map(type, rows))):
         lines = encode_json(rows) if as_json else [b""] * len(rows)

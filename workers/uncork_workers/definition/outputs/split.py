@@ -26,8 +26,6 @@ def join_chunks(chunks: Sequence[Encoded | Array]) -> Encoded | Array:
     Raises:
         WrongResult: if the calls' results differ in content type or columns.
     """
-    if len(chunks) == 1:
-        return chunks[0]
     arrays = [chunk for chunk in chunks if isinstance(chunk, Array)]
     if len(arrays) == len(chunks) and len({array.form for array in arrays}) == 1:
         return Array(np.concatenate([array.values for array in arrays]), arrays[0].form)

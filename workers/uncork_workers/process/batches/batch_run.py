@@ -79,7 +79,9 @@ class BatchRun:
     def portions(self) -> list[range]:
         """Return the requests to run at a time: all, unless their rows together take too much memory."""
         bodies, metas = self._requests.bodies, self._requests.metas
-        counts = self._adapter.portions(bodies, metas) if metas and len(bodies) > 1 else [len(bodies)]
+        if not metas or len(bodies) == 1:
+            return [range(len(bodies))]
+        counts = self._adapter.portions(bodies, metas)
         return [range(end - count, end) for count, end in zip(counts, accumulate(counts), strict=True)]
 
     def run(self, portion: range) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from uncork_workers.definition.outputs.encoding import Array, Encoded
@@ -23,7 +24,7 @@ def by_request(costs: Sequence[float], rows: Sequence[int]) -> list[Sequence[flo
     return [costs[end - count : end] for count, end in zip(rows, accumulate(rows), strict=True)]
 
 
-class CallSizes(NamedTuple):
+class CallSizes(msgspec.Struct, frozen=True):
     """How the size of a handler call is counted where memory limits it: in rows, or in cost.
 
     Attributes:
@@ -107,8 +108,6 @@ def padded_length(length: float, allowed: Sequence[float]) -> float:
 def with_copies(rows: Any, size: int) -> Any:
     """Repeat the last row until there are ``size`` rows."""
     missing = size - len(rows)
-    if missing <= 0:
-        return rows
     last = rows[len(rows) - 1 :]
     if isinstance(rows, np.ndarray):
         return np.concatenate([rows, np.repeat(last, missing, axis=0)])
@@ -121,8 +120,6 @@ def without_copies(encoded: Encoded | Array, rows: int) -> Encoded | Array:
     """Return the results for the first rows."""
     if isinstance(encoded, Array):
         return encoded._replace(values=encoded.values[:rows])
-    if len(encoded.rows) == rows:
-        return encoded
     responses = {at: response for at, response in encoded.responses.items() if at < rows}
     values = None if encoded.values is None else encoded.values.part(0, rows)
     return encoded._replace(rows=encoded.rows[:rows], responses=responses, values=values)

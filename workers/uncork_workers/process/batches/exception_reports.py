@@ -33,23 +33,11 @@ def exception_report(
     )
 
 
-class NamingHandler:
-    """Adds a note that names the handler to exceptions that lack it in their traceback: about its results."""
-
-    __slots__ = ("_handler",)
-
-    def __init__(self, handler: Callable[..., Any]) -> None:
-        self._handler = handler
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is None:
-            return
-        code = code_of(self._handler)
-        if code is None or all(frame.f_code is not code for frame, _ in walk_tb(error.__traceback__)):
-            error.add_note(f"handler: {describe_function(self._handler)}")
+def name_handler(error: BaseException, handler: Callable[..., Any]) -> None:
+    """Add a note that names the handler to an exception that lacks it in its traceback: about its results."""
+    code = code_of(handler)
+    if code is None or all(frame.f_code is not code for frame, _ in walk_tb(error.__traceback__)):
+        error.add_note(f"handler: {describe_function(handler)}")
 
 
 def traceback_text(error: BaseException) -> str:

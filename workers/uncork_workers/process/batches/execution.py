@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from uncork_workers.definition.adapters import InvalidInput
-from uncork_workers.definition.hints import AddingHints, warn_if_blocking
+from uncork_workers.definition.hints import AddingHints, add_hint, warn_if_blocking
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.process.batches.batch_run import BatchRun, StreamRun
@@ -16,7 +16,7 @@ from uncork_workers.process.batches.handler_loop import HandlerLoop
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.batches.streaming import PieceSink, Stream
 from uncork_workers.process.children import WorkerCode
-from uncork_workers.process.context import Context, Running
+from uncork_workers.process.context import Context, running
 from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.messages import Batch, Reply
 
@@ -47,10 +47,12 @@ class Executor:
         handler = warn_if_blocking(method) if is_async else method
 
         def call(rows: Any) -> Any:
-            with WorkerCode(), AddingHints(self._service, rows):
-                if is_async:
-                    return self._loop.run(handler(rows))
-                return handler(rows)
+            with WorkerCode():
+                try:
+                    return self._loop.run(handler(rows)) if is_async else handler(rows)
+                except BaseException as error:
+                    add_hint(error, self._service, rows)
+                    raise
 
         return call
 
@@ -63,9 +65,21 @@ class Executor:
             run: BatchRun = StreamRun(definition, stream, batch, bodies, limit)
         else:
             run = BatchRun(definition, handler, batch, bodies, limit)
-        with Running(self._context(batch)):
+        token = running.set(self._context(batch))
+        try:
             for portion in run.portions():
-                _run_portion(run, portion)
+                failure: BaseException | None = None
+                try:
+                    run.run(portion)
+                except Stopped:
+                    raise
+                except BaseException as error:
+                    failure = error
+                # Not while the exception is handled: those of the parts would refer to it.
+                if failure is not None:
+                    run.run_parts(failure)
+        finally:
+            running.reset(token)
         return run.reply(), run.bodies
 
     def _limit(self, batch: Batch) -> SizeLimit:
@@ -84,13 +98,16 @@ class Executor:
         Raises:
             BaseException: what the handler raised, or why it was not called.
         """
-        with Running(self._context(batch)):
-            limit = self.limits[batch.api]
-            run = BatchRun(self._apis[batch.api], self._handlers[batch.api], batch, bodies, limit)
+        limit = self.limits[batch.api]
+        run = BatchRun(self._apis[batch.api], self._handlers[batch.api], batch, bodies, limit)
+        token = running.set(self._context(batch))
+        try:
             for portion in run.portions():
                 run.run(portion)
-            if not run.calls.chunks:
-                raise InvalidInput(run.bodies[0].decode())
+        finally:
+            running.reset(token)
+        if not run.calls.chunks:
+            raise InvalidInput(run.bodies[0].decode())
         return run.calls.returned
 
     def _stream(self, batch: int, handler: Callable[[Any], Any], rows: Any) -> Rejected | None:
@@ -118,16 +135,3 @@ class Executor:
             tracestate=tracestate,
             allowed_lengths=batch.allowed_lengths,
         )
-
-
-def _run_portion(run: BatchRun, portion: range) -> None:
-    failure: BaseException | None = None
-    try:
-        run.run(portion)
-    except Stopped:
-        raise
-    except BaseException as error:
-        failure = error
-    # Not while the exception is handled: those of the parts would refer to it.
-    if failure is not None:
-        run.run_parts(failure)

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from itertools import chain
 from typing import Any
 
@@ -24,14 +23,16 @@ from uncork_workers.process.batches.chunks import (
     with_copies,
     without_copies,
 )
-from uncork_workers.process.batches.exception_reports import NamingHandler
+from uncork_workers.process.batches.exception_reports import name_handler
 from uncork_workers.process.batches.merging import BatchRequests, merge
 from uncork_workers.process.batches.size_limit import SizeLimit
-from uncork_workers.process.context import costing
+from uncork_workers.process.context import set_costs
 from uncork_workers.wire.messages import Batch, RowsForm, Wanted
 
 Result = tuple[bytes | CompleteResponse, RowsForm]
 """The body of a response, and the form of its rows."""
+
+_NONE = BatchRequests((), (), ())
 
 
 class HandlerCalls:
@@ -56,7 +57,7 @@ class HandlerCalls:
         self._handler = handler
         self._batch = batch
         self._sizes = CallSizes(batch.allowed_batch_sizes, batch.allowed_lengths, batch.pads)
-        self._merging = BatchRequests((), (), ())
+        self._merging = _NONE
         self._called: tuple[int, Sequence[float]] | None = None
         """The rows of the last call, and their costs; None while requests are merged."""
 
@@ -95,8 +96,11 @@ class HandlerCalls:
             BaseException: what the handler raises.
             TimeoutError: if a call would begin after ``ends``.
         """
-        with NamingHandler(self._method):
+        try:
             return self._call(requests, merged)
+        except BaseException as error:
+            name_handler(error, self._method)
+            raise
 
     def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
         sizes = self._batch.allowed_batch_sizes
@@ -122,9 +126,12 @@ class HandlerCalls:
             self.returned = None  # the memory of the last call's results is free for this one
             rows = merged if len(chunks) == 1 else merged[done : done + count]
             size = padded_size(count, sizes)
-            with costing(with_copies(self._called[1], size)) if costs else nullcontext():
-                self.returned = self._handler(with_copies(rows, size))
-            chunk = without_copies(self._encode(self.returned, size, raw=requests.raw), count)
+            if costs:
+                set_costs(with_copies(self._called[1], size))
+            self.returned = self._handler(rows if size == count else with_copies(rows, size))
+            chunk = self._encode(self.returned, size, raw=requests.raw)
+            if size > count:
+                chunk = without_copies(chunk, count)
             if len(chunks) > 1:
                 # The next call of the handler may reuse the same arrays.
                 chunk = chunk.copied()
@@ -135,7 +142,8 @@ class HandlerCalls:
             done += count
         if not encoded:
             return SplitResults([], [])
-        return split_results(join_chunks(encoded), requests.rows, requests.raw)
+        joined = encoded[0] if len(encoded) == 1 else join_chunks(encoded)
+        return split_results(joined, requests.rows, requests.raw)
 
     def _encode(self, results: object, expected: int, *, raw: Sequence[Wanted]) -> Encoded | Array:
         if self._adapter.answers_each:

@@ -48,24 +48,19 @@ def merge(adapter: Adapter, requests: BatchRequests) -> Any:
     Raises:
         InvalidInput: if at least one request is not valid.
     """
-    forms = requests.forms
-    if forms and forms.count(forms[0]) == len(forms):
-        return _merge_alike(adapter, requests, forms[0])
-    groups: dict[Form, list[int]] = {}
-    for at, form in enumerate(forms):
-        groups.setdefault(form, []).append(at)
-    merged = [_merge_alike(adapter, requests.pick(group), form) for form, group in groups.items()]
-    return _interleave([*groups.values()], merged, requests.rows)
-
-
-def _merge_alike(adapter: Adapter, requests: BatchRequests, form: Form) -> Any:
-    bodies, rows = requests.bodies, requests.rows
-    match form:
+    bodies, rows, forms, *_ = requests
+    if forms.count(forms[0]) < len(forms):
+        groups: dict[Form, list[int]] = {}
+        for at, form in enumerate(forms):
+            groups.setdefault(form, []).append(at)
+        parts = [merge(adapter, requests.pick(group)) for group in groups.values()]
+        return _interleave([*groups.values()], parts, rows)
+    match forms[0]:
         case None:
             merged = adapter.merge(bodies)
-        case TensorForm() | ListForm():
+        case TensorForm() | ListForm() as form:
             merged = adapter.merge_tensors(bodies, form, rows)
-        case ColumnsForm():
+        case ColumnsForm() as form:
             merged = adapter.merge_columns(bodies, form, rows)
         case TableForm(header):
             merged = adapter.merge_table(bodies, header, rows)
