@@ -14,7 +14,6 @@ from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.generator.samples import LOST, SAMPLE, Samples
 from uncork_loadtests.reports.page import Panel, Series, looks, write_page
 from uncork_loadtests.reports.panels import panels
-from uncork_loadtests.reports.plot_data import percentile_ticks, plot_data
 from uncork_loadtests.targets import Api, Estimate, read_estimate
 from uncork_loadtests.traffic.plan import Payload, Plan
 
@@ -46,35 +45,45 @@ def outcome(found: Samples) -> Outcome:
     )
 
 
+def drawn(found: Samples, estimate: Estimate | None = None) -> dict[str, dict[str, Series]]:
+    """The marks of each panel, by their names in its legend."""
+    shown = panels(outcome(found), estimate)
+    return {panel.title: {one.name: one for one in panel.series} for panel in shown}
+
+
 def test_time_is_cut_into_stretches_of_one_length() -> None:
     found = samples()
     found["scheduled_s"][0] = -0.5
-    shown = plot_data(found, seconds=6.0)
+    shown = drawn(found)
+    p99, offered = shown["Latency over time"]["p99"], shown["Offered and answered"]["offered"]
 
-    assert np.diff(shown.bin_s) == pytest.approx(0.1)
-    assert shown.bin_s[[0, -1]] == pytest.approx([0.05, 5.95])
-    assert shown.offered_per_s.sum() * 0.1 == pytest.approx(599)
-    assert shown.p50_ms == pytest.approx(10)
-    assert np.flatnonzero(shown.p99_ms > 20).tolist() == [5, 15, 25, 35, 45, 55]
+    assert np.diff(offered.x) == pytest.approx(0.1)
+    assert [offered.x[0], offered.x[-1]] == pytest.approx([0.05, 5.95])
+    assert sum(offered.y) * 0.1 == pytest.approx(599)
+    assert shown["Latency over time"]["p50"].y == pytest.approx(10)
+    assert np.flatnonzero(np.asarray(p99.y) > 20).tolist() == [5, 15, 25, 35, 45, 55]
 
 
 def test_what_became_of_requests_adds_up_to_what_was_offered() -> None:
     found = samples()
     found["status"][:30] = np.repeat([503, 404, LOST], 10)
-    shown = plot_data(found, seconds=6.0)
+    shown = drawn(found)
+    results = {name: np.asarray(bars.y) for name, bars in shown["Results"].items()}
 
-    assert list(shown.statuses) == ["successful (2xx)", "shed (503)", "other status", "no response"]
-    assert sum(shown.statuses.values()) == pytest.approx(shown.offered_per_s)
-    assert list(plot_data(samples(), seconds=6.0).statuses) == ["successful (2xx)"]
+    assert list(results) == ["successful (2xx)", "shed (503)", "other status", "no response"]
+    assert sum(results.values()) == pytest.approx(shown["Offered and answered"]["offered"].y)
+    assert list(drawn(samples())["Results"]) == ["successful (2xx)"]
 
 
 def test_the_distribution_ends_where_samples_are_too_few() -> None:
-    shown = plot_data(samples(), seconds=6.0)
+    panel = panels(outcome(samples()), None)[1]
+    line = panel.series[0]
 
-    assert shown.slower[[0, -1]] == pytest.approx([1, 120])
-    assert (np.diff(shown.slower_ms) >= 0).all()
-    assert shown.slower_ms[[0, -1]] == pytest.approx([10, 30])
-    assert list(percentile_ticks(shown).values()) == ["0 %", "50 %", "90 %", "99 %"]
+    assert [line.x[0], line.x[-1]] == pytest.approx([1, 120])
+    assert (np.diff(line.y) >= 0).all()
+    assert [line.y[0], line.y[-1]] == pytest.approx([10, 30])
+    assert panel.ticks is not None
+    assert list(panel.ticks.values()) == ["0 %", "50 %", "90 %", "99 %"]
 
 
 def test_long_bodies_have_a_distribution_of_their_own() -> None:
@@ -82,13 +91,13 @@ def test_long_bodies_have_a_distribution_of_their_own() -> None:
     found = samples()
     found["body_bytes"] = np.where(np.arange(600) % 10 == 0, 500, 20)
     found["done_s"][::10] += 0.2
-    shown = plot_data(found, seconds=6.0)
-    names = [series.name for series in panels(outcome(found), None)[1].series]
+    shown = drawn(found)["Latency by percentile"]
+    long = shown["of long bodies"]
 
-    assert shown.long_slower[[0, -1]] == pytest.approx([1, 12])
-    assert shown.long_slower_ms[[0, -1]] == pytest.approx([210, 230])
-    assert names == ["latency", "of long bodies", "goal 20 ms"]
-    assert [series.name for series in panels(outcome(samples()), None)[1].series] == ["latency", "goal 20 ms"]
+    assert [long.x[0], long.x[-1]] == pytest.approx([1, 12])
+    assert [long.y[0], long.y[-1]] == pytest.approx([210, 230])
+    assert list(shown) == ["latency", "of long bodies", "goal 20 ms"]
+    assert list(drawn(samples())["Latency by percentile"]) == ["latency", "goal 20 ms"]
 
 
 @pytest.mark.parametrize(("counts", "lines"), [("rows", 1), ("cost", 0)])
@@ -100,19 +109,20 @@ def test_an_estimate_by_cost_is_not_drawn_over_rows(counts: str, lines: int) -> 
 
 
 def test_a_batch_counts_once() -> None:
-    shown = plot_data(samples(), seconds=6.0)
+    *_, sizes, times = panels(outcome(samples()), None)
+    [bars], [points] = sizes.series, times.series
 
-    assert (shown.batch_sizes.tolist(), shown.batches.tolist()) == ([5], [120])
-    assert len(shown.batch_rows) == 120
-    assert shown.batch_ms[[0, -1]] == pytest.approx([4, 5.19], rel=1e-6)
+    assert (list(bars.x), list(bars.y)) == ([5], [120])
+    assert len(points.x) == 120
+    assert [points.y[0], points.y[-1]] == pytest.approx([4, 5.19], rel=1e-6)
 
 
 def test_of_many_points_some_are_shown() -> None:
     found = samples(50_000)
-    shown = plot_data(found, seconds=6.0)
+    points = drawn(found)["Latency over time"]["responses"]
 
-    assert len(shown.due_s) == 4000
-    assert shown.due_s[[0, -1]] == pytest.approx(found["scheduled_s"][[0, -1]])
+    assert len(points.x) == 4000
+    assert [points.x[0], points.x[-1]] == pytest.approx(found["scheduled_s"][[0, -1]])
 
 
 def test_nothing_seen_makes_empty_pictures(tmp_path: Path) -> None:
