@@ -18,7 +18,7 @@ from benchmarks.harness.report import origin, origin_lines, policies_sheet
 from benchmarks.harness.rounds import ask_alone
 from benchmarks.harness.sheets import output, show
 from uncork_dispatcher.wording import plural
-from uncork_loadtests.compare import Comparison, Contest, compare
+from uncork_loadtests.compare import Comparison, compare
 from uncork_loadtests.servers import BenchError
 from uncork_loadtests.targets import our_service
 from uncork_loadtests.traffic.plan import Payload, Plan
@@ -50,15 +50,17 @@ def main(
                 clients=clients,
                 seconds=min(seconds, _LONE_SECONDS) if clients == 1 else seconds,
             )
-            contest = Contest(
-                target=_DIGITS,
-                policies=("none", "cork"),
-                plan=plan,
-                rounds=rounds,
-                path=_PATH,
-                options=_OPTIONS,
+            found.append(
+                compare(
+                    _DIGITS,
+                    ("none", "cork"),
+                    plan,
+                    rounds=rounds,
+                    path=_PATH,
+                    options=_OPTIONS,
+                    tell=status.update,
+                )
             )
-            found.append(compare(contest, tell=status.update))
             # Now, so that a failure of the next one does not lose these figures.
             title = f"digits, 2 workers, {plural(clients, 'closed-loop client')}"
             show(policies_sheet(found[-1], title=title), console=console)

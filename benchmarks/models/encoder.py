@@ -27,7 +27,7 @@ from benchmarks.models.lengths import VOCABULARY, distributions
 from benchmarks.models.padded import SERVICE, Cell, measure_cell
 from benchmarks.models.padded_tables import cell_sheet, padded_paragraphs
 from uncork_dispatcher.wording import plural
-from uncork_loadtests.compare import Comparison, Contest, compare
+from uncork_loadtests.compare import Comparison, compare
 from uncork_loadtests.targets import Estimate, aimed, api_at, apis, estimate, our_service
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.tuning import batch_times
@@ -121,8 +121,7 @@ def main(
     with reporting_failures("encoder", progress=progress), progress.status("encoder") as status:
         agreement, times = _times(setting, largest=clients, tell=status.update)
         comparisons = {
-            count: compare(_contest(setting, workers=count, rounds=rounds), tell=status.update)
-            for count in counts
+            count: _compare(setting, workers=count, rounds=rounds, tell=status.update) for count in counts
         }
         cells = _padded(setting, rounds=rounds, tell=status.update) if with_texts else []
     typer.echo(_text(setting, agreement, times, comparisons, cells), nl=False)
@@ -175,14 +174,10 @@ def _times(setting: Setting, *, largest: int, tell: Tell) -> tuple[Agreement, Ti
     return agreement, Times(measured=measured, line=batch_times.fit(measured.sizes), learned=learned)
 
 
-def _contest(setting: Setting, *, workers: int, rounds: int) -> Contest:
-    return Contest(
-        target=SERVICE,
-        policies=("none", "cork"),
-        plan=setting.plan,
-        rounds=rounds,
-        path=_PATH,
-        options=[*setting.options, "--workers", str(workers), "--mb-max-latency", f"{_GOAL_MS:g}"],
+def _compare(setting: Setting, *, workers: int, rounds: int, tell: Tell) -> Comparison:
+    options = [*setting.options, "--workers", str(workers), "--mb-max-latency", f"{_GOAL_MS:g}"]
+    return compare(
+        SERVICE, ("none", "cork"), setting.plan, rounds=rounds, path=_PATH, options=options, tell=tell
     )
 
 

@@ -108,53 +108,41 @@ class Comparison:
         ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Contest:
-    """A comparison to make.
+def compare(
+    target: str,
+    policies: Sequence[str],
+    plan: Plan,
+    *,
+    rounds: int = 5,
+    path: str | None = None,
+    options: Sequence[str] = (),
+    tell: Callable[[str], None],
+) -> Comparison:
+    """Start a server for each policy, load them in turns, and compare.
 
-    Raises:
-        ValueError: unless there are two or more different policies and at least one round.
-    """
+    Ctrl-C ends the comparison; complete rounds count.
 
-    target: str
-    policies: Sequence[str]
-    plan: Plan
-    """Its URL is replaced by that of each server; without a goal it gets the API's."""
-    rounds: int = 5
-    path: str | None = None
-    """Path of the API; None: the first API."""
-    options: Sequence[str] = ()
-    """More options of `uncork serve`."""
-
-    def __post_init__(self) -> None:
-        if len(set(self.policies)) < max(2, len(self.policies)):
-            raise ValueError(
-                f"policies must be two or more, without duplicates, got {', '.join(self.policies)}"
-            )
-        if self.rounds < 1:
-            raise ValueError(f"rounds must be at least 1, got {self.rounds}")
-
-
-def compare(contest: Contest, *, tell: Callable[[str], None]) -> Comparison:
-    """Start the servers, load them in turns, and compare.
-
-    `tell` is called with each step. Ctrl-C ends the comparison; complete rounds count.
+    Args:
+        target: the service.
+        policies: two or more; the first is the baseline.
+        plan: its URL is replaced by that of each server; without a goal it gets the API's.
+        rounds: the rounds to measure.
+        path: of the API; None: the first API.
+        options: more options of `uncork serve`.
+        tell: called with each step.
 
     Raises:
         BenchError: if a server does not become ready or cannot be reached, or a generator failed.
         NoSuchApi: if the service has no API that batches at the path.
     """
     with contextlib.ExitStack() as stack:
-        servers = {}
-        for policy in contest.policies:
-            tell(f"starting {contest.target} with {policy}")
-            command = [*contest.options, "--policy", policy]
-            servers[policy] = stack.enter_context(our_service(contest.target, options=command))
-        entrants = {
-            policy: (server, aimed(contest.plan, server, path=contest.path))
-            for policy, server in servers.items()
-        }
-        return alternate(contest.target, entrants, rounds=contest.rounds, tell=tell)
+        entrants = {}
+        for policy in policies:
+            tell(f"starting {target} with {policy}")
+            command = [*options, "--policy", policy]
+            server = stack.enter_context(our_service(target, options=command))
+            entrants[policy] = server, aimed(plan, server, path=path)
+        return alternate(target, entrants, rounds=rounds, tell=tell)
 
 
 def alternate(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypedDict, TypeVar
+from typing import Any, TypeVar
 
 from uncork_loadtests.generator.fleet import Outcome, run
 from uncork_loadtests.generator.samples import Summary
@@ -47,18 +47,8 @@ def load(server: Server, plan: Plan) -> tuple[Outcome, Cpu | None]:
     )
 
 
-class VerdictFields(TypedDict):
-    """The fields of a :class:`Verdict`, to construct a subclass."""
-
-    failure: str
-    wrong: int
-    first_wrong: str
-    void: str
-    gateway_cpu_us: float | None
-
-
-def verdict(outcome: Outcome, summary: Summary, cpu: Cpu | None) -> VerdictFields:
-    """Return the fields of a :class:`Verdict`."""
+def verdict(outcome: Outcome, summary: Summary, cpu: Cpu | None) -> dict[str, Any]:
+    """Return the fields of a :class:`Verdict`, to construct a subclass."""
     return {
         "failure": outcome.failure,
         "wrong": summary.wrong,

@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -24,7 +23,6 @@ from uncork_loadtests.compare import (
     METRICS,
     WARM_UP,
     Comparison,
-    Contest,
     Rounds,
     Turn,
     of_round,
@@ -160,19 +158,6 @@ def test_faults_name_the_policy(turn: Turn, fault: str) -> None:
     assert comparison({"a": GOOD, "b": GOOD}, {"a": GOOD, "b": turn}).faults == [fault]
     assert comparison({"a": GOOD, "b": GOOD}).faults == []
     assert comparison().faults == ["no valid round remains"]
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"policies": ["cork"]}, "policies must be two or more, without duplicates"),
-        ({"policies": ["cork", "none", "cork"]}, "without duplicates, got cork, none, cork"),
-        ({"rounds": 0}, "rounds must be at least 1, got 0"),
-    ],
-)
-def test_a_contest_that_makes_no_sense_is_refused(changed: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(Contest(target="m:S", policies=["cork", "none"], plan=PLAN), **changed)
 
 
 ROUNDS = (

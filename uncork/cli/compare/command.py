@@ -25,9 +25,17 @@ def compare(options: CompareOptions) -> None:
     remains, a response is wrong, or none is successful.
     """
     with refusals("compare"):
-        contest = options.contest()
+        plan, policies = options.plan(), options.names
     with measuring("compare"), telling() as tell:
-        comparison = measure(contest, tell=tell)
+        comparison = measure(
+            options.service,
+            policies,
+            plan,
+            rounds=options.rounds,
+            path=options.path,
+            options=options.serve,
+            tell=tell,
+        )
     code = _show(comparison, options)
     raise typer.Exit(INTERRUPTED if comparison.rounds.interrupted else code)
 

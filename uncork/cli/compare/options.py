@@ -15,8 +15,8 @@ from uncork.cli.usage import require_writable
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import option
 from uncork_dispatcher import make_policy
-from uncork_loadtests.compare import Contest
 from uncork_loadtests.servers import words
+from uncork_loadtests.traffic.plan import Plan
 
 _SECONDS = 5.0
 
@@ -51,38 +51,39 @@ class CompareOptions(LoadOptions):
         metavar="FILE",
     )
 
-    def contest(self) -> Contest:
-        """Return the contest; raise WrongUsage if options contradict each other or a value is wrong."""
+    @property
+    def names(self) -> list[str]:
+        """The policies; raise WrongUsage if one is unknown, or there are fewer than two."""
+        names = list(dict.fromkeys(name.strip() for name in self.policies.split(",")))
+        try:
+            for name in names:
+                make_policy(name, limit_rows=1)
+        except ValueError as error:
+            raise WrongUsage(f"--policies: {error}") from None
+        if len(names) < 2:
+            raise WrongUsage(
+                f"--policies takes two or more policies separated by commas, such as cork,none; got "
+                f"{self.policies!r}"
+            )
+        return names
+
+    @property
+    def serve(self) -> list[str]:
+        """Arguments of ``uncork serve`` for the service."""
+        return words(
+            {
+                "--workers": self.workers,
+                "--mb-max-latency": self.mb_max_latency,
+                "--mb-max-batch-size": self.mb_max_batch_size,
+            }
+        )
+
+    def plan(self) -> Plan:
+        """Return the plan; raise WrongUsage if options contradict each other or a value is wrong."""
         require("scipy", wanted_by="compare")
         refuse_contradictions(self.given)
         seconds = seconds_of(self, self.seconds, default=_SECONDS)
         plan = plan_of(self, **load_fields(self, seconds=seconds, goal_ms=self.goal_ms))
         require_page("--plot", self.plot)
         require_writable({"--json": self.json, "--plot": self.plot})
-        serve = {
-            "--workers": self.workers,
-            "--mb-max-latency": self.mb_max_latency,
-            "--mb-max-batch-size": self.mb_max_batch_size,
-        }
-        return Contest(
-            target=self.service,
-            policies=_policies(self.policies),
-            plan=plan,
-            rounds=self.rounds,
-            path=self.path,
-            options=words(serve),
-        )
-
-
-def _policies(text: str) -> list[str]:
-    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
-    try:
-        for name in names:
-            make_policy(name, limit_rows=1)
-    except ValueError as error:
-        raise WrongUsage(f"--policies: {error}") from None
-    if len(names) < 2:
-        raise WrongUsage(
-            f"--policies takes two or more policies separated by commas, such as cork,none; got {text!r}"
-        )
-    return names
+        return plan
