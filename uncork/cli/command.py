@@ -13,7 +13,6 @@ from typer.core import TyperCommand
 
 from uncork.cli.panels import PANELS
 from uncork.cli.usage import given
-from uncork.config.deprecated import current_option
 from uncork.config.option_fields import kind_of, option_parameters, parameter_info
 
 _CONTEXT = "context"
@@ -39,11 +38,11 @@ class Command(TyperCommand):
                 )
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command line, which may contain deprecated names of options."""
+        """Parse the command line; ``--help-all`` is ``--help`` that explains every option."""
         if _HELP_ALL in args and len(self.params) >= _MANY:
             ctx.meta[_HELP_ALL] = True
             args = ["--help"]
-        return super().parse_args(ctx, [current_option(one) for one in args])
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Explain the options that a first user needs, and name the others by group; or explain all."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from uncork.config.deprecated import RENAMED, current_name
 from uncork.config.errors import WrongUsage
 from uncork.config.names import CONFIG, OF_CODE, Commands, checked_override, other_command, settings_of
 from uncork.config.option_fields import kind_of
@@ -56,12 +55,10 @@ def read_environment(environment: Mapping[str, str], command: str, commands: Com
     """
     configuration = Configuration()
     settings = settings_of(commands[command])
-    names = {variable_of(name): name for name in (*settings, *RENAMED)}
+    names = {variable_of(name): name for name in settings}
     for variable, text in _ours(environment):
         source = Source(Kind.ENVIRONMENT, variable)
-        if variable in names and (name := current_name(names[variable], shown=variable)) in settings:
-            if (other := configuration.settings.get(name)) is not None:
-                raise WrongUsage(f"{variable} is set twice, also as {other.source.name}")
+        if (name := names.get(variable)) is not None:
             # Lists are separated by spaces.
             value = text.split() if kind_of(settings[name]) is list else text
             configuration.settings[name] = RawSetting(value, source)
@@ -84,10 +81,10 @@ def _ours(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _override(variable: str, text: str, source: Source, *, known: list[str]) -> Override:
     rest = variable.removeprefix(_OF_APIS)
-    for argument in (*ARGUMENTS, *OF_CODE, *RENAMED):
+    for argument in (*ARGUMENTS, *OF_CODE):
         api = rest.removesuffix(f"_{argument.upper()}")
         if api and api != rest:
-            return checked_override(api, current_name(argument, shown=variable), _value(text), source)
+            return checked_override(api, argument, _value(text), source)
     near = [*get_close_matches(variable, known, n=1, cutoff=0.9), *_near(rest)]
     endings = ", ".join(argument.upper() for argument in ARGUMENTS)
     advice = f"did you mean {near[0]}?" if near else f"use {_OF_APIS}NAME_ followed by one of {endings}"

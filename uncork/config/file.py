@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from uncork.config.deprecated import current_name
 from uncork.config.errors import WrongUsage
 from uncork.config.names import (
     OF_SERVICES,
@@ -66,7 +65,7 @@ def _settings(
     settings: dict[str, RawSetting] = {}
     for prefix, table in tables.items():
         for key, value in table.items():
-            name, source = _name(key, prefix), Source(Kind.FILE, f"{prefix}{key}")
+            name, source = _name(key), Source(Kind.FILE, f"{prefix}{key}")
             if name in settings:
                 raise WrongUsage(f"{source.name} is set twice, also as {settings[name].source.name}")
             if name == _ENVIRONMENT and isinstance(value, dict):
@@ -94,7 +93,7 @@ def _services(services: Any, prefix: str, commands: Commands) -> dict[str, Confi
 
 def _check_names_of_service(table: dict[str, Any], service: str, prefix: str, commands: Commands) -> None:
     for key in table:
-        name = _name(key, prefix)
+        name = _name(key)
         if name in OF_SERVICES:
             continue
         if name in settings_of(commands["serve"]):
@@ -117,14 +116,14 @@ def _variables(variables: dict[str, Any], prefix: str) -> list[str]:
     return [f"{name}={value}" for name, value in variables.items()]
 
 
-def _name(key: str, prefix: str) -> str:
-    return current_name(key.replace("-", "_"), shown=f"{prefix}{key}")
+def _name(key: str) -> str:
+    return key.replace("-", "_")
 
 
 def _check_names(table: dict[str, Any], command: str, prefix: str, commands: Commands) -> None:
     known = settings_of(commands[command])
     for key in table:
-        name = _name(key, prefix)
+        name = _name(key)
         if name in known:
             continue
         if name in ARGUMENTS and command == "serve":
@@ -143,7 +142,7 @@ def _overrides(apis: Any, prefix: str) -> list[tuple[Kind, Override]]:
         _require_table(table, f"{prefix}.{api}", "with the settings of an API, such as [api.predict]")
         for key, value in table.items():
             source = Source(Kind.FILE, f"{prefix}.{api}.{key}")
-            override = checked_override(api, _name(key, f"{prefix}.{api}."), value, source)
+            override = checked_override(api, _name(key), value, source)
             if (api, override.argument) in found:
                 raise WrongUsage(
                     f"{source.name} is set twice, also as {found[api, override.argument].source}"
