@@ -43,9 +43,11 @@ def statuses_while(
             base_url=server.base, timeout=HANG_S, verify=False, headers=dict(headers)
         ) as http:
             running = [asyncio.create_task(client(http, stop, statuses)) for _ in range(clients)]
-            await asyncio.to_thread(act)
-            stop.set()
-            await asyncio.gather(*running)
+            try:
+                await asyncio.to_thread(act)
+            finally:
+                stop.set()
+                await asyncio.gather(*running)
         return statuses
 
     return asyncio.run(run())
