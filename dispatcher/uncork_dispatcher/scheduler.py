@@ -230,12 +230,15 @@ class Scheduler:
         api = self._apis[queue.api]
         starts = now if behind is None else max(now, behind.finish)
         slowdown, measures = api.model.slowdown(worker), api.model.measures
+        fits = self._slots.memory.of(worker, queue.api)
         if queue.retry is None:
             latest = starts if behind is None else starts + behind.spread_s
-            estimate, fits = api.model.estimate.slowed(slowdown), self._slots.memory.of(worker, queue.api)
+            estimate = api.model.estimate.slowed(slowdown)
             fill = self._fill(queue, release.rows, estimate, actions, now, latest, fits)
+        elif fits < math.inf:
+            fill = api.fill(queue, min(release.rows, max(1.0, fits / measures.limit_ratio)), fits=fits)
         else:
-            # A lost batch runs again whole, even if the limits are lower now.
+            # A lost batch runs again whole, even if other limits are lower now.
             fill = Fill(size=release.rows)
         entries, taken = self._queues.take(queue, fill), fill.taken
         predicted_s = measures.estimate.slowed(slowdown).seconds(measures.size(taken))

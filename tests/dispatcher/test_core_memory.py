@@ -124,3 +124,34 @@ def test_a_batch_that_fits_is_sent_ahead() -> None:
 
     [ahead] = started(core, late)
     assert (ahead.is_ahead, ahead.rows) == (True, 4)
+
+
+def test_a_lost_batch_runs_again_in_parts_that_fit() -> None:
+    """Memory may be why its worker died; if no worker limits it, it runs again whole."""
+    core = core_with(API, workers=1)
+    submit(core, 50)
+    [whole] = started(core)
+    core.worker_lost(0, now=0.0)
+    core.worker_ready(1, now=0.0)
+    core.limit_batches(1, "a", 20.0, now=0.0)
+    parts = []
+    while batches := started(core):
+        parts += [batch.requests for batch in batches]
+        core.batch_done(batches[0].number, status="worked", now=0.0)
+
+    assert [len(part) for part in parts] == [20, 20, 10]
+    assert tuple(number for part in parts for number in part) == whole.requests
+    assert core.is_empty
+
+
+def test_requests_in_quarantine_still_run_alone() -> None:
+    core = core_with(API, workers=1)
+    submit(core, 3)
+    started(core)
+    for worker in (1, 2):
+        core.worker_lost(worker - 1, now=0.0)
+        core.worker_ready(worker, now=0.0)
+        core.limit_batches(worker, "a", 3.0, now=0.0)
+        [batch] = started(core)
+
+    assert batch.requests == (0,)

@@ -7,7 +7,8 @@ from typing import Any
 
 from uncork_dispatcher import Batch, BatchStatus, ShedReason
 
-# Of batches whose requests leave before they are answered, nothing is learned. So many are remembered.
+# Of batches whose requests leave before they are answered, nothing is learned. So many are remembered, and so
+# many of the workers that were lost or killed last.
 _REMEMBERED = 16
 
 
@@ -28,18 +29,20 @@ class _Case:
 
 
 class LethalBatches:
-    """Finds batches that lost two workers and whose requests were then all answered alone.
+    """Finds batches that were too large for the memory of their workers.
 
-    No request was at fault, so the size of the batch was, unless a batch of that size has worked: then
-    something else killed the workers. An observer of the dispatcher.
+    The kernel has killed the worker of such a batch; or the batch has lost two workers, and its requests were
+    then all answered alone, so that none of them was at fault. If a batch of that size has worked, something
+    else killed the workers. An observer of the dispatcher.
 
     Args:
         index_of: returns the index of the worker with a key; negative if it is unknown.
-        found: called with API, indexes of the workers, and size of such a batch.
+        found: called with API, indexes of the workers, and size of such a batch. If the kernel has killed the
+            worker, the indexes are None: all workers of this machine share its memory.
     """
 
     def __init__(
-        self, index_of: Callable[[int], int], found: Callable[[str, Collection[int], float], object]
+        self, index_of: Callable[[int], int], found: Callable[[str, Collection[int] | None, float], object]
     ) -> None:
         self._index_of = index_of
         self._found = found
@@ -48,6 +51,21 @@ class LethalBatches:
         self._oldest: deque[_Case] = deque()
         self._largest: dict[str, float] = {}
         """The size of the largest batch that has worked, by API."""
+        self._ran: dict[int, tuple[str, float]] = {}
+        """API and size of the batches that the workers that were lost last had run, without batches ahead."""
+        self._killed: deque[int] = deque(maxlen=_REMEMBERED)
+        """The workers that the kernel has killed last, known before they were lost."""
+
+    def forget_sizes(self) -> None:
+        """Forget which sizes have worked, because the code has changed."""
+        self._largest.clear()
+
+    def killed(self, worker: int) -> None:
+        """Note that the kernel has killed a worker for lack of memory; it may have been lost already."""
+        if worker in self._ran:
+            self._killed_by(*self._ran.pop(worker))
+        else:
+            self._killed.append(worker)
 
     def batch_started(self, batch: Batch[Any]) -> None:
         """Do nothing; see :class:`uncork_dispatcher.Observer`."""
@@ -59,6 +77,8 @@ class LethalBatches:
         is_alone = len(batch.requests) == 1
         if status == "worked" and (size := _size(batch)) > self._largest.get(batch.api, 0.0):
             self._largest[batch.api] = size
+        if status == "lost":
+            self._worker_lost(batch)
         if status == "lost" and not is_alone:
             self._lost(batch)
         elif self._cases and (case := self._cases.get(batch.requests[0])) is not None:
@@ -66,6 +86,23 @@ class LethalBatches:
                 self._answered_alone(case, batch.requests[0])
             else:
                 self._close(case)
+
+    def _worker_lost(self, batch: Batch[Any]) -> None:
+        """Note what a lost worker has run; a batch ahead comes second."""
+        # A single request may be at fault itself.
+        worker, size = batch.worker, _size(batch) if len(batch.requests) > 1 else 0.0
+        if worker in self._killed:
+            self._killed.remove(worker)
+            self._killed_by(batch.api, size)
+        elif worker not in self._ran:
+            self._ran[worker] = batch.api, size
+            if len(self._ran) > _REMEMBERED:
+                del self._ran[next(iter(self._ran))]
+
+    def _killed_by(self, api: str, size: float) -> None:
+        """Note that the kernel has killed a worker that ran a batch of this size."""
+        if size > self._largest.get(api, 0.0):
+            self._found(api, None, size)
 
     def _lost(self, batch: Batch[Any]) -> None:
         case = self._cases.get(batch.requests[0])
@@ -76,7 +113,8 @@ class LethalBatches:
             if len(self._oldest) > _REMEMBERED:
                 self._close(self._oldest[0])
         else:
-            case.pending = {*batch.requests}
+            # If memory is limited, only some of the requests have run again.
+            case.pending, case.size = {*batch.requests}, _size(batch)
         case.places.add(self._index_of(batch.worker))
 
     def _answered_alone(self, case: _Case, request: Any) -> None:

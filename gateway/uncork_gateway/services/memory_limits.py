@@ -68,21 +68,25 @@ class MemoryLimits:
         elif limit is not None:
             self._log.info("%s: trying batches of %s on worker %d", api, self._at_most(api, limit), index)
 
-    def killed(self, api: str, indexes: Collection[int], size: float) -> None:
+    def killed(self, api: str, indexes: Collection[int] | None, size: float) -> None:
         """Note that batches of this size kill workers: half of it is the limit until the code changes.
 
-        It is not raised again: each try would cost workers.
+        It is not raised again: each try would cost workers. Without indexes, the kernel has killed a worker,
+        and the limit is that of all workers that the gateway has started: they share the memory.
         """
         limit = max(1.0, size // 2)
+        why = "killed its workers, but each of its requests ran alone, so it probably took too much memory"
+        if indexes is None:
+            indexes = [index for index, worker in self._workers.items() if worker > 0]
+            why = "took too much memory, and the kernel killed its worker"
         for index in indexes:
             if limit >= self._survived.get((api, index), math.inf):
                 continue
             self._survived[api, index] = limit
             self._put_in_force(self._workers.get(index, -1), index, api)
             self._log.warning(
-                "%s: a batch of size %s killed worker %d, but each of its requests ran alone, so it was "
-                "probably too large for the memory; batches of this worker have %s",
-                *(api, exact(size), index, self._at_most(api, limit)),
+                "%s: a batch of size %s %s; batches of worker %d have %s",
+                *(api, exact(size), why, index, self._at_most(api, limit)),
             )
 
     def forget_all(self) -> None:

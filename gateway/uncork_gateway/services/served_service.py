@@ -59,6 +59,7 @@ class ServedService:
 
     Attributes:
         pool: the service's workers.
+        lethal: finds batches that kill workers.
     """
 
     def __init__(
@@ -77,6 +78,9 @@ class ServedService:
             restarts=supervisor.restarts,
             startup_s=lambda: self.batching.dispatcher.startup_s,
         )
+        self.lethal = LethalBatches(
+            lambda worker: self.pool.index_of(worker), lambda *case: self._memory.killed(*case)
+        )
         self.batching = Batching(
             self.view,
             self,
@@ -86,11 +90,7 @@ class ServedService:
             bursts=front_end.listener.bursts,
             traces=settings.traces,
             index_of=lambda worker: self.pool.index_of(worker),
-            observers=[
-                LethalBatches(
-                    lambda worker: self.pool.index_of(worker), lambda *case: self._memory.killed(*case)
-                )
-            ],
+            observers=[self.lethal],
         )
         self._apis = Apis(
             self.batching, catalogue, name=name, unready=lambda: front_end.unready_of(self.batching)
@@ -234,6 +234,7 @@ class ServedService:
         settings, prepared, _ = change or self.prepare_take_over(launches)
         if change is not None:
             self._memory.forget_all()
+            self.lethal.forget_sizes()
         if prepared is not None:
             self.events.put_in_force(prepared)
         replaced = self.pool.take_over(launches, renewed=change is not None)

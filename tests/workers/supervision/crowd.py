@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.loops import HANG_S
 from uncork_workers.supervision.launcher import over_unix
+from uncork_workers.supervision.oom_kills import OomKills
 from uncork_workers.supervision.processes import LocalWorkers, Processes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
 from uncork_workers.wire.frames import FrameDecoder
@@ -60,7 +61,9 @@ class Worker:
 class Crowd:
     """A supervisor, the gateway's socket, and everything the workers send."""
 
-    def __init__(self, folder: Path, *, workers: int, target: str, gpus: list[str]) -> None:
+    def __init__(
+        self, folder: Path, *, workers: int, target: str, gpus: list[str], oom_kills: OomKills | None
+    ) -> None:
         self.arrivals: asyncio.Queue[Worker] = asyncio.Queue()
         self.newcomers: asyncio.Queue[Worker] = asyncio.Queue()
         """Replacement workers."""
@@ -80,7 +83,8 @@ class Crowd:
         self.local = LocalWorkers(
             target=target, workers=workers, gpus=gpus, environment={"GREETING": "hello"}
         )
-        self.processes = Processes(self.local, dialing=over_unix(self.socket_path, self.standby_path))
+        dialing = over_unix(self.socket_path, self.standby_path)
+        self.processes = Processes(self.local, dialing=dialing, oom_kills=oom_kills)
         self.supervisor = Supervisor(
             self.processes,
             workers=workers,
@@ -136,10 +140,16 @@ class Crowd:
 
 @contextlib.asynccontextmanager
 async def crowd(
-    folder: Path, *, workers: int, target: str = "", gpus: list[str] | None = None
+    folder: Path,
+    *,
+    workers: int,
+    target: str = "",
+    gpus: list[str] | None = None,
+    oom_kills: OomKills | None = None,
 ) -> AsyncIterator[Crowd]:
     (folder / "echo.py").write_text(SERVICE)
-    made = Crowd(folder, workers=workers, target=target or f"{folder}/echo.py:Echo", gpus=gpus or [])
+    target = target or f"{folder}/echo.py:Echo"
+    made = Crowd(folder, workers=workers, target=target, gpus=gpus or [], oom_kills=oom_kills)
     servers = [
         await asyncio.start_unix_server(made.worker_came, made.socket_path),
         await asyncio.start_unix_server(made.newcomer_came, made.standby_path),

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from uncork_gateway.services.scaling import Scaling
 from uncork_gateway.services.served_service import ServedService
 from uncork_gateway.services.worker_events import SupervisorActions
 from uncork_workers.supervision.launcher import Launcher
+from uncork_workers.supervision.oom_kills import OomKills
 from uncork_workers.supervision.recycling import Recycler
 from uncork_workers.supervision.standbys import ReplacementFailed
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
@@ -43,6 +44,7 @@ class Place:
         settings: returns their settings.
         keys: returns the accepted API keys.
         failed: gets the first unexpected error of what keeps workers running.
+        oom_kills: counts the processes that the kernel kills.
     """
 
     gateway: Gateway
@@ -51,6 +53,7 @@ class Place:
     settings: WithSettings
     keys: Callable[[], ApiKeys | None]
     failed: asyncio.Future[None]
+    oom_kills: OomKills = field(default_factory=OomKills.here)
 
 
 class RunningService:
@@ -108,7 +111,7 @@ class RunningService:
                 )
                 waiting = served.events.failures.waiting
                 launcher, starter_with = await resources.enter_async_context(
-                    launching(options, folder, port, on_waiting=waiting)
+                    launching(options, folder, port, on_waiting=waiting, oom_kills=place.oom_kills)
                 )
                 first_exit: asyncio.Future[str] = asyncio.get_running_loop().create_future()
                 supervisor = _supervisor(options, launcher, served, first_exit)
@@ -228,6 +231,8 @@ def _supervisor(
         if not first_exit.done():
             first_exit.set_result(end.how)
         served.events.worker_exited(end.index, end.how, failures=end.failures, retry_s=end.retry_s)
+        if end.victim is not None:
+            served.lethal.killed(end.victim)
 
     return Supervisor(
         launcher,

@@ -13,6 +13,7 @@ from uncork.server.options import ServeOptions
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.extras import install_command
 from uncork_workers.supervision.launcher import Launcher, Starter, over_unix
+from uncork_workers.supervision.oom_kills import OomKills
 from uncork_workers.supervision.processes import LocalWorkers, Processes
 
 WORKERS_SOCKET = "workers.sock"
@@ -65,19 +66,21 @@ async def launching(
     worker_port: WorkerPort | None,
     *,
     on_waiting: Callable[[Sequence[int], str], object],
+    oom_kills: OomKills,
 ) -> AsyncIterator[tuple[Launcher, StarterWith]]:
     """Give what starts the workers, until the block ends; it kills those that are left.
 
     With it comes what starts workers of its own with other options.
 
-    ``on_waiting`` is called with the indexes of workers that cannot start at present, and why.
+    ``on_waiting`` is called with the indexes of workers that cannot start at present, and why. ``oom_kills``
+    counts those that the kernel kills on this machine.
 
     Raises:
         WrongUsage: if they can never be started.
     """
     if options.ray_address is None:
         dialing = over_unix(str(folder / WORKERS_SOCKET), str(folder / STANDBYS_SOCKET))
-        processes = Processes(local_workers(options), dialing=dialing)
+        processes = Processes(local_workers(options), dialing=dialing, oom_kills=oom_kills)
         try:
             yield processes, lambda others: processes.starter(local_workers(others))
         finally:

@@ -17,6 +17,7 @@ class WorkerProcess:
         ended: completes when the process has ended, with a description of how.
         pid: process id; None if the process does not run on this machine.
         batches: number of finished batches.
+        lacked_memory: True if it has ended because the kernel killed it for lack of memory.
     """
 
     index: int
@@ -24,6 +25,7 @@ class WorkerProcess:
     ended: asyncio.Future[str]
     pid: int | None = None
     batches: int = 0
+    lacked_memory: bool = False
 
 
 class Starter(Protocol):

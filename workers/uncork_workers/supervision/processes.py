@@ -14,6 +14,7 @@ from uncork_workers.cores import usable_cores
 from uncork_workers.supervision.gpus import GPU_VARIABLE
 from uncork_workers.supervision.groups import end_group
 from uncork_workers.supervision.launcher import Dialing, Starter, WorkerProcess
+from uncork_workers.supervision.oom_kills import OomKills
 
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -53,12 +54,14 @@ class LocalWorkers:
 class Processes:
     """The worker processes of one service on this machine; a :class:`Launcher`.
 
-    ``workers`` is what to start, and ``dialing`` how they reach the gateway.
+    ``workers`` is what to start, and ``dialing`` how they reach the gateway. ``oom_kills`` is shared by all
+    services of a server.
     """
 
-    def __init__(self, workers: LocalWorkers, *, dialing: Dialing) -> None:
+    def __init__(self, workers: LocalWorkers, *, dialing: Dialing, oom_kills: OomKills | None = None) -> None:
         self._workers = workers
         self._dialing = dialing
+        self._oom_kills = oom_kills or OomKills(None)
         self.running: dict[int, WorkerProcess] = {}
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -112,11 +115,13 @@ class Processes:
 
     async def _wait_for_exit(self, launch: int, process: asyncio.subprocess.Process) -> str:
         code = await process.wait()
-        del self.running[launch], self._processes[launch]
+        del self._processes[launch]
+        worker = self.running.pop(launch)
+        worker.lacked_memory = self._oom_kills.is_one_more() and code == -signal.SIGKILL
         ending = asyncio.create_task(asyncio.to_thread(end_group, process.pid))
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
-        return describe_exit(code)
+        return f"{describe_exit(code)}{', for lack of memory' if worker.lacked_memory else ''}"
 
 
 def worker_environment(workers: int) -> dict[str, str]:

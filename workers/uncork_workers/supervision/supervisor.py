@@ -35,12 +35,14 @@ class WorkerExit:
         how: how the process ended, for messages.
         failures: number of exits in a row without a finished batch.
         retry_s: seconds until the worker is started again.
+        victim: the launch of the process if the kernel has killed it for lack of memory.
     """
 
     index: int
     how: str
     failures: int = 0
     retry_s: float = 0.0
+    victim: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -275,13 +277,16 @@ class Supervisor:
     async def _keep_alive(self, handle: _WorkerHandle) -> None:
         failures = 0
         while True:
-            how, batches = await self._run(handle)
+            how, process = await self._run(handle)
             if handle.replaced.is_set():
                 return
-            failures = 0 if batches else failures + 1
+            failures = 0 if process is not None and process.batches else failures + 1
             retry_s = backoff_s(failures, first_s=0.1, longest_s=10.0) if failures else 0.0
+            victim = process.launch if process is not None and process.lacked_memory else None
             try:
-                self._on_exit(WorkerExit(index=handle.index, how=how, failures=failures, retry_s=retry_s))
+                self._on_exit(
+                    WorkerExit(index=handle.index, how=how, failures=failures, retry_s=retry_s, victim=victim)
+                )
             except Exception:
                 log.exception("the end of worker %d could not be reported; it is started again", handle.index)
             with contextlib.suppress(TimeoutError):
@@ -290,8 +295,8 @@ class Supervisor:
                 return
             self.restarts += 1
 
-    async def _run(self, handle: _WorkerHandle) -> tuple[str, int]:
-        """Run a process until it ends; return how it ended, and how many batches it had finished."""
+    async def _run(self, handle: _WorkerHandle) -> tuple[str, WorkerProcess | None]:
+        """Run a process until it ends; return how it ended, and the process if it could be started."""
         if handle.process is None:
             try:
                 handle.process = await self._start(handle.index)
@@ -299,7 +304,7 @@ class Supervisor:
                 # Whatever it is, another attempt may succeed, and without one the worker is gone for good.
                 if not isinstance(error, OSError):
                     log.exception("worker %d could not be started", handle.index)
-                return f"could not be started ({error})", 0
+                return f"could not be started ({error})", None
             if handle.replaced.is_set():
                 self.kill(handle.process.launch)
         process = handle.process
@@ -307,4 +312,4 @@ class Supervisor:
         handle.process = None
         # Not at once: its last reply may not have been read.
         asyncio.get_running_loop().call_later(_NOTICED_S, self._drop, process.launch)
-        return how, process.batches
+        return how, process
