@@ -167,8 +167,9 @@ class BatchRun:
         """Answer requests that ran out of memory together, in smaller parts, and learn what fits."""
         calls = self.calls
         known, calls.ends = calls.limit, ends
-        search: PartsThatFit[Result]
-        search = PartsThatFit(group, lambda part: calls.size(self._requests.pick(part)), known)
+        costs = self._requests.costs or [()] * len(self.bodies)
+        rows_of = {at: (self._requests.rows[at], sum(costs[at]), max(costs[at], default=0.0)) for at in group}
+        search: PartsThatFit[Result] = PartsThatFit(rows_of, calls.sizes.size, known)
         calls.limit = search.limit
         search.ran(failure, rows=max(self._requests.rows[group[0]], len(group)), size=failure.size)
         while search.part is not None and time.perf_counter() < ends:

@@ -39,6 +39,8 @@ class CallSizes(msgspec.Struct, frozen=True):
 
     def size(self, rows: int, cost: float, longest: float) -> float:
         """Return the size of a call, padding included; without costs, ``longest`` is 0."""
+        if not rows:
+            return 0.0
         # More rows than the largest allowed number are those of several calls, which are padded less.
         padded = rows if self.allowed and rows > self.allowed[-1] else padded_size(rows, self.allowed)
         if not longest:
@@ -49,7 +51,7 @@ class CallSizes(msgspec.Struct, frozen=True):
 
     def of(self, rows: int, costs: Sequence[float]) -> float:
         """Return the size of a call with all these rows; ``costs`` is empty if they have none."""
-        return self.size(rows, sum(costs), max(costs, default=0.0)) if rows else 0.0
+        return self.size(rows, sum(costs), max(costs, default=0.0))
 
 
 _UNPADDED = CallSizes()

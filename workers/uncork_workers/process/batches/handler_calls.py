@@ -40,6 +40,7 @@ class HandlerCalls:
 
     Attributes:
         limit: the size of calls that fits into memory; it learns from each call that works.
+        sizes: how the size of a call is counted.
         ends: when requests begin no further call; infinity: never.
         chunks: (cost, seconds) of each successful call.
         returned: what the last call returned.
@@ -56,7 +57,7 @@ class HandlerCalls:
         self._method = api.handler
         self._handler = handler
         self._batch = batch
-        self._sizes = CallSizes(batch.allowed_batch_sizes, batch.allowed_lengths, batch.pads)
+        self.sizes = CallSizes(batch.allowed_batch_sizes, batch.allowed_lengths, batch.pads)
         self._merging = _NONE
         self._called: tuple[int, Sequence[float]] | None = None
         """The rows of the last call, and their costs; None while requests are merged."""
@@ -65,11 +66,7 @@ class HandlerCalls:
     def last(self) -> tuple[int, float]:
         """The rows and the size of the last call, or of the one that was to follow a merge."""
         rows, costs = self._called or _rows_of(self._merging)
-        return rows, self._sizes.of(rows, costs)
-
-    def size(self, requests: BatchRequests) -> float:
-        """Return the size of a call with the rows of these requests."""
-        return self._sizes.of(*_rows_of(requests))
+        return rows, self.sizes.of(rows, costs)
 
     def merge(self, requests: BatchRequests) -> Any:
         """Return the rows of all requests.
@@ -111,7 +108,7 @@ class HandlerCalls:
             limit=self._batch.limit_rows,
             most_rows=None if sizes is None else sizes[-1],
             fits=self.limit.most,
-            sizes=self._sizes,
+            sizes=self.sizes,
         )
         encoded: list[Encoded | Array] = []
         done = 0
@@ -137,7 +134,7 @@ class HandlerCalls:
                 chunk = chunk.copied()
             encoded.append(chunk)
             if self.limit.learns:
-                self.limit.worked(self._sizes.of(*self._called))
+                self.limit.worked(self.sizes.of(*self._called))
             self.chunks.append((cost, time.perf_counter() - began))
             done += count
         if not encoded:

@@ -1,6 +1,7 @@
 """Run a batch that ran out of memory in smaller parts, and learn from them how large calls may be."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Generic, TypeVar
 
 from uncork_workers.process.batches.bisection import Part
@@ -8,6 +9,10 @@ from uncork_workers.process.batches.failure import Failure
 from uncork_workers.process.batches.size_limit import SizeLimit
 
 R = TypeVar("R")
+Rows = tuple[int, float, float]
+"""Of some rows, their number, total cost and largest cost."""
+
+_NO_ROWS: Rows = (0, 0.0, 0.0)
 
 
 class PartsThatFit(Generic[R]):
@@ -18,8 +23,8 @@ class PartsThatFit(Generic[R]):
     its own, and :attr:`limit` makes its calls smaller.
 
     Args:
-        requests: positions of requests.
-        size: returns the size of a part, if it runs in one call.
+        requests: the rows of each request, by its position.
+        size: returns the size of a call with such rows.
         known: what is known of the size that fits.
 
     Attributes:
@@ -30,14 +35,16 @@ class PartsThatFit(Generic[R]):
         failed: the parts that failed for other reasons.
     """
 
-    def __init__(self, requests: Part, size: Callable[[Part], float], known: SizeLimit) -> None:
-        self.part: Part | None = requests
+    def __init__(
+        self, requests: Mapping[int, Rows], size: Callable[[int, float, float], float], known: SizeLimit
+    ) -> None:
+        self.part: Part | None = [*requests]
         self.limit = known.copy()
         self.results: dict[int, R] = {}
         self.culprits: dict[int, Failure] = {}
         self.failed: list[tuple[Part, Failure]] = []
         self._requests = requests
-        self._size = size
+        self._size_of = size
         self._known = known
         self._pending: list[Part] = []
         """The next part is the last."""
@@ -98,9 +105,17 @@ class PartsThatFit(Generic[R]):
             middle = len(part) // 2
             return [part[middle:], part[:middle]]
         parts: list[Part] = []
-        start = 0
-        for end in range(2, len(part) + 1):
-            if end - start > 1 and self._size(part[start:end]) > self.limit.most:
-                parts.append(part[start : end - 1])
-                start = end - 1
+        start, taken = 0, _NO_ROWS
+        for end, at in enumerate(part):
+            taken = _together(taken, self._requests[at])
+            if end > start and self._size_of(*taken) > self.limit.most:
+                parts.append(part[start:end])
+                start, taken = end, self._requests[at]
         return [part[start:], *reversed(parts)]
+
+    def _size(self, part: Part) -> float:
+        return self._size_of(*reduce(_together, [self._requests[at] for at in part], _NO_ROWS))
+
+
+def _together(first: Rows, second: Rows) -> Rows:
+    return first[0] + second[0], first[1] + second[1], max(first[2], second[2])
