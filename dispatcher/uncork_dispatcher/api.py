@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from uncork_dispatcher.actions import BatchStatus, GoalOutOfReach
-from uncork_dispatcher.learning.arrivals import Traffic
+from uncork_dispatcher.learning.arrivals import ApiTraffic
 from uncork_dispatcher.learning.measures import BatchSize, Rows
 from uncork_dispatcher.learning.service_model import ServiceModel
 from uncork_dispatcher.loop_plan import ClosedLoop
@@ -43,7 +43,7 @@ class Api:
         self.rules = rules
         self.policy = make_policy(rules.policy, limit_rows=rules.max_batch_rows)
         self.backlog = Backlog()
-        self.traffic = Traffic()
+        self.traffic = ApiTraffic()
         self.model = ServiceModel(goal_s=rules.goal_s, limit_rows=rules.max_batch_rows)
         self._has_lengths = False
         """True once lengths have decided which requests share a batch."""
@@ -62,7 +62,8 @@ class Api:
 
     def view(self, queue: RequestQueue, slots: Slots, now: float) -> View:
         """Return the policy's view of a queue."""
-        rules, traffic, model = self.rules, self.traffic, self.model
+        rules, model = self.rules, self.model
+        traffic = self.traffic.of((queue.group, queue.key), now)
         slowdowns = model.slowdowns
         # By position, in the order of the class: keywords would cost a microsecond of each decision.
         return View(
@@ -82,7 +83,7 @@ class Api:
             traffic.new_clients.per_second(now=now),
             traffic.load_rate(now),
             traffic.returns.forecast(now=now),
-            traffic.mean_rows,
+            traffic.mean_rows or queue.rows / len(queue),
         )
 
     def plan(self, ended: Batch[Any], queues: RequestQueues, slots: Slots, now: float) -> None:
@@ -104,7 +105,8 @@ class Api:
         * lengths decide which requests share a batch;
         * there are more than eight workers, or none.
         """
-        model, traffic, shared = self.model, self.traffic, (ended.api, ended.group, ended.key)
+        model, shared = self.model, (ended.api, ended.group, ended.key)
+        traffic = self.traffic.of((ended.group, ended.key), now)
         # Most traffic ends here. At most twice the last group may be away together.
         most_idle_s = 2 * traffic.returns.group_times.latest_s + model.transport_s
         if self.policy.complete_rows == math.inf and most_idle_s < model.estimate.intercept_s:
@@ -252,7 +254,8 @@ class Api:
     def batch_ended(self, batch: Batch[Any], status: BatchStatus, now: float, seconds: float) -> None:
         """Expect the clients of a batch back, and let the policy observe the batch if it worked."""
         entries = batch.entries
-        self.traffic.returns.answered([(entry.source, entry.rows) for entry in entries], now=now)
+        clients = [(entry.source, entry.rows) for entry in entries]
+        self.traffic.answered((batch.group, batch.key), clients, now=now)
         if status == "worked":
             queued_s = batch.started - min([entry.arrival for entry in entries])
             self.policy.observe(BatchDone(now, batch.rows, len(entries), queued_s, seconds))
@@ -306,7 +309,7 @@ class Api:
             backlog.requests,
             backlog.rows,
             backlog.size_bytes,
-            traffic.rate(now),
+            traffic.all.rate(now),
             model.estimate,
             self.rules,
             self.policy.limit_rows,

@@ -129,7 +129,7 @@ class Dispatcher:
         wakeup = self._wakeup
         self._advance(now)
         to, admission = self._apis[api], self._admissions[api]
-        to.traffic.arrived(source, rows, now)
+        to.traffic.arrived((group, key), source, rows, now)
         deadline = to.due_at(now, expires_at)
         queue = self._queues.queue(api, key, group)
         lengths = to.row_lengths(rows, count, longest, size_bytes)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 from uncork_dispatcher.actions import Action, Shed, ShedReason
@@ -133,7 +134,7 @@ class Scheduler:
         """
         while self._slots.idle:
             held_until = math.inf
-            for queue in self._queues.to_ask(now):
+            for queue in self._to_ask(now):
                 decision = self.decide(queue, now)
                 if isinstance(decision, Release):
                     self._start(queue, decision, actions, now)
@@ -143,6 +144,36 @@ class Scheduler:
             else:
                 return min(held_until, self._queues.held_until())
         return math.inf
+
+    def _to_ask(self, now: float) -> Iterator[RequestQueue]:
+        """Iterate over the queues about which the policies must decide, the first to get a worker first.
+
+        The oldest goes first, unless queues of its API are at risk: a request of theirs would be late after
+        the largest batch of the API. Of these, the one that brings the most rows per second goes first. Not
+        every queue can be served in time then, and batches of few rows would make more requests late.
+        """
+        first = None
+        if len(self._queues) > 1 and not self.draining:
+            oldest = self._queues.most_urgent()
+            if oldest is not None and oldest.retry is None:
+                first = self._largest_at_risk(oldest.api, now)
+        if first is not None:
+            yield first
+        for queue in self._queues.to_ask(now):
+            if queue is not first:
+                yield queue
+
+    def _largest_at_risk(self, api: str, now: float) -> RequestQueue | None:
+        """Return the queue at risk with the most rows, if any is; see :meth:`_to_ask`."""
+        queues, estimate = self._queues.front(api), self._apis[api].model.estimate
+        rows = [min(queue.rows, self._apis[api].limit_rows) for queue in queues]
+        free_at = now + estimate.seconds(max(rows))
+        at_risk = [
+            (queue_rows, queue)
+            for queue_rows, queue in zip(rows, queues, strict=True)
+            if queue.most_urgent.deadline < free_at + estimate.upper(queue_rows)
+        ]
+        return max(at_risk, key=itemgetter(0), default=(0.0, None))[1]
 
     def _send_ahead(self, actions: list[Action], now: float) -> float:
         """Send batches ahead to workers that will soon be idle; return when the next may be sent."""

@@ -44,7 +44,7 @@ def test_the_view_of_a_queue() -> None:
     """Sums and extremes of the queue, the slots, the estimate and the rates."""
     api = Api(RULES)
     api.learn(running(rows=1, started=0.0), (), 0.25)
-    api.traffic.arrived(None, 3, 5.0)
+    api.traffic.arrived((None, None), None, 3, 5.0)
     view = api.view(queue((2, 10), (3, 10)), slots(), 5.0)
 
     assert (view.now, view.rows, view.requests) == (5.0, 5, 2)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+from random import Random
+from typing import Any
+
+import pytest
+
 from tests.dispatcher.driver import core_with, poll_all, starts, teach
 from uncork_dispatcher.actions import Shed
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.simulator import Cell, Clients, Scenario, ServiceTime, simulate
+from uncork_dispatcher.simulator.measure import measure
+from uncork_dispatcher.simulator.run import Answered
 
 MOST = 1000
 
@@ -91,3 +100,59 @@ def test_changing_to_fair_queues_keeps_groups() -> None:
     core.batch_done(running, status="worked", now=now + 0.01)
     [start] = starts(poll_all(core, now + 0.01))
     assert (start.requests, start.group) == ((1,), "x")
+
+
+@pytest.mark.parametrize("load", [{"load": 0.05, "workers": 4}, {"load": 0.4}, {"clients": 16}])
+def test_no_group_is_held_if_none_has_most_of_the_arrivals(load: dict[str, Any]) -> None:
+    """Every request is answered when it would be if batches were released as soon as a worker is free."""
+    cell = Cell(intercept_ms=5, slope_ms=0.5, noise_cv=0.1, groups=8, **load)
+    assert measure(cell, "cork", 1, requests=600) == measure(cell, "fixed:0", 1, requests=600)
+
+
+def test_a_group_alone_is_held_like_requests_without_groups() -> None:
+    def answered(groups: Callable[[int, Random], int] | None) -> list[Answered]:
+        clients = Clients(count=16)
+        service = ServiceTime(intercept_s=0.005, slope_s=0.0001)
+        return simulate(Scenario(service=service, arrivals=clients, requests=600, groups=groups)).answered
+
+    assert answered(lambda client, _: 7) == answered(None)
+
+
+def first_batch(ages_s: list[float], rows: list[int], *, wait_s: float = 0.0) -> Hashable:
+    """Return the group that gets the worker, of groups whose oldest requests are of these ages.
+
+    A batch takes 20 ms and 0.2 ms for each row, the goal is 300 ms, and ``wait_s`` passes before the worker
+    is free.
+    """
+    core = core_with(ApiRules(name="a", goal_s=0.3, max_batch_rows=64))
+    now = teach(core, 0.02)
+    core.profile("a", 0, [(rows, 0.02 + 0.0002 * rows) for rows in (1, 16, 32, 64)] * 10, now=now)
+    core.submit("first", api="a", rows=64, now=now)
+    [running] = starts(poll_all(core, now))
+    number = 0
+    for at, group in sorted((max(ages_s) - age_s, group) for group, age_s in enumerate(ages_s)):
+        for _ in range(rows[group]):
+            number += 1
+            core.submit(number, api="a", group=group, now=now + at)
+    now += max(ages_s) + wait_s
+    core.batch_done(running.number, status="worked", seconds=0.0328, now=now)
+    return starts(poll_all(core, now))[0].group
+
+
+def test_the_oldest_group_goes_first_while_there_is_time() -> None:
+    assert first_batch([0.1, 0.05, 0.0], [1, 40, 60]) == 0
+
+
+def test_of_groups_at_risk_the_one_with_the_most_rows_goes_first() -> None:
+    """The smaller ones would take as long, and not all can be in time; the youngest can wait."""
+    assert first_batch([0.1, 0.09, 0.0], [1, 40, 60], wait_s=0.15) == 1
+    assert first_batch([0.1, 0.09, 0.09], [1, 40, 60], wait_s=0.15) == 2
+
+
+def test_a_policy_may_hold_groups_at_risk() -> None:
+    core = core_with(ApiRules(name="a", goal_s=0.01, policy="fixed:100"))
+    core.profile("a", 0, [(1, 0.02)] * 10, now=0.0)
+    for group in (1, 2):
+        core.submit(group, api="a", group=group, now=0.0)
+    assert poll_all(core, 0.0) == []
+    assert [start.group for start in starts(poll_all(core, 0.1))] == [1]

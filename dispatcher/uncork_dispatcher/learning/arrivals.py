@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+from copy import copy
 
 from uncork_dispatcher.learning.returns import Returns
 
@@ -16,6 +18,8 @@ _GRAIN = 1e-4
 _FRESH_REQUEST = 0.01
 # The first arrivals count as if they had taken at least this long.
 _LEAST_S = 0.05
+# A key with half of the arrivals is always among so many latest keys.
+_MOST_KEYS = 32
 # After this many windows the time before the first arrival does not count.
 _SETTLED_WINDOWS = 40.0
 
@@ -57,10 +61,9 @@ class ArrivalRate:
 
 
 class Traffic:
-    """Counts the requests of one API as they arrive, whether they are queued or shed."""
+    """The arrivals of requests that may share a batch, whether they are queued or shed."""
 
     def __init__(self) -> None:
-        self.arrived_rows = 0.0
         self.mean_rows = 0.0
         """Rows (or cost) of an average request, over about the last hundred; 0 before the first."""
         self._rate = ArrivalRate()
@@ -71,14 +74,24 @@ class Traffic:
 
     def arrived(self, source: Hashable, rows: float, now: float) -> None:
         """Count a request of ``rows`` rows from the client ``source``; None if the client is unknown."""
-        self.arrived_rows += rows
+        self.count(rows, now)
+        if source is None or not self.returns.arrived(source, now):
+            self.new_clients.arrived(rows, now)
+
+    def count(self, rows: float, now: float) -> None:
+        """Count a request of ``rows`` rows, wherever it comes from."""
         mean = self.mean_rows
         if rows != mean:
             self.mean_rows = mean + _FRESH_REQUEST * (rows - mean) if mean else rows
         self._rate.arrived(rows, now)
         self._slow_rate.arrived(rows, now)
-        if source is None or not self.returns.arrived(source, now):
-            self.new_clients.arrived(rows, now)
+
+    def counted(self) -> Traffic:
+        """Return a copy of what :meth:`count` learns."""
+        traffic = Traffic()
+        traffic.mean_rows = self.mean_rows
+        traffic._rate, traffic._slow_rate = copy(self._rate), copy(self._slow_rate)
+        return traffic
 
     def rate(self, now: float) -> float:
         """Return the arrivals in rows per second, over about half a second."""
@@ -88,3 +101,58 @@ class Traffic:
         """Return the arrivals in rows per second: the higher of a short and a long average."""
         rate, slow_rate = self._rate.per_second(now=now), self._slow_rate.per_second(now=now)
         return rate if rate > slow_rate else slow_rate
+
+
+_NONE = Traffic()
+"""Learns nothing."""
+
+
+class ApiTraffic:
+    """The arrivals of one API, and of each of its batch keys apart.
+
+    Attributes:
+        arrived_rows: the rows that have arrived since the start.
+        all: the arrivals of all batch keys, without returning clients if there are several keys.
+    """
+
+    def __init__(self) -> None:
+        self.arrived_rows = 0.0
+        self.all = Traffic()
+        self._keys: OrderedDict[Hashable, Traffic] = OrderedDict()
+        """The latest keys; a key alone has the traffic :attr:`all`."""
+
+    def arrived(self, key: Hashable, source: Hashable, rows: float, now: float) -> None:
+        """Count a request with a batch key; see :meth:`Traffic.arrived`."""
+        self.arrived_rows += rows
+        own = self._keys.get(key)
+        if own is None:
+            own = self._begin(key)
+        own.arrived(source, rows, now)
+        if own is not self.all:
+            self.all.count(rows, now)
+            self._keys.move_to_end(key)
+
+    def answered(self, key: Hashable, clients: Iterable[tuple[Hashable, float]], *, now: float) -> None:
+        """Expect answered clients back with the same batch key; see :meth:`Returns.answered`."""
+        if key in self._keys:
+            self._keys[key].returns.answered(clients, now=now)
+
+    def of(self, key: Hashable, now: float) -> Traffic:
+        """Return the traffic of a batch key, or one without arrivals if most arrivals have other keys.
+
+        A hold for the next requests of a rare key would keep a worker idle for too few.
+        """
+        own = self._keys.get(key, _NONE)
+        return own if own is self.all or 2 * own.load_rate(now) >= self.all.load_rate(now) else _NONE
+
+    def _begin(self, key: Hashable) -> Traffic:
+        keys = self._keys
+        if not keys:
+            keys[key] = self.all
+            return self.all
+        if len(keys) == 1:
+            self.all = self.all.counted()
+        elif len(keys) == _MOST_KEYS:
+            keys.popitem(last=False)
+        own = keys[key] = Traffic()
+        return own

@@ -94,8 +94,8 @@ class RequestQueues:
         self._last_number = 0
         self._quarantined_went_last = False
 
-    def __bool__(self) -> bool:
-        return bool(self._queues or self._retries)
+    def __len__(self) -> int:
+        return len(self._queues) + len(self._retries)
 
     def __iter__(self) -> Iterator[RequestQueue]:
         """Iterate over all queues; they must not change meanwhile."""
@@ -229,6 +229,10 @@ class RequestQueues:
         if len(firsts) > 1:
             return min(firsts, key=self._urgency)
         return firsts[0] if firsts else None
+
+    def front(self, api: str) -> Sequence[RequestQueue]:
+        """Return the 16 queues of an API with the oldest requests; for APIs that have queues."""
+        return self._orders[api, None].front
 
     def oldest(self, api: str, default: float) -> float:
         """Return when the oldest queued request of an API arrived; ``default`` if none is queued."""

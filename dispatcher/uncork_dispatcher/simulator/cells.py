@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from uncork_dispatcher.learning.line import keep_up_rows
 from uncork_dispatcher.rules import SettingError
@@ -46,6 +47,8 @@ class Cell:
         request_ms: closed loop: the serial work of gateway and clients on each request.
         transport_ms: transport of a batch to the worker and of its results back, together.
         sources: how the core identifies clients, see :data:`~uncork_dispatcher.simulator.traffic.Sources`.
+        groups: the number of groups of requests that may not share a batch. The k-th has 1/k times the
+            requests of the first; in a closed loop, each client has one group, and groups are equal.
         lengths: the distribution of row lengths, see
             :func:`~uncork_dispatcher.simulator.lengths.row_lengths`; None: all rows cost the same.
         padding: with lengths: the share of the padding that takes time, as in :class:`ServiceTime`.
@@ -70,6 +73,7 @@ class Cell:
     request_ms: float = 0.0
     transport_ms: float = 0.0
     sources: Sources = "clients"
+    groups: int = 1
     lengths: str | None = None
     padding: float = 1.0
     known: Known = "costs"
@@ -83,7 +87,7 @@ class Cell:
         if self.intercept_ms + self.slope_ms == 0:
             says = " are both 0: a batch must take some time"
             raise SettingError("intercept_ms", "slope_ms", says=says)
-        for name in ("workers", "limit_rows", "goal_ms"):
+        for name in ("workers", "limit_rows", "goal_ms", "groups"):
             if not 0 < getattr(self, name) < math.inf:
                 raise SettingError(name, says=f" must be more than 0, got {getattr(self, name):g}")
         if not 0 <= self.padding <= 1:
@@ -109,13 +113,14 @@ class Cell:
             traffic = plural(self.clients, "client") + (f" think {self.think_ms:g}" if self.think_ms else "")
             traffic += f" work {self.request_ms:g}" if self.request_ms else ""
         sources = "" if self.sources == "clients" else f" sources {self.sources}"
+        groups = f" {self.groups} groups" if self.groups > 1 else ""
         lengths = f" {self.lengths} padding {self.padding:g}" if self.lengths is not None else ""
         lengths += f" truncated at {self.truncated_at:g}" if self.truncated_at < math.inf else ""
         transport = f" transport {self.transport_ms:g}" if self.transport_ms else ""
         unknown = "" if self.known == "costs" else f" known {self.known}"
         return (
             f"{self.intercept_ms:g}+{self.slope_ms:g}n{noise}{lengths} W={self.workers} "
-            f"{traffic}{transport}{sources}{unknown}"
+            f"{traffic}{groups}{transport}{sources}{unknown}"
         )
 
     @property
@@ -137,6 +142,17 @@ class Cell:
     def rows(self) -> Callable[[random.Random], float] | None:
         """A function that draws the rows of a request; None if each has one row."""
         return None
+
+    @property
+    def draw_group(self) -> Callable[[int, random.Random], int] | None:
+        """A function that draws the group of a request, as in :class:`Scenario`; None if there is one."""
+        groups = self.groups
+        if groups == 1:
+            return None
+        if self.clients is not None:
+            return lambda client, _: client % groups
+        weights = list(accumulate([1 / (group + 1) for group in range(groups)]))
+        return lambda _, random_: random_.choices(range(groups), cum_weights=weights)[0]
 
     @property
     def capacity(self) -> float:

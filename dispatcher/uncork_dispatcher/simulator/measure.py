@@ -103,6 +103,7 @@ def measure(
             rows=cell.rows,
             lengths=None if lengths is None else lengths.draw,
             known=cell.known,
+            groups=cell.draw_group,
             sources=cell.sources,
             transport_s=cell.transport_ms / 1000,
             seed=seed,

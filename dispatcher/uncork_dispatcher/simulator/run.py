@@ -120,6 +120,7 @@ class _Simulation:
         self._submitted = 0
         self._arrivals: dict[int, float] = {}
         self._random_bytes = random.Random(f"{scenario.seed} bytes")
+        self._random_groups = random.Random(f"{scenario.seed} groups")
         self._lengths: dict[int, float] = {}
         self._clients: dict[int, int] = {}
         self._connections: dict[int, int] = {}
@@ -205,6 +206,7 @@ class _Simulation:
             request,
             api=_API,
             now=now,
+            group=scenario.groups(client, self._random_groups) if scenario.groups else None,
             rows=size.rows,
             count=size.number,
             size_bytes=size.size_bytes,

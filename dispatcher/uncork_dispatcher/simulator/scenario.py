@@ -42,6 +42,8 @@ class Scenario:
         lengths: draws the length of a request's only row, which is its cost; replaces ``rows``. Requests
             have the same lengths under every policy.
         known: what the core knows of the lengths.
+        groups: draws the group of a request, from the number of its client or, in an open loop, of its
+            arrival; None: requests have no groups.
         sources: how the core identifies clients.
         transport_s: transport of a batch to the worker and of its results back, together.
         timer_quantum_s: timers fire at multiples of this; 0: at the exact time.
@@ -63,6 +65,7 @@ class Scenario:
     rows: Callable[[random.Random], float] | None = None
     lengths: Callable[[random.Random], float] | None = None
     known: Known = "costs"
+    groups: Callable[[int, random.Random], int] | None = None
     sources: Sources = "clients"
     transport_s: float = 0.0
     timer_quantum_s: float = 0.0

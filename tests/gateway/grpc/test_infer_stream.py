@@ -119,7 +119,7 @@ async def test_open_requests_of_a_stream_count_as_clients(tmp_path: Path) -> Non
         await stream.next()
         call.message_received(numbers(3))
         [api] = dispatcher._core._apis.values()
-        away = api.traffic.returns._sources
+        away = api.traffic.all.returns._sources
         assert len(away) == 0
 
         while dispatcher.stats()[0].queued_requests or len(stream.messages) < 4:
