@@ -28,7 +28,7 @@ from benchmarks.models.padded import SERVICE, Cell, measure_cell
 from benchmarks.models.padded_tables import cell_sheet, padded_paragraphs
 from uncork_dispatcher.wording import plural
 from uncork_loadtests.compare import Comparison, compare
-from uncork_loadtests.targets import Estimate, aimed, api_at, apis, estimate, our_service
+from uncork_loadtests.targets import Estimate, aimed, estimate, our_service
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.tuning import batch_times
 from uncork_loadtests.tuning.batch_times import BatchTimes, Line
@@ -170,7 +170,7 @@ def _times(setting: Setting, *, largest: int, tell: Tell) -> tuple[Agreement, Ti
         tell("requesting every answer alone, then all at once")
         agreement = check_agreement(server, path=_PATH, bodies=plan.payload.bodies)
         measured = batch_times.measure(server, plan, largest=largest, goal_ms=_LONGEST_MS, tell=tell)
-        learned = estimate(server, api=api_at(_PATH, of=apis(server)))
+        learned = estimate(server, path=_PATH)
     return agreement, Times(measured=measured, line=batch_times.fit(measured.sizes), learned=learned)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import msgspec
-from prometheus_client.parser import text_string_to_metric_families
 
 from uncork_loadtests.openapi import described_path, routes_in
 from uncork_loadtests.servers import HOST, BenchError, Server, reserved_port, serve
@@ -23,7 +22,7 @@ _MOST_NAMED = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """The gateway's estimate of a batch: intercept + slope * rows, or slope * cost."""
+    """The gateway's estimate of a batch, from `/status`: intercept + slope * rows, or slope * cost."""
 
     intercept_ms: float
     slope_ms: float
@@ -57,6 +56,8 @@ class Api:
     """Whether it streams its answers; then it does not batch, and its goal does not apply."""
     counts: str = "rows"
     """Unit of its estimate and limits: rows or cost."""
+    estimate: Estimate | None = None
+    """None if the gateway knows too few batches."""
     padding: Padding | None = None
     """None if no batch is known to have had rows of different lengths, or the gateway does not report it."""
 
@@ -90,7 +91,12 @@ def our_service(target: str, *, options: Sequence[str] = ()) -> Iterator[Server]
 def apis(server: Server) -> list[Api]:
     """Return the APIs of a service, in their order; raise BenchError if `/status` does not answer."""
     try:
-        return msgspec.json.decode(_page(server, "/status"), type=_Status).apis
+        reply = _get(server.admin_url("/status"))
+        if reply.status_code != 200:
+            raise BenchError(f"{server.name}: GET /status returned {reply.status_code}: {reply.text[:200]}")
+        return msgspec.json.decode(reply.content, type=_Status).apis
+    except httpx.HTTPError as error:
+        raise BenchError(f"{server.name}: GET /status failed: {error}") from None
     except msgspec.MsgspecError as error:
         raise BenchError(f"{server.name}: /status cannot be read: {error}") from None
 
@@ -184,29 +190,23 @@ def _document(plan: Plan) -> dict[str, Any] | None:
 
 def padding(server: Server, *, path: str) -> Padding | None:
     """Return how lengths affect the batch times of the API at a path; None if unknown."""
+    api = _now(server, path)
+    return None if api is None else api.padding
+
+
+def estimate(server: Server, *, path: str) -> Estimate | None:
+    """Return the gateway's current estimate of the batches of the API at a path; None if it has none."""
+    api = _now(server, path)
+    if api is None or api.estimate is None:
+        return None
+    return replace(api.estimate, counts=api.counts, padding=api.padding)
+
+
+def _now(server: Server, path: str) -> Api | None:
     try:
-        return api_at(path, of=apis(server)).padding
+        return api_at(path, of=apis(server))
     except (BenchError, NoSuchApi):
         return None
-
-
-def estimate(server: Server, *, api: Api) -> Estimate | None:
-    """Return the gateway's current estimate; None if it has none."""
-    try:
-        found = read_estimate(_page(server, "/metrics").decode(), api=api)
-    except BenchError:
-        return None
-    return found and replace(found, padding=padding(server, path=api.route))
-
-
-def _page(server: Server, path: str) -> bytes:
-    try:
-        reply = _get(server.admin_url(path))
-    except httpx.HTTPError as error:
-        raise BenchError(f"{server.name}: GET {path} failed: {error}") from None
-    if reply.status_code != 200:
-        raise BenchError(f"{server.name}: GET {path} returned {reply.status_code}: {reply.text[:200]}")
-    return reply.content
 
 
 def _get(
@@ -214,19 +214,3 @@ def _get(
 ) -> httpx.Response:
     # Like the generators, ignore proxies named by the environment.
     return httpx.get(url, headers=list(headers), verify=tls, timeout=_SECONDS, trust_env=False)
-
-
-def read_estimate(metrics: str, *, api: Api) -> Estimate | None:
-    """Return the estimate of an API from metrics in Prometheus' text format."""
-    its = {"api": api.name, "service": api.service}
-    found = {
-        sample.name: sample.value
-        for family in text_string_to_metric_families(metrics)
-        for sample in family.samples
-        if its.items() <= sample.labels.items()
-    }
-    intercept_s = found.get("uncork_estimate_intercept_seconds")
-    slope_s = found.get("uncork_estimate_slope_seconds")
-    if intercept_s is None or slope_s is None:
-        return None
-    return Estimate(intercept_ms=intercept_s * 1000, slope_ms=slope_s * 1000, counts=api.counts)

@@ -11,6 +11,7 @@ from tests.loadtests.pages_server import serving_pages, status
 from uncork_loadtests.servers import BenchError, Server
 from uncork_loadtests.targets import (
     Api,
+    Estimate,
     NoSuchApi,
     Padding,
     aimed_at_url,
@@ -62,20 +63,29 @@ def test_padding_is_that_of_the_status_page() -> None:
 
 
 def test_an_estimate_has_the_unit_and_the_padding_of_its_api() -> None:
-    one: dict[str, object] = {"name": "predict", "route": "/predict", "goal_ms": 50, "service": "digits"}
-    weighed = replace(PREDICT, route="/predict", counts="cost")
-    gauges = "".join(
-        f'uncork_estimate_{name}_seconds{{api="predict",service="digits"}} 0.01\n'
-        for name in ("intercept", "slope")
-    ).encode()
-    padded = status({**one, "padding": {"measure": "longest", "share": 0.125}})
-    with serving_pages({"/status": padded, "/metrics": gauges}) as server:
-        found = estimate(server, api=weighed)
-    with serving_pages({"/status": padded, "/metrics": b""}) as server:
-        assert estimate(server, api=weighed) is None
+    """It is that of its service, where several have an API of one name."""
+    padded = {"measure": "longest", "share": 0.125}
+    digits: dict[str, object] = {
+        "name": "predict",
+        "route": "/predict",
+        "goal_ms": 50,
+        "service": "digits",
+        "counts": "cost",
+        "padding": padded,
+        "estimate": {"intercept_ms": 20, "slope_ms": 0.2, "spread": 0.1},
+    }
+    wine = {**digits, "route": "/taste", "service": "wine", "counts": "rows", "padding": None}
+    shown = status(digits, {**wine, "estimate": {"intercept_ms": 30, "slope_ms": 0.3}})
+    with serving_pages({"/status": shown}) as server:
+        found = estimate(server, path="/digits/predict")
+        other = estimate(server, path="/taste")
+        assert estimate(server, path="/tell") is None
+    with serving_pages({"/status": status({**digits, "estimate": None})}) as server:
+        assert estimate(server, path="/predict") is None
 
-    assert found is not None
-    assert (found.counts, found.padding) == ("cost", Padding(measure="longest", share=0.125))
+    known = Padding(measure="longest", share=0.125)
+    assert found == Estimate(intercept_ms=20, slope_ms=0.2, counts="cost", padding=known)
+    assert other == Estimate(intercept_ms=30, slope_ms=0.3)
 
 
 def test_random_rows_fit_the_openapi_document() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.generator.samples import LOST, SAMPLE, Samples
 from uncork_loadtests.reports.page import Panel, Series, looks, write_page
 from uncork_loadtests.reports.panels import panels
-from uncork_loadtests.targets import Api, Estimate, read_estimate
+from uncork_loadtests.targets import Estimate
 from uncork_loadtests.traffic.plan import Payload, Plan
 
 PLAN = Plan(url="http://h:1/x", payload=Payload(bodies=(b"1",)), rate=100.0, seconds=6.0, goal_s=0.02)
@@ -181,28 +180,3 @@ def test_the_page_needs_nothing_else(tmp_path: Path, good: bool) -> None:
     assert outside.count('class="plotly-graph-div"') == 6
     assert ("goal 20 ms" in page) is good
     assert ("Void: the load generator fell behind" in page) is not good
-
-
-METRICS = """
-# TYPE uncork_estimate_intercept_seconds gauge
-uncork_estimate_intercept_seconds{api="one",service="a"} 0.01
-uncork_estimate_intercept_seconds{api="two",service="a"} 0.02
-uncork_estimate_intercept_seconds{api="two",service="b"} 0.03
-# TYPE uncork_estimate_slope_seconds gauge
-uncork_estimate_slope_seconds{api="one",service="a"} 0.0001
-uncork_estimate_slope_seconds{api="two",service="a"} 0.0002
-uncork_estimate_slope_seconds{api="two",service="b"} 0.0003
-"""
-
-
-def test_the_estimate_is_that_of_the_api() -> None:
-    """Of its service, where several have one of that name."""
-    two = Api(name="two", route="/two", goal_ms=None, service="a")
-    found = read_estimate(METRICS, api=two)
-    assert found is not None
-    assert (found.intercept_ms, found.slope_ms) == pytest.approx((20, 0.2))
-    other = read_estimate(METRICS, api=replace(two, service="b"))
-    assert other is not None
-    assert (other.intercept_ms, other.slope_ms) == pytest.approx((30, 0.3))
-    assert read_estimate(METRICS, api=replace(two, name="three")) is None
-    assert read_estimate("", api=two) is None

@@ -56,7 +56,7 @@ def _running(options: LoadtestOptions, plan: Plan) -> Iterator[tuple[Plan, Calla
             tell(f"starting {options.target}")
             server = stack.enter_context(our_service(options.target, options=options.serve))
         api = api_at(options.path, of=apis(server))
-        yield aimed_at(api, plan, server), lambda: None if api.streams else estimate(server, api=api)
+        yield aimed_at(api, plan, server), lambda: estimate(server, path=api.route)
 
 
 def _show(outcome: Outcome, known: Estimate | None, options: LoadtestOptions) -> int:
