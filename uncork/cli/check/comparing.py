@@ -3,15 +3,17 @@
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import cycle, permutations
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
-from uncork.cli.check.differences import Difference, Result, difference
+from uncork.cli.check.differences import Result, difference
 from uncork.cli.check.figures import Comparison
-from uncork.cli.check.growing import Batches, Died, Failed, Refused, Slow, Unknown
+from uncork.cli.check.growing import Batches, Died, Failed, Refused, Unknown
 from uncork_workers.definition.adapters.base import UNREADABLE
 from uncork_workers.wire.messages import expand_forms
 
@@ -45,7 +47,7 @@ async def compare(
         found = await _compared(batches, results, rows, alone, most)
     except Unknown as error:
         why = str(error)
-    except Slow:
+    except TimeoutError:
         why = "a batch did not finish within timeout"
     except (Refused, Failed) as error:
         why = f"the handler {_verb(error)}"
@@ -93,9 +95,9 @@ async def _compared(
         found.append((_fault([alone[at] for at in order], together), batch, together))
     unlike = _unlike(alone[:1], await results(rows[:1]))
     fault, batch, together = max(found, key=lambda one: one[0].excess)
-    if unlike is None and fault.key:
+    if fault.key and not unlike.key:
         unlike = _unlike(together, await results(batch))
-    return fault if unlike is None else Comparison(key="not-deterministic", figures=_figures(unlike))
+    return replace(unlike, key="not-deterministic", excess=0.0) if unlike.key else fault
 
 
 async def _results(batches: Batches, ends: float, bodies: Sequence[bytes]) -> list[Result]:
@@ -103,7 +105,7 @@ async def _results(batches: Batches, ends: float, bodies: Sequence[bytes]) -> li
 
     Raises:
         Unknown: if the time is over.
-        Refused, Failed, Slow: as :meth:`Batches.of`.
+        Refused, Failed, TimeoutError: as :meth:`Batches.of`.
     """
     if time.perf_counter() > ends:
         raise Unknown("the time is over; raise --seconds")
@@ -116,33 +118,25 @@ def _verb(error: Refused | Failed) -> str:
     return str(error) if isinstance(error, Failed) else f"returns {error}"
 
 
-def _figures(found: Difference) -> dict[str, Any]:
-    return {name: value for name, value in found._asdict().items() if name != "excess"}
-
-
-def _excess(found: Difference | None) -> float:
-    return 0.0 if found is None else found.excess
-
-
-def _unlike(first: Sequence[Result], second: Sequence[Result]) -> Difference | None:
+def _unlike(first: Sequence[Result], second: Sequence[Result]) -> Comparison:
     """Return the greatest difference between the results of two runs of the same batch."""
-    return max(map(difference, first, second), key=_excess)
+    return max(map(difference, first, second), key=attrgetter("excess"))
 
 
 def _fault(alone: Sequence[Result], together: Sequence[Result]) -> Comparison:
     """Compare the results of a batch with those of its rows alone."""
     unlike = [[difference(own, other) for other in together] for own in alone]
     places = range(len(alone))
-    at = max(places, key=lambda place: _excess(unlike[place][place]))
+    at = max(places, key=lambda place: unlike[place][place].excess)
     worst = unlike[at][at]
-    if worst is None:
-        return Comparison()
+    if not worst.key:
+        return worst
     figures: dict[str, Any] = {"at": at + 1, "rows": len(alone)}
     for order in permutations(places):
-        if all(unlike[own][place] is None for place, own in enumerate(order)):
+        if not any(unlike[own][place].key for place, own in enumerate(order)):
             figures["origin"] = order[at] + 1
             return Comparison(key="batch-order", figures=figures, excess=math.inf)
-    return Comparison(key="batch-leak", figures={**figures, **_figures(worst)}, excess=worst.excess)
+    return replace(worst, figures={**figures, **worst.figures})
 
 
 def changed_rows(body: bytes, *, resize: bool) -> list[bytes]:

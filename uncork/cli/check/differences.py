@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from uncork.cli.check.figures import Comparison
 from uncork_workers.wire.messages import RowsForm, json_path
 from uncork_workers.wire.schema import JSON
 
@@ -16,6 +17,7 @@ Path = tuple[str | int, ...]
 
 _SHOWN_BYTES = 40
 _SHOWN_STEPS = 8
+_NONE = "none, as only floats may differ"
 
 
 class Tolerance(NamedTuple):
@@ -41,28 +43,13 @@ class Result(NamedTuple):
     form: RowsForm = None
 
 
-class Difference(NamedTuple):
-    """A difference beyond the tolerance.
-
-    Attributes:
-        excess: the largest gap between floats of a list, as a multiple of the largest tolerance there; 1 for
-            bytes, infinite for other values.
-        where: a path in the result, in words.
-    """
-
-    excess: float
-    where: str
-    expected: str
-    found: str
-    tolerance: str = "none, as only floats may differ"
-
-
-def difference(first: Result, second: Result) -> Difference | None:
-    """Return the greatest difference beyond the tolerance; None if there is none. NaN equals NaN."""
+def difference(first: Result, second: Result) -> Comparison:
+    """Return the greatest difference beyond the tolerance; its figures say where. NaN equals NaN."""
     if first.content_type != second.content_type:
-        return Difference(math.inf, "the media type", first.content_type or JSON, second.content_type or JSON)
+        types = first.content_type or JSON, second.content_type or JSON
+        return _difference(math.inf, "the media type", *types)
     if first.body == second.body:
-        return None
+        return Comparison()
     values = _value(first), _value(second)
     if bytes in map(type, values):
         values = first.body, second.body
@@ -70,7 +57,7 @@ def difference(first: Result, second: Result) -> Difference | None:
         found = [*_differences(*values, _tolerance(first))]
     except (RecursionError, OverflowError):
         found = [_of_others(first.body, second.body, ())]
-    return max(found, key=lambda one: one.excess, default=None)
+    return max(found, key=lambda one: one.excess, default=Comparison())
 
 
 def _tolerance(result: Result) -> Tolerance:
@@ -97,7 +84,7 @@ def _value(result: Result) -> Any:
     return body
 
 
-def _differences(first: Any, second: Any, tolerance: Tolerance, path: Path = ()) -> Iterator[Difference]:
+def _differences(first: Any, second: Any, tolerance: Tolerance, path: Path = ()) -> Iterator[Comparison]:
     match first, second:
         case np.ndarray(), np.ndarray():
             yield from _of_numbers(first, second, tolerance, path)
@@ -125,9 +112,9 @@ def _has_floats(first: Any, second: Any) -> bool:
     return len(first) == len(second) and float in types and types <= {float, int, type(None)}
 
 
-def _of_numbers(first: Array, second: Array, tolerance: Tolerance, path: Path) -> Iterator[Difference]:
+def _of_numbers(first: Array, second: Array, tolerance: Tolerance, path: Path) -> Iterator[Comparison]:
     if first.shape != second.shape:
-        yield Difference(math.inf, "the size of the image", str(first.shape), str(second.shape))
+        yield _difference(math.inf, "the size of the image", str(first.shape), str(second.shape))
         return
     gaps = np.where(
         np.isnan(first) & np.isnan(second), 0, np.nan_to_num(np.abs(second - first), nan=math.inf)
@@ -137,10 +124,10 @@ def _of_numbers(first: Array, second: Array, tolerance: Tolerance, path: Path) -
     if gaps[at] > most[at]:
         where = _where((*path, *map(int, at)))
         numbers = (f"{first[at]:.6g}", f"{second[at]:.6g}")
-        yield Difference(float(gaps.max() / most.max()), where, *numbers, tolerance=str(tolerance))
+        yield _difference(float(gaps.max() / most.max()), where, *numbers, tolerance=str(tolerance))
 
 
-def _of_others(first: Any, second: Any, path: Path) -> Difference:
+def _of_others(first: Any, second: Any, path: Path) -> Comparison:
     """Return a difference with the parts around the first byte that differs."""
     is_text = not isinstance(first, bytes)
     bodies = [msgspec.json.encode(value) if is_text else value for value in (first, second)]
@@ -152,7 +139,12 @@ def _of_others(first: Any, second: Any, path: Path) -> Difference:
     texts = [part.decode(errors="replace") if is_text else repr(part) for part in parts]
     dots = "…" if start else ""
     # Bytes may hold floats that differ little.
-    return Difference(math.inf if is_text else 1, _where(path), *[dots + text for text in texts])
+    return _difference(math.inf if is_text else 1, _where(path), *[dots + text for text in texts])
+
+
+def _difference(excess: float, where: str, expected: str, found: str, tolerance: str = _NONE) -> Comparison:
+    figures = {"where": where, "expected": expected, "found": found, "tolerance": tolerance}
+    return Comparison(key="batch-leak", figures=figures, excess=excess)
 
 
 def _where(path: Path) -> str:

@@ -45,10 +45,6 @@ class Died(Failed):
         return "kills the worker process"
 
 
-class Slow(Exception):
-    """The smallest batch exceeded the API's timeout."""
-
-
 class OutOfMemory(Exception):
     """The size does not fit into memory, but smaller calls answered the batch.
 
@@ -85,7 +81,7 @@ class Batches:
         """Run one batch of copies; return its reply and the seconds until the reply.
 
         Raises:
-            Refused, Failed, Slow: as :meth:`of`.
+            Refused, Failed, TimeoutError: as :meth:`of`.
         """
         return await self.of([self.example.sample.body] * rows)
 
@@ -95,17 +91,14 @@ class Batches:
         Raises:
             Refused: if the handler rejects one.
             Failed: if the handler fails.
-            Slow: if it exceeds the API's timeout.
+            TimeoutError: if it exceeds the API's timeout.
             OutOfMemory: if it ran in smaller calls for lack of memory.
         """
         batch = msgspec.structs.replace(
             self.example.batch(len(bodies)), lengths=[*map(len, bodies)], costs=self._costs(bodies)
         )
-        try:
-            async with asyncio.timeout(self.example.settings.timeout):
-                executed, seconds = await self.run(batch, bodies)
-        except TimeoutError:
-            raise Slow from None
+        async with asyncio.timeout(self.example.settings.timeout):
+            executed, seconds = await self.run(batch, bodies)
         reply = executed.reply
         if {*reply.statuses} == {200}:
             size = sum(batch.costs or batch.rows)
@@ -135,7 +128,7 @@ class Batches:
         """Run batches of one size; return their times in the worker, and the median overhead in milliseconds.
 
         Raises:
-            Refused, Failed, Slow, OutOfMemory: as :meth:`once`.
+            Refused, Failed, TimeoutError, OutOfMemory: as :meth:`once`.
         """
         runs = [await self.once(rows) for _ in range(_RUNS_OF_A_SIZE)]
         seen = [(executed.reply.seconds * 1000, seconds * 1000) for executed, seconds in runs[1:]]
@@ -176,7 +169,7 @@ async def grow(
     Returns the times, and the failure that ended the growth, if one did.
 
     Raises:
-        Refused, Failed, Slow: of the smallest size; of a larger one, it ends the growth.
+        Refused, Failed, TimeoutError: of the smallest size; of a larger one, it ends the growth.
     """
     ends = time.perf_counter() + seconds
     base = resident_bytes(pid)
@@ -191,7 +184,7 @@ async def grow(
         reset_peak(pid)
         try:
             size, overhead_ms = await batches.times(rows)
-        except (Refused, Failed, Slow) as error:
+        except (Refused, Failed, TimeoutError) as error:
             if not sizes:
                 raise
             failure = Failure(rows=rows, says=str(error)) if isinstance(error, Failed) else None

@@ -12,7 +12,7 @@ from typing import Any
 
 from uncork.cli.check.comparing import compare
 from uncork.cli.check.figures import ApiFigures, Comparison, Failure, Figures, Plan, Times
-from uncork.cli.check.growing import Batches, Died, Failed, Refused, Slow, Unknown, grow, of_profile
+from uncork.cli.check.growing import Batches, Died, Failed, Refused, Unknown, grow, of_profile
 from uncork.config.errors import WrongUsage
 from uncork.config.names import check_policy
 from uncork.server.options import ServeOptions
@@ -138,7 +138,7 @@ async def _measure_api(
         return replace(figures, failure=Failure(rows=1, says=f"returns {error}"))
     except Failed as error:
         return replace(figures, failure=Failure(rows=1, says=str(error)))
-    except Slow:
+    except TimeoutError:
         return replace(figures, timed_out=True)
     except Unknown as error:
         return replace(figures, unmeasured=str(error))
