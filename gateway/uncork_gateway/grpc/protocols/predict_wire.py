@@ -35,17 +35,9 @@ class PredictWire(TensorWire):
         outputs = _with_rests(outputs, message.outputs)
         return Parsed(rest=rest_of(message, "outputs"), tensors=outputs, typed=typed)
 
-    def write_request(self, parsed: Parsed) -> bytes:
-        request = self.request.FromString(parsed.rest)
-        add_tensors(request.inputs, parsed.tensors, typed=False)
-        serialized: bytes = request.SerializeToString()
-        return serialized
-
-    def write_reply(self, parsed: Parsed) -> bytes:
-        response = self.response.FromString(parsed.rest)
-        add_tensors(response.outputs, parsed.tensors, typed=parsed.typed)
-        serialized: bytes = response.SerializeToString()
-        return serialized
+    def fill(self, message: Any, parsed: Parsed) -> None:
+        tensors = message.inputs if isinstance(message, self.request) else message.outputs
+        add_tensors(tensors, parsed.tensors, typed=parsed.typed)
 
 
 def _with_rests(tensors: list[Tensor], protos: Any) -> list[Tensor]:

@@ -97,12 +97,8 @@ class TensorWire(ABC):
         """
 
     @abstractmethod
-    def write_request(self, parsed: Parsed) -> bytes:
-        """Return a serialized request."""
-
-    @abstractmethod
-    def write_reply(self, parsed: Parsed) -> bytes:
-        """Return a serialized reply."""
+    def fill(self, message: Any, parsed: Parsed) -> None:
+        """Add id and tensors to a request or a reply that has the rest."""
 
     @abstractmethod
     def model_of(self, message: Any) -> str:
@@ -157,10 +153,10 @@ class TensorWire(ABC):
         """Merge requests with the same key into one call, which gets a new id if there are several."""
         first = requests[0]
         if len(requests) == 1:
-            return Content(first.message or self.write_request(first.parsed))
+            return Content(first.message) if first.message else self._written(self.request, first.parsed)
         inputs = zip(*[request.parsed.tensors for request in requests], strict=True)
         merged = replace(first.parsed, id=uuid4().hex, tensors=list(map(concatenate, inputs)))
-        return Content(self.write_request(merged))
+        return self._written(self.request, merged)
 
     def split(self, reply: Content, requests: Sequence[TensorRequest]) -> list[TensorReply]:
         if len(requests) == 1:
@@ -191,7 +187,12 @@ class TensorWire(ABC):
         """Write the response to one request, with its own id. The batch id goes into the call's metadata."""
         if isinstance(reply.parsed, bytes):
             return Content(reply.parsed)
-        return Content(self.write_reply(replace(reply.parsed, id=request.parsed.id)))
+        return self._written(self.response, replace(reply.parsed, id=request.parsed.id))
+
+    def _written(self, kind: Any, parsed: Parsed) -> Content:
+        message = kind.FromString(parsed.rest)
+        self.fill(message, parsed)
+        return Content(message.SerializeToString())
 
     def _opened(self, reply: Parsed | bytes) -> Parsed:
         if isinstance(reply, Parsed):

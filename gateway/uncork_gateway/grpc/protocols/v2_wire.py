@@ -35,19 +35,13 @@ class V2GrpcWire(TensorWire):
             rest=rest_of(message, "id", "outputs", "raw_output_contents"), tensors=outputs, typed=typed
         )
 
-    def write_request(self, parsed: Parsed) -> bytes:
-        request = self.request.FromString(parsed.rest)
-        request.id = parsed.id
-        add_tensors(request.inputs, request.raw_input_contents, parsed.tensors, typed=parsed.typed)
-        serialized: bytes = request.SerializeToString()
-        return serialized
-
-    def write_reply(self, parsed: Parsed) -> bytes:
-        response = self.response.FromString(parsed.rest)
-        response.id = parsed.id
-        add_tensors(response.outputs, response.raw_output_contents, parsed.tensors, typed=parsed.typed)
-        serialized: bytes = response.SerializeToString()
-        return serialized
+    def fill(self, message: Any, parsed: Parsed) -> None:
+        message.id = parsed.id
+        if isinstance(message, self.request):
+            described, raw = message.inputs, message.raw_input_contents
+        else:
+            described, raw = message.outputs, message.raw_output_contents
+        add_tensors(described, raw, parsed.tensors, typed=parsed.typed)
 
 
 def _with_rests(tensors: list[Tensor], described: Any) -> list[Tensor]:

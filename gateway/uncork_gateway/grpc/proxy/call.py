@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import NamedTuple
 
 from uncork_dispatcher import RequestResult
 from uncork_gateway.backends.model_servers.known_models import UNKNOWN, can_be_known
@@ -22,31 +21,30 @@ from uncork_gateway.requests.proxy_target import Merging, ProxyTarget, RequestIn
 from uncork_gateway.telemetry.metrics import ApiTally
 
 
-class MergedMethod(NamedTuple):
-    """A gRPC method whose calls are merged into fewer calls to the servers behind the proxy.
+class ProxyCall(RequestInParts, UnaryRequest):
+    """One call to the gRPC servers behind the proxy, merged with others if possible.
 
-    Attributes:
+    Args:
         wire: reads and writes the method's messages.
         merging: batches requests into calls.
         pass_through: relays the calls that cannot be merged.
     """
 
-    wire: TensorWire
-    merging: Merging
-    pass_through: GrpcPassThrough
-
-    def open(self, stream: CallStream, head: CallHead) -> ProxyCall:
-        return ProxyCall(stream, head, self)
-
-
-class ProxyCall(RequestInParts, UnaryRequest):
-    """One call to the gRPC servers behind the proxy."""
-
     _model = UNKNOWN
 
-    def __init__(self, stream: CallStream, head: CallHead, method: MergedMethod) -> None:
+    def __init__(
+        self,
+        stream: CallStream,
+        head: CallHead,
+        *,
+        wire: TensorWire,
+        merging: Merging,
+        pass_through: GrpcPassThrough,
+    ) -> None:
         super().__init__(stream, head)
-        self._method = method
+        self._wire = wire
+        self._merging = merging
+        self._pass_through = pass_through
 
     @property
     def _executor(self) -> str:
@@ -54,13 +52,13 @@ class ProxyCall(RequestInParts, UnaryRequest):
 
     @property
     def _tally(self) -> ApiTally:
-        return self._method.merging.models.tally(self._model)
+        return self._merging.models.tally(self._model)
 
     def _batch_id(self, batch: int) -> str:
-        return self._method.merging.batch_headers.id_of(batch)
+        return self._merging.batch_headers.id_of(batch)
 
     def _dispatch(self, message: bytes) -> None:
-        wire, merging, head = self._method.wire, self._method.merging, self._head
+        wire, merging, head = self._wire, self._merging, self._head
         to_metadata(head.metadata)  # Metadata that cannot be sent must not fail the call of others.
         parsed = wire.read(message)
         model = wire.model_of(parsed)
@@ -95,7 +93,7 @@ class ProxyCall(RequestInParts, UnaryRequest):
 
     def _finish(self, answer: RequestResult[CallResult]) -> None:
         batch, result = answer.batch, answer.result
-        trailers = self._method.merging.batch_headers.pairs(batch, answer.queued_s)
+        trailers = self._merging.batch_headers.pairs(batch, answer.queued_s)
         if isinstance(result, ServerResponse):
             self._answer_with(result, trailers)
         else:
@@ -121,7 +119,7 @@ class ProxyCall(RequestInParts, UnaryRequest):
 
     def _ended(self, status: int, code: Code = Code.OK) -> None:
         if status == 200:
-            self._method.merging.models.add(self._model)
+            self._merging.models.add(self._model)
         self._count(status, code=code)
 
     async def _relay(self, message: bytes) -> None:
@@ -130,7 +128,7 @@ class ProxyCall(RequestInParts, UnaryRequest):
             if self._span is not None:
                 metadata = with_trace(metadata, self._span.headers())
             time_left_s = self._head.timeout_s - (time.perf_counter() - self._arrived)
-            response = await self._method.pass_through.relay(
+            response = await self._pass_through.relay(
                 self._head.path, metadata, message, time_left_s=time_left_s
             )
             if not self._is_answered:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from uncork_dispatcher import SettingError
 from uncork_gateway.auth import AcceptedKeys
@@ -10,7 +11,7 @@ from uncork_gateway.grpc.interfaces import OpenCall, StreamingMethod
 from uncork_gateway.grpc.methods import Method, Methods
 from uncork_gateway.grpc.protocols.predict_wire import PredictWire
 from uncork_gateway.grpc.protocols.v2_wire import V2GrpcWire
-from uncork_gateway.grpc.proxy.call import MergedMethod
+from uncork_gateway.grpc.proxy.call import ProxyCall
 from uncork_gateway.grpc.proxy.health import health_by_name
 from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
 from uncork_gateway.grpc.services.health import Health
@@ -50,7 +51,9 @@ def proxied_calls(
         )
     merged: dict[bytes, Method] = {}
     for wire in (kind() for kind in _WIRES[protocol]):
-        merged[wire.method] = StreamingMethod(MergedMethod(wire, merging, pass_through).open)
+        merged[wire.method] = StreamingMethod(
+            partial(ProxyCall, wire=wire, merging=merging, pass_through=pass_through)
+        )
     relaying = Methods(merged, not_supported={}, keys=keys, otherwise=pass_through.open)
     # The proxy answers for itself; the servers, for their models.
     watches = OpenCalls()
