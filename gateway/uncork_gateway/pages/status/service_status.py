@@ -6,9 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from uncork_dispatcher import ApiStats, Decision, WorkStats
+from uncork_dispatcher import ApiStats, AsyncDispatcher, Decision, WorkStats
 from uncork_dispatcher.learning.measures import Padding
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status import document
@@ -69,14 +69,6 @@ class StatusSource(Protocol):
         """Return the state of scaling; None if the number of workers is fixed."""
 
 
-class Dispatching(Protocol):
-    """The part of a dispatcher that the status reads."""
-
-    def stats(self) -> list[ApiStats]: ...
-
-    def work(self) -> WorkStats: ...
-
-
 class Described(NamedTuple):
     """A service in the document's terms: the service, its workers and its APIs."""
 
@@ -107,7 +99,7 @@ class ServiceStatus:
         prefix: str = "",
         ready: asyncio.Event,
         shadow: Callable[[], dict[str, int]] = dict,
-        dispatcher: Dispatching,
+        dispatcher: AsyncDispatcher[Any, Any],
         recorder: Recorder,
         is_proxy: bool = False,
         has_goal: bool = True,

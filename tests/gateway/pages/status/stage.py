@@ -62,7 +62,7 @@ class Stage:
             self,
             name=lambda: "s",
             ready=self.ready,
-            dispatcher=self,
+            dispatcher=self,  # type: ignore[arg-type]
             recorder=self,  # type: ignore[arg-type]
             is_proxy=self._is_proxy,
             clock=self._clock,
