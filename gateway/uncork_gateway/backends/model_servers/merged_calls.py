@@ -22,7 +22,6 @@ from uncork_gateway.backends.model_servers.refused_calls import (
     accepted_rows,
     ask_or_bisect,
     bisect,
-    groups,
     refused,
 )
 from uncork_gateway.backends.model_servers.server import ServerResponse
@@ -30,6 +29,7 @@ from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.errors import BadGateway
 from uncork_gateway.headers import TRACE, Header
 from uncork_gateway.protocols.wire import Content, Mergeable, Wire, WrongReply
+from uncork_workers.wire.cutting import Extent, cut
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import RequestSpan
@@ -149,7 +149,8 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         if most_rows is not None and len(all_sent) > 1:
             # The server has run nothing, so this repeats nothing.
             self._limited(batch.api, most_rows)
-            parts = groups([request.rows for request in batch.requests], most_rows)
+            extents = [Extent(int(request.rows)) for request in batch.requests]
+            parts = cut(extents, lambda call: call.rows <= most_rows)
             search = ask_or_bisect if self._servers.idempotent else _ask_only
             results = [result for part in parts for result in await search(part, ask)]
         elif self._servers.idempotent:

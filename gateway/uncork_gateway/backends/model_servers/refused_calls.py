@@ -1,7 +1,7 @@
 """Merged calls that a server refused: finds the requests at fault, and repeats the others."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence, Sized
+from collections.abc import Awaitable, Callable, Sized
 from typing import TypeVar
 
 from uncork_gateway.backends.model_servers.server import ServerResponse
@@ -22,17 +22,6 @@ def accepted_rows(refusal: ServerResponse) -> int | None:
     text = refusal.body[:_LONGEST_TEXT].decode("latin-1") if call is None else call.text
     found = _ACCEPTED_ROWS.search(text)
     return int(found[found.lastindex or 0]) if found else None
-
-
-def groups(rows: Sequence[int], most: int) -> list[range]:
-    """Divide requests, in order, into groups of at most ``most`` rows; a larger request is alone."""
-    found, begin, total = [], 0, 0
-    for at, count in enumerate(rows):
-        if at > begin and total + count > most:
-            found.append(range(begin, at))
-            begin, total = at, 0
-        total += count
-    return [*found, range(begin, len(rows))]
 
 
 def refused(requests: Sized, refusal: ServerResponse) -> list[ServerResponse]:

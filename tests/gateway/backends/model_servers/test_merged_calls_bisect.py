@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 
@@ -14,7 +13,7 @@ from tests.gateway.backends.lines import bodies, sent, shout
 from tests.gateway.backends.model_servers.fake_server import Call, Reply
 from tests.gateway.backends.model_servers.merged_stage import stage
 from uncork_gateway.backends.model_servers.merged_calls import CallResult, Part
-from uncork_gateway.backends.model_servers.refused_calls import accepted_rows, bisect, groups, refused
+from uncork_gateway.backends.model_servers.refused_calls import accepted_rows, bisect, refused
 from uncork_gateway.backends.model_servers.server import CallStatus, ServerResponse
 
 
@@ -95,16 +94,6 @@ async def test_a_call_with_more_rows_than_the_server_accepts_is_divided(idempote
 def test_the_rows_that_a_server_accepts_are_read_from_its_text(text: str, rows: int | None) -> None:
     assert accepted_rows(ServerResponse(400, (), b"", CallStatus(3, text))) == rows
     assert accepted_rows(ServerResponse(400, (), f'{{"error":"{text}"}}'.encode())) == rows
-
-
-@given(rows=st.lists(st.integers(1, 9), min_size=1), most=st.integers(1, 12))
-def test_groups_have_all_requests_in_order_and_not_too_many_rows(rows: list[int], most: int) -> None:
-    found = groups(rows, most)
-    assert [at for group in found for at in group] == list(range(len(rows)))
-    for group in found:
-        assert len(group) == 1 or sum(rows[at] for at in group) <= most
-    for one, other in itertools.pairwise(found):
-        assert sum(rows[at] for at in one) + rows[other.start] > most
 
 
 async def test_what_is_not_idempotent_is_not_searched() -> None:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.examples import at_most
 from uncork_workers.process.batches.chunks import CallSizes
 from uncork_workers.process.batches.failure import Failure
-from uncork_workers.process.batches.parts_that_fit import PartsThatFit, Rows
+from uncork_workers.process.batches.parts_that_fit import PartsThatFit
 from uncork_workers.process.batches.size_limit import SizeLimit
+from uncork_workers.wire.cutting import Extent
 
 COSTS = st.lists(st.lists(st.integers(1, 20), max_size=4), min_size=1, max_size=40)
 SIZES = st.builds(
@@ -29,9 +30,7 @@ class Searched:
         self.counted = 0
         self.parts: list[tuple[int, ...]] = []
         self.limits: list[float] = []
-        requests: dict[int, Rows] = {
-            at: (len(each), sum(each), max(each, default=0)) for at, each in enumerate(costs)
-        }
+        requests = {at: Extent(len(each), sum(each), max(each, default=0)) for at, each in enumerate(costs)}
         search: PartsThatFit[int] = PartsThatFit(requests, self.counting(sizes), SizeLimit(known))
         while search.part is not None:
             part = tuple(search.part)
@@ -43,10 +42,10 @@ class Searched:
             search.ran(failure if size > room else part, rows=len(rows), size=size)
         self.search = search
 
-    def counting(self, sizes: CallSizes) -> Callable[[int, float, float], float]:
-        def size(rows: int, cost: float, longest: float) -> float:
+    def counting(self, sizes: CallSizes) -> Callable[[Extent], float]:
+        def size(call: Extent) -> float:
             self.counted += 1
-            return sizes.size(rows, cost, longest)
+            return sizes.size(call)
 
         return size
 

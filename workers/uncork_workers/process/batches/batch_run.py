@@ -23,6 +23,7 @@ from uncork_workers.process.batches.merging import BatchRequests
 from uncork_workers.process.batches.parts_that_fit import PartsThatFit
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.stopped import Stopped
+from uncork_workers.wire.cutting import Extent
 from uncork_workers.wire.messages import (
     Batch,
     ExceptionReport,
@@ -168,8 +169,10 @@ class BatchRun:
         calls = self.calls
         known, calls.ends = calls.limit, ends
         costs = self._requests.costs or [()] * len(self.bodies)
-        rows_of = {at: (self._requests.rows[at], sum(costs[at]), max(costs[at], default=0.0)) for at in group}
-        search: PartsThatFit[Result] = PartsThatFit(rows_of, calls.sizes.size, known)
+        extents = {
+            at: Extent(self._requests.rows[at], sum(costs[at]), max(costs[at], default=0.0)) for at in group
+        }
+        search: PartsThatFit[Result] = PartsThatFit(extents, calls.sizes.size, known)
         calls.limit = search.limit
         search.ran(failure, rows=max(self._requests.rows[group[0]], len(group)), size=failure.size)
         while search.part is not None and time.perf_counter() < ends:

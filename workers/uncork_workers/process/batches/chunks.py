@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from uncork_workers.definition.outputs.encoding import Array, Encoded
+from uncork_workers.wire.cutting import Extent, cut
 
 
 class Chunk(NamedTuple):
@@ -37,8 +38,9 @@ class CallSizes(msgspec.Struct, frozen=True):
     lengths: Sequence[float] = ()
     pads: bool = False
 
-    def size(self, rows: int, cost: float, longest: float) -> float:
-        """Return the size of a call, padding included; without costs, ``longest`` is 0."""
+    def size(self, call: Extent) -> float:
+        """Return the size of a call, padding included."""
+        rows, cost, longest = call
         if not rows:
             return 0.0
         # More rows than the largest allowed number are those of several calls, which are padded less.
@@ -51,7 +53,7 @@ class CallSizes(msgspec.Struct, frozen=True):
 
     def of(self, rows: int, costs: Sequence[float]) -> float:
         """Return the size of a call with all these rows; ``costs`` is empty if they have none."""
-        return self.size(rows, sum(costs), max(costs, default=0.0))
+        return self.size(Extent(rows, sum(costs), max(costs, default=0.0)))
 
 
 _UNPADDED = CallSizes()
@@ -82,19 +84,14 @@ def cut_chunks(
     total = sum(costs)
     if total <= limit and rows <= most_rows and (fits == math.inf or sizes.of(rows, costs) <= fits):
         return [Chunk(rows, total)]
-    chunks: list[Chunk] = []
-    count, cost, longest = 0, 0.0, 0.0
-    for row_cost in costs:
-        is_full = cost + row_cost > limit or count == most_rows
-        longest = max(longest, row_cost)
-        if count and (
-            is_full or (fits < math.inf and sizes.size(count + 1, cost + row_cost, longest) > fits)
-        ):
-            chunks.append(Chunk(count, cost))
-            count, cost, longest = 0, 0.0, row_cost
-        count += 1
-        cost += row_cost
-    return [*chunks, Chunk(count, cost)]
+
+    def fits_in_call(call: Extent) -> bool:
+        return (
+            call.cost <= limit and call.rows <= most_rows and (fits == math.inf or sizes.size(call) <= fits)
+        )
+
+    calls = cut([Extent(1, cost, cost) for cost in costs], fits_in_call)
+    return [Chunk(len(call), sum(costs[call.start : call.stop])) for call in calls]
 
 
 def padded_size(rows: int, allowed: Sequence[int] | None) -> int:

@@ -7,12 +7,9 @@ from typing import Generic, TypeVar
 from uncork_workers.process.batches.bisection import Part
 from uncork_workers.process.batches.failure import Failure
 from uncork_workers.process.batches.size_limit import SizeLimit
+from uncork_workers.wire.cutting import Extent, cut
 
 R = TypeVar("R")
-Rows = tuple[int, float, float]
-"""Of some rows, their number, total cost and largest cost."""
-
-_NO_ROWS: Rows = (0, 0.0, 0.0)
 
 
 class PartsThatFit(Generic[R]):
@@ -36,7 +33,7 @@ class PartsThatFit(Generic[R]):
     """
 
     def __init__(
-        self, requests: Mapping[int, Rows], size: Callable[[int, float, float], float], known: SizeLimit
+        self, requests: Mapping[int, Extent], size: Callable[[Extent], float], known: SizeLimit
     ) -> None:
         self.part: Part | None = [*requests]
         self.limit = known.copy()
@@ -104,18 +101,9 @@ class PartsThatFit(Generic[R]):
         if self._size(part) <= self.limit.most:
             middle = len(part) // 2
             return [part[middle:], part[:middle]]
-        parts: list[Part] = []
-        start, taken = 0, _NO_ROWS
-        for end, at in enumerate(part):
-            taken = _together(taken, self._requests[at])
-            if end > start and self._size_of(*taken) > self.limit.most:
-                parts.append(part[start:end])
-                start, taken = end, self._requests[at]
-        return [part[start:], *reversed(parts)]
+        items = [self._requests[at] for at in part]
+        calls = cut(items, lambda extent: self._size_of(extent) <= self.limit.most)
+        return [part[call.start : call.stop] for call in reversed(calls)]
 
     def _size(self, part: Part) -> float:
-        return self._size_of(*reduce(_together, [self._requests[at] for at in part], _NO_ROWS))
-
-
-def _together(first: Rows, second: Rows) -> Rows:
-    return first[0] + second[0], first[1] + second[1], max(first[2], second[2])
+        return self._size_of(reduce(Extent.plus, [self._requests[at] for at in part]))
