@@ -5,7 +5,7 @@ same seeds, and so with the same arrivals. Each cell has one figure: mean latenc
 answer in a closed loop, and time per answer within the goal where the goal binds. The tables show its ratio,
 variant to policy: above 1, the mechanism is worth something.
 
-    scripts/bench ablation --processes 2 --json ablation.json
+    scripts/bench ablation --processes 2 --markdown ablation.md
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from statistics import geometric_mean
 from typing import Annotated, NamedTuple
@@ -26,7 +26,7 @@ from rich.progress import track
 
 from benchmarks import matrices as matrix
 from benchmarks.ablation_variants import FULL, MECHANISMS, variant_of
-from benchmarks.harness.cli import JsonFile, MarkdownFile, choose, write_json
+from benchmarks.harness.cli import MarkdownFile, choose
 from benchmarks.harness.sheets import Sheet, markdown, output, show
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
 from uncork_dispatcher.simulator.cells import Cell, requests_to_measure
@@ -289,7 +289,6 @@ def main(
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each cell, with different seeds.")] = 3,
     batches: Annotated[int, typer.Option(min=1, help="Batches per worker to measure, about.")] = 100,
     processes: Annotated[int, typer.Option(min=1, help="Processes that share the runs.")] = 1,
-    json_file: JsonFile = None,
     markdown_file: MarkdownFile = None,
 ) -> None:
     """Compare the policy cork with itself without each of its mechanisms."""
@@ -297,19 +296,15 @@ def main(
     names = choose(matrices, list(MATRICES), what="matrix")
     tasks = list(tasks_of(names, chosen, seeds=seeds, batches=batches))
     seen: dict[str, Seen] = {name: {} for name in names}
-    records = []
     with ProcessPoolExecutor(processes) as pool:
         found = track(
             pool.map(run, tasks), total=len(tasks), console=Console(stderr=True), description="runs"
         )
         for task, measured in zip(tasks, found, strict=True):
             seen[task.matrix].setdefault(task.cell, {}).setdefault(task.policy, []).append(measured)
-            records.append({**task._asdict(), "cell": str(task.cell), **asdict(measured)})
     sheets = [sheet_of(name, seen[name], chosen) for name in names]
     for sheet in sheets:
         show(sheet, console=output())
-    if json_file is not None:
-        write_json(records, json_file)
     if markdown_file is not None:
         markdown_file.write_text("\n".join(map(markdown, sheets)))
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from statistics import fmean, geometric_mean
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from benchmarks.harness.cli import JsonFile, MarkdownFile, choose, write_json
+from benchmarks.harness.cli import MarkdownFile, choose
 from benchmarks.harness.sheets import Sheet, markdown, output, show
 from benchmarks.matrices import SETS, staggered_per_s
 from uncork_dispatcher.simulator import ALL_POLICIES, RELEASE_WHEN_FREE, Cell, Comparison, Result, run_cells
@@ -34,23 +33,19 @@ def main(
     first_seed: Annotated[int, typer.Option(min=0, help="Seed of the first run.")] = 1,
     batches: Annotated[int, typer.Option(min=1, help="Batches per worker to measure, about.")] = BATCHES,
     processes: Annotated[int, typer.Option(min=1, help="Processes that share the runs.")] = 1,
-    json_file: JsonFile = None,
     markdown_file: MarkdownFile = None,
 ) -> None:
     """Compare policies in declared sets of simulated cells."""
     chosen = choose(sets, list(SETS), what="set")
     names = [name.strip() for name in policies.split(",")]
     runs = range(first_seed, first_seed + seeds)
-    sheets, records = [], []
+    sheets = []
     for name in chosen:
         base = RELEASE_WHEN_FREE if RELEASE_WHEN_FREE in names else names[0]
         with Console(stderr=True).status(name):
             found = run_cells(SETS[name](), names, runs, base=base, batches=batches, processes=processes)
         sheets.append(sheet_of(name, found))
         show(sheets[-1], console=output())
-        records += [record for one in found for record in _records(name, one, runs)]
-    if json_file is not None:
-        write_json(records, json_file)
     if markdown_file is not None:
         markdown_file.write_text("\n".join(map(markdown, sheets)))
 
@@ -116,14 +111,6 @@ def _goodput(name: str, comparisons: Sequence[Comparison]) -> Sheet:
 
 def _staggered_share(cell: Cell, per_s: float) -> float:
     return per_s / staggered_per_s(cell)
-
-
-def _records(name: str, comparison: Comparison, seeds: Sequence[int]) -> list[dict[str, object]]:
-    return [
-        {"set": name, "cell": str(comparison.cell), "policy": result.policy, "seed": seed, **asdict(measured)}
-        for result in comparison.results
-        for seed, measured in zip(seeds, result.by_seed, strict=True)
-    ]
 
 
 if __name__ == "__main__":

@@ -5,13 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
 
-import msgspec
 import typer
 from rich.console import Console
 
 from uncork_loadtests.servers import BenchError, end_on_sigterm
 
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write all measurements to this file.")]
 MarkdownFile = Annotated[
     Path | None, typer.Option("--markdown", help="Write the tables to this file, in Markdown.")
 ]
@@ -63,8 +61,3 @@ def parse_counts(text: str) -> list[int]:
     if min(found) < 1:
         raise typer.BadParameter(f"each of {text!r} must be at least 1, not {min(found)}")
     return found
-
-
-def write_json(report: object, file: Path) -> None:
-    """Write a report; raise OSError if that fails."""
-    file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")

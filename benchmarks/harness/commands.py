@@ -1,9 +1,13 @@
-"""Command lines of the servers that benchmarks start; all but the port, which `serve` adds."""
+"""Command lines of the servers that benchmarks start, without the port, and other load generators."""
 
+import resource
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from uncork_loadtests.servers import HOST, words
+from uncork_loadtests.servers import HOST, BenchError, words
+
+_END_SECONDS = 60.0
 
 
 def environment(variables: Mapping[str, object]) -> list[str]:
@@ -23,3 +27,21 @@ def uncork_serve(
         *(python, "-m", "uncork", "serve", *targets, "--host", HOST, "--no-state"),
         *words(options or {}),
     ]
+
+
+def run_generator(command: Sequence[str], *, seconds: float) -> tuple[str, float]:
+    """Run a load generator for so many seconds; return its output and the processor seconds that it used.
+
+    Raises:
+        BenchError: if it fails or does not end.
+    """
+    limit_s = seconds + _END_SECONDS
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"{command[0]} did not end within {limit_s:g} s") from error
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise BenchError(f"{command[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

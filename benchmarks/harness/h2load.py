@@ -5,14 +5,13 @@ answer with HTTP status 200. A gateway's metrics count those.
 """
 
 import re
-import resource
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from benchmarks.harness.commands import run_generator
 from benchmarks.harness.metrics import read_metrics, sum_of
 from benchmarks.harness.rounds import Round, measure_load
 from uncork_dispatcher.wording import plural
@@ -20,7 +19,6 @@ from uncork_loadtests.servers import BenchError, Server
 
 _PROGRAM = "h2load"
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_END_SECONDS = 60.0
 _WARMUP_S = 0.5
 # A generator that uses more of its processor than that may be what limits the rate.
 _MOST_BUSY = 0.9
@@ -61,24 +59,8 @@ def run_h2load(load: H2Load, *, seconds: float) -> H2LoadResult:
     """Run the loop; raise BenchError if h2load fails or does not end."""
     command = [_PROGRAM, f"-c{load.connections}", "-m1", "-t1", f"-D{round(seconds * 1000)}ms"]
     command += [f"-H{name}: {value}" for name, value in load.headers.items()]
-    limit_s = seconds + _END_SECONDS
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    try:
-        done = subprocess.run(
-            [*command, f"-d{load.body}", load.url],
-            capture_output=True,
-            text=True,
-            timeout=limit_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise BenchError(f"{_PROGRAM} did not end within {limit_s:g} s") from error
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        raise BenchError(f"{_PROGRAM} failed: {done.stderr.strip() or done.stdout.strip()}")
-    return parse_h2load(
-        done.stdout, cpu_s=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    )
+    output, cpu_s = run_generator([*command, f"-d{load.body}", load.url], seconds=seconds)
+    return parse_h2load(output, cpu_s=cpu_s)
 
 
 def parse_h2load(output: str, *, cpu_s: float) -> H2LoadResult:

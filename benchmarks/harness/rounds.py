@@ -1,4 +1,4 @@
-"""Measurements of servers in interleaved rounds, with one generator: that of `uncork loadtest`, or wrk."""
+"""Measurements of servers in interleaved rounds, with the generator of `uncork loadtest` or another."""
 
 import http.client
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -7,7 +7,6 @@ from functools import partial
 from typing import TypeVar
 
 from benchmarks.harness.metrics import batches
-from benchmarks.harness.wrk import run_wrk
 from uncork_dispatcher.wording import plural
 from uncork_loadtests.generator.fleet import Outcome, run
 from uncork_loadtests.generator.samples import LOST, SHED, UNANSWERED, Spread, is_good, latencies_s, measured
@@ -57,6 +56,10 @@ class Round:
         return None if self.all_cpu is None or self.front_cpu is None else self.all_cpu - self.front_cpu
 
 
+Load = Callable[[Plan], tuple[Round, int]]
+"""Runs a plan; returns its figures and the number of requests sent."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """A running server, and the traffic for it."""
@@ -100,13 +103,13 @@ def interleave(
     return {name: each for name, each in found.items() if name in names}
 
 
-def measure(each: Target, *, generator: str = "python") -> Round:
-    """Run the plan of a target; nothing else should run meanwhile.
+def measure(each: Target, *, load: Load | None = None) -> Round:
+    """Run the plan of a target, by default with our generator; nothing else should run meanwhile.
 
     Raises:
         BenchError: if the server or the generator fails.
     """
-    return measure_load(each.server, partial(_load, each.plan, generator), front=each.front)
+    return measure_load(each.server, partial(load or _load, each.plan), front=each.front)
 
 
 def measure_load(server: Server, load: Callable[[], tuple[Round, int]], *, front: Server) -> Round:
@@ -122,9 +125,7 @@ def measure_load(server: Server, load: Callable[[], tuple[Round, int]], *, front
     )
 
 
-def _load(plan: Plan, generator: str) -> tuple[Round, int]:
-    if generator == "wrk":
-        return _with_wrk(plan)
+def _load(plan: Plan) -> tuple[Round, int]:
     outcome = run_plan(plan)
     return round_of(outcome), len(outcome.samples)
 
@@ -154,19 +155,6 @@ def round_of(outcome: Outcome) -> Round:
         fault=_fault(summary.wrong, outcome.first_wrong, summary.statuses),
         void=outcome.void,
     )
-
-
-def _with_wrk(plan: Plan) -> tuple[Round, int]:
-    result, answers, cpu_s = run_wrk(plan)
-    found = Round(
-        requests_per_second=result.requests_per_second,
-        p50=result.p50,
-        p99=result.p99,
-        generator_cpu=cpu_s / max(1, result.answers) * 1000,
-        refused=result.refused,
-        fault=result.fault,
-    )
-    return found, answers
 
 
 def _fault(wrong: int, first_wrong: str, statuses: Mapping[int, int]) -> str:

@@ -10,6 +10,7 @@ import grpc
 from benchmarks.harness.grpc_wire import prefixed
 from benchmarks.harness.h2load import H2Load, measure_h2load
 from benchmarks.harness.rounds import Round, Target, measure
+from benchmarks.harness.wrk import run_wrk
 from benchmarks.interop.catalogue import READY_PATH, Service, proxy_command
 from benchmarks.peers.entrants import Work, running
 from uncork_loadtests.servers import HOST, BenchError, Server, reserved_port, serve
@@ -84,7 +85,7 @@ def _with_wrk(each: Target) -> OpenWay:
     def measure_one(clients: int, seconds: float) -> Round:
         plan = replace(each.plan, clients=clients, seconds=seconds)
         # wrk takes little from the two cores that it shares with the servers; answers are checked before.
-        return measure(replace(each, plan=plan), generator="wrk")
+        return measure(replace(each, plan=plan), load=run_wrk)
 
     return OpenWay(target=each.plan.url, measure=measure_one)
 

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.harness.cli import JsonFile, exit_with, write_json
+from benchmarks.harness.cli import exit_with
 from benchmarks.harness.report import ResultPage
 from benchmarks.harness.sheets import output as standard_output
 from benchmarks.harness.sheets import show
@@ -84,7 +84,6 @@ def main(
     processes: Annotated[
         int | None, typer.Option(min=1, help="Processes that share the runs.", show_default="one per core")
     ] = None,
-    json_file: JsonFile = None,
     output: Annotated[Path | None, typer.Option(help="Write the page to this file.")] = None,
 ) -> None:
     """Compare batches chosen by length with batches in order of arrival; exit with 1 at a missed mark."""
@@ -99,8 +98,6 @@ def main(
         cold_found = cold_marks(starts)
         for sheet in (marks_sheet(cold_found), cold_sheet(starts)):
             show(sheet, console=standard_output())
-        if json_file is not None:
-            write_json(starts, json_file)
         exit_with([str(mark) for mark in cold_found if not mark.is_met], progress=progress)
     with _telling("runs", progress) as tell:
         findings = find(chosen, range(first, first + seeds), processes=processes, tell=tell)
@@ -122,8 +119,6 @@ def main(
         print(page, end="")
     else:
         output.write_text(page)
-    if json_file is not None:
-        write_json({"cells": findings, "overload": under_overload, "unstated": unstated}, json_file)
     exit_with([str(mark) for mark in found if not mark.is_met], progress=progress)
 
 

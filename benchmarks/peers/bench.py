@@ -16,15 +16,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from benchmarks.harness.cli import (
-    JsonFile,
-    MarkdownFile,
-    choose,
-    exit_with,
-    parse_counts,
-    reporting_failures,
-    write_json,
-)
+from benchmarks.harness.cli import MarkdownFile, choose, exit_with, parse_counts, reporting_failures
 from benchmarks.harness.environments import Environment
 from benchmarks.harness.paths import CACHE
 from benchmarks.harness.report import origin_lines
@@ -88,7 +80,6 @@ def main(
         typer.Option(help="Generator of the closed loop; auto is wrk if it is installed."),
     ] = "auto",
     cache: Annotated[Path, typer.Option(help="Folder of the peers' environments.")] = CACHE,
-    json_file: JsonFile = None,
     markdown_file: MarkdownFile = None,
 ) -> None:
     """Compare Uncork with its peers, print tables, and judge the marks."""
@@ -115,9 +106,7 @@ def main(
             *([digits_work()] if digits else []),
             *([encoder_work()] if encoder else []),
         ]
-        report = _measure(
-            works, peers=chosen, cache=cache, settings=settings, json_file=json_file, progress=progress
-        )
+        report = _measure(works, peers=chosen, cache=cache, settings=settings, progress=progress)
         if markdown_file is not None:
             markdown_file.write_text(page(report))
     exit_with([fault for result in report.results for fault in result.wrong], progress=progress)
@@ -156,21 +145,16 @@ def _measure(
     peers: Sequence[Peer],
     cache: Path,
     settings: Settings,
-    json_file: Path | None,
     progress: Console,
 ) -> Report:
     console = output()
     results: list[WorkResult] = []
     groups = [[peer] for peer in peers] if settings.apart else [peers]
-    report = make_report(results, peers=peers, cache=cache, settings=settings)
     for work, group in product(works, groups):
         with progress.status(work.name) as status:
             results.append(compete(work, peers=group, cache=cache, settings=settings, tell=status.update))
         _show(results[-1], console=console)
-        # After each contest, so that a failure of the next does not lose its figures.
-        report = make_report(results, peers=peers, cache=cache, settings=settings)
-        if json_file is not None:
-            write_json(report, json_file)
+    report = make_report(results, peers=peers, cache=cache, settings=settings)
     *sheets, last = summary(report)
     for sheet in sheets:
         show(sheet, console=console)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from benchmarks.harness.rounds import Round, Target, measure
+from benchmarks.harness.wrk import run_wrk
 from uncork_dispatcher.wording import plural
 from uncork_loadtests.generator.samples import BEYOND
 from uncork_loadtests.servers import BenchError
@@ -33,7 +34,7 @@ class ClosedLoop:
     def measure(self, each: Target, *, turn: int) -> Round:
         """Put the load on one entrant; raise BenchError if entrant or generator fails."""
         plan = replace(each.plan, clients=self.connections, seconds=self.seconds)
-        return measure(replace(each, plan=plan), generator=self.generator)
+        return measure(replace(each, plan=plan), load=run_wrk if self.generator == "wrk" else None)
 
 
 @dataclass(frozen=True, kw_only=True)

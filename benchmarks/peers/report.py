@@ -1,4 +1,4 @@
-"""The report of a comparison: as JSON, and as a page of Markdown."""
+"""The report of a comparison: a page of Markdown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

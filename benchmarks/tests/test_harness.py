@@ -40,28 +40,29 @@ def test_the_output_of_h2load_is_read() -> None:
 
 
 def test_what_wrk_prints_is_read() -> None:
-    seen = parse_wrk(WRK)
+    seen, answers = parse_wrk(WRK, 2.0)
 
     assert seen.requests_per_second == pytest.approx(25252.5)
     assert seen.p50 == pytest.approx(950e-6)
     assert seen.p99 == 1.25
-    assert (seen.refused, seen.fault, seen.answers) == (0, "", 101010)
+    assert (seen.refused, seen.fault, answers) == (0, "", 101010)
+    assert seen.generator_cpu == pytest.approx(2000 / 101010)
 
 
 def test_what_went_wrong_with_wrk_is_told() -> None:
-    seen = parse_wrk(WRK + WRK_TROUBLE)
+    seen, _ = parse_wrk(WRK + WRK_TROUBLE, 2.0)
 
     assert seen.requests_per_second == pytest.approx(25000)
     assert (seen.refused, seen.fault) == (1010, "socket errors: connect 0, read 3, write 0")
 
 
 def test_slow_answers_to_wrk_are_no_fault() -> None:
-    assert parse_wrk(WRK + WRK_TROUBLE.replace("read 3", "read 0")).fault == ""
+    assert parse_wrk(WRK + WRK_TROUBLE.replace("read 3", "read 0"), 2.0)[0].fault == ""
 
 
 def test_nonsense_of_wrk_is_an_error() -> None:
     with pytest.raises(BenchError, match="no such option"):
-        parse_wrk("no such option")
+        parse_wrk("no such option", 0.0)
 
 
 def test_ratios_are_taken_round_by_round() -> None:
