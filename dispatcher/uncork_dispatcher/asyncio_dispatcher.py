@@ -58,8 +58,8 @@ class AsyncDispatcher(Generic[P, R]):
         self._turn_due = False
         self._is_sending = False
         """True while the runner gets the batches of a poll."""
-        self._turned = asyncio.Event()
-        """Set for a moment whenever the core has changed."""
+        self._turned: asyncio.Event | None = None
+        """Set when the core has changed; None while no coroutine waits for it."""
 
     def set_api(self, rules: ApiRules) -> None:
         """Add an API or change its rules."""
@@ -73,7 +73,7 @@ class AsyncDispatcher(Generic[P, R]):
     async def queue_empty(self, apis: Collection[str]) -> None:
         """Wait until no request to these APIs is queued; requests may still run."""
         while any(self._core.sample(api).queued_rows for api in apis):
-            await self._turned.wait()
+            await self._change()
 
     def worker_expected(self, place: Hashable, *, delay_s: float = 0.0, failures: int = 0) -> None:
         """Note that a worker process is being launched; see :meth:`Dispatcher.worker_expected`."""
@@ -190,7 +190,7 @@ class AsyncDispatcher(Generic[P, R]):
         self._core.drain(now=self._now())
         self._changed()
         while not self._core.is_empty:
-            await self._turned.wait()
+            await self._change()
 
     @property
     def unanswered(self) -> int:
@@ -249,9 +249,17 @@ class AsyncDispatcher(Generic[P, R]):
 
     def _conclude(self) -> None:
         """Notify the observers of started batches, and wake the coroutines that wait for a change."""
-        self._observers.notify_started()
-        self._turned.set()
-        self._turned.clear()
+        if self._observers.started:
+            self._observers.notify_started()
+        if self._turned is not None:
+            self._turned.set()
+            self._turned = None
+
+    async def _change(self) -> None:
+        """Wait until the core has changed."""
+        if self._turned is None:
+            self._turned = asyncio.Event()
+        await self._turned.wait()
 
     def _send(self, actions: Sequence[Action], now: float) -> None:
         """Give the runner all batches of a poll.
@@ -259,8 +267,7 @@ class AsyncDispatcher(Generic[P, R]):
         Call this before notifications: a waiter or an observer may cancel a request of one of the batches.
         """
         batches = [action for action in actions if isinstance(action, Batch)]
-        for batch in batches:
-            self._observers.batch_starts(batch)
+        self._observers.started += batches
         self._is_sending = True
         try:
             for batch in batches:
@@ -313,8 +320,6 @@ class AsyncDispatcher(Generic[P, R]):
             # In the next turn: the other batches of this poll must be sent first.
             self._loop.call_soon(self._on_end, batch, outcome)
             return
-        if not self._core.runs(batch.number):
-            return  # abandoned, or lost with its worker
         ended_at = self._now()
         self._bursts.submit_waiting()
         settled = BatchResult.checked(outcome, batch)
@@ -322,7 +327,9 @@ class AsyncDispatcher(Generic[P, R]):
         # The slot returns first, whatever the waiters do. Queued requests wait for it: the worker gets its
         # next batch before the callers get their results. Observers come last: no caller waits for them.
         now, seconds = self._now(), max(0.0, ended_at - batch.started)
-        self._core.batch_done(batch.number, status=ran.status, seconds=seconds, chunks=ran.chunks, now=now)
+        number, status, chunks = batch.number, ran.status, ran.chunks
+        if not self._core.batch_done(number, status=status, seconds=seconds, chunks=chunks, now=now):
+            return  # abandoned, or lost with its worker
         batch.ended(ended_at)
         actions = self._core.poll(now) if self._core.has_queued else []
         if actions:
@@ -330,6 +337,6 @@ class AsyncDispatcher(Generic[P, R]):
         with self._bursts:
             settle(batch, settled)
         self._report(actions, now)
-        self._observers.batch_ended(batch, ran.status)
+        self._observers.batch_ended(batch, status)
         self._poll_when_due(self._now())
         self._conclude()

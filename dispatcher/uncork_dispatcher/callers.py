@@ -17,6 +17,9 @@ log = logging.getLogger("uncork.dispatcher")
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
+# An exception of an observer or a waiter is logged: the next steps serve other requests.
+_RAISED = (Exception, asyncio.CancelledError)
+
 
 class FutureWaiter(Generic[R]):
     """A waiter that sets the result or the exception of a future."""
@@ -47,34 +50,41 @@ class NoBursts:
 
 
 def notify(who: str, callback: Callable[[*Args], object], *args: *Args) -> None:
-    """Call ``callback``, and log an exception instead of raising it: the next steps serve other requests."""
+    """Call ``callback``, and log an exception instead of raising it."""
     try:
         callback(*args)
-    except (Exception, asyncio.CancelledError):
+    except _RAISED:
         log.exception("%s raised", who)
 
 
 class Observers:
-    """Notifies the observers of a dispatcher."""
+    """Notifies the observers of a dispatcher.
+
+    Attributes:
+        started: batches whose start the observers do not know yet.
+    """
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
-        self._started: list[Batch[Any]] = []
-        """Batches whose start the observers do not know yet."""
+        self.started: list[Batch[Any]] = []
 
-    def batch_starts(self, batch: Batch[Any]) -> None:
-        """Note the start of a batch for the next :meth:`notify_started`."""
-        self._started.append(batch)
+    # Batches and waiters are frequent, so these methods do without :func:`notify`.
 
     def notify_started(self) -> None:
-        started, self._started = self._started, []
+        started, self.started = self.started, []
         for batch in started:
             for observer in self._observers:
-                notify("an observer", observer.batch_started, batch)
+                try:
+                    observer.batch_started(batch)
+                except _RAISED:
+                    log.exception("an observer raised")
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         for observer in self._observers:
-            notify("an observer", observer.batch_ended, batch, status)
+            try:
+                observer.batch_ended(batch, status)
+            except _RAISED:
+                log.exception("an observer raised")
 
     def shed(self, shed: Shed) -> RequestShed:
         """Notify the observers of a shed request; return the error for its waiter."""
@@ -94,8 +104,10 @@ def settle(batch: Batch[Submission[Any, R]], outcome: BatchResult[R] | Exception
     for request, result in zip(batch.requests, outcome.results, strict=True):
         waiter = request.leave()
         if waiter is not None:
-            answer = RequestResult(result, batch, started - request.arrival)
-            notify("a waiter", waiter.answered, answer)
+            try:
+                waiter.answered(RequestResult(result, batch, started - request.arrival))
+            except _RAISED:
+                log.exception("a waiter raised")
 
 
 def fail(requests: Iterable[Submission[Any, Any]], error: Exception) -> None:

@@ -104,19 +104,21 @@ class BatchResult(NamedTuple, Generic[R]):
         if isinstance(outcome, Exception):
             return outcome
         try:
-            expected, results = len(batch.requests), outcome.results
-            fault = results_fault(results, expected)
-            if fault is None:
-                # A collection of the user's may raise while it is read, have more results than it says, or be
-                # changed before all callers have theirs.
-                outcome = outcome._replace(results=list(results))
-                fault = results_fault(outcome.results, expected)
-            if not all(0 < cost < math.inf and 0 <= seconds < math.inf for cost, seconds in outcome.chunks):
-                says = "chunks must have more than 0 rows and a time of at least 0 s"
-                fault = fault or ValueError(f"{says}, got {outcome.chunks}")
+            expected, (results, status, chunks) = len(batch.requests), outcome
+            if fault := results_fault(results, expected):
+                return fault
+            # A collection of the user's may raise while it is read, have more results than it says, or be
+            # changed before all callers have theirs.
+            copied = list(results)
+            if len(copied) != expected:
+                return WrongResultCount(expected, len(copied))
+            for cost, seconds in chunks:
+                if not (0 < cost < math.inf and 0 <= seconds < math.inf):
+                    says = "chunks must have more than 0 rows and a time of at least 0 s"
+                    return ValueError(f"{says}, got {chunks}")
         except Exception as error:
             return error
-        return fault or outcome
+        return BatchResult(copied, status, chunks)
 
 
 def payloads_of(batch: Batch[Submission[P, Any]]) -> list[P]:

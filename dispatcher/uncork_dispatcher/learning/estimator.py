@@ -130,12 +130,12 @@ class BatchTimeEstimator:
         distance of that slope from the estimate's, which also rests on single batches.
         """
         sizes = self._sizes.values()
-        sums = _Sums(sizes, [size.proven / max(size.seconds, 1e-9) ** 2 for size in sizes])
-        spread_of_sizes = sums.spread_of_sizes()
+        weights = [size.proven / max(size.seconds, 1e-9) ** 2 for size in sizes]
+        weight, x, y, _, xy, spread_of_sizes = _sums(sizes, weights)
         if spread_of_sizes == 0:
             return math.inf
-        slope = (sums.weight * sums.xy - sums.x * sums.y) / spread_of_sizes
-        error = math.sqrt(self._variance * sums.weight / spread_of_sizes)
+        slope = (weight * xy - x * y) / spread_of_sizes
+        error = math.sqrt(self._variance * weight / spread_of_sizes)
         return abs(slope - self.estimate.slope_s) + error
 
     def observe(self, rows: float, seconds: float) -> None:
@@ -248,7 +248,10 @@ class BatchTimeEstimator:
         self._batches += 1
         for other in self._sizes.values():
             other.weight = max(_WEIGHT_FLOOR, other.weight * _FORGET)
-        size = self._sizes.setdefault(_size_class(rows), _Size(rows, seconds, 0.0, 0))
+        place = _size_class(rows)
+        size = self._sizes.get(place)
+        if size is None:
+            size = self._sizes[place] = _Size(rows, seconds, 0.0, 0)
         # The first batch of a size may be slow: many models compile or allocate for each size.
         if is_profile or size.seen:
             size.proven = min(size.proven + 1, round(1 / _MEMORY))
@@ -262,19 +265,19 @@ class BatchTimeEstimator:
     def _fit(self) -> tuple[float, float]:
         # Weighted by the expected time, not by the measured one: otherwise a size that became slower would
         # count for less than sizes that were not measured since.
-        sizes, expected_s = self._sizes.values(), self.estimate.seconds
-        weights = [size.weight / max(expected_s(size.rows) or size.seconds, 1e-9) ** 2 for size in sizes]
-        sums = _Sums(sizes, weights)
-        weight, x, y = sums.weight, sums.x, sums.y
-        spread_of_sizes = sums.spread_of_sizes()
+        sizes, intercept, slope = self._sizes.values(), self.estimate.intercept_s, self.estimate.slope_s
+        weights = [
+            size.weight / max(intercept + slope * size.rows or size.seconds, 1e-9) ** 2 for size in sizes
+        ]
+        weight, x, y, xx, xy, spread_of_sizes = _sums(sizes, weights)
         if spread_of_sizes == 0:
             return self._rescaled(rows=x / weight, seconds=y / weight)
-        slope = (weight * sums.xy - x * y) / spread_of_sizes
+        slope = (weight * xy - x * y) / spread_of_sizes
         intercept = (y - slope * x) / weight
         if slope < 0:
             return y / weight, 0.0
         if intercept < 0:
-            return 0.0, sums.xy / sums.xx
+            return 0.0, xy / xx
         return intercept, slope
 
     def _rescaled(self, rows: float, seconds: float) -> tuple[float, float]:
@@ -286,23 +289,24 @@ class BatchTimeEstimator:
         return before.intercept_s * scale, before.slope_s * scale
 
 
-class _Sums:
-    """The weighted sums of sizes and times from which a line is fitted by least squares."""
+def _sums(
+    sizes: Iterable[_Size], weights: Sequence[float]
+) -> tuple[float, float, float, float, float, float]:
+    """Return the weighted sums from which a line is fitted by least squares, with x for sizes, y for times.
 
-    def __init__(self, sizes: Iterable[_Size], weights: Sequence[float]) -> None:
-        x = y = xx = xy = 0.0
-        for size, weight in zip(sizes, weights, strict=True):
-            rows, seconds, weighted = size.rows, size.seconds, weight * size.rows
-            x += weighted
-            y += weight * seconds
-            xx += weighted * rows
-            xy += weighted * seconds
-        self.weight, self.x, self.y, self.xx, self.xy = sum(weights), x, y, xx, xy
-
-    def spread_of_sizes(self) -> float:
-        """Return the squared weight times the variance of the sizes; 0 if they hardly differ."""
-        spread = self.weight * self.xx - self.x * self.x
-        return spread if spread > 1e-9 * self.weight * self.xx else 0.0
+    These are the sums of 1, x, y, xx and xy, and the squared weight times the variance of the sizes, which is
+    0 if they hardly differ.
+    """
+    x = y = xx = xy = 0.0
+    for size, weight in zip(sizes, weights, strict=True):
+        rows, seconds, weighted = size.rows, size.seconds, weight * size.rows
+        x += weighted
+        y += weight * seconds
+        xx += weighted * rows
+        xy += weighted * seconds
+    total = sum(weights)
+    spread = total * xx - x * x
+    return total, x, y, xx, xy, spread if spread > 1e-9 * total * xx else 0.0
 
 
 def _check(rows: float, seconds: float) -> None:

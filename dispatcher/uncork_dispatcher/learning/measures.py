@@ -107,10 +107,11 @@ class Measures:
         ratio: the size of the last batches over their rows or cost.
         limit_ratio: the part of ``ratio`` that counts towards the limit of rows or cost in a batch.
         length_limit: the length beyond which rows take no more time; infinity if there is none.
+        compares: True once lengths have differed: only then do batches show which measure predicts best.
     """
 
     def __init__(self) -> None:
-        self.has_costs = False
+        self.has_costs = self.compares = False
         self.pads = self.separates = self.is_shown = False
         self.estimate = self.of_cost = Estimate()
         self.ratio = self.limit_ratio = 1.0
@@ -148,14 +149,9 @@ class Measures:
         share = max(0.0, 1 - total / self.ratio)
         return Padding("longest" if self.has_costs else "longest_bytes", share, self.length_limit)
 
-    @property
-    def compares(self) -> bool:
-        """True once lengths have differed: only then do batches show which measure predicts best."""
-        return len(self._by) > 1
-
     def expect_costs(self, has_costs: bool) -> None:
         """Set whether requests have costs, and forget what was learned about lengths."""
-        self.has_costs = has_costs
+        self.has_costs, self.compares = has_costs, False
         self._by, self._ratios = self._by[:1], [1.0]
         self._use(_PADDED if has_costs else _ROWS)
         self.separates, self.is_shown, self._confirmed = has_costs, False, False
@@ -226,6 +222,7 @@ class Measures:
 
     def _tell_apart(self, size: BatchSize) -> None:
         """Begin to estimate by every measure."""
+        self.compares = True
         if self.has_costs:
             self._by.append(deepcopy(self._by[_ROWS]))
             self._ratios.append(1.0)
@@ -282,4 +279,4 @@ class Measures:
         self.ratio = self._ratios[place] if place else 1.0
         self.limit_ratio = self.ratio if self.has_costs else 1.0
         self.estimate = self._by[place].estimate
-        self.of_cost = self.estimate.in_units_of(self.ratio)
+        self.of_cost = self.estimate if self.ratio == 1.0 else self.estimate.in_units_of(self.ratio)

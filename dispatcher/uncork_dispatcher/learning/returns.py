@@ -102,7 +102,7 @@ class ReturnForecast:
     def _due_groups(self) -> list[tuple[float, float, float]]:
         """Return, for each group: its age, its missing rows per weight not back yet, and the weight back."""
         if self._due is None:
-            total = self._delays.total
+            total = self._delays.total if self._groups else 0.0
             self._due = []
             for group in islice(reversed(self._groups), _MOST_GROUPS):
                 age = self._now - group.answered_at

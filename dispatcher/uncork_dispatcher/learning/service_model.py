@@ -73,7 +73,7 @@ class ServiceModel:
 
     def least_s(self, size: BatchSize) -> float:
         """Return the least seconds that a batch of this size takes."""
-        rows, estimate = self.measures.size(size), self.measures.estimate
+        rows, estimate = size[self.measures.in_force], self.measures.estimate
         if min(rows, self._limit_size) > self._trusted_size:
             # A batch above the earned size takes at least as long as one of the earned size.
             rows = estimate.earned_rows
@@ -106,8 +106,9 @@ class ServiceModel:
         for chunk_rows, chunk_s in chunks or [(size.rows, seconds)]:
             # The lengths in a part of the batch are unknown; assume the same.
             part = size if chunk_rows == size.rows else size.part(chunk_rows)
-            self._observe_speed(worker, self.measures.size(part), chunk_s)
-            self.measures.observe(part, chunk_s / self.slowdown(worker), rows if part is size else None)
+            self._observe_speed(worker, part[self.measures.in_force], chunk_s)
+            slowdown = self.slowdown(worker) if self._speeds.differ else 1.0
+            self.measures.observe(part, chunk_s / slowdown, rows if part is size else None)
             transport_s -= chunk_s
         if not was_ahead:
             self._observe_transport(transport_s)
@@ -155,13 +156,13 @@ class ServiceModel:
         """Update the attributes that follow from the estimates."""
         self.estimate = self.measures.of_cost
         if self._smallest.rows < math.inf:
-            self.smallest_s = self.measures.estimate.seconds(self.measures.size(self._smallest))
+            self.smallest_s = self.measures.estimate.seconds(self._smallest[self.measures.in_force])
         self._update_trust()
 
     def _update_trust(self) -> None:
         """Update the largest size for which a prediction may shed a request."""
         earned = self.measures.estimate.earned_rows
         # Before the first batch the size of requests is unknown, whatever a profile says.
-        answered = self.smallest_rows < math.inf
+        answered = self._smallest.rows < math.inf
         reachable = answered and self.smallest_s + self.transport_s <= self._goal_s
         self._trusted_size = earned if earned > 0 and reachable else -1.0

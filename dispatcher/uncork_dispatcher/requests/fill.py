@@ -96,14 +96,18 @@ class Fill:
         entries = list(queued)
         if len(entries) > self._most_requests:
             return False
-        rows = sum([entry.rows for entry in entries])
-        count = sum([entry.count for entry in entries])
-        size_bytes = sum([entry.size_bytes for entry in entries])
+        rows = count = padded = 0.0
+        size_bytes = 0
+        for entry in entries:
+            rows += entry.rows
+            count += entry.count
+            padded += entry.padded
+            size_bytes += entry.size_bytes
         if rows > self._most or count > self._most_rows or size_bytes > self._most_bytes:
             return False
         self.entries = entries
         self._rows, self.count, self.body_bytes = rows, count, size_bytes
-        self._padded = self._alone = sum([entry.padded for entry in entries])
+        self._padded = self._alone = padded
         self._longest = entries[0].length
         return True
 
