@@ -336,7 +336,8 @@ class AsyncDispatcher(Generic[P, R]):
             self._send(actions, now)
         with self._bursts:
             settle(batch, settled)
-        self._report(actions, now)
+        if actions:
+            self._report(actions, now)
         self._observers.batch_ended(batch, status)
         self._poll_when_due(self._now())
         self._conclude()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
+from operator import attrgetter
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from uncork_dispatcher.actions import BatchStatus, ShedReason
 from uncork_dispatcher.errors import WrongResultCount
 from uncork_dispatcher.requests.batch import Batch
+
+_arrival = attrgetter("arrival")
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -128,7 +131,8 @@ def payloads_of(batch: Batch[Submission[P, Any]]) -> list[P]:
 
 def longest_queued_s(batch: Batch[Submission[Any, Any]]) -> float:
     """Return how many seconds the oldest request of a batch was queued."""
-    return batch.released - min([request.arrival for request in batch.requests])
+    oldest: float = min(map(_arrival, batch.requests))
+    return batch.released - oldest
 
 
 class RequestResult(Generic[R]):

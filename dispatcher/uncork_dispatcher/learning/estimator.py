@@ -67,7 +67,7 @@ class Estimate(NamedTuple):
 
     def upper(self, rows: float, z: float = 2.0) -> float:
         """Return a time that a batch of ``rows`` rows rarely exceeds: mean plus ``z`` deviations."""
-        return self.seconds(rows) * (1.0 + z * self.spread)
+        return (self.intercept_s + self.slope_s * rows) * (1.0 + z * self.spread)
 
     def rows_within(self, seconds: float) -> float:
         """Return the rows of the largest batch that rarely exceeds a time; see :func:`line.rows_within`."""
@@ -86,8 +86,6 @@ class Estimate(NamedTuple):
 
     def in_units_of(self, rows: float) -> Estimate:
         """Return the same estimate with batch sizes in units of ``rows`` rows."""
-        if rows == 1.0:
-            return self
         return self._replace(slope_s=self.slope_s * rows, earned_rows=self.earned_rows / rows)
 
 
@@ -282,11 +280,11 @@ class BatchTimeEstimator:
 
     def _rescaled(self, rows: float, seconds: float) -> tuple[float, float]:
         """Return intercept and slope of the current line, scaled to pass through the only known size."""
-        before = self.estimate
-        if before.seconds(1.0) <= 0:
-            before = Estimate(intercept_s=1.0, slope_s=_PRIOR_SLOPE_PER_INTERCEPT)
-        scale = seconds / before.seconds(rows)
-        return before.intercept_s * scale, before.slope_s * scale
+        intercept, slope, *_ = self.estimate
+        if intercept + slope <= 0:
+            intercept, slope = 1.0, _PRIOR_SLOPE_PER_INTERCEPT
+        scale = seconds / (intercept + slope * rows)
+        return intercept * scale, slope * scale
 
 
 def _sums(

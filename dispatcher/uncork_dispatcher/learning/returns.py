@@ -59,6 +59,8 @@ class ReturnForecast:
 
     def expected_rows(self, within_s: float) -> float:
         """Return the rows that returning clients are expected to bring within ``within_s`` seconds."""
+        if not self._groups:
+            return 0.0
         total = 0.0
         for age, rows, back in self._due_groups():
             total += rows * (self._delays.returned_within(age + within_s) - back)
@@ -102,7 +104,7 @@ class ReturnForecast:
     def _due_groups(self) -> list[tuple[float, float, float]]:
         """Return, for each group: its age, its missing rows per weight not back yet, and the weight back."""
         if self._due is None:
-            total = self._delays.total if self._groups else 0.0
+            total = self._delays.total
             self._due = []
             for group in islice(reversed(self._groups), _MOST_GROUPS):
                 age = self._now - group.answered_at
@@ -129,7 +131,8 @@ class Returns:
         for source, rows in clients:
             if source is None:
                 continue
-            self._leave(source)
+            if source in self._sources:
+                self._leave(source)
             self._sources[source] = group
             group.clients[source] = rows
             group.rows += rows

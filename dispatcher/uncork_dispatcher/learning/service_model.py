@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from operator import lt
 
 from uncork_dispatcher.learning.measures import BatchSize, Measures, Rows
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
@@ -101,7 +102,8 @@ class ServiceModel:
         transport. ``smallest`` is the size of the smallest request in the batch. A batch that ``was_ahead``
         shows no transport, because ``seconds`` excludes most of its way to the worker.
         """
-        self._smallest = BatchSize(*map(min, self._smallest, smallest))
+        if any(map(lt, smallest, self._smallest)):
+            self._smallest = BatchSize(*map(min, self._smallest, smallest))
         transport_s = seconds
         for chunk_rows, chunk_s in chunks or [(size.rows, seconds)]:
             # The lengths in a part of the batch are unknown; assume the same.
@@ -111,7 +113,12 @@ class ServiceModel:
             self.measures.observe(part, chunk_s / slowdown, rows if part is size else None)
             transport_s -= chunk_s
         if not was_ahead:
-            self._observe_transport(transport_s)
+            # A stall of this process must not count for long.
+            transport_s = max(0.0, min(transport_s, 4 * self.transport_s + _SHORT_TRANSPORT_S))
+            self._transports += 1
+            # The first few count equally: under load most batches may soon go ahead, and show nothing.
+            share = max(_FRESH_TRANSPORT, 1 / self._transports)
+            self.transport_s += share * (transport_s - self.transport_s)
         # In steps: deadlines that move with every batch would not come in the order of arrival.
         if abs(self.transport_s - self.allowance_s) > _ALLOWANCE_STEP * self._goal_s:
             self.allowance_s = self.transport_s
@@ -138,14 +145,6 @@ class ServiceModel:
             return None
         self._out_of_reach = needed_s > self._goal_s and self.estimate.earned_rows > 0
         return needed_s if self._out_of_reach else None
-
-    def _observe_transport(self, seconds: float) -> None:
-        """Learn that a batch spent ``seconds`` in transport."""
-        # A stall of this process must not count for long.
-        seconds = max(0.0, min(seconds, 4 * self.transport_s + _SHORT_TRANSPORT_S))
-        self._transports += 1
-        # The first few count equally: under load most batches may soon go ahead, and show nothing.
-        self.transport_s += max(_FRESH_TRANSPORT, 1 / self._transports) * (seconds - self.transport_s)
 
     def _observe_speed(self, worker: int, size: float, seconds: float) -> None:
         estimate = self.measures.estimate

@@ -96,6 +96,8 @@ class WorkerConnection(asyncio.Protocol):
 
     Attributes:
         key: identifies the process, also in the dispatcher; never reused. 0 until ``hello``.
+        index: the worker's place, once the worker has sent it or the gateway has offered it.
+        is_launched: True if the supervisor started the process, and can therefore kill and replace it.
         hello: the description of the service, once the worker has sent it.
         ready: the results of the worker's setup, once finished.
         is_retiring, retires_for: True if the worker gets no more batches; the reason to send to it.
@@ -106,6 +108,8 @@ class WorkerConnection(asyncio.Protocol):
         self.standby = standby
         self.identity = identity
         self.key = 0
+        self.index = None if identity is None else identity.index
+        self.is_launched = False
         self.hello: Hello | None = None
         self.ready: Ready | None = None
         self.is_retiring = False
@@ -121,18 +125,6 @@ class WorkerConnection(asyncio.Protocol):
         """Whether the first piece of the answer has arrived."""
         self._is_pinged = False
         """Whether the worker was pinged and has sent nothing since."""
-
-    @property
-    def index(self) -> int | None:
-        """The worker's place, once the worker has sent it or the gateway has offered it."""
-        if self.hello is not None:
-            return self.hello.index
-        return None if self.identity is None else self.identity.index
-
-    @property
-    def is_launched(self) -> bool:
-        """True if the supervisor started the process, and can therefore kill and replace it."""
-        return self.hello is not None and self.hello.launch is not None
 
     @property
     def accepts_batches(self) -> bool:
@@ -251,9 +243,9 @@ class WorkerConnection(asyncio.Protocol):
         on_piece(head, data)
 
     def _replied(self, reply: Reply, payload: bytes) -> None:
-        if not self.runs(reply.batch):
+        run = self._runs[0] if self._runs else None
+        if run is None or run.batch.batch != reply.batch:
             raise FrameError(f"response to batch {reply.batch}, which is not running on this worker")
-        run = self._runs[0]
         check_reply(run.batch, reply)
         if reply.in_file:
             bodies = self._file.read(reply.lengths, run.half)

@@ -326,7 +326,7 @@ class WorkerPool:
             self.log.error("dropping worker %s: %s", worker.index, objection)
             worker.close(f"the gateway refuses this worker: {objection}", is_final=True)
             return
-        worker.hello = hello
+        worker.hello, worker.index, worker.is_launched = hello, hello.index, hello.launch is not None
         worker.key = next(self._keys) if hello.launch is None else hello.launch
         self._by_key[worker.key] = worker
         if worker.is_launched and not worker.standby:
@@ -337,10 +337,11 @@ class WorkerPool:
         """Count a finished batch; close the connection if the worker retires and has no batch left."""
         if worker.is_launched:
             self._finished_batch(worker.key)
-        self._close_if_retired(worker)
+        if worker.is_retiring:
+            self._close_if_retired(worker)
 
     def _close_if_retired(self, worker: WorkerConnection) -> None:
-        if worker.is_retiring and not worker.is_busy:
+        if not worker.is_busy:
             worker.close(worker.retires_for)
             if worker.is_launched:
                 asyncio.get_running_loop().call_later(_LEAVING_S, self._kill, worker.key)

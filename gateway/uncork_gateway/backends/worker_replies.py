@@ -19,15 +19,13 @@ def check_reply(batch: Batch, reply: Reply) -> None:
     Raises:
         FrameError: if the reply does not fit.
     """
-    lists = (reply.statuses, reply.lengths, reply.content_types, reply.headers)
-    lengths = [len(one) for one in lists if one is not None]
-    if set(lengths) != {len(batch.lengths)}:
-        raise FrameError(
-            f"the response's lists have lengths {lengths}, the batch has {len(batch.lengths)} requests"
-        )
-    if len(reply.forms) not in (1, len(reply.lengths)):
-        raise FrameError(f"the response has {len(reply.forms)} forms for {len(reply.lengths)} requests")
-    if not all(0 <= at < len(reply.statuses) for at in reply.reasons):
+    requests = len(batch.lengths)
+    for each in (reply.statuses, reply.lengths, reply.content_types, reply.headers):
+        if each is not None and len(each) != requests:
+            raise FrameError(f"a list of the response has length {len(each)}, the batch {requests} requests")
+    if len(reply.forms) not in (1, requests):
+        raise FrameError(f"the response has {len(reply.forms)} forms for {requests} requests")
+    if reply.reasons and not (min(reply.reasons) >= 0 and max(reply.reasons) < requests):
         raise FrameError(
             f"the response has reasons for requests {list(reply.reasons)[:8]}, which are not in the batch"
         )

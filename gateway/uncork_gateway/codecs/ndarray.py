@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from uncork_dispatcher.wording import plural
 from uncork_gateway.codecs.base import Marshalled, of_tensor
-from uncork_gateway.codecs.cost import Weigh, unweighed
+from uncork_gateway.codecs.cost import NO_COST, Weigh, unweighed
 from uncork_gateway.codecs.json import ANY_JSON
 from uncork_gateway.codecs.npy import decode_npy
 from uncork_gateway.errors import BadRequest
@@ -38,19 +38,23 @@ class NdArrayCodec:
         self._weigh = weigh
         self.limits = limits
         self._shape = tuple(shape)
+        self._has_open_axes = None in self._shape
+        self._opening = _opening(len(self._shape) + 1)
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
         """Count rows. The batch key is their lengths along the axes that the API leaves open."""
         if media_type == NPY:
             tensor, single = decode_npy(body, row_axes=len(self._shape))
             return replace(self.marshal_tensor(tensor), single=single)
-        depth = _depth(body, len(self._shape) + 1)
+        depth = _depth(self._opening, body)
         if depth == len(self._shape):
             decode_json(ANY_JSON, body, "JSON")
-            return Marshalled(body, rows=1, key=self._key(body), cost=self._weigh([body.strip(SPACE)]))
+            key = self._key(body) if self._has_open_axes else None
+            cost = NO_COST if self._weigh is unweighed else self._weigh([body.strip(SPACE)])
+            return Marshalled(body, rows=1, key=key, cost=cost)
         if depth != len(self._shape) + 1:
             decode_json(ANY_JSON, body, "JSON")
-            got = _kind(body, _depth(body, _MOST_DEPTH))
+            got = _kind(body, _depth(_opening(_MOST_DEPTH), body))
             raise BadRequest(f"expected {_row(self._shape)}, or a list of such rows; got {got}")
         self.limits.check_items(body)
         rows = decode_json(_rows_decoder, body, "a list of rows")
@@ -62,7 +66,8 @@ class NdArrayCodec:
         return self._from_rows(b",".join(rows), rows)
 
     def _from_rows(self, body: bytes, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
-        return Marshalled(body, len(rows), self._key(rows[0]), single=False, cost=self._weigh(rows))
+        key = self._key(rows[0]) if self._has_open_axes else None
+        return Marshalled(body, len(rows), key, single=False, cost=self._weigh(rows))
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
         """Check the shape. The batch key is the rows' lengths along the axes that the API leaves open."""
@@ -78,10 +83,8 @@ class NdArrayCodec:
         """Reject rows that are objects."""
         raise BadRequest(f"a row must be {_row(self._shape)}, got an object")
 
-    def _key(self, row: bytes | msgspec.Raw) -> tuple[int, ...] | None:
-        """Return a row's lengths along open axes, as the batch key; None if the API has no open axes."""
-        if None not in self._shape:
-            return None
+    def _key(self, row: bytes | msgspec.Raw) -> tuple[int, ...]:
+        """Return a row's lengths along open axes, as the batch key."""
         self.limits.check_all_values(row)
         lengths: list[int] = []
         row = msgspec.Raw(bytes(row).strip(SPACE))
@@ -117,7 +120,12 @@ def _kind(body: bytes, depth: int) -> str:
     return _KINDS.get(body.strip(SPACE)[:1], "a number")
 
 
-def _depth(body: bytes, most: int) -> int:
-    """Return the number of lists that open before the first value; at most ``most + 1``."""
-    found = re.match(rb"(?:[ \t\r\n]*\[){0,%d}" % (most + 1), body)
+def _opening(most: int) -> re.Pattern[bytes]:
+    """Return a pattern of the lists that open before the first value; at most ``most + 1``."""
+    return re.compile(rb"(?:[ \t\r\n]*\[){0,%d}" % (most + 1))
+
+
+def _depth(opening: re.Pattern[bytes], body: bytes) -> int:
+    """Return the number of lists that open before the first value."""
+    found = opening.match(body)
     return found[0].count(b"[") if found else 0

@@ -55,7 +55,8 @@ class Bursts:
 
     def _end_turn(self) -> None:
         self._in_turn = False
-        self.submit_waiting()
+        if self._waiting:
+            self.submit_waiting()
 
     def send(self, transport: asyncio.Transport, reply: bytes) -> None:
         """Send a response, or queue it inside ``with``; its connection must not write until then."""

@@ -153,7 +153,7 @@ class HttpProtocol:
         """Read a request with a known head, or more of its body, on the fast path; parse all other input."""
         if self.is_waiting:
             self._bursts.submit_waiting()
-        if self._unparsed.add(data):
+        if self._unparsed.data and self._unparsed.add(data):
             return
         if self._body_left:
             data = self._known_body_received(data)
@@ -172,7 +172,7 @@ class HttpProtocol:
     def _parse(self, data: bytes) -> None:
         begins, begun, body_bytes = self.state is IDLE, self.begun, self.body_bytes
         self._unparsed.feed(data)
-        if begins and self.begun == begun + 1 and self.state in (IDLE, BODY) and not self._unparsed:
+        if begins and self.begun == begun + 1 and self.state in (IDLE, BODY) and not self._unparsed.data:
             self._learn_head(data, self.body_bytes - body_bytes)
 
     def _learn_head(self, chunk: bytes, received: int) -> None:
@@ -279,14 +279,15 @@ class HttpProtocol:
         if not request.keep_alive:
             self.hang_up()
         self._replies.advance()
-        self._unparsed.feed_rest()
+        if self._unparsed.data:
+            self._unparsed.feed_rest()
 
     def send_continue(self) -> None:
         if self.http_version != "1.0":  # which knows no interim replies
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _reply_head(self, request: QueuedRequest, status: int, head: bytes) -> bytes:
-        if self._listener.retiring and not self._replies.queued and not self._unparsed:
+        if self._listener.retiring and not self._replies.queued and not self._unparsed.data:
             request.keep_alive = False
         start = self._listener.reply_start(status, self._server_state.default_headers)
         if not request.keep_alive:

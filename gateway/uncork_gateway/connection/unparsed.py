@@ -30,6 +30,9 @@ class Unparsed:
     """Parses input in small steps, until a request is queued or the turn of the event loop is used up.
 
     The rest is kept unparsed: requests take far more memory than their bytes.
+
+    Attributes:
+        data: the rest.
     """
 
     def __init__(
@@ -47,14 +50,14 @@ class Unparsed:
         self._parser = parser
         self._replies = replies
         self._turn = turn
-        self._data = b""
+        self.data = b""
         self._is_feeding = self._waits_for_turn = False
 
     def add(self, data: bytes) -> bool:
         """Queue input after earlier input; return False if there is none and the caller must parse it."""
-        if not (self._data and self._connection.state in READING):
+        if not (self.data and self._connection.state in READING):
             return False
-        self._keep(self._data + data)
+        self._keep(self.data + data)
         return True
 
     def feed(self, data: bytes) -> None:
@@ -82,7 +85,7 @@ class Unparsed:
 
     def feed_rest(self) -> None:
         """Parse the queued input, unless a request or the turn still holds it up."""
-        if not self._data or self._waits_for_turn or self._is_feeding or self._replies.queued:
+        if not self.data or self._waits_for_turn or self._is_feeding or self._replies.queued:
             return
         if self._connection.state in READING:
             data = self.take()
@@ -91,25 +94,22 @@ class Unparsed:
 
     def end(self) -> None:
         """Parse all queued input at once, so that requests sent before the end get their responses."""
-        if self._data and self._connection.state in READING:
+        if self.data and self._connection.state in READING:
             self._step(self.take())
 
     def take(self) -> bytes:
         """Remove and return the queued input."""
-        data, self._data = self._data, b""
+        data, self.data = self.data, b""
         self._flow.is_behind = False
         return data
 
     def close(self) -> None:
         """Drop the queued input, and the reference cycle with the connection."""
-        self._data = b""
+        self.data = b""
         del self._connection, self._parser
 
-    def __bool__(self) -> bool:
-        return bool(self._data)
-
     def _keep(self, data: bytes) -> None:
-        self._data = data
+        self.data = data
         self._flow.is_behind = True
         self._flow.pause_reading()
 

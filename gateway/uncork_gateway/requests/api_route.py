@@ -63,9 +63,8 @@ class ApiRequest(BufferedRequest[ApiRoute]):
 
     def _finish(self, answer: RequestResult[HandlerResult]) -> None:
         route, result = self._route, accepted(answer)
-        batch_id = route.batch_headers.id_of(answer.batch.number)
+        batch_id, lines = route.batch_headers.lines(answer.batch, answer.queued_s)
         head, body = route.dialect.write(result, self._payload, batch_id=batch_id)
-        lines = route.batch_headers.lines(answer.batch, answer.queued_s)
         self._reply(result.status, lines + head, body)
 
     def _withdraw(self) -> None:

@@ -1,8 +1,6 @@
 """Converts batches to the frames for workers, and replies to results."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -11,7 +9,7 @@ from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.codecs import AcceptKey, Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_workers.wire import messages
-from uncork_workers.wire.messages import RowResult, compact_forms, expand_forms
+from uncork_workers.wire.messages import Form, Meta, RowResult, Wanted, compact_forms, expand_forms
 from uncork_workers.wire.schema import ApiSettings
 
 
@@ -24,22 +22,40 @@ def to_frame(
     fits: float | None = None,
 ) -> tuple[messages.Batch, list[bytes]]:
     """Return a batch as a message to a worker, and the bodies that follow the message."""
-    key, payloads = batch.key, payloads_of(batch)
-    bodies = [asked.body for asked in payloads]
-    raw = [asked.raw for asked in payloads]
+    key, limit_rows = batch.key, settings.limit_rows
+    if settings.cost is not None and batch.padded <= limit_rows:
+        # A model may truncate long rows, which then count less than their cost; a batch within the limit
+        # always runs as one call.
+        limit_rows = max(limit_rows, math.ceil(batch.rows))
+    bodies: list[bytes] = []
+    rows: list[int] = []
+    forms: list[Form] = []
+    metas: list[Meta] = []
+    raw: list[Wanted] = []
+    has_costs = False
+    for request in batch.requests:
+        asked = request.payload
+        bodies.append(asked.body)
+        rows.append(request.rows)
+        forms.append(asked.form)
+        raw.append(asked.raw)
+        if asked.meta is not None:
+            metas.append(asked.meta)
+        if asked.cost.of_rows:
+            has_costs = True
     frame = messages.Batch(
         batch=batch.number,
         api=batch.api,
-        limit_rows=_limit_rows(batch, settings),
+        limit_rows=limit_rows,
         lengths=list(map(len, bodies)),
-        rows=[request.rows for request in batch.requests],
+        rows=rows,
         allowed_batch_sizes=settings.allowed_batch_sizes,
         allowed_lengths=settings.allowed_lengths or (),
-        costs=_row_costs(payloads),
+        costs=_row_costs(batch) if has_costs else None,
         idempotent=settings.idempotent,
         timeout_s=settings.timeout,
-        forms=compact_forms([asked.form for asked in payloads]),
-        metas=[asked.meta for asked in payloads if asked.meta is not None] or None,
+        forms=compact_forms(forms),
+        metas=metas or None,
         accept=key.accept if isinstance(key, AcceptKey) else "",
         raw=raw if any(raw) else None,
         id=batch_id,
@@ -51,23 +67,9 @@ def to_frame(
     return frame, bodies
 
 
-def _limit_rows(batch: Batch[Any], settings: ApiSettings) -> int:
-    """Return the largest cost that the worker may put into one handler call.
-
-    A model may truncate long rows, which then count less than their cost; a batch within the limit always
-    runs as one call.
-    """
-    if settings.cost is not None and batch.padded <= settings.limit_rows:
-        return max(settings.limit_rows, math.ceil(batch.rows))
-    return settings.limit_rows
-
-
-def _row_costs(payloads: Sequence[Marshalled]) -> list[float] | None:
-    """Return the cost of each row; None if the API defines no cost."""
-    if not any(asked.cost.of_rows for asked in payloads):
-        return None
-    # A request from before a reload that added the cost has none.
-    return [cost for asked in payloads for cost in asked.cost.of_rows or [1] * asked.rows]
+def _row_costs(batch: Batch[Submission[Marshalled, HandlerResult]]) -> list[float]:
+    """Return the cost of each row. A request from before a reload that added the cost has none: 1 per row."""
+    return [cost for asked in payloads_of(batch) for cost in asked.cost.of_rows or [1] * asked.rows]
 
 
 def from_frame(

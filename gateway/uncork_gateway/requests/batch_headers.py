@@ -17,7 +17,7 @@ class BatchHeaders:
     def __init__(self, instance: str) -> None:
         self._instance = instance
         self._batch: Batch[Any] | None = None
-        self._lines = (b"", b"")
+        self._lines = ("", b"", b"")
         self._paired: Batch[Any] | None = None
         self._pairs: tuple[Header, ...] = ()
 
@@ -25,16 +25,18 @@ class BatchHeaders:
         """Return the id of a batch, as in headers and logs."""
         return f"{self._instance}-{batch}"
 
-    def lines(self, batch: Batch[Any], queued_s: float) -> bytes:
-        """Return the header lines for one response."""
+    def lines(self, batch: Batch[Any], queued_s: float) -> tuple[str, bytes]:
+        """Return the id of a batch, and the header lines for one response."""
         if batch is not self._batch:
+            batch_id = self.id_of(batch.number)
             self._batch = batch
             self._lines = (
-                _BATCH % (self.id_of(batch.number).encode(), batch.count),
+                batch_id,
+                _BATCH % (batch_id.encode(), batch.count),
                 b", batch;dur=%.2f\r\n" % (batch.seconds * 1000),
             )
-        before, after = self._lines
-        return b"%b%.2f%b" % (before, queued_s * 1000, after)
+        batch_id, before, after = self._lines
+        return batch_id, b"%b%.2f%b" % (before, queued_s * 1000, after)
 
     def pairs(self, batch: Batch[Any], queued_s: float) -> tuple[Header, ...]:
         """Return the headers for one response, with names in lower case."""

@@ -125,7 +125,8 @@ class ProxyRequest(RequestInParts, BufferedRequest[ProxyRoute]):
             assert self._parts is not None
             status = 200
             body, headers = self._parts.joined(batch.number)
-        lines = self._route.batch_headers.lines(batch, answer.queued_s) + header_lines(headers)
+        _, lines = self._route.batch_headers.lines(batch, answer.queued_s)
+        lines += header_lines(headers)
         self._reply(status, lines, body)
         self._withdraw()
 

@@ -275,7 +275,8 @@ class ServedService:
             ended(ran)
             if reply.limit != fits or reply.memory_failures:
                 self._memory.learn(batch.worker, index, batch.api, reply.limit, reply.memory_failures)
-            self._failures.note(batch.api, reply.exceptions)
+            if reply.exceptions:
+                self._failures.note(batch.api, reply.exceptions)
             if outputs is not None:
                 outputs.saw_results(ran.results)
 

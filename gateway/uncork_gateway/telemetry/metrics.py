@@ -169,7 +169,7 @@ class Metrics(Collector):
     # The dispatcher's observer
 
     def batch_started(self, batch: Batch[Any]) -> None:
-        tally, released = self.api(batch.api), batch.released
+        tally, released = self._apis.get(batch.api) or self.api(batch.api), batch.released
         tally.releases[batch.reason] += 1
         tally.ahead += batch.is_ahead
         tally.released_rows += batch.rows
@@ -180,7 +180,7 @@ class Metrics(Collector):
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         seconds = batch.seconds
-        tally = self.api(batch.api)
+        tally = self._apis.get(batch.api) or self.api(batch.api)
         tally.endings[status] += 1
         tally.ran += len(batch.requests)
         tally.ran_s += len(batch.requests) * seconds

@@ -73,7 +73,7 @@ class Recorder:
         self._apis: defaultdict[str, _Api] = defaultdict(_Api)
         self._batches = batches
         self._prefix = prefix
-        metrics.watch_answers(lambda api: self._note(api, self._clock()))
+        metrics.watch_answers(self._note)
 
     def recent(self, api: str, now: float) -> Recent:
         """Return the recent counts of an API; ``now`` is the clock's time."""
@@ -96,7 +96,7 @@ class Recorder:
     # The dispatcher's observer
 
     def batch_started(self, batch: Batch[Any]) -> None:
-        self._note(batch.api, self._clock(), leaving_rows=batch.rows).running += 1
+        self._note(batch.api, leaving_rows=batch.rows).running += 1
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         ended = batch.started + batch.seconds
@@ -118,14 +118,15 @@ class Recorder:
         )
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
-        self._note(api, self._clock())
+        self._note(api)
 
-    def _note(self, api: str, now: float, *, leaving_rows: float = 0.0) -> _Api:
-        """Take a sample if due, before a new event is counted, and return the API's record.
+    def _note(self, api: str, now: float | None = None, *, leaving_rows: float = 0.0) -> _Api:
+        """Take a sample if due, before a new event at ``now`` is counted, and return the API's record.
 
         ``leaving_rows`` is the number of rows that have just left the queue.
         """
         known = self._apis[api]
+        now = self._clock() if now is None else now
         if now >= known.sample_due:
             known.sample_due = now + _SAMPLE_S
             self._take_sample(api, known, now, leaving_rows)

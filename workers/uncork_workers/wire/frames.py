@@ -26,7 +26,6 @@ Decoding never executes data (no pickle), and lengths are checked before memory 
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
@@ -83,8 +82,11 @@ def split_payload(payload: bytes, lengths: Sequence[int]) -> list[bytes]:
     """
     if sum(lengths) != len(payload) or min(lengths, default=0) < 0:
         raise FrameError(f"{len(payload)} bytes of payload cannot be cut into lengths {list(lengths)[:8]}")
-    ends = accumulate(lengths)
-    return [payload[end - length : end] for length, end in zip(lengths, ends, strict=True)]
+    bodies, at = [], 0
+    for length in lengths:
+        bodies.append(payload[at : at + length])
+        at += length
+    return bodies
 
 
 class FrameDecoder:
