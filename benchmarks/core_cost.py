@@ -1,27 +1,41 @@
-"""The cost of a request in the core of the dispatcher, by the number of workers.
+"""The cost of a request in the core of the dispatcher, by the number of workers, and for a lone client.
 
 ``scripts/bench core`` runs it. A simulated run is recorded as the calls that it makes to the core; a fresh
 core then gets the same calls, so that only the core is timed. The second half of the requests is
 timed: until then, the core has learned the batch time, and all workers are in use.
+
+A lone client's request takes time mostly because each function that it touches has left the CPU caches. So
+the Python calls are counted that gateway and worker make for it, which do not depend on the machine.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
+import json
+import os
 import random
+import signal
+import socket
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 from unittest.mock import patch
 
+import psutil
+import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.harness.cli import parse_counts, reporting_failures
+from benchmarks.harness.paths import SERVICES
 from uncork_dispatcher import CORE_IS_COMPILED
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.simulator import Clients, Scenario, ServiceTime, open_loop, simulate
+from uncork_loadtests.servers import HOST, BenchError
+from uncork_loadtests.targets import our_service
 
 _SERVICE = ServiceTime(intercept_s=0.020, slope_s=0.0002)
 _LIMIT_ROWS = 32
@@ -30,29 +44,73 @@ _CLIENTS_PER_WORKER = 16
 _WORKERS = "1,4,8,64,512,2000"
 _LEAST_REQUESTS = 20_000
 _REQUESTS_PER_WORKER = 80  # five batches or so; the last half of them is timed
-_ROUNDS = 3
 _LONGEST_S = 1e6
+_LONE_REQUESTS = 500
+_LONE_REQUEST = (
+    b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 17\r\n\r\n"
+    b"[5.1,3.5,1.4,0.2]"
+)
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 """A call to the core: the name of the method and its arguments."""
 
 
-def main() -> None:
-    """Print microseconds per request."""
-    parser = argparse.ArgumentParser(description="Measure the cost of a request in the core.")
-    parser.add_argument("--workers", default=_WORKERS, help=f"numbers of workers (default {_WORKERS})")
-    parser.add_argument("--rounds", type=int, default=_ROUNDS, help=f"replays of each (default {_ROUNDS})")
-    options = parser.parse_args()
-    counts = [int(count) for count in options.workers.split(",")]
+def main(
+    workers: Annotated[str, typer.Option(help="Numbers of workers.")] = _WORKERS,
+    rounds: Annotated[int, typer.Option(min=1, help="Replays of each.")] = 3,
+) -> None:
+    """Print the Python calls for a lone client's request, and microseconds of the core per request."""
+    console = Console(width=100)
+    with reporting_failures("core", progress=console):
+        gateway, worker = lone_calls(_LONE_REQUESTS)
+        console.print(
+            f"Python calls per request of a lone client: gateway {gateway:.0f}, worker {worker:.0f}"
+        )
     core = "compiled" if CORE_IS_COMPILED else "in pure Python"
-    title = f"Microseconds of processor time per request, medians of {options.rounds} replays, core {core}"
-    table = Table(title=title)
+    table = Table(title=f"Microseconds of CPU time per request, medians of {rounds} replays, core {core}")
     for column in ("workers", "open loop", "returning clients"):
         table.add_column(column, justify="right")
-    for workers in counts:
-        costs = [replay_us(record(workers, closed=closed), options.rounds) for closed in (False, True)]
-        table.add_row(str(workers), *(f"{cost:.1f}" for cost in costs))
-    Console(width=100).print(table)
+    for count in parse_counts(workers):
+        costs = [replay_us(record(count, closed=closed), rounds) for closed in (False, True)]
+        table.add_row(str(count), *(f"{cost:.1f}" for cost in costs))
+    console.print(table)
+
+
+def lone_calls(requests: int) -> tuple[float, float]:
+    """Return the Python calls of the gateway and of its worker per request of a lone client.
+
+    Compiled functions do not count, nor functions that are called for fewer than half of the requests, which
+    belong to timers.
+
+    Raises:
+        BenchError: if the service does not start, or a response is not 200.
+    """
+    found: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        counting = str(Path(__file__).parent / "counting")
+        with (
+            patch.dict(os.environ, {"PYTHONPATH": counting, "CALLS": folder}),
+            our_service(f"{SERVICES / 'lone.py'}:Lone", options=("--workers", "1")) as server,
+            socket.create_connection((HOST, server.port)) as client,
+        ):
+            _ask(client, requests)
+            for pid in (server.pid, *[child.pid for child in psutil.Process(server.pid).children()]):
+                os.kill(pid, signal.SIGUSR1)
+                _ask(client, requests)
+                os.kill(pid, signal.SIGUSR2)
+                _ask(client, 1)
+                calls = json.loads(Path(folder, str(pid)).read_text())
+                found.append(sum([count for count in calls if 2 * count > requests]) / requests)
+    gateway, worker = found
+    return gateway, worker
+
+
+def _ask(client: socket.socket, requests: int) -> None:
+    for _ in range(requests):
+        client.sendall(_LONE_REQUEST)
+        response = client.recv(4096)
+        if not response.startswith(b"HTTP/1.1 200"):
+            raise BenchError(f"a lone request got {response!r}")
 
 
 def record(workers: int, *, closed: bool, requests: int | None = None) -> list[Call]:
@@ -119,7 +177,3 @@ class _Recorder:
             return method(*args, **kwargs)
 
         return recorded
-
-
-if __name__ == "__main__":
-    main()
