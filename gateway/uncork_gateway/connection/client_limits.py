@@ -68,7 +68,7 @@ def check_head(
     hosts = [value for name, value in headers if name.lower() == b"host"]
     _check_host(hosts, version)
     if allowed_hosts and not all(names_us(host, allowed_hosts) for host in hosts):
-        raise Unreadable(f"Host is not one of the server's --allowed-hosts: {hosts[0][:100]!r}", 421)
+        raise wrong_host(hosts[0])
 
 
 def _check_target(method: bytes, target: bytes) -> None:
@@ -104,6 +104,11 @@ def check_size(size: int, target: bytes) -> None:
     """
     if size > _MAX_HEAD_BYTES:
         raise too_long(target)
+
+
+def wrong_host(host: bytes) -> GatewayError:
+    """Return the error for a host that is not allowed."""
+    return Unreadable(f"Host is not one of the server's --allowed-hosts: {host[:100]!r}", 421)
 
 
 def too_long(target: bytes) -> GatewayError:

@@ -8,7 +8,7 @@ import msgspec
 from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, WorkerLost
 from uncork_dispatcher.actions import ShedReason
 from uncork_gateway.auth import REFUSAL
-from uncork_gateway.connection.client_limits import too_long
+from uncork_gateway.connection.client_limits import too_long, wrong_host
 from uncork_gateway.connection.decompression import unknown_encoding
 from uncork_gateway.connection.timeouts import slow_body
 from uncork_gateway.dialects import Native
@@ -74,6 +74,7 @@ _TEXTS = {
     413: "The body exceeds the size limit.",
     414: "The request target is too long.",
     415: "The API does not accept the content type or the content encoding.",
+    421: "The host in the URL is not one of those that the server accepts.",
     431: "The request headers are too large.",
     500: "The handler failed on this request. The server's log has the traceback under the error id.",
     502: "The worker died while it ran the request, and a retry failed or was not allowed.",
@@ -83,7 +84,7 @@ _TEXTS = {
 }
 _OTHER = "The handler rejected the request, with a status of its choice."
 # The connection finds these before it knows the route.
-_BEFORE_ROUTE = (414, 431)
+_BEFORE_ROUTE = (414, 421, 431)
 # Headers besides content type and length.
 _HEADERS: Mapping[int, Schema] = {
     401: {"WWW-Authenticate": header("string", "The accepted scheme; `X-Api-Key` is accepted as well.")},
@@ -142,6 +143,8 @@ def _errors(api: str, dialect: Dialect, settings: ServerSettings) -> Iterator[tu
     yield "slow", slow_body(0, settings.clients.body_timeout_s)
     yield "size", too_large(most)
     yield "target", too_long(_LONG_TARGET)
+    if settings.clients.allowed_hosts:
+        yield "host", wrong_host(b"other.example.com")
     yield "content encoding", unknown_encoding(b"br")
     yield "headers", too_long(b"/")
     yield "handler", HandlerFailed(f"the handler of API {api!r} failed; error id {_ERROR_ID}")

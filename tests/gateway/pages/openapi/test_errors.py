@@ -13,6 +13,7 @@ from openapi_spec_validator import validate
 
 from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.pages.openapi.test_document import KEYS, document_of
+from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_workers.definition.adapters import DataFrame, File, Image, Json, NdArray, Requests, Text
 from uncork_workers.definition.service import Service, api, describe_service
 from uncork_workers.process.batches.execution import Executor
@@ -163,6 +164,8 @@ async def rejected(on: GatewayStage, name: str) -> httpx.Response:
             return await on.http.post("/array", content=b" " * 100)
         case "target":
             return await on.http.post(f"/array?{'a' * 20_000}")
+        case "host":
+            return await on.http.post("/array", headers={"host": "other.example.com"})
         case "headers":
             return await on.http.post("/array", headers={"x-long": "y" * 70_000})
         case "key":
@@ -182,12 +185,14 @@ async def rejected(on: GatewayStage, name: str) -> httpx.Response:
         (414, "target"),
         (415, "content type"),
         (415, "content encoding"),
+        (421, "host"),
         (431, "headers"),
         (503, "shutting down"),
     ],
 )
 async def test_an_example_is_what_the_gateway_answers(tmp_path: Path, status: int, name: str) -> None:
-    settings: dict[str, Any] = {"keys": KEYS, "max_body_bytes": 99}
+    limits = ClientLimits(allowed_hosts=frozenset({"gateway"}))
+    settings: dict[str, Any] = {"keys": KEYS, "max_body_bytes": 99, "clients": limits}
     async with gateway(tmp_path, **settings) as on:
         on.http.headers["x-api-key"] = "a-key-of-the-tests"
         await on.worker(serves=describe_service(Kinds))
