@@ -128,8 +128,9 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
         rate_rows: recent arrivals in rows per second, including refused ones.
         capacity_rows: rows per second of all workers at full load, when they are always busy and queues grow.
             It assumes the largest batches that the goal and the cap allow, but none larger than have run.
-            None if too few batches ran, or if all had about one size and larger ones are allowed.
-            ``capacity_is_least``: True if larger batches may serve more.
+            While larger ones are allowed and the time per row is unknown, it is the throughput of recent
+            batches. None if too few batches ran. ``capacity_is_least``: True if larger batches may serve
+            more.
         balanced_rows: the smallest mean batch, in rows, that sustains the arrival rate; None if no size does.
         estimate: None if too few batches have run.
         padding: None until a batch has had rows of different lengths.

@@ -58,6 +58,9 @@ def _limit(figures: Figures, names: Names) -> str:
     if figures.limited_by == "goal" and figures.is_out_of_reach:
         return f"The goal cannot be met: the smallest batch takes about {ms(figures.needed_s)}."
     limit = _LIMITS[figures.limited_by].format(parts=names.parts)
+    if not is_limited and figures.is_busy_below_capacity:
+        busy = percent(figures.utilization)
+        limit = f"The {names.parts} are busy {busy} of the time, in batches that can grow"
     if figures.recent.is_few or figures.capacity is None:
         return f"{limit}."
     arrived, capacity = _rows(figures, figures.recent.rate), _rows(figures, figures.capacity)

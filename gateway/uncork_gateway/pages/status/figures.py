@@ -156,19 +156,26 @@ class Figures:
 
     @property
     def capacity(self) -> float | None:
-        """The rows per second of all workers when always busy.
+        """The rows per second of all workers when always busy; None before the estimate.
 
-        None if unknown: before the estimate, and while batches may grow and the slope is unknown.
+        While batches may grow and the slope is unknown, it is the throughput of the window's batches; None
+        without any.
         """
         each = self.throughput_of_worker
-        if each <= 0 or (self.capacity_is_least and not self.slope_is_known):
-            return None
-        return self.work.workers * each
+        if each > 0 and self.capacity_is_least and not self.slope_is_known:
+            counts = self.recent.counts
+            each = counts.worked_rows / counts.worked_s if counts.worked_s > 0 else 0.0
+        return self.work.workers * each if each > 0 else None
 
     @property
     def capacity_is_least(self) -> bool:
         """True if larger batches than have run may serve more."""
         return self._may_grow and not self.is_overloaded
+
+    @property
+    def is_busy_below_capacity(self) -> bool:
+        """True if the workers are nearly always busy, although larger batches may serve more."""
+        return self.merges and self.capacity_is_least and self.utilization >= _BUSY
 
     @property
     def has_headroom(self) -> bool:

@@ -104,6 +104,7 @@ def recent(
     tally.ran, tally.released_rows = batches * each, float(batches * each * rows)
     tally.ran_s = tally.ran * ran_s
     arrived_rows = tally.released_rows if rate is None else rate * seconds
+    tally.worked_rows, tally.worked_s = arrived_rows, tally.batch_duration.sum
     return Recent(seconds, tally.copy(), arrived_rows, estimate)
 
 

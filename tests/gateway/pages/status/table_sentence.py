@@ -13,6 +13,7 @@ FLAT = Estimate(intercept_s=0.0177, slope_s=1e-7, spread=0.29, earned_rows=64)
 EMBEDDING = Estimate(intercept_s=0.0042, slope_s=0.0031, spread=0.07, earned_rows=190)
 ONE_ROW = Estimate(intercept_s=0.0471, slope_s=0.0047, spread=0.24, earned_rows=2)
 ONE_SIZE = Estimate(intercept_s=0.082, slope_s=0.0, spread=0.05, earned_rows=32)
+VARYING = Estimate(intercept_s=0.04, slope_s=0.0002, spread=0.51, earned_rows=400)
 SLOW_SERVER = Estimate(intercept_s=11.2, slope_s=0.15, spread=0.004, earned_rows=16)
 NO_WEIGHTS = "no worker is ready: worker 0 failed in setup: OSError: no weights (7 times in a row)"
 LARGE = {"max_batch_rows": 1000}
@@ -44,6 +45,14 @@ CASES: dict[str, tuple[Names, Figures]] = {
     "busy": (
         SERVICE,
         figures(recent=recent(batches=1000, each=6, reason="not_worth_waiting", ran_s=0.022, took_s=0.025)),
+    ),
+    "busy, with times that vary": (
+        SERVICE,
+        figures(
+            stats(LARGE, known_rows=(1.0, 200.0), slope_error_s=0.001),
+            recent=recent(batches=1000, each=83, ran_s=0.057, estimate=VARYING),
+            work=work(2),
+        ),
     ),
     "late, of one size": (
         SERVICE,

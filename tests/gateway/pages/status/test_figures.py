@@ -54,10 +54,27 @@ def test_the_capacity_is_not_more_than_batches_have_shown(
     assert made.capacity is None or made.capacity <= 1.05 * shown
 
 
-def test_the_capacity_is_unknown_while_all_batches_are_of_about_one_size() -> None:
-    """Unless they are as large as allowed."""
+def test_times_that_vary_leave_a_capacity_that_agrees_with_the_utilization() -> None:
+    """With a slope too uncertain to use, the batches of the window show what busy workers serve."""
+    estimator = BatchTimeEstimator()
+    for number in range(200):
+        estimator.observe(64 if number % 2 else 128, 0.03 * (1 + number % 5))
+    api = stats(LARGE, known_rows=estimator.known_rows, slope_error_s=estimator.slope_error_s)
+    busy = recent(batches=1000, each=83, ran_s=0.057, estimate=estimator.estimate)
+    made = figures(api, recent=busy, work=work(2))
+
+    assert not made.slope_is_known
+    assert made.capacity is not None
+    assert made.recent.rate / made.capacity == pytest.approx(made.utilization)
+    assert (made.capacity_is_least, made.is_busy_below_capacity, made.limited_by) == (True, True, "nothing")
+
+
+def test_the_capacity_is_that_of_recent_batches_while_all_are_of_about_one_size() -> None:
+    """Unless they are as large as allowed. Without recent batches, it is unknown."""
     few = ESTIMATE._replace(earned_rows=14)
     assert figures(stats(known_rows=(4.0, 7.0)), recent=recent(estimate=few)).capacity is None
+    fives = recent(batches=30, each=5, ran_s=0.020, estimate=few)
+    assert figures(stats(known_rows=(4.0, 7.0)), recent=fives).capacity == pytest.approx(5 / 0.020)
     assert figures(stats(known_rows=(3.0, 7.0)), recent=recent(estimate=few)).capacity == pytest.approx(
         7 / 0.024
     )

@@ -111,7 +111,7 @@ function rates({ api, series, span, width, height, colors }) {
   const unit = `${unitOf(api)}/s`;
   const yaxis = upTo(Math.max(...tops), unit);
   const arrived = api.rate_rows === null ? "Too few requests in the last 30 s" : `${inUnits(api, api.rate_rows, number(api.rate_rows))}/s arrived`;
-  const able = capacity === null ? "too few batches to know the capacity" : `the workers can answer ${api.capacity_is_least ? "at least " : ""}${inUnits(api, capacity, number(capacity))}/s`;
+  const able = capacity === null ? `${api.estimate ? "no recent batch" : "too few batches"} to know the capacity` : `the workers can answer ${api.capacity_is_least ? "at least " : ""}${inUnits(api, capacity, number(capacity))}/s`;
   const data = [line(series.ago, series.rate_rows, colors("--rate"), { name: "arrivals", unit, fill: colors("--rate-fill") })];
   if (!isFar) data.push(line(series.ago, series.capacity_rows, colors("--goal"), { name: "capacity", unit, dash: "dash" }));
   const labels = [

@@ -75,7 +75,8 @@ export class ApiView {
 
     const load = api.capacity_rows && rate !== null ? rate / api.capacity_rows : null;
     const loadTone = load > 1 ? "bad" : load > NEARLY_FULL ? "warn" : "good";
-    const capacity = api.capacity_rows === null ? "too few batches to say" : `of ${api.capacity_is_least ? "at least " : ""}${number(api.capacity_rows)} ${unitOf(api)}/s`;
+    const unknown = api.estimate ? "no recent batch" : "too few batches to say";
+    const capacity = api.capacity_rows === null ? unknown : `of ${api.capacity_is_least ? "at least " : ""}${number(api.capacity_rows)} ${unitOf(api)}/s`;
     this.#tile("saturation", load === null ? null : [percent(load), ""], capacity, loadTone === "good" ? "muted" : loadTone);
     this.#meter("saturationMeter", load, loadTone);
   }
@@ -99,8 +100,7 @@ export class ApiView {
 
     this.#tile("queued", [count(api.queued_rows), unitOf(api)], api.queued_requests ? `${counted(api.queued_requests, "request")}, ${bytes(api.queued_bytes)}` : "empty");
 
-    const balanced = api.balanced_rows === null ? "too few batches to say" : `workers keep up at ${number(api.balanced_rows)}`;
-    this.#tile("batch", api.mean_batch_rows === null ? null : [number(api.mean_batch_rows), unitOf(api)], balanced);
+    this.#tile("batch", api.mean_batch_rows === null ? null : [number(api.mean_batch_rows), unitOf(api)], balance(api));
   }
 
   /** `value` is a number and its unit, or null if it is unknown. */
@@ -172,6 +172,14 @@ export class ApiView {
       + `${counted(requests, "request")} since ${since}, the last ${duration(Math.max(0, now - last))} ago; error id ${error_id} in the log.`;
     this.#fields.tone("failure", text, sum(errors) ? "bad" : "muted");
   }
+}
+
+/** The batch size with which the workers keep up, or why it is unknown. */
+function balance(api) {
+  if (api.balanced_rows !== null) return `workers keep up at ${number(api.balanced_rows)}`;
+  if (!api.estimate) return "too few batches to say";
+  if (api.rate_rows === null) return "too few requests to say";
+  return api.rate_rows > api.capacity_rows ? "no size keeps up" : "time per row not known yet";
 }
 
 const only = (counts, matches) => Object.fromEntries(Object.entries(counts).filter(([name]) => matches(name)));

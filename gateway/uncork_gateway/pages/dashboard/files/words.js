@@ -39,12 +39,16 @@ const LIMITS = {
   cap: ["limited by the batch limit", "warn"],
 };
 
+// From this utilization on, the sentences of the status call workers busy.
+const BUSY = 0.8;
+
 /** The state of an API within that of its service, and what limits it: [state, tone], [limit, tone]. */
 export function verdict(api, service) {
   if (["starting", "not_ready", "draining"].includes(service.state)) return [STATES[service.state], ["", "muted"]];
   if (!Object.keys(api.requests).length) return [["idle", "muted"], ["no request in the last 30 s", "muted"]];
   if (api.too_few_requests && api.limited_by === "nothing") return [STATES[api.state], ["too few requests to say more", "muted"]];
-  return [STATES[api.state], LIMITS[api.limited_by]];
+  const isBusy = api.limited_by === "nothing" && !api.streams && api.capacity_is_least && service.utilization >= BUSY;
+  return [STATES[api.state], isBusy ? ["busy, but batches can grow", "muted"] : LIMITS[api.limited_by]];
 }
 
 /** Advice about requests that fail. */
