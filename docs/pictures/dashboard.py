@@ -1,8 +1,9 @@
-"""Photograph the dashboard: for the README with 256 clients; for docs/guides/dashboard.md idle and loaded.
+"""Photograph the dashboard: for docs/guides/dashboard.md idle and loaded; for the README with 256 clients.
 
-Needs Debian's chromium. Run it from anywhere:
+Needs Debian's chromium. Run it from anywhere, on an otherwise idle machine:
 
-    python docs/pictures/dashboard.py
+    python docs/pictures/dashboard.py         # all pictures
+    python docs/pictures/dashboard.py load    # only the README's
 """
 
 from __future__ import annotations
@@ -18,18 +19,26 @@ from typing import Any
 
 import httpx
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from uncork_loadtests.servers import serve
 
 FOLDER = Path(__file__).parent
-EXAMPLE = FOLDER.parent.parent / "examples" / "digits"
-SERVICE = f"{EXAMPLE / 'service.py'}:Digits"
-COMMAND = [sys.executable, "-m", "uncork", "serve", SERVICE, "--workers", "2", "--host", "127.0.0.1"]
+ROOT = FOLDER.parent.parent
+UNCORK = [sys.executable, "-m", "uncork"]
+OPTIONS = ["--workers", "2", "--host", "127.0.0.1"]
+EXAMPLE = ROOT / "examples" / "digits"
+DIGITS = [*UNCORK, "serve", f"{EXAMPLE / 'service.py'}:Digits", *OPTIONS]
 CLIENTS = 8
 LOADED_MS = 120_000
-# Of the README: the clients of a load test, and the part of the page.
-MANY_CLIENTS, MANY_MS = 256, 90_000
+# Of the README: a model that sleeps, because two cores have no room for a model, the gateway and 256 clients.
+# It stands for one on a GPU.
+SLEEP = [
+    *("env", "PEER_INTERCEPT_MS=60", "PEER_SLOPE_MS=0.3", *UNCORK),
+    *("serve", f"{ROOT / 'benchmarks' / 'services' / 'sleep.py'}:Sleep", *OPTIONS),
+]
+MANY_MS = 120_000
+MANY = [*("--clients", "256", "--think-ms", "50", "--shape", "4"), "--seconds", str(MANY_MS // 1000 + 10)]
 TOP = {"x": 0, "y": 0, "width": 1440, "height": 880}
 REDRAWN_MS = 2_500
 ARGUMENTS = ("--no-sandbox", "--disable-background-networking", "--disable-component-update")
@@ -50,14 +59,18 @@ def take(page: Page, name: str, scheme: str = "light", part: Any = None) -> None
     picture.quantize(256, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
 
 
-def main() -> None:
-    """Take the four pictures, which needs four minutes."""
+def open_page(browser: Browser, url: str) -> Page:
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(url)
+    return page
+
+
+def guide(browser: Browser) -> None:
+    """Take the pictures of the guide: idle, then loaded."""
     ended = threading.Event()
     subprocess.run([sys.executable, str(EXAMPLE / "train.py")], check=True)
-    with serve("uncork", command=COMMAND) as server, sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
-        page = browser.new_page(viewport={"width": 1440, "height": 900})
-        page.goto(server.url("/dashboard"))
+    with serve("uncork", command=DIGITS) as server:
+        page = open_page(browser, server.url("/dashboard"))
         take(page, "dashboard-idle")
         clients = [
             threading.Thread(target=send, args=(server.url("/predict"), ended)) for _ in range(CLIENTS)
@@ -70,23 +83,25 @@ def main() -> None:
         ended.set()
         for client in clients:
             client.join()
-        page.emulate_media(color_scheme="light")
-        options = ["--clients", str(MANY_CLIENTS), "--shape", "64", "--range", "0,16"]
-        seconds = str((MANY_MS + 2 * REDRAWN_MS) // 1000)
-        load = [
-            sys.executable,
-            "-m",
-            "uncork",
-            "loadtest",
-            server.url("/predict"),
-            *options,
-            "--seconds",
-            seconds,
-        ]
-        with subprocess.Popen(load) as loading:
+
+
+def load(browser: Browser) -> None:
+    """Take the picture of the README, under a load test."""
+    with serve("uncork", command=SLEEP) as server:
+        page = open_page(browser, server.url("/dashboard"))
+        with subprocess.Popen([*UNCORK, "loadtest", server.url("/predict"), *MANY]) as loading:
             page.wait_for_timeout(MANY_MS)
             take(page, "dashboard-load", part=TOP)
             loading.wait()
+
+
+def main() -> None:
+    """Take the pictures, in two minutes each for the guide and the README."""
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
+        if sys.argv[1:] != ["load"]:
+            guide(browser)
+        load(browser)
         browser.close()
 
 

@@ -14,7 +14,7 @@ const STEPS_S = [15, 30, 60, 120, 180, 300];
 
 /** A layout: the common part with a chart's own. */
 export function layout(colors, own) {
-  const axis = { gridcolor: colors("--grid"), linecolor: colors("--line"), zeroline: false, fixedrange: true, ticks: "", tickangle: 0 };
+  const axis = { gridcolor: colors("--grid"), linecolor: colors("--line"), zeroline: false, automargin: true, fixedrange: true, ticks: "", tickangle: 0 };
   return {
     margin: { ...MARGIN, ...own.margin }, autosize: true, showlegend: false, hovermode: "closest", dragmode: false,
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", uirevision: "kept",
