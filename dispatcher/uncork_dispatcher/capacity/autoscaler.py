@@ -214,7 +214,7 @@ class Autoscaler:
         return True
 
     def _keep(self, need: Need, *, is_known: bool) -> ScalingState:
-        """Return why the target stays although a look may want another number."""
+        """Return the reason to keep the target, and restart the wait of :meth:`_shrink`."""
         self._fewer_since = None
         if self._bounded(need.workers) > self._target:
             return "confirming"

@@ -86,7 +86,7 @@ class CorkPolicy(Policy):
     plans = True
 
     def decide(self, view: View) -> Release | Hold:
-        """Release if the queue is full, due, or not worth a hold; otherwise hold until it may be."""
+        """Release a full or due queue, or one that a hold does not pay for; otherwise hold it."""
         if view.rows >= self.complete_rows:
             return Release(self.complete_rows, "not_worth_waiting")
         if view.full:
@@ -120,7 +120,7 @@ class CorkPolicy(Policy):
         )
 
     def _best(self, view: View, load: Load, rows: float) -> Wait:
-        """Return the hold that pays up to the most rows; a hold of 0 s if none pays for ``rows`` rows."""
+        """Return the hold that still pays for the most queued rows; of 0 s if none pays for ``rows`` rows."""
         own_s = view.estimate.seconds(view.rows) / load.workers
         gap, releases = self._gap(view, load, own_s)
         own = not releases

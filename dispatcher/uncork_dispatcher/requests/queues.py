@@ -103,7 +103,7 @@ class RequestQueues:
 
     @property
     def orders(self) -> Iterable[QueueOrder]:
-        """The orders of the queues, one for each API and ``retry``."""
+        """The order of each API's queues, and that of its retries."""
         return self._orders.values()
 
     @property

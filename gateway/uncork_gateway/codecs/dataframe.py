@@ -174,9 +174,9 @@ def _in_split(names: list[str], asked: Marshalled, place: RowPath) -> str:
 
 
 def _rows_of_columns(columns: dict[str, Raw]) -> tuple[Sequence[int | str], list[bytes]]:
-    """Return the keys of the rows, and each row as an object.
+    """Return the rows' keys (or positions), and each row as a JSON object.
 
-    All columns are lists, or all are objects, of which the first determines the order of rows.
+    All columns are lists, or all are objects by row key; the first column then determines the order of rows.
     """
     first = next(iter(columns.values()))
     values: list[list[Raw]]

@@ -152,5 +152,5 @@ def _name(path: Path) -> str:
 
 
 def _text(share: Share) -> bytes:
-    """Return a share as text, equal whether or not its list was split."""
+    """Return a share as JSON text. Equal shares give equal text, as an unsplit list or as its elements."""
     return written(elements(share) if isinstance(share, Raw) and is_list(share) else share)

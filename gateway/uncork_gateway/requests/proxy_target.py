@@ -39,7 +39,7 @@ class HeaderRules:
     passed: frozenset[bytes] = frozenset(TRACE)
 
     def sort(self, headers: Sequence[Header]) -> tuple[tuple[Header, ...], tuple[Header, ...]]:
-        """Return the keyed headers, and all headers that a merged call has."""
+        """Return a request's keyed headers, and all its headers that a merged call sends to the server."""
         keyed = tuple(header for header in headers if header[0] in self.keyed)
         return keyed, keyed + tuple(header for header in headers if header[0] in self.passed)
 

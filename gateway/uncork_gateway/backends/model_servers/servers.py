@@ -243,7 +243,7 @@ class Servers(Generic[ServerT]):
     # Health
 
     async def _watch(self, server: ServerT) -> None:
-        """Check a server regularly while it is healthy, on news, and after a pause once it has failed."""
+        """Check a server forever: at intervals and on news while healthy, after pauses while not."""
         while True:
             server.news.clear()
             await asyncio.sleep(server.rests_until - self._loop.time())

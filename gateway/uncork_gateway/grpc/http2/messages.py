@@ -225,7 +225,7 @@ class MessageReader:
             self.go_on()
 
     def go_on(self) -> None:
-        """Read the waiting DATA, unless it must wait longer."""
+        """Read the DATA that waited for its turn or for room, until it must wait again."""
         while self._waiting.size and not self._must_wait:
             data = self._waiting.take_first()
             self._pool.used_bytes -= len(data)

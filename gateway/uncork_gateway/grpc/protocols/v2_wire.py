@@ -11,7 +11,11 @@ _TENSOR = ("name", "datatype", "shape", "contents")
 
 
 class V2GrpcWire(TensorWire):
-    """Raw and typed requests do not share calls, because model servers reply in the request's form."""
+    """``ModelInfer`` of the Open Inference Protocol.
+
+    Requests with raw and with typed values never share a call, because model servers reply in the form of the
+    request.
+    """
 
     method = METHOD
     request = message("inference.ModelInferRequest")

@@ -65,7 +65,7 @@ export class GatewayView {
     this.#fields.text("server", status.server ?? "Uncork");
     this.#fields.tone("state", state, tone);
     this.#fields.text("sentence", summary(status));
-    this.#fields.text("about", `Uncork ${status.version}, up for ${duration(status.uptime_s)}. Figures are of the last ${number(status.window_s)} s unless they say otherwise.`);
+    this.#fields.text("about", `Uncork ${status.version}, up for ${duration(status.uptime_s)}. Numbers cover the last ${number(status.window_s)} s unless they say otherwise.`);
     this.#services.show(status, shown);
     this.#workers(status);
   }
