@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -38,13 +37,6 @@ INSTALL_PAGES = install_command("pages")
 """The command that installs the packages whose files the pages load."""
 
 
-class _Packed(NamedTuple):
-    """A compressed file. ``version`` is a hash of its content."""
-
-    body: bytes
-    version: str
-
-
 class Assets:
     """Files under one path. Each is read and compressed in a thread when first requested, then cached.
 
@@ -56,7 +48,7 @@ class Assets:
     def __init__(self, prefix: str, files: Mapping[str, Path]) -> None:
         self._prefix = prefix
         self._files = dict(files)
-        self._packed: dict[str, _Packed] = {}
+        self._packed: dict[str, tuple[bytes, str]] = {}
         self._packing = asyncio.Lock()
 
     def route(self) -> Route:
@@ -64,8 +56,8 @@ class Assets:
 
     async def url(self, name: str) -> str:
         """Return a file's URL, relative to the page at ``prefix``; it changes with the file."""
-        packed = await self._pack(name)
-        return f"{self._prefix.rpartition('/')[2]}/{name}?v={packed.version}"
+        _, version = await self._pack(name)
+        return f"{self._prefix.rpartition('/')[2]}/{name}?v={version}"
 
     async def urls(self) -> dict[str, str]:
         """Return the URLs of all files by their names as identifiers: ``docs.js`` is ``docs_js``."""
@@ -76,11 +68,11 @@ class Assets:
         if name not in self._files:
             # Not with the text of unknown routes, which names those that need a key.
             return Response(problem(404, f"there is no file {name!r}"), 404, media_type=_PROBLEM)
-        packed = await self._pack(name)
+        packed, version = await self._pack(name)
         # A URL with a version never changes its content.
-        this = request.query_params.get("v") == packed.version
+        this = request.query_params.get("v") == version
         headers = {
-            "etag": f'"{packed.version}"',
+            "etag": f'"{version}"',
             "cache-control": f"public, max-age={_YEAR_S}, immutable" if this else "no-cache",
             "vary": "accept-encoding",
             **_NOSNIFF,
@@ -89,13 +81,12 @@ class Assets:
             return Response(status_code=304, headers=headers)
         media_type = _MEDIA_TYPES[self._files[name].suffix]
         if "gzip" in request.headers.get("accept-encoding", ""):
-            return Response(
-                packed.body, headers={**headers, "content-encoding": "gzip"}, media_type=media_type
-            )
-        plain = await asyncio.to_thread(gzip.decompress, packed.body)
+            return Response(packed, headers={**headers, "content-encoding": "gzip"}, media_type=media_type)
+        plain = await asyncio.to_thread(gzip.decompress, packed)
         return Response(plain, headers=headers, media_type=media_type)
 
-    async def _pack(self, name: str) -> _Packed:
+    async def _pack(self, name: str) -> tuple[bytes, str]:
+        """Return a file, compressed, and its version."""
         async with self._packing:
             if name not in self._packed:
                 self._packed[name] = await asyncio.to_thread(_pack, self._files[name])
@@ -130,7 +121,8 @@ def html_page(html: str, status: int = 200) -> Response:
     return Response(html, status, headers={**headers, **_NOSNIFF}, media_type=_HTML)
 
 
-def _pack(path: Path) -> _Packed:
+def _pack(path: Path) -> tuple[bytes, str]:
+    """Return a file, compressed, and a hash of its content."""
     plain = path.read_bytes()
     # A fixed time in the gzip header: the same file must have the same version in every process.
-    return _Packed(gzip.compress(plain, mtime=0), hashlib.sha256(plain).hexdigest()[:16])
+    return gzip.compress(plain, mtime=0), hashlib.sha256(plain).hexdigest()[:16]

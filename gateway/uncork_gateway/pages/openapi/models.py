@@ -40,14 +40,8 @@ class _Call(NamedTuple):
     result: ExampleResult | None
 
 
-class _Operation(NamedTuple):
-    """The texts of an operation, without its bodies."""
-
-    tag: str
-    name: str
-    summary: str
-
-
+_Texts = tuple[str, str, str]
+"""The tag, id and summary of an operation."""
 _Write = Callable[[ApiDescription, Any], Schema | None]
 """Writes the body of a request with one row; None if the protocol cannot express it."""
 
@@ -87,7 +81,7 @@ def _key(model: Model, api: ApiDescription) -> tuple[str, str]:
     return model.name.partition(".")[0], api.name
 
 
-def _post(about: _Operation, write: _Write, calls: Mapping[str, _Call], settings: ServerSettings) -> Schema:
+def _post(texts: _Texts, write: _Write, calls: Mapping[str, _Call], settings: ServerSettings) -> Schema:
     bodies = {
         model: body
         for model, call in calls.items()
@@ -99,7 +93,7 @@ def _post(about: _Operation, write: _Write, calls: Mapping[str, _Call], settings
         if (reply := reply_example(calls[model].result, body, calls[model].dialect)) is not None
     }
     # Swagger UI preselects the first.
-    operation = _operation(about, [*bodies, *(one for one in calls if one not in bodies)])
+    operation = _operation(*texts, [*bodies, *(one for one in calls if one not in bodies)])
     examples = {model: {"value": body} for model, body in bodies.items()}
     first = next(iter(calls.values()))
     return operation | {
@@ -117,7 +111,7 @@ def _status(known: Mapping[str, Model], keys: Schema) -> Schema:
     model = known[names[0]]
     ready = model._replace(source=ModelSource(unready=lambda: ""))
     loading = model._replace(source=ModelSource(unready=lambda: "loading"))
-    return _operation(_Operation(_V1, "v1.model", "Check whether a model is ready"), names) | {
+    return _operation(_V1, "v1.model", "Check whether a model is ready", names) | {
         "responses": {
             "200": _answer("The model is ready.", {model.name: {"value": status_of(ready, [ready])}}),
             **keys,
@@ -130,18 +124,17 @@ def _metadata(known: Mapping[str, Model], models: ModelVersions, keys: Schema) -
     examples = {
         name: {"value": metadata_of(model, list(models[name].values()))} for name, model in known.items()
     }
-    about = _Operation(_V2, "v2.model", "Get the inputs and outputs of a model")
-    return _operation(about, list(known)) | {
+    return _operation(_V2, "v2.model", "Get the inputs and outputs of a model", list(known)) | {
         "responses": {"200": _answer("The inputs and outputs.", examples), **keys}
     }
 
 
-def _operation(about: _Operation, models: Sequence[str]) -> Schema:
+def _operation(tag: str, name: str, summary: str, models: Sequence[str]) -> Schema:
     model = {"type": "string", "enum": models, "default": models[0]}
     return {
-        "operationId": about.name,
-        "tags": [about.tag],
-        "summary": about.summary,
+        "operationId": name,
+        "tags": [tag],
+        "summary": summary,
         "parameters": [{"name": "model", "in": "path", "required": True, "schema": model}],
     }
 
@@ -184,12 +177,12 @@ def _lengths(value: Any) -> list[int]:
 
 _MODEL_V1, _MODEL_V2 = "/v1/models/{model}", "/v2/models/{model}"
 _INFER = f"{_MODEL_V2}/infer"
-_POSTS: Mapping[str, tuple[_Operation, _Write]] = {
-    f"{_MODEL_V1}:predict": (_Operation(_V1, "v1.predict", "Predict (KServe V1)"), _instances),
-    f"{_MODEL_V1}:explain": (_Operation(_V1, "v1.explain", "Explain (KServe V1)"), _instances),
+_POSTS: Mapping[str, tuple[_Texts, _Write]] = {
+    f"{_MODEL_V1}:predict": ((_V1, "v1.predict", "Predict (KServe V1)"), _instances),
+    f"{_MODEL_V1}:explain": ((_V1, "v1.explain", "Explain (KServe V1)"), _instances),
     f"{_MODEL_V1}/versions/{FIRST}:predict": (
-        _Operation(_V1, "tfserving.predict", "Predict (TensorFlow Serving)"),
+        (_V1, "tfserving.predict", "Predict (TensorFlow Serving)"),
         _instances,
     ),
-    _INFER: (_Operation(_V2, "v2.infer", "Infer"), _tensors),
+    _INFER: ((_V2, "v2.infer", "Infer"), _tensors),
 }
