@@ -23,6 +23,16 @@ _MOST_ROWS = 2**63 - 1
 DataForm = Literal["flat", "nested", "binary"]
 
 DATATYPES = (*LAYOUTS, BYTES)
+TF_TYPES = {
+    "BOOL": "DT_BOOL",
+    **{f"{kind}INT{bits}": f"DT_{kind}INT{bits}" for kind in ("", "U") for bits in (8, 16, 32, 64)},
+    "FP16": "DT_HALF",
+    "BF16": "DT_BFLOAT16",
+    "FP32": "DT_FLOAT",
+    "FP64": "DT_DOUBLE",
+    "BYTES": "DT_STRING",
+}
+"""TensorFlow's name of each datatype."""
 FLOATS = frozenset({"FP16", "BF16", "FP32", "FP64"})
 _ITEM_BYTES = {datatype: np.dtype(layout).itemsize for datatype, layout in LAYOUTS.items()}
 

@@ -11,6 +11,7 @@ from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.protocols.values import add_rest, add_values, read_values
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import (
+    TF_TYPES,
     Tensor,
     check_kind,
     check_values,
@@ -20,17 +21,6 @@ from uncork_gateway.protocols.v2 import rows_of
 from uncork_gateway.protocols.wire import Unmergeable
 
 METHOD = b"/tensorflow.serving.PredictionService/Predict"
-TYPES = {
-    "BOOL": "DT_BOOL",
-    **{f"{kind}INT{bits}": f"DT_{kind}INT{bits}" for kind in ("", "U") for bits in (8, 16, 32, 64)},
-    "FP16": "DT_HALF",
-    "BF16": "DT_BFLOAT16",
-    "FP32": "DT_FLOAT",
-    "FP64": "DT_DOUBLE",
-    "BYTES": "DT_STRING",
-}
-"""TensorFlow's name of each datatype."""
-
 VALUE_FIELDS = {
     "BOOL": "bool_val",
     **dict.fromkeys(("INT8", "INT16", "INT32", "UINT8", "UINT16"), "int_val"),
@@ -45,7 +35,7 @@ VALUE_FIELDS = {
 }
 """The field of TensorProto that has the values of each datatype."""
 _NUMBERS = message("tensorflow.TensorProto").DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_name
-_DATATYPES = {_NUMBERS[name].number: datatype for datatype, name in TYPES.items()}
+_DATATYPES = {_NUMBERS[name].number: datatype for datatype, name in TF_TYPES.items()}
 # The last value stands for all that are missing. Without a limit, a small message could fill the memory.
 _MOST_REPEATED_BYTES = 2**20
 
@@ -107,7 +97,7 @@ def add_tensors(added: Any, tensors: Iterable[Tensor], *, typed: bool) -> None:
     for tensor in tensors:
         proto = added[tensor.name]
         add_rest(proto, tensor)
-        proto.dtype = _NUMBERS[TYPES[tensor.datatype]].number
+        proto.dtype = _NUMBERS[TF_TYPES[tensor.datatype]].number
         proto.tensor_shape.SetInParent()  # a scalar has a shape, too
         for length in tensor.shape:
             proto.tensor_shape.dim.add(size=length)
@@ -133,7 +123,7 @@ def _read_tensor(name: str, proto: Any, left_bytes: int) -> tuple[Tensor, int]:
     field = VALUE_FIELDS[datatype]
     for each, _ in proto.ListFields():
         if each.name.endswith("_val") and each.name != field:
-            raise malformed(name, f"values of {TYPES[datatype]} must be in {field}, got {each.name}")
+            raise malformed(name, f"values of {TF_TYPES[datatype]} must be in {field}, got {each.name}")
     tensor = Tensor(name, datatype, shape, "binary", proto.tensor_content)
     values = getattr(proto, field)
     if not tensor.data:
@@ -150,7 +140,7 @@ def _with_values(tensor: Tensor, values: Sequence[Any], left_bytes: int) -> tupl
     wanted, given = math.prod(tensor.shape), len(values)
     if given > wanted or (wanted and not given):
         raise Unmergeable(
-            f"tensor {tensor.name!r}: shape {list(tensor.shape)} of {TYPES[tensor.datatype]} needs "
+            f"tensor {tensor.name!r}: shape {list(tensor.shape)} of {TF_TYPES[tensor.datatype]} needs "
             f"{plural(wanted, 'value')} in {VALUE_FIELDS[tensor.datatype]}, or fewer, of which the last one "
             f"is repeated, got {given}"
         )
@@ -172,5 +162,5 @@ def _datatype(name: str, proto: Any) -> str:
     if datatype is None:
         value = type(proto).DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_number.get(proto.dtype)
         got = str(proto.dtype) if value is None else value.name
-        raise Unmergeable(f"tensor {name!r}: dtype must be one of {', '.join(TYPES.values())}, got {got}")
+        raise Unmergeable(f"tensor {name!r}: dtype must be one of {', '.join(TF_TYPES.values())}, got {got}")
     return datatype

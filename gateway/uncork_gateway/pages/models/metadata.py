@@ -18,7 +18,7 @@ from uncork_gateway.pages.models.inputs import inputs_of, row_inputs
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.nearest import nearest
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
-from uncork_gateway.protocols.tensors import TensorSpec
+from uncork_gateway.protocols.tensors import TF_TYPES, TensorSpec
 from uncork_gateway.telemetry.metrics import ApiTally
 from uncork_gateway.version import VERSION as SERVER_VERSION
 from uncork_gateway.versions import FIRST
@@ -35,14 +35,6 @@ PLATFORM = "uncork"
 _EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository")
 
 _MAIN, _EXPLAIN = "predict", "explain"
-_TF_DTYPES = {
-    **{f"{kind}INT{bits}": f"DT_{kind}INT{bits}" for kind in ("", "U") for bits in (8, 16, 32, 64)},
-    "BOOL": "DT_BOOL",
-    "BYTES": "DT_STRING",
-    "FP16": "DT_HALF",
-    "FP32": "DT_FLOAT",
-    "FP64": "DT_DOUBLE",
-}
 
 
 class UnknownModel(GatewayError):
@@ -343,6 +335,6 @@ def _tensor_info(spec: TensorSpec) -> dict[str, Any]:
     dims = [{"size": length, "name": ""} for length in (-1, *spec.shape)]
     return {
         "name": spec.name,
-        "dtype": _TF_DTYPES[spec.datatype],
+        "dtype": TF_TYPES[spec.datatype],
         "tensor_shape": {"dim": dims, "unknown_rank": False},
     }
