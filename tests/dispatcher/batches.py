@@ -66,10 +66,8 @@ def batch_of(
 
 
 def rows_of(batch: Batch[Any]) -> list[int]:
-    """Return the rows of each request of a batch."""
     return [request.rows for request in batch.requests]
 
 
 def costs_of(batch: Batch[Any]) -> list[float]:
-    """Return the cost of each request of a batch."""
     return [request.rows if request.cost is None else request.cost for request in batch.requests]

@@ -55,17 +55,14 @@ class Request:
 
     @property
     def rows(self) -> int:
-        """What its rows cost."""
         return self.count * self.length
 
     def move(self, state: RequestState) -> None:
-        """Change the state."""
         assert state in TRANSITIONS[self.state]
         self.state = state
 
     @property
     def is_queued(self) -> bool:
-        """Whether it is in a queue."""
         return self.state in (S.QUEUED, S.REQUEUED, S.QUARANTINED)
 
 
@@ -117,7 +114,6 @@ class Model:
         """Of each API, after the last actions; the core may learn from a batch after it has shed requests."""
 
     def queued(self, api: str | None = None) -> list[Request]:
-        """Queued requests, of one api or of all."""
         queues = (*self.queues.values(), *self.repeats, self.quarantine)
         return [one for queue in queues for one in queue if api in (None, one.api)]
 
@@ -227,7 +223,6 @@ class Model:
         return [batch for batch in self.running.values() if batch.start.worker == worker]
 
     def ready(self, worker: int, *, now: float, host: str, takes_ahead: bool) -> None:
-        """A worker takes batches."""
         self.workers[worker] = host
         self.take_ahead.discard(worker)
         if takes_ahead:

@@ -80,7 +80,6 @@ def core_with(*rules: ApiRules, workers: int = 1) -> Dispatcher:
 
 
 def starts(actions: Iterable[Action]) -> list[Batch[Any]]:
-    """Only the batches that start."""
     return [action for action in actions if isinstance(action, Batch)]
 
 

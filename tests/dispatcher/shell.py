@@ -35,7 +35,6 @@ class Workers:
     cancelled: list[int] = field(default_factory=list)
 
     async def __call__(self, job: Batch[Any]) -> BatchResult[str]:
-        """Run one batch."""
         self.jobs.append(job)
         self.payloads.append(payloads_of(job))
         try:
@@ -79,7 +78,6 @@ class Losing(Generic[P, R]):
             self.lost(worker)
 
     def abandon(self, batch: int, worker: int) -> None:
-        """Give up a batch."""
         self._runner.abandon(batch, worker)
 
 
@@ -98,7 +96,6 @@ class Log:
     lines: list[tuple[object, ...]] = field(default_factory=list)
 
     def batch_started(self, batch: Batch[Any]) -> None:
-        """A batch was released."""
         queued_s = [round(batch.released - request.arrival, 6) for request in batch.requests]
         self.lines.append(("started", batch.number, queued_s))
 
@@ -107,7 +104,6 @@ class Log:
         self.lines.append(("ended", batch.number, status, round(batch.started, 6), round(batch.seconds, 6)))
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
-        """A request was refused."""
         self.lines.append(("shed", api, reason))
 
 

@@ -27,7 +27,6 @@ def queue(*sizes: tuple[int, int]) -> RequestQueue:
 
 
 def values(numbers: Numbers) -> list[float]:
-    """All of them."""
     return [numbers[place] for place in range(len(numbers))]
 
 

@@ -27,7 +27,6 @@ class Callers:
         self.shell.worker_ready(0)
 
     def submit(self, payload: str) -> None:
-        """Submit a payload now."""
         self.shell.submit(Submission(self, "a", payload))
 
     def answered(self, answer: RequestResult[str]) -> None:
@@ -38,7 +37,6 @@ class Callers:
         raise error
 
     def submit_waiting(self) -> None:
-        """Submit what waits."""
         waiting, self.waiting = self.waiting, []
         for payload in waiting:
             self.submit(payload)

@@ -66,7 +66,6 @@ class Waiter:
         self._end("answered")
 
     def failed(self, error: Exception) -> None:
-        """Note the error."""
         self._end(type(error).__name__)
 
     def _end(self, how: str) -> None:
@@ -117,7 +116,6 @@ class World:
             self._is_starting = False
 
     def abandon(self, batch: int, worker: int) -> None:
-        """Forget a batch."""
         assert self.given[batch].worker == worker
         self.running.pop(batch, None)
         self.react()
@@ -130,13 +128,11 @@ class World:
         self.react()
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
-        """Once for each."""
         self.ended.append(batch.number)
         self.open.pop(batch.number, None)
         self.react()
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
-        """React."""
         self.react()
 
     # What may happen at any time
@@ -164,7 +160,6 @@ class World:
                 self.shell.give_up()
 
     def submit(self, api: str = "a", rows: int = 1, patience_s: float = 1e9, flow: str = "x") -> None:
-        """Submit a request."""
         waiter = Waiter(self, f"p{len(self.waiters)}")
         self.waiters.append(waiter)
         try:

@@ -25,7 +25,6 @@ class RowsLog(Log):
         self.rows: list[int] = []
 
     def batch_started(self, batch: Batch[Any]) -> None:
-        """A batch was released."""
         self.rows.append(batch.count)
 
 
@@ -59,7 +58,6 @@ async def test_the_core_is_told_who_asks(sources: list[Hashable]) -> None:
 
 @batched()
 async def same(items: list[int]) -> list[int]:
-    """Give the items back."""
     return items
 
 

@@ -192,11 +192,9 @@ class Unlucky:
     """A waiter that raises whatever becomes of its request."""
 
     def answered(self, answer: RequestResult[str]) -> None:
-        """Raise."""
         raise RuntimeError("answered")
 
     def failed(self, error: Exception) -> None:
-        """Raise."""
         raise RuntimeError("failed")
 
 

@@ -63,7 +63,6 @@ class NotingLoop(VirtualLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Early or in time."""
         self.asked.append(delay)
         return super().call_later(delay * self.share, callback, *args, context=context)
 

@@ -310,35 +310,10 @@ def test_a_complete_batch_is_sent_ahead(monkeypatch: pytest.MonkeyPatch) -> None
     assert ahead.is_ahead
 
 
-def test_clients_whose_requests_take_the_gateway_long_take_turns() -> None:
-    """64 clients, 1 + 0.02 n ms, 30 us for each request: two batches cost less than the pause between two."""
-    cell = Cell(intercept_ms=1, slope_ms=0.02, clients=64, goal_ms=1e6, request_ms=0.03, transport_ms=0.4)
-    in_turns = measure(cell, "cork", 1, requests=6_000)
-    at_once = measure(cell, "fixed:0", 1, requests=6_000)
-
-    assert in_turns.batch_rows == pytest.approx(32, rel=0.1)
-    assert in_turns.rows_per_s > 1.1 * at_once.rows_per_s
-
-
-@pytest.mark.parametrize("clients", [63, 65, 130])
-def test_an_odd_number_of_clients_takes_turns_too(clients: int) -> None:
+def test_an_odd_number_of_clients_takes_turns_too() -> None:
     """The one that is left over goes with the next group."""
-    cell = Cell(
-        intercept_ms=1,
-        slope_ms=0.02,
-        clients=clients,
-        limit_rows=200,
-        goal_ms=1e6,
-        request_ms=0.03,
-        transport_ms=0.4,
-    )
-    run = measure(cell, "cork", 1, requests=8_000)
+    cell = Cell(intercept_ms=1, slope_ms=0.02, clients=65, goal_ms=1e6, request_ms=0.03, transport_ms=0.4)
+    run = measure(cell, "cork", 1, requests=4_000)
 
-    assert run.batch_rows == pytest.approx(clients / 2, rel=0.1)
+    assert run.batch_rows == pytest.approx(65 / 2, rel=0.1)
     assert run.utilisation > 0.8
-
-
-def test_clients_of_a_slow_model_stay_together() -> None:
-    cell = Cell(intercept_ms=5, slope_ms=0.1, clients=64, goal_ms=1e6, request_ms=0.03, transport_ms=0.4)
-
-    assert measure(cell, "cork", 1, requests=6_000).batch_rows == pytest.approx(64, rel=0.05)

@@ -12,7 +12,6 @@ import pytest
 from tests.dispatcher.driver import core_with, poll_all, starts
 from uncork_dispatcher.actions import Shed
 from uncork_dispatcher.core import Dispatcher
-from uncork_dispatcher.policies import POLICIES
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.simulator.lengths import row_lengths
@@ -48,7 +47,6 @@ class Padded:
         return list(range(first, self.submitted + 1))
 
     def start(self) -> Batch[Any]:
-        """Return the batch that starts now."""
         [start] = starts(poll_all(self.core, self.now))
         return start
 
@@ -197,30 +195,10 @@ def a_tenth_long(random_: random.Random) -> float:
 def test_overload_does_not_collapse() -> None:
     """Nearly all answers keep the goal."""
     answers_per_s, late = late_answers(
-        workers=1, rate=1600, seconds=10, service=padded_time(0.002), lengths=a_tenth_long
+        workers=1, rate=1600, seconds=5, service=padded_time(0.002), lengths=a_tenth_long
     )
     assert answers_per_s > 400
     assert late < 0.03
-
-
-def test_under_overload_deadlines_limit_the_batch_that_is_likely() -> None:
-    """Batches of similar lengths are far below the limit of a batch, so no full one can be predicted."""
-    _, late = late_answers(
-        workers=4,
-        rate=5900,
-        seconds=1.5,
-        service=padded_time(0.00016),
-        lengths=row_lengths("lognormal:64:1").draw,
-    )
-    assert late < 0.03
-
-
-def test_under_overload_a_batch_is_chosen_for_its_answers() -> None:
-    """With room for a long request, a batch of fewer short ones would be more work, but fewer answers."""
-    answers_per_s, late = late_answers(
-        workers=1, rate=250, seconds=15, service=padded_time(0.08), lengths=a_tenth_long
-    )
-    assert answers_per_s * (1 - late) > 140
 
 
 @pytest.mark.parametrize("padding", [0.0, 1.0])
@@ -250,7 +228,7 @@ def decisions(run: Run) -> list[object]:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("policy", [*(name for name in POLICIES if name != "fixed"), "fixed:5"])
+@pytest.mark.parametrize("policy", ["cork", "fixed:5"])
 def test_equal_lengths_change_nothing(policy: str, workers: int) -> None:
     """Batch by batch the same as where no lengths are known, in a closed loop and under overload."""
     random_ = random.Random(7)

@@ -317,7 +317,6 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.floats(1e-6, 10))
     def time_goes_back(self, *, seconds: float) -> None:
-        """It does not."""
         self.core.cancel(0, now=self.now)
         with pytest.raises(ValueError, match="time went back"):
             self.core.poll(self.now - seconds)

@@ -79,12 +79,10 @@ class Story:
     lost: int = 0
 
     def sorted(self) -> Story:
-        """By time."""
         return Story(sorted(self.batches), sorted(self.refused), self.lost)
 
 
 def simulated(scenario: Scenario) -> Story:
-    """The story by the simulator."""
     run = simulate(scenario)
     answered = iter(run.answered)
     batches = [

@@ -19,7 +19,6 @@ def model(rows: int) -> float:
 
 
 def after(sizes: Iterable[int], seconds: Callable[[int], float] = model) -> BatchTimeEstimator:
-    """An estimator that has seen batches of these sizes."""
     estimator = BatchTimeEstimator()
     for rows in sizes:
         estimator.observe(rows, seconds(rows))

@@ -230,18 +230,6 @@ def test_numbers_do_not_grow_with_the_clients_that_were_seen() -> None:
     assert returns.forecast(now=NOW).squared_variation() == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.long_run
-def test_numbers_do_not_grow_with_the_clients_that_never_come_back() -> None:
-    returns = taught(0.001)
-    for number in range(4_000):
-        returns.answered([((number, client), 1.0) for client in range(100)], now=10_000.0 + 3.0 * number)
-    assert returns.forecast(now=30_000.0).return_probability() == pytest.approx(0.0)
-
-    returns.answered([("client", 1.0)], now=30_000.0)
-    returns.arrived("client", now=30_000.001)
-    assert returns.forecast(now=30_000.001).return_probability() == pytest.approx(0.002, rel=0.01)
-
-
 # Whatever happens
 
 

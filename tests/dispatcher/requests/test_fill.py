@@ -13,7 +13,6 @@ from uncork_dispatcher.requests.queue import Entry, RequestQueue
 
 
 def of_lengths(*lengths: float, rows: int = 1) -> list[Entry]:
-    """Requests of these lengths."""
     return [entry(number, rows=rows, length=length) for number, length in enumerate(lengths, 1)]
 
 

@@ -23,7 +23,6 @@ def filled(*entries: Entry) -> RequestQueue:
 
 
 def numbers(entries: list[Entry]) -> list[int]:
-    """Which requests these are."""
     return [each.request for each in entries]
 
 

@@ -17,7 +17,6 @@ from uncork_dispatcher.rules import ApiRules
 
 
 def queued() -> tuple[RequestQueues, Api, Entry]:
-    """Queues with one request of one API."""
     api = Api(ApiRules(name="a"))
     queues = RequestQueues({"a": api})
     request = entry(1, rows=3, size_bytes=7, queue=queues.queue("a", None))

@@ -7,14 +7,13 @@ docs/explanation/dispatcher.md has the figures of the whole matrix.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
 import pytest
 
 from uncork_dispatcher.simulator.run import Run, simulate
-from uncork_dispatcher.simulator.scenario import Loss, Scenario
+from uncork_dispatcher.simulator.scenario import Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients, open_loop
 
@@ -24,7 +23,6 @@ FAR = 1e6
 """A goal so far off that it decides nothing."""
 STEADY = ServiceTime(intercept_s=0.005, slope_s=0.0001, noise_cv=0.1)
 SLOW = ServiceTime(intercept_s=0.04, slope_s=0.001, noise_cv=0.1)
-STEEP = ServiceTime(intercept_s=0.005, slope_s=0.001, noise_cv=0.1)
 WARM_UP = 1000
 
 
@@ -78,14 +76,6 @@ def test_several_workers_are_kept_out_of_step(load: float) -> None:
     assert p99 < 0.81
 
 
-@pytest.mark.parametrize("kind", ["gamma:4", "onoff"])
-def test_bursts_are_not_held_to_their_harm(kind: str) -> None:
-    mean, p99 = against_free(STEADY, workers=4, load=0.5, kind=kind)
-
-    assert mean < 1.0
-    assert p99 < 1.03
-
-
 @pytest.mark.parametrize("load", [0.2, 0.8])
 def test_one_worker_is_never_held_from_new_clients(load: float) -> None:
     """There is nothing to balance, and nobody is known to come back."""
@@ -107,79 +97,6 @@ def test_one_worker_is_not_held_from_independent_arrivals_of_a_pool(service: Ser
     ]
 
     assert len(cork.batches) > 0.99 * len(free.batches)
-
-
-def test_large_batches_are_dealt_to_idle_workers() -> None:
-    """Where rows cost much one worker should not take everything."""
-    mean, p99 = against_free(STEEP, workers=4, load=0.5)
-
-    assert mean < 0.92
-    assert p99 < 0.8
-
-
-def test_a_coarse_timer_costs_little() -> None:
-    """Event loops round to a millisecond, a whole batch of this model."""
-    fast = ServiceTime(intercept_s=0.001, slope_s=0.00002, noise_cv=0.1)
-    mean, p99 = against_free(fast, workers=4, load=0.5, timer_quantum_s=0.001)
-
-    assert mean < 0.91
-    assert p99 < 0.89
-
-
-def test_batch_times_in_steps_do_not_mislead() -> None:
-    """Compiled models pad to the next of a few sizes; a line is still good enough."""
-    padded = ServiceTime(intercept_s=0.005, slope_s=0.001, noise_cv=0.05, buckets=(1, 2, 4, 8, 16, 32, 64))
-    mean, p99 = against_free(padded, workers=4, load=0.5)
-
-    assert mean < 1.0
-    assert p99 < 0.95
-
-
-@pytest.mark.parametrize(
-    "speeds",
-    [pytest.param((1.0, 3.0), id="one of two"), pytest.param((1.0, 1.0, 1.0, 3.0), id="one of four")],
-)
-def test_slow_workers_do_not_mislead(speeds: Sequence[float]) -> None:
-    """A worker that is a third as fast is not waited for as if it were like the others."""
-    service = ServiceTime(intercept_s=0.005, slope_s=0.0001, noise_cv=0.1, speeds=tuple(speeds))
-    mean, p99 = against_free(service, workers=len(speeds), load=0.4)
-
-    assert mean < 1.02
-    assert p99 < 1.02
-
-
-def test_the_loss_of_workers_does_not_mislead() -> None:
-    """Two of four die and come back; those that are left count."""
-    losses = (Loss(0, 0.3, 0.6), Loss(1, 0.4, 0.7))
-    mean, _ = against_free(STEADY, workers=4, load=0.3, losses=losses)
-
-    assert mean < 0.95
-
-
-@pytest.mark.parametrize("workers", [2, 4])
-def test_short_requests_are_not_held_for_the_sake_of_long_ones(workers: int) -> None:
-    """Four of five requests cost 20, the fifth 420, and a batch holds about one of them."""
-    service = ServiceTime(intercept_s=0.004, slope_s=0.00002, noise_cv=0.1)
-    costs = random.Random(6)
-    drawn = [20.0 if costs.random() < 0.8 else 420.0 for _ in range(6_000)]
-    rate = 0.2 * workers / (0.00002 * 100)
-    arrivals = open_loop("poisson", rate=rate, count=len(drawn), random_=random.Random(5))
-    means = []
-    for policy in ("cork", "fixed:0"):
-        following = iter(drawn)
-        run = simulate(
-            Scenario(
-                service=service,
-                arrivals=arrivals,
-                workers=workers,
-                limit_rows=16_384,
-                policy=policy,
-                lengths=lambda _, following=following: next(following),  # type: ignore[misc]
-            )
-        )
-        means.append(latency(run)[0])
-
-    assert means[0] < 1.02 * means[1]
 
 
 @pytest.mark.parametrize(

@@ -36,13 +36,13 @@ def test_results_come_in_order_of_the_cells(processes: int) -> None:
         SMALL,
         FEW,
         [1, 2],
-        requests=300,
+        requests=100,
         processes=processes,
         progress=lambda done, of: told.append((done, of)),
     )
 
     alone = [
-        {policy: [measure(cell, policy, seed, requests=300) for seed in (1, 2)] for policy in FEW}
+        {policy: [measure(cell, policy, seed, requests=100) for seed in (1, 2)] for policy in FEW}
         for cell in SMALL
     ]
     assert found == [

@@ -50,10 +50,10 @@ def test_every_policy_gets_the_same_arrivals(kind: str, trace: Path) -> None:
 @pytest.mark.parametrize("cell", [ROW_BY_ROW, Cell(intercept_ms=5, slope_ms=0.1, noise_cv=0.1, clients=8)])
 def test_the_seed_decides(cell: Cell) -> None:
     """The same one gives the same figures to the last bit, another one gives others."""
-    first = measure(cell, "cork", 1, requests=500)
+    first = measure(cell, "cork", 1, requests=200)
 
-    assert measure(cell, "cork", 1, requests=500) == first
-    assert measure(cell, "cork", 2, requests=500).mean_ms != first.mean_ms
+    assert measure(cell, "cork", 1, requests=200) == first
+    assert measure(cell, "cork", 2, requests=200).mean_ms != first.mean_ms
 
 
 @PROPERTY
@@ -90,16 +90,6 @@ def test_a_closed_loop_counts_every_request_once_too() -> None:
     assert (seen.answered, seen.shed, seen.shed_share, seen.inside_goal) == (777, 0, 0.0, 1.0)
 
 
-@pytest.mark.long_run
-def test_as_many_batches_as_were_asked_for() -> None:
-    for cell in (
-        Cell(intercept_ms=5, slope_ms=0.1, workers=2, load=0.8),
-        Cell(intercept_ms=5, slope_ms=1, workers=1, load=0.95),
-        Cell(intercept_ms=5, slope_ms=0.1, workers=2, clients=256),
-    ):
-        assert 100 <= measure(cell, "fixed:0", 1, batches=100).batches / cell.workers < 300
-
-
 def test_requests_come_from_the_sources_of_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool has few connections, each used many times."""
     seen = note_sources(monkeypatch, "uncork_dispatcher.simulator.run")
@@ -125,27 +115,7 @@ def test_the_warm_up_is_not_measured(policy: str, warm_up: int) -> None:
     assert seen.rows_per_s == pytest.approx(100, rel=0.01)
 
 
-@pytest.mark.long_run
-def test_what_was_learned_in_the_warm_up_stays() -> None:
-    """``aimd`` begins with single rows; after 50 batches its cap is far above that."""
-    seen = measure(Cell(intercept_ms=5, slope_ms=0.1, load=2.0, goal_ms=FAR_MS), "aimd", 1, requests=20_000)
-
-    assert seen.batch_rows > 63
-
-
 # Figures that are known
-
-
-@pytest.mark.long_run
-@pytest.mark.parametrize("load", [0.2, 0.9])
-@pytest.mark.parametrize("policy", ["cork", "fixed:0", "none"])
-def test_workers_are_busy_for_the_share_that_was_offered(policy: str, load: float) -> None:
-    seen = measure(dataclasses.replace(ROW_BY_ROW, load=load), policy, 1, requests=4000)
-
-    assert seen.utilisation == pytest.approx(load, rel=0.05)
-    assert seen.rows_per_s == pytest.approx(load * 400, rel=0.05)
-    assert seen.batch_rows == 1
-    assert seen.batches == pytest.approx(4000, abs=10)
 
 
 def test_a_single_client_meets_nobody() -> None:
@@ -166,19 +136,6 @@ def test_clients_are_either_served_or_under_way(policy: str) -> None:
     seen = measure(cell, policy, 1, requests=4000)
 
     assert seen.rows_per_s * (seen.mean_ms + 5.5) / 1000 == pytest.approx(24, rel=0.02)
-
-
-@pytest.mark.long_run
-def test_percentiles_are_those_of_the_noise() -> None:
-    """With hardly any waiting, batch times are log-normal: median and 99th percentile are known."""
-    cell = dataclasses.replace(ROW_BY_ROW, workers=16, load=0.05, noise_cv=0.3)
-    seen = measure(cell, "fixed:0", 1, requests=10_000)
-
-    sigma = math.sqrt(math.log1p(0.3**2))
-    middle = 10 * math.exp(-(sigma**2) / 2)
-    assert seen.mean_ms == pytest.approx(10, rel=0.02)
-    assert seen.p50_ms == pytest.approx(middle, rel=0.02)
-    assert seen.p99_ms == pytest.approx(middle * math.exp(2.326 * sigma), rel=0.05)
 
 
 # The goal

@@ -7,7 +7,6 @@ import pytest
 from tests.dispatcher.simulator.measure import measure, poisson
 from tests.dispatcher.simulator.theory import (
     lower_bound_s,
-    paced_mean_s,
     release_when_free_bound_s,
     unbatched_mean_s,
 )
@@ -60,15 +59,3 @@ def test_no_policy_is_better_than_the_bound(policy: str, slope_s: float, workers
     bound = lower_bound_s(service, rate=measured.rate, workers=workers)
     assert len(run.answered) == 2000
     assert measured.mean_s >= bound - SURE * measured.error_s
-
-
-@pytest.mark.parametrize("workers", [4, 8])
-@pytest.mark.parametrize("load", [0.3, 0.5])
-def test_cork_comes_near_to_the_paced_ideal(load: float, workers: int) -> None:
-    """Within 15 percent, at loads at which release-when-free is 20 to 30 percent above it."""
-    service = ServiceTime(intercept_s=0.010, slope_s=0.001)
-    rate = load * service.capacity(workers=workers, limit_rows=LIMIT)
-    measured = measure(poisson(service, "cork", rate=rate, count=10_000, workers=workers, limit_rows=LIMIT))
-
-    paced = paced_mean_s(service, rate=measured.rate, workers=workers)
-    assert measured.mean_s < 1.15 * paced

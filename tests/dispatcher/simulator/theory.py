@@ -60,16 +60,5 @@ def lower_bound_s(service: ServiceTime, *, rate: float, workers: int) -> float:
     return max(service.mean(1), service.mean(batch) + collecting)
 
 
-def paced_mean_s(service: ServiceTime, *, rate: float, workers: int) -> float:
-    """Return the mean latency of an ideal: the whole queue leaves as a batch every ``s(n*)/N`` seconds.
-
-    ``s(n*) * (1 + 1/(2*N)) + b``, an approximation for ``n*`` of about 2 and more. A request waits half a gap
-    on average, and its batch is one row larger than the mean because it is in it. A good policy comes close
-    to it.
-    """
-    batch = _smallest_mean_batch(service, rate, workers)
-    return service.mean(batch) * (1 + 1 / (2 * workers)) + service.slope_s
-
-
 def _smallest_mean_batch(service: ServiceTime, rate: float, workers: int) -> float:
     return keep_up_rows(rate, workers=workers, intercept_s=service.intercept_s, slope_s=service.slope_s)

@@ -18,7 +18,6 @@ def slots_with(workers: int) -> Slots:
 
 
 def values(numbers: Numbers) -> list[float]:
-    """All of them."""
     return [numbers[place] for place in range(len(numbers))]
 
 
