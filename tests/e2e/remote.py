@@ -54,7 +54,6 @@ class Remotes:
     def start(
         self, *gateways: str, target: str = PROBE, options: Sequence[str] = (), prefix: Sequence[str] = ()
     ) -> RemoteWorker:
-        """Start a worker for some gateways."""
         output = self._folder / f"worker-{len(self.workers)}.txt"
         address = ("--gateway", ",".join(gateways), "--token-file", str(self.token_file))
         with output.open("wb") as file:

@@ -27,12 +27,6 @@ def ahead(server: Server, api: str) -> float:
     return server.metric("uncork_batches_ahead_total", api=api)
 
 
-def more_ahead(server: Server, api: str = "double", count: int = 5) -> None:
-    """Wait until more batches have been sent ahead."""
-    before = ahead(server, api)
-    eventually(lambda: ahead(server, api) >= before + count)
-
-
 def more_full(server: Server, api: str, count: int = 10) -> None:
     """Wait until more full batches have been released."""
 
@@ -48,25 +42,12 @@ def lost(server: Server, api: str) -> float:
     return server.metric("uncork_batches_total", api=api, outcome="lost")
 
 
-def test_every_request_is_answered_while_workers_are_killed() -> None:
-    with serving(DOUBLER, "--workers", "2") as server:
-        with doubling(server, path="/double", clients=CLIENTS * 2) as replies:
-            more_ahead(server)
-            # One that is killed between two batches loses none.
-            while lost(server, "double") < 3:
-                os.kill(server.workers()[0], signal.SIGKILL)
-                more_ahead(server)
-
-        assert {(reply.status, reply.is_right) for reply in replies} == {(200, True)}
-
-
-def test_nothing_that_must_not_run_twice_is_sent_ahead() -> None:
-    with serving(DOUBLER) as server:
-        with doubling(server, path="/once", clients=CLIENTS) as replies:
-            more_full(server, "once", count=30)
-
-        assert {(reply.status, reply.is_right) for reply in replies} == {(200, True)}
-        assert ahead(server, "once") == 0
+def kill_in_a_batch(server: Server) -> None:
+    """Kill the worker, which is stopped before, so that it does not end its batch."""
+    [worker] = server.workers()
+    os.kill(worker, signal.SIGSTOP)
+    eventually(lambda: server.metric("uncork_workers", state="busy") == 1)
+    os.kill(worker, signal.SIGKILL)
 
 
 def test_nothing_that_must_not_run_twice_does_when_its_worker_is_killed(
@@ -79,8 +60,9 @@ def test_nothing_that_must_not_run_twice_does_when_its_worker_is_killed(
         with doubling(server, path="/once", clients=CLIENTS) as replies:
             for _ in range(3):
                 more_full(server, "once")
-                os.kill(server.workers()[0], signal.SIGKILL)
+                kill_in_a_batch(server)
             more_full(server, "once")
+        assert ahead(server, "once") == 0
 
         numbers = [int(line) for line in runs.read_text().splitlines()]
         failed = [reply for reply in replies if reply.status != 200]
@@ -112,20 +94,22 @@ def test_large_batches_arrive_whole() -> None:
                 return
 
     def act(server: Server) -> None:
-        more_ahead(server, "large")
+        # Once is enough: on a busy machine, batch times scatter too much for more.
+        eventually(lambda: ahead(server, "large") > 0)
         assert lost(server, "large") == 0
-        # One that is killed between two batches loses none.
-        while lost(server, "large") < 2:
-            os.kill(server.workers()[0], signal.SIGKILL)
-            more_ahead(server, "large")
+        for _ in range(2):
+            kill_in_a_batch(server)
+            more_full(server, "large", count=5)
 
     async def load(server: Server) -> None:
         stop = asyncio.Event()
         async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S, verify=False) as http:
             clients = [asyncio.create_task(client(http, number, stop)) for number in range(CLIENTS)]
-            await asyncio.to_thread(act, server)
-            stop.set()
-            await asyncio.gather(*clients)
+            try:
+                await asyncio.to_thread(act, server)
+            finally:
+                stop.set()
+                await asyncio.gather(*clients)
 
     with serving(DOUBLER) as server:
         asyncio.run(load(server))

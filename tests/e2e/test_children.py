@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 CHILDREN = f"{SERVICES / 'children.py'}:Children"
 HELPED = f"{SERVICES / 'children.py'}:Helped"
-METHODS = ["fork", "spawn", "forkserver"]
+POOLS = [("fork", "pool"), ("spawn", "pool"), ("forkserver", "pool"), ("spawn", "executor")]
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +31,7 @@ def post(server: Server, path: str, item: object) -> httpx.Response:
     return HTTP.post(f"{server.base}/{path}", json=item)
 
 
-@pytest.mark.parametrize("api", ["pool", "executor"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "api"), POOLS)
 def test_pools_of_processes_start_and_end(server: Server, method: str, api: str) -> None:
     for _ in range(4):
         reply = post(server, api, method)
@@ -94,7 +93,7 @@ def test_the_end_of_a_worker_is_noticed_although_a_child_lives(tmp_path: Path, a
             os.kill(child, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_helpers_end_with_the_server(number: int) -> None:
     """Also if it is interrupted in a terminal, whose signal reaches its whole group."""
     with serving(HELPED) as server:

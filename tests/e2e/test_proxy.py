@@ -34,7 +34,6 @@ def model_server() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def proxy(model_server: Server) -> Iterator[Server]:
-    """A proxy in front of it."""
     with proxying(model_server.base, "--policy", "fixed:30", "--max-batch-size", "32") as server:
         yield server
 

@@ -170,10 +170,7 @@ def test_reloading_needs_watchfiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(Path("/dev/kfd").exists(), reason="nothing counts the GPUs of this machine")
-@pytest.mark.parametrize("command", ["serve", "check"])
-def test_gpus_that_are_missing_are_a_usage_error(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpus_that_are_missing_are_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is started: no error says that the service does not exist."""
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H200 (UUID: GPU-1)'\n")
@@ -181,11 +178,11 @@ def test_gpus_that_are_missing_are_a_usage_error(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
-    result = run_uncork(command, "no_such_service.py:Service", "--gpus", "3")
+    result = run_uncork("serve", "no_such_service.py:Service", "--gpus", "3")
 
     assert result.returncode == 2
     assert result.stderr == (
-        f"uncork {command}: --gpus 3: this machine has no GPU 1, 2, only 0 (nvidia-smi lists 1)\n"
+        "uncork serve: --gpus 3: this machine has no GPU 1, 2, only 0 (nvidia-smi lists 1)\n"
     )
 
 

@@ -13,7 +13,6 @@ import sys
 import time
 import venv
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -230,25 +229,6 @@ def summary_while(
     return summary
 
 
-def test_a_cancelled_reload_still_stops_what_it_has_removed(
-    tmp_path: Path, config: Config, server: Server
-) -> None:
-    """Ctrl-C in the command, while the removed service answers what it has accepted."""
-    config.set("third", target=f"'{write(tmp_path, 'Third', seconds=5)}'", own_routes="false")
-    assert reload(server).returncode == 0
-    with ThreadPoolExecutor(1) as client:
-        answer = client.submit(ask, server, "/third/predict")
-        eventually(lambda: server.metric("uncork_workers", service="third", state="busy") == 1)
-        config.remove("third")
-        command = [sys.executable, "-m", "uncork", "reload", "--port", port(server)]
-        with subprocess.Popen(command, cwd=ROOT) as process:
-            eventually(lambda: HTTP.post(f"{server.base}/third/predict", json=1).status_code == 404)
-            process.send_signal(signal.SIGINT)
-        assert answer.result() == ["Third", 1]
-    eventually(lambda: len(server.workers()) == 2)
-    assert reload(server).returncode == 0
-
-
 def test_services_change_under_load(tmp_path: Path, config: Config, server: Server) -> None:
     """One is added, replaced, scaled and removed, and settings of the other change; no request is lost."""
 
@@ -273,28 +253,6 @@ def test_services_change_under_load(tmp_path: Path, config: Config, server: Serv
 
     summary = summary_while(server, act, tmp_path, path="/predict", body="1", answer='["Digits",1]')
     assert summary["good"] == summary["requests"] > 100
-
-
-def test_a_reload_that_fails_anywhere_changes_nothing(tmp_path: Path, config: Config, server: Server) -> None:
-    """A new service that does not start, new code of one that is wrong, a route that is taken."""
-    before = HTTP.get(f"{server.base}/status").json()["services"]
-    faults = {
-        "no grapes": {"setup": "raise OSError('no grapes')"},
-        "both serve POST /predict": {},
-    }
-    for fault, how in faults.items():
-        target = write(tmp_path, "Third", **how)
-        own_routes = "true" if not how else "false"
-        config.set("third", target=f"'{target}'", own_routes=own_routes)
-        config.set("digits", mb_max_latency="700")
-        failed = reload(server)
-        assert failed.returncode == 1
-        assert fault in failed.stderr
-        now = HTTP.get(f"{server.base}/status").json()["services"]
-        assert [one["name"] for one in now] == [one["name"] for one in before]
-        assert server.metric("uncork_goal_seconds", service="digits", api="predict") == 60
-        assert ask(server, "/predict") == ["Digits", 1]
-    eventually(lambda: len(server.workers()) == 2)
 
 
 def test_an_api_that_new_code_lacks_answers_what_it_has_queued(tmp_path: Path) -> None:

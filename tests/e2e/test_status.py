@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -23,19 +22,16 @@ Document = dict[str, Any]
 
 
 def status(server: Server) -> Document:
-    """What it tells."""
     document: Document = HTTP.get(f"{server.base}/status").json()
     return document
 
 
 def of(document: Document, api: str) -> Document:
-    """The document of one API."""
     told: Document = next(one for one in document["apis"] if one["name"] == api)
     return told
 
 
 def advice(document: Document, api: str) -> dict[str, str]:
-    """By code."""
     return {one["code"]: one["text"] for one in of(document, api)["advice"]}
 
 
@@ -58,33 +54,6 @@ async def burst(server: Server, path: str, body: Any, *, times: int) -> int:
     async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http:
         replies = await asyncio.gather(*(http.post(path, json=body) for _ in range(times)))
     return sum(reply.status_code == 503 for reply in replies)
-
-
-def test_idle(server: Server) -> None:
-    document = status(server)
-
-    unasked = of(document, "unasked")
-    assert document["state"] == "ready"
-    assert document["sentence"].startswith("1 worker is ready.")
-    assert document["workers"][0]["doing"] == "waits for a batch"
-    assert unasked["sentence"] == "No request was answered in the last 30 s."
-    assert (unasked["waits_for"], unasked["limited_by"]) == ("The queue is empty.", "nothing")
-    assert (unasked["advice"], unasked["why_refused"]) == ([], None)
-    assert (unasked["state"], unasked["answered"], unasked["rate_rows"]) == ("ok", 0, None)
-
-
-def test_one_slow_model(server: Server) -> None:
-    """Its smallest request takes longer than its goal."""
-    ask(server, "/slow", 1, times=6)
-    document = status(server)
-
-    assert of(document, "slow")["limited_by"] == "goal"
-    assert of(document, "slow")["sentence"].startswith("6 requests in the last ")
-    text = advice(document, "slow")["goal_out_of_reach"]
-    assert re.search(r" 1 row, takes 1\d\d ms, .* 50 ms; raise mb_max_latency", text)
-    assert "slow is limited by its goal." in document["sentence"]
-    assert of(document, "slow")["why_refused"] is None
-    assert of(document, "unasked")["limited_by"] == "nothing"
 
 
 def test_the_cap_is_reached(server: Server) -> None:
@@ -141,19 +110,8 @@ def test_errors(server: Server) -> None:
 
 
 def line_of(code: str) -> int:
-    """The line of the service that has some code."""
     lines = (SERVICES / "staged.py").read_text().splitlines()
     return next(number for number, line in enumerate(lines, 1) if code in line)
-
-
-def test_operators_see_what_exceptions_say() -> None:
-    """On their own port: it may quote what clients sent."""
-    with serving(STAGED, "--admin-port", "0") as own:
-        [url] = re.findall(r"POST (http://[^/]+)/broken ", own.output)
-        assert HTTP.post(f"{url}/broken", json={"a": 1}).status_code == 500
-        failure = of(status(own), "broken")["failure"]
-
-    assert failure["message"] == "'nobody has this'"
 
 
 def test_figures_agree_with_metrics(server: Server) -> None:

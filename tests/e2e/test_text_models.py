@@ -265,9 +265,9 @@ def test_rerankings_of_several_clients_share_batches(reranker: Server, ranker: M
 
 
 @pytest.mark.parametrize(
-    ("target", "variable"), [(EMBEDDINGS, "EMBEDDINGS_MODEL"), (RERANKER, "RERANKER_MODEL")]
+    ("target", "variable", "missing"),
+    [(EMBEDDINGS, "EMBEDDINGS_MODEL", "model.onnx"), (RERANKER, "RERANKER_MODEL", "tokenizer.json")],
 )
-@pytest.mark.parametrize("missing", ["model.onnx", "tokenizer.json"])
 def test_a_missing_file_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: str, variable: str, missing: str
 ) -> None:
