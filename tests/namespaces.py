@@ -31,7 +31,6 @@ class Network:
         self._names = names
 
     def create(self) -> None:
-        """Create the namespaces."""
         switch = self._name("switch")
         _ip("netns", "add", switch)
         _ip("-n", switch, "link", "add", "bridge", "type", "bridge")

@@ -149,7 +149,6 @@ def complaint_of(file: Path, command: str) -> str:
 
 
 def parse_yaml(text: str) -> object:
-    """All documents."""
     return list(yaml.safe_load_all(text))
 
 

@@ -85,7 +85,6 @@ class Kinds(Service):
 
 @pytest.fixture(scope="module")
 def kinds() -> Iterator[Client]:
-    """The service."""
     with client(Kinds) as served:
         yield served
 

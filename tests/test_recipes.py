@@ -107,7 +107,6 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def recipe(name: str, code: str = "") -> type[Service]:
-    """The service of a recipe."""
     made = module("recipe")
     exec(compile(code or RECIPES[name], name, "exec"), vars(made))
     service: type[Service] = vars(made)[name]
@@ -115,7 +114,6 @@ def recipe(name: str, code: str = "") -> type[Service]:
 
 
 def save_onnx(file: str, shape: list[str | int], operator: str, **attributes: Any) -> None:
-    """A model of one operator."""
     onnx = import_module("onnx")
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
     ends = [helper.make_tensor_value_info(name, kind, dims) for name, dims in (("x", shape), ("y", None))]

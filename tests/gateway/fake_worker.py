@@ -20,7 +20,6 @@ def service(*apis: ApiDescription, name: str = "Fake") -> ServiceDescription:
 
 
 def json_api(name: str = "echo", settings: ApiSettings | None = None) -> ApiDescription:
-    """An API that accepts JSON."""
     settings = settings or ApiSettings()
     return ApiDescription(name=name, route=f"/{name}", input={"kind": "json"}, settings=settings)
 

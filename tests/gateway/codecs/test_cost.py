@@ -23,7 +23,6 @@ NO_NUMBER = r"the cost field 'n' must be a number above 0 and at most 1000000000
 
 
 def compact(value: Any) -> bytes:
-    """Return compact JSON."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 

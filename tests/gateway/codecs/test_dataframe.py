@@ -51,7 +51,6 @@ def tables(draw: st.DrawFn, *, plain: bool = False) -> tuple[list[str], list[lis
 
 
 def rows_in(marshalled: Marshalled) -> list[list[str]]:
-    """Return the fields of marshalled rows."""
     return read_lines(marshalled.body)
 
 

@@ -47,7 +47,6 @@ async def answer(app: App, sent: bytes = GET) -> Connection:
 
 
 def head(connection: Connection) -> bytes:
-    """The head of what was received."""
     return connection.received.partition(b"\r\n\r\n")[0]
 
 

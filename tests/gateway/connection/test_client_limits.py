@@ -22,12 +22,10 @@ def head(*lines: bytes, start: bytes = b"POST / HTTP/1.1", body: bytes = b"") ->
 
 
 def sized(*lines: bytes, start: bytes = b"POST / HTTP/1.1") -> bytes:
-    """A request of one byte."""
     return head(*lines, b"content-length: 1", start=start, body=b"1")
 
 
 def chunked(body: bytes, *lines: bytes, start: bytes = b"POST / HTTP/1.1") -> bytes:
-    """A request with a chunked body."""
     return head(*lines, b"transfer-encoding: chunked", start=start, body=body)
 
 

@@ -43,7 +43,6 @@ EACH = [(encoding, pack) for encoding, packs in PACKERS.items() for pack in pack
 
 
 def inflate(body: bytes, encoding: bytes = b"gzip", *, max_bytes: int = 10**6) -> bytes:
-    """Inflate at once."""
     return b"".join(inflate_steps(body, encoding, max_bytes=max_bytes, step_bytes=10**9))
 
 

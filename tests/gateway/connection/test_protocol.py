@@ -40,7 +40,6 @@ class Echo:
         return next((value for name, value in headers if name.lower() == b"x"), b"-")
 
     def open(self, connection: interfaces.Connection, head: bytes, *, keep_alive: bool) -> EchoRequest:
-        """Create a request."""
         return EchoRequest(self, connection, head, keep_alive=keep_alive)
 
     def answer(self) -> None:
@@ -72,7 +71,6 @@ class EchoRequest:
         self._go_on()
 
     def body_received(self, piece: bytes) -> None:
-        """Keep a piece of the body."""
         self._body += piece
 
     def body_complete(self) -> None:
@@ -87,7 +85,6 @@ class EchoRequest:
         self._go_on()
 
     def reject(self, error: GatewayError) -> None:
-        """Reply with an error."""
         self.keep_alive = False
         self._error = error
         self._missing -= 1
@@ -138,7 +135,6 @@ def hot(body: bytes, *headers: Header, path: bytes = b"/hot") -> bytes:
 
 
 def bodies(connection: Connection) -> list[bytes]:
-    """The bodies of all replies."""
     return [reply.body for reply in connection.replies()]
 
 
@@ -290,7 +286,6 @@ REQUESTS = st.lists(
 
 
 def wire(kind: str, body: bytes, mark: bytes) -> bytes:
-    """Return the bytes of a request."""
     match kind:
         case "hot":
             return hot(body, (b"x", mark))
@@ -365,7 +360,6 @@ class FaultyRequest(EchoRequest):
     """A request to :class:`Faulty`."""
 
     def start(self) -> None:
-        """Fail."""
         raise ZeroDivisionError
 
 

@@ -19,7 +19,6 @@ HEAD = b"POST /hot HTTP/1.1\r\nhost: test\r\ncontent-length: 1000000\r\n\r\n"
 
 
 def serving(echo: Echo) -> Server:
-    """A server with these limits."""
     server = Server({b"/hot": echo}, app=plain, limits=LIMITS)
     server.config.timeout_keep_alive = KEEP_ALIVE_S
     return server

@@ -85,7 +85,6 @@ class Working:
         self._executor = Executor(Kinds())
 
     async def work(self, batches: int = 1) -> list[Batch]:
-        """Run some batches."""
         done = []
         for _ in range(batches):
             batch, payload = await self._worker.batch()

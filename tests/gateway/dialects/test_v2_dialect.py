@@ -41,7 +41,6 @@ def dialect(*, shape: list[int | None] | None = None, cost: float | str | None =
 
 
 def read(speaks: V2, content: Content) -> Marshalled:
-    """Read a request."""
     return speaks.read(content.body, speaks.keep(content.headers, b"/"))
 
 

@@ -60,7 +60,6 @@ class Served:
         self._rest = Rest(codec, inputs=inputs, kserve=False)
 
     def read(self, protocol: str, inputs: list[Named]) -> Marshalled:
-        """Read a request of a protocol."""
         match protocol:
             case "v2 json" | "v2 binary":
                 body, headers = v2_body(inputs, binary=protocol == "v2 binary")

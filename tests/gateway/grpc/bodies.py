@@ -69,14 +69,12 @@ class Named(NamedTuple):
 
 
 def infer_request(*inputs: Named, typed: bool = False, **fields: Any) -> Any:
-    """A ModelInferRequest."""
     request = InferRequest(**{"model_name": "m", **fields})
     _add(request.inputs, request.raw_input_contents, inputs, typed)
     return request
 
 
 def infer_response(*outputs: Named, typed: bool = False, **fields: Any) -> Any:
-    """A ModelInferResponse."""
     response = InferResponse(**{"model_name": "m", "model_version": "1", **fields})
     _add(response.outputs, response.raw_output_contents, outputs, typed)
     return response
@@ -109,13 +107,11 @@ def tensors_of(described: Any, raw: Any) -> list[Named]:
 
 
 def predict_request(*inputs: Named, typed: bool = False, **fields: Any) -> Any:
-    """A PredictRequest."""
     inputs_by_name = {tensor.name: TensorProto(**proto(tensor, typed=typed)) for tensor in inputs}
     return PredictRequest(**{"model_spec": {"name": "m"}, **fields}, inputs=inputs_by_name)
 
 
 def predict_response(*outputs: Named, typed: bool = True, **fields: Any) -> Any:
-    """A PredictResponse."""
     outputs_by_name = {tensor.name: TensorProto(**proto(tensor, typed=typed)) for tensor in outputs}
     return PredictResponse(**{"model_spec": {"name": "m"}, **fields}, outputs=outputs_by_name)
 

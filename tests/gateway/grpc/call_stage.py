@@ -34,7 +34,6 @@ class CallStage:
     def open(
         self, path: bytes, *, connection: FakeConnection | None = None, **head: Any
     ) -> tuple[Call, FakeStream]:
-        """Open a call."""
         open_call = self.on.gateway.front_end.open_call
         assert open_call is not None
         stream = FakeStream(connection=connection or FakeConnection())

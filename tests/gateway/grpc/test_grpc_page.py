@@ -16,7 +16,6 @@ PAGE = (DOCS / "reference/grpc.md").read_text()
 
 
 def section(title: str) -> str:
-    """Return the text of a section."""
     return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 

@@ -76,7 +76,6 @@ def floats(*values: float, rows: int = 1) -> Named:
 
 
 def written(*values: float, rows: int = 1, typed: bool = False, **fields: Any) -> bytes:
-    """A ModelInferRequest."""
     return bytes(infer_request(floats(*values, rows=rows), typed=typed, **fields).SerializeToString())
 
 

@@ -46,7 +46,6 @@ def tensor(data: bytes, *shape: int, form: DataForm = "flat", datatype: str = "F
 
 
 def binary(array: Any, datatype: str) -> Tensor:
-    """Return an array as a binary tensor."""
     return tensor(array.tobytes(), *array.shape, form="binary", datatype=datatype)
 
 
@@ -60,7 +59,6 @@ def arrays(draw: st.DrawFn) -> tuple[str, Any]:
 
 @st.composite
 def forms(draw: st.DrawFn) -> tuple[Tensor, Any]:
-    """Draw a tensor of any form, and its array."""
     datatype, array = draw(arrays())
     form: DataForm = draw(
         st.sampled_from(["flat", "nested", "binary"] if array.ndim > 1 else ["flat", "binary"])

@@ -113,7 +113,6 @@ def test_what_is_asked_of_the_whole_request_is_sent_once() -> None:
 
 
 def merged_parameters(*parameters: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Return the parameters of the merged input."""
     requests = [WIRE.parse(request(ints(1, 2, parameters=own, **more))) for own in parameters]
     result = json.loads(WIRE.merge(requests).body)["inputs"][0].get("parameters", {})
     assert isinstance(result, dict)

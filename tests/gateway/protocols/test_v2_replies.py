@@ -17,7 +17,6 @@ from uncork_gateway.protocols.wire import Content, UncertainReply, WrongReply
 
 
 def reply(*outputs: Written, **members: Any) -> Content:
-    """A reply."""
     return body("outputs", outputs, **members)
 
 
@@ -139,7 +138,6 @@ def test_rows_without_values_are_dealt_out(data: str, expected: list[str]) -> No
 
 
 def output(shape: str, data: str, datatype: str = "INT8") -> str:
-    """Return a reply with one output."""
     return f'{{"outputs":[{{"name":"x","shape":{shape},"datatype":"{datatype}","data":{data}}}]}}'
 
 

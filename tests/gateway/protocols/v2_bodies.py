@@ -98,7 +98,6 @@ def body(key: str, tensors: Sequence[Written], **members: Any) -> Content:
 
 
 def request(*tensors: Written, **members: Any) -> Content:
-    """A request."""
     return body("inputs", tensors, **members)
 
 

@@ -31,7 +31,6 @@ def rows_of(call: Call) -> list[Any]:
 
 
 def answers(call: Call, model: Model) -> Answer:
-    """Answer with what a model returns for the rows of a call."""
     got = model(rows_of(call))
     if call.target == V2:
         outputs = [each if isinstance(each, Written) else ints(*each) for each in got]

@@ -167,7 +167,6 @@ async def test_a_head_that_cannot_be_sent_is_500(head: AnswerHead, told: bytes) 
 
 
 def handler_fails(worker: Streaming) -> None:
-    """The worker says so."""
     worker.end(500, b"the handler of API 'tell' failed; error id 77")
 
 

@@ -34,7 +34,6 @@ WRONG = service(json_api(settings=ApiSettings(policy="magic")))
 def worker(
     serves: ServiceDescription | None, *, standby: bool = True, ready: bool = True
 ) -> WorkerConnection:
-    """A worker in this state."""
     made = WorkerConnection(cast(Owner, None), standby=standby)
     made.hello = None if serves is None else Hello(index=0, service=serves)
     made.ready = Ready() if ready else None

@@ -20,7 +20,6 @@ HEAD = AnswerHead(status=200, content_type="text/plain")
 
 
 def streaming_api(name: str = "tell") -> ApiDescription:
-    """An API that streams."""
     return msgspec.structs.replace(json_api(name, ApiSettings(policy="none")), streams=True)
 
 

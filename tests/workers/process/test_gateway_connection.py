@@ -45,7 +45,6 @@ class Gateway:
         self.connection.sendall(b"".join(map(encode_frame, messages, bodies)))
 
     def frames(self, count: int) -> list[Frame]:
-        """Wait for so many frames."""
         decoder, frames = FrameDecoder(), list[Frame]()
         while len(frames) < count:
             frames += decoder.feed(self.connection.recv(65536))

@@ -143,7 +143,6 @@ async def read_call(reader: asyncio.StreamReader) -> Call | None:
 
 @contextlib.asynccontextmanager
 async def fake_server(script: Script, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[FakeServer]:
-    """A running server."""
     server = FakeServer(script, tls=tls)
     await server.start()
     try:

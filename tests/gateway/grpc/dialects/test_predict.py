@@ -77,7 +77,6 @@ def of_protos(**inputs: dict[str, Any]) -> Any:
 
 
 def dims(*lengths: int) -> dict[str, Any]:
-    """A TensorShapeProto."""
     return {"dim": [{"size": length} for length in lengths]}
 
 

@@ -33,7 +33,6 @@ LIMITS = GrpcLimits(max_message_bytes=1_000_000)
 
 
 def message(body: bytes, *, flag: int = 0) -> bytes:
-    """Return a message with its prefix."""
     return PREFIX.pack(flag, len(body)) + body
 
 
@@ -44,7 +43,6 @@ def gzipped(body: bytes) -> bytes:
 
 
 def headers(path: bytes = b"/t.T/Echo", *more: Header) -> list[Header]:
-    """The head of a call."""
     return [
         (b":method", b"POST"),
         (b":scheme", b"http"),
@@ -209,7 +207,6 @@ class Answer:
 
     @property
     def status(self) -> int:
-        """The gRPC status."""
         return int((self.trailers or self.head)[b"grpc-status"])
 
     @property

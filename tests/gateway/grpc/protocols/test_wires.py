@@ -194,7 +194,6 @@ def test_fields_that_the_gateway_does_not_know_reach_the_server(side: Side) -> N
 
 
 def parameters(**named: str) -> dict[str, Any]:
-    """Parameters that are strings."""
     return {name: InferParameter(string_param=value) for name, value in named.items()}
 
 

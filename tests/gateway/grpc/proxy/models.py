@@ -23,7 +23,6 @@ _FLOAT = 1
 
 
 def rows_from(rows: Sequence[float], width: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return rows of one value each."""
     return np.repeat(np.array(rows, "<f4")[:, np.newaxis], width, axis=1)
 
 
@@ -47,7 +46,6 @@ def inferred(data: bytes) -> list[float]:
 
 
 def answer_id(data: bytes) -> str:
-    """Return the id of a ModelInferResponse."""
     text: str = _ModelInferResponse.FromString(data).id
     return text
 
@@ -102,7 +100,6 @@ def _double_predicted(body: bytes) -> Reply:
 
 
 def rows_of(call: Call) -> int:
-    """Return the rows of a call."""
     if call.path == PREDICT:
         size: int = _PredictRequest.FromString(call.body).inputs["x"].tensor_shape.dim[0].size
         return size
@@ -111,7 +108,6 @@ def rows_of(call: Call) -> int:
 
 
 def values_of(call: Call) -> list[float]:
-    """Return the values in a call of ModelInfer."""
     values: list[float] = np.frombuffer(
         _ModelInferRequest.FromString(call.body).raw_input_contents[0], "<f4"
     ).tolist()

@@ -47,7 +47,6 @@ class ProxyStage:
     async def call(
         self, message: bytes, *metadata: tuple[str, str], path: str = INFER, timeout_s: float | None = None
     ) -> Answer:
-        """Make a unary call."""
         method: aio.UnaryUnaryMultiCallable[bytes, bytes] = self.channel.unary_unary(path)
         call = method(message, metadata=metadata, timeout=timeout_s)
         try:

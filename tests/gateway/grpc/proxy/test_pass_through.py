@@ -42,7 +42,6 @@ class Stage:
     def open(
         self, *metadata: tuple[bytes, bytes], timeout_s: float = math.inf
     ) -> tuple[FakeStream, ClientCall]:
-        """Begin a call."""
         stream = FakeStream(connection=FakeConnection(pool=self.listener.pool))
         return stream, self.passing.open(stream, CallHead(PATH, timeout_s=timeout_s, metadata=metadata))
 

@@ -37,7 +37,6 @@ def echo(call: Call) -> Reply:
 
 @contextlib.asynccontextmanager
 async def client(url: str, *, ca: Path | None = None) -> AsyncIterator[GrpcServer]:
-    """The client of a server."""
     (server,) = grpc_servers(read_addresses([url]), ca=ca)
     try:
         yield server

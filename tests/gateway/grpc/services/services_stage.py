@@ -69,7 +69,6 @@ class ServicesStage:
         return str(caught.value)
 
     def open(self, path: str, *, access_log: AccessLog | None = None) -> tuple[Call, FakeStream]:
-        """Open a call of a streaming method."""
         stream = FakeStream(connection=FakeConnection(access_log=access_log))
         method = self.methods[path.encode()]
         assert isinstance(method, StreamingMethod)

@@ -33,7 +33,6 @@ def check(on: ServicesStage, name: str) -> str:
 
 
 def status_in(response: Any) -> str:
-    """Return the name of the status in a response."""
     name: str = Response.ServingStatus.Name(response.status)
     return name
 

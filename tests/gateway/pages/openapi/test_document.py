@@ -225,7 +225,6 @@ def paths() -> Any:
 
 
 def content_of(path: str) -> Any:
-    """Return the bodies of a path."""
     return paths()[path]["post"]["requestBody"]["content"]
 
 

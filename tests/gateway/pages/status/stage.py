@@ -109,5 +109,4 @@ class Stage:
 
 
 def named(name: str, window: Recent, **changes: Any) -> Figures:
-    """Return the figures of an API with a name."""
     return figures(stats({"name": name}), recent=window, **changes)

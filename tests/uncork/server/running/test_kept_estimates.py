@@ -20,7 +20,6 @@ LEARNED = {"predict": [(1.0, 0.0123), (64.0, 0.25)]}
 
 
 def served(learned: Mapping[str, object] = LEARNED, *, model: str = "m") -> ServedService:
-    """A service that has learned this."""
     return cast(ServedService, SimpleNamespace(events=SimpleNamespace(model=model), learned=lambda: learned))
 
 
